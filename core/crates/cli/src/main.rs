@@ -1,0 +1,4 @@
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    std::process::exit(spanprof_cli::run(&arguments));
+}

@@ -1,0 +1,2 @@
+//! The only place with network and files. Knows bytes, not samples.
+#![forbid(unsafe_code)]

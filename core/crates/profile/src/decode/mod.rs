@@ -1,0 +1,1 @@
+//! Decoders for OTLP and pprof, with limits on bytes, counts and indices.

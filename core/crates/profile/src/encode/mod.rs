@@ -1,0 +1,1 @@
+//! Encoders: OTLP, pprof, folded, flame graph. Pure functions of a [`crate::ProfilesData`].

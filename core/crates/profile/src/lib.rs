@@ -1,0 +1,11 @@
+//! The profile model of spanprof: typed tables, interning, encoders and decoders. Values in, bytes out.
+//!
+//! Law: no unsafe, no I/O, no clock, no threads. Time enters as an argument. Called by the facade's window and by the
+//! command line; knows neither the ring nor the network.
+#![forbid(unsafe_code)]
+
+pub mod model;
+pub mod encode;
+pub mod decode;
+
+pub use model::*;

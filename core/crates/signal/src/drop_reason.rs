@@ -1,0 +1,52 @@
+//! Why a sample or a part of it was lost. Every loss has exactly one reason and one counter in `stats()`.
+
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal, $name:literal;)+) => {
+        /// Why a sample, or the frames of one, could not be recorded.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[doc = $doc])+ $variant = $code,)+ }
+
+        impl DropReason {
+            /// Every reason, in the order of the counters.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)+];
+
+            /// The counter's name in `stats()`, and the reason frame's text.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The reason of a code read back from the ring.
+            pub const fn from_code(code: u64) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The ring had no room: the new sample is lost.
+    RingFull = 1, "ring_full";
+    /// A signal arrived while the same thread was inside the handler.
+    Reentered = 2, "reentered";
+    /// The runtime had no state for this thread (it starts, ends, or never ran managed code).
+    NoThreadState = 3, "no_thread_state";
+    /// A guarded read hit unmapped memory.
+    FaultedRead = 4, "faulted_read";
+    /// A frame failed its validation (half-built or torn).
+    InvalidFrame = 5, "invalid_frame";
+    /// The signal arrived after stop or during a window change.
+    Disabled = 6, "disabled";
+    /// The table of thread slots is full.
+    TooManyThreads = 7, "too_many_threads";
+    /// The kernel gave no timer or descriptor for the thread.
+    NoClock = 8, "no_clock";
+    /// The code ended before it could be resolved.
+    CodeEnded = 9, "code_ended";
+    /// The unique-stack table of the window is full.
+    TooManyStacks = 10, "too_many_stacks";
+    /// The thread ended, or was never seen, between two samples; its CPU time is known, its stack is not.
+    UnseenThread = 11, "unseen_thread";
+    /// The thread ran while another thread was walking it (wall).
+    MovedDuringWalk = 12, "moved_during_walk";
+}

@@ -1,0 +1,15 @@
+//! Code that runs inside signal handlers, and the lock-free pieces it shares with normal threads.
+//!
+//! Law: no allocation, no lock, no formatting, no panic, no first touch of thread-local storage.
+//! Not here: timers and threads (the facade's `sys`), names (`profile`), languages (the bindings).
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+mod capture;
+mod context;
+mod drop_reason;
+mod sample;
+
+pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
+pub use context::{Context, InlineContext};
+pub use drop_reason::DropReason;
+pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};

@@ -1,0 +1,1 @@
+//! spanprof: the continuous profiler that lives inside the service.
