@@ -1,0 +1,92 @@
+//! The seam between the engine and a language. The core knows no language: a runtime is a value of this trait.
+//!
+//! # Contract
+//! 1. **register_thread** runs on the new thread itself, before its clock is armed and never in a handler. It touches
+//!    every thread-local the capture function will read. Threads found by the scan of the process are never registered:
+//!    a capture function must cope with them.
+//! 2. **capture** is a plain function pointer, called inside the signal handler on the interrupted thread. It writes raw
+//!    frames leaf first and the thread's context. Its law is that of `spanprof-signal`.
+//! 3. **resolve** turns one raw frame into named frames, on the drain thread (or in `stop`, when no drain thread is left).
+//!    The runtime states why a raw frame still means something by then (its liveness rule): code that ends while samples
+//!    of it may wait in the ring is announced through [`Runtime::ended`] with the ring position at which it ended.
+//!
+//! Two doors lead into the ring: *capture* (our clock asks) and *submit* (the runtime tells, [`crate::Engine`]). What
+//! follows the ring cannot tell which was used.
+
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
+
+pub use spanprof_profile::FrameType;
+
+/// A resolved frame: what a person sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Qualified name of the function.
+    pub function: std::sync::Arc<str>,
+    /// Source file as the runtime knows it; empty when unknown.
+    pub file: std::sync::Arc<str>,
+    /// First line of the function; 0 when unknown.
+    pub start_line: u32,
+    /// Executing line; 0 when unknown.
+    pub line: u32,
+    /// Executing column, 1-based; 0 when unknown.
+    pub column: u32,
+    /// What kind of code it is.
+    pub frame_type: FrameType,
+}
+
+/// Code that ended (freed, unloaded, moved): raw frames with this code at ring positions from `position` on are other code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// `RawFrame::code`.
+    pub code: u64,
+    /// Ring position when it ended; entries before it still mean the old code.
+    pub position: u64,
+}
+
+/// A thread the wall sampler may walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuntimeThread {
+    /// Kernel thread id.
+    pub thread_id: u32,
+    /// Word passed back to the capture function of another thread.
+    pub handle: u64,
+}
+
+/// One language runtime in this process.
+pub trait Runtime: Send + Sync + 'static {
+    /// `process.runtime.name` and the like; at most four attributes.
+    fn resource_attributes(&self) -> Vec<(String, String)>;
+
+    /// Walks the interrupted thread; called in the handler.
+    fn capture(&self) -> CaptureFn;
+
+    /// Walks another thread for the wall profile; `None` when this runtime cannot.
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        None
+    }
+
+    /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        let _ = out;
+    }
+
+    /// Warms whatever `capture` reads, on the thread itself.
+    fn register_thread(&self) {}
+
+    /// Hands over what ended since the last call, oldest first. Called after the drain read the ring's head.
+    fn ended(&self, out: &mut Vec<Ended>) {
+        let _ = out;
+    }
+
+    /// Names for one raw frame seen at ring position `position`; innermost first when functions were inlined. Leaving
+    /// `out` empty means the code can no longer be named: the frame becomes `[code_ended]` and is counted.
+    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
+
+    /// The process has forked and this is the child, on its only thread: forget parent threads, keep the code tables.
+    fn after_fork_in_child(&self) {}
+
+    /// Counters and facts of the runtime for `stats()`: (name, value).
+    fn stats(&self, out: &mut Vec<(&'static str, String)>) {
+        let _ = out;
+    }
+}
