@@ -4,8 +4,8 @@
 //! command line; knows neither the ring nor the network.
 #![forbid(unsafe_code)]
 
-pub mod model;
-pub mod encode;
 pub mod decode;
+pub mod encode;
+pub mod model;
 
 pub use model::*;

@@ -1,106 +1,374 @@
-//! Tables shared by all profiles of one request, and their interning. Every table deduplicates; ids are typed.
+//! The dictionary: tables shared by all profiles of one request, and their interning. A method named like a table
+//! interns (`string`, `stack`…), `get_…` reads. Not thread-safe; owned by the window's thread, or by a decoder.
+//!
+//! Law: equal values get equal ids, id 0 is the empty value, ids are given in rising order. Reading an id this
+//! dictionary never gave yields the empty value; decoders refuse such ids at the door.
 
-macro_rules! ids {
-    ($($(#[doc = $doc:literal])+ $name:ident;)+) => {
-        $($(#[doc = $doc])+
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub u32);)+
-    };
-}
+use super::table::{SequenceTable, Table, TextTable};
+use super::*;
 
-ids! {
-    /// Index into the string table; 0 is "".
-    StringId;
-    /// Index into the function table; 0 is the empty function.
-    FunctionId;
-    /// Index into the mapping table; 0 is the empty mapping.
-    MappingId;
-    /// Index into the location table; 0 is the empty location.
-    LocationId;
-    /// Index into the stack table; 0 is the empty stack.
-    StackId;
-    /// Index into the link table; 0 is "no link".
-    LinkId;
-    /// Index into the attribute table; 0 is the empty attribute.
-    AttributeId;
-}
-
-/// Kind of code a frame runs, on the wire `profile.frame.type` (OpenTelemetry semantic conventions 1.42).
+/// String values of attributes live in the string table too; an encoder that writes them in place leaves them out there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FrameType {
-    /// Unknown, or a frame of our own that names a reason.
-    #[default]
-    Unspecified,
-    /// `cpython`
-    Cpython,
-    /// `v8js`
-    V8js,
-    /// `jvm`
-    Jvm,
-    /// `native`
-    Native,
-    /// `kernel`
-    Kernel,
-    /// `rust`
-    Rust,
+struct StoredAttribute {
+    key: StringId,
+    value: StoredValue,
+    unit: StringId,
 }
 
-/// A named body of code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Function {
-    pub name: StringId,
-    pub system_name: StringId,
-    pub filename: StringId,
-    pub start_line: i64,
-}
-
-/// A source line within a function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Line {
-    pub function: FunctionId,
-    pub line: i64,
-    pub column: i64,
-}
-
-/// A place in code; several lines when functions were inlined, innermost first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Location {
-    pub mapping: MappingId,
-    pub address: u64,
-    pub lines: Vec<Line>,
-    pub attributes: Vec<AttributeId>,
-}
-
-/// A mapped file range.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Mapping {
-    pub memory_start: u64,
-    pub memory_limit: u64,
-    pub file_offset: u64,
-    pub filename: StringId,
-    pub attributes: Vec<AttributeId>,
-}
-
-/// Trace and span a sample belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Link {
-    pub trace_id: [u8; 16],
-    pub span_id: [u8; 8],
-}
-
-/// An attribute value. Floats are kept as bits so that the value can be interned.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum AttributeValue {
-    String(String),
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum StoredValue {
+    String(StringId),
     Int(i64),
     Bool(bool),
     Double(u64),
 }
 
-/// Key, value and UCUM unit ("" when it has none).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Attribute {
-    pub key: String,
-    pub value: AttributeValue,
-    pub unit: String,
+impl Default for StoredValue {
+    fn default() -> Self {
+        Self::String(StringId::EMPTY)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct StoredLocation {
+    mapping: MappingId,
+    address: u64,
+    lines: u32,
+    attributes: AttributeSetId,
+}
+
+/// Entries per table, the empty value included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DictionaryLens {
+    pub strings: usize,
+    pub functions: usize,
+    pub mappings: usize,
+    pub locations: usize,
+    pub stacks: usize,
+    pub links: usize,
+    pub attributes: usize,
+    pub attribute_sets: usize,
+}
+
+/// The tables. See the module's law.
+#[derive(Clone, Debug)]
+pub struct Dictionary {
+    strings: TextTable,
+    functions: Table<Function>,
+    mappings: Table<Mapping>,
+    line_lists: SequenceTable<Line>,
+    locations: Table<StoredLocation>,
+    stacks: SequenceTable<LocationId>,
+    links: Table<Link>,
+    attributes: Table<StoredAttribute>,
+    attribute_sets: SequenceTable<AttributeId>,
+}
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Dictionary {
+    /// Tables that hold only their empty values.
+    pub fn new() -> Self {
+        Self {
+            strings: TextTable::new(),
+            functions: Table::new(),
+            mappings: Table::new(),
+            line_lists: SequenceTable::new(),
+            locations: Table::new(),
+            stacks: SequenceTable::new(),
+            links: Table::new(),
+            attributes: Table::new(),
+            attribute_sets: SequenceTable::new(),
+        }
+    }
+
+    /// Forgets every entry and keeps the memory for the next window. All ids become meaningless.
+    pub fn clear(&mut self) {
+        self.strings.clear();
+        self.functions.clear();
+        self.mappings.clear();
+        self.line_lists.clear();
+        self.locations.clear();
+        self.stacks.clear();
+        self.links.clear();
+        self.attributes.clear();
+        self.attribute_sets.clear();
+    }
+
+    /// Interns a string.
+    pub fn string(&mut self, text: &str) -> StringId {
+        StringId(self.strings.intern(text))
+    }
+
+    /// Interns a function.
+    pub fn function(&mut self, function: Function) -> FunctionId {
+        FunctionId(self.functions.intern(function))
+    }
+
+    /// Interns a mapping.
+    pub fn mapping(&mut self, mapping: Mapping) -> MappingId {
+        MappingId(self.mappings.intern(mapping))
+    }
+
+    /// Interns a location.
+    pub fn location(&mut self, location: Location<'_>) -> LocationId {
+        let lines = self.line_lists.intern(location.lines);
+        let Location { mapping, address, attributes, .. } = location;
+        LocationId(self.locations.intern(StoredLocation { mapping, address, lines, attributes }))
+    }
+
+    /// Interns a stack, leaf first.
+    pub fn stack(&mut self, locations: &[LocationId]) -> StackId {
+        StackId(self.stacks.intern(locations))
+    }
+
+    /// Interns a link.
+    pub fn link(&mut self, link: Link) -> LinkId {
+        LinkId(self.links.intern(link))
+    }
+
+    /// Interns an attribute; `unit` is "" or UCUM.
+    pub fn attribute(&mut self, key: &str, value: Value<'_>, unit: &str) -> AttributeId {
+        let stored = StoredAttribute {
+            key: self.string(key),
+            value: match value {
+                Value::String(text) => StoredValue::String(self.string(text)),
+                Value::Int(number) => StoredValue::Int(number),
+                Value::Bool(flag) => StoredValue::Bool(flag),
+                Value::Double(bits) => StoredValue::Double(bits),
+            },
+            unit: self.string(unit),
+        };
+        AttributeId(self.attributes.intern(stored))
+    }
+
+    /// Interns a set of attributes. Order and repetition do not matter: a set is kept sorted by id.
+    pub fn attribute_set(&mut self, attributes: &[AttributeId]) -> AttributeSetId {
+        let sorted = attributes.windows(2).all(|pair| pair[0] < pair[1]);
+        AttributeSetId(if sorted {
+            self.attribute_sets.intern(attributes)
+        } else {
+            let mut set = attributes.to_vec();
+            set.sort_unstable();
+            set.dedup();
+            self.attribute_sets.intern(&set)
+        })
+    }
+
+    /// The attribute set that marks a location's frame type; empty for [`FrameType::Unspecified`].
+    pub fn frame_type(&mut self, frame_type: FrameType) -> AttributeSetId {
+        let Some(value) = frame_type.as_str() else { return AttributeSetId::EMPTY };
+        let attribute = self.attribute(FrameType::KEY, Value::String(value), "");
+        self.attribute_set(&[attribute])
+    }
+
+    /// The string of an id.
+    pub fn get_string(&self, id: StringId) -> &str {
+        self.strings.get(id.index())
+    }
+
+    /// The id of a string that was interned before.
+    pub fn find_string(&self, text: &str) -> Option<StringId> {
+        self.strings.find(text).map(StringId)
+    }
+
+    /// The function of an id.
+    pub fn get_function(&self, id: FunctionId) -> Function {
+        self.functions.get(id.index())
+    }
+
+    /// The mapping of an id.
+    pub fn get_mapping(&self, id: MappingId) -> Mapping {
+        self.mappings.get(id.index())
+    }
+
+    /// The location of an id.
+    pub fn get_location(&self, id: LocationId) -> Location<'_> {
+        let StoredLocation { mapping, address, lines, attributes } = self.locations.get(id.index());
+        Location { mapping, address, lines: self.line_lists.get(lines as usize), attributes }
+    }
+
+    /// The locations of a stack, leaf first.
+    pub fn get_stack(&self, id: StackId) -> &[LocationId] {
+        self.stacks.get(id.index())
+    }
+
+    /// The link of an id.
+    pub fn get_link(&self, id: LinkId) -> Link {
+        self.links.get(id.index())
+    }
+
+    /// The attribute of an id.
+    pub fn get_attribute(&self, id: AttributeId) -> AttributeRef<'_> {
+        let StoredAttribute { key, value, unit } = self.attributes.get(id.index());
+        AttributeRef {
+            key: self.get_string(key),
+            value: match value {
+                StoredValue::String(text) => Value::String(self.get_string(text)),
+                StoredValue::Int(number) => Value::Int(number),
+                StoredValue::Bool(flag) => Value::Bool(flag),
+                StoredValue::Double(bits) => Value::Double(bits),
+            },
+            unit: self.get_string(unit),
+        }
+    }
+
+    /// The attributes of a set, sorted by id.
+    pub fn get_attribute_set(&self, id: AttributeSetId) -> &[AttributeId] {
+        self.attribute_sets.get(id.index())
+    }
+
+    /// The attributes of a set, read.
+    pub fn attributes_of(&self, id: AttributeSetId) -> impl Iterator<Item = AttributeRef<'_>> {
+        self.get_attribute_set(id).iter().map(|&attribute| self.get_attribute(attribute))
+    }
+
+    /// What kind of code a location runs.
+    pub fn frame_type_of(&self, id: LocationId) -> FrameType {
+        self.attributes_of(self.locations.get(id.index()).attributes)
+            .find_map(|attribute| match attribute {
+                AttributeRef { key: FrameType::KEY, value: Value::String(text), .. } => Some(FrameType::from_wire(text)),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// All strings with their ids, rising; likewise for the other tables by their lens and getters.
+    pub fn strings(&self) -> impl Iterator<Item = (StringId, &str)> {
+        (0..self.strings.len()).map(|at| (StringId(at as u32), self.strings.get(at)))
+    }
+
+    /// All functions; the position is the id.
+    pub fn functions(&self) -> &[Function] {
+        self.functions.entries()
+    }
+
+    /// All mappings; the position is the id.
+    pub fn mappings(&self) -> &[Mapping] {
+        self.mappings.entries()
+    }
+
+    /// All links; the position is the id.
+    pub fn links(&self) -> &[Link] {
+        self.links.entries()
+    }
+
+    /// Entries per table.
+    pub fn lens(&self) -> DictionaryLens {
+        DictionaryLens {
+            strings: self.strings.len(),
+            functions: self.functions.entries().len(),
+            mappings: self.mappings.entries().len(),
+            locations: self.locations.entries().len(),
+            stacks: self.stacks.len(),
+            links: self.links.entries().len(),
+            attributes: self.attributes.entries().len(),
+            attribute_sets: self.attribute_sets.len(),
+        }
+    }
+
+    /// Bytes of text held.
+    pub fn text_bytes(&self) -> usize {
+        self.strings.text_bytes()
+    }
+
+    /// Bytes of memory held by all tables.
+    pub fn memory_bytes(&self) -> usize {
+        self.strings.bytes()
+            + self.functions.bytes()
+            + self.mappings.bytes()
+            + self.line_lists.bytes()
+            + self.locations.bytes()
+            + self.stacks.bytes()
+            + self.links.bytes()
+            + self.attributes.bytes()
+            + self.attribute_sets.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(dictionary: &mut Dictionary, name: &str, line: i64, frame_type: FrameType) -> LocationId {
+        let name = dictionary.string(name);
+        let function = dictionary.function(Function { name, ..Function::default() });
+        let attributes = dictionary.frame_type(frame_type);
+        dictionary.location(Location { lines: &[Line { function, line, column: 0 }], attributes, ..Location::default() })
+    }
+
+    #[test]
+    fn every_table_begins_with_its_empty_value() {
+        let mut dictionary = Dictionary::new();
+        assert_eq!(dictionary.string(""), StringId::EMPTY);
+        assert_eq!(dictionary.function(Function::default()), FunctionId::EMPTY);
+        assert_eq!(dictionary.mapping(Mapping::default()), MappingId::EMPTY);
+        assert_eq!(dictionary.location(Location::default()), LocationId::EMPTY);
+        assert_eq!(dictionary.stack(&[]), StackId::EMPTY);
+        assert_eq!(dictionary.link(Link::default()), LinkId::EMPTY);
+        assert_eq!(dictionary.attribute("", Value::String(""), ""), AttributeId::EMPTY);
+        assert_eq!(dictionary.attribute_set(&[]), AttributeSetId::EMPTY);
+        let DictionaryLens { strings, functions, mappings, locations, stacks, links, attributes, attribute_sets } =
+            dictionary.lens();
+        assert_eq!(
+            [strings, functions, mappings, locations, stacks, links, attributes, attribute_sets],
+            [1; 8],
+            "interning empty values adds nothing"
+        );
+    }
+
+    #[test]
+    fn the_same_place_is_one_location_and_another_line_is_another() {
+        let mut dictionary = Dictionary::new();
+        let first = place(&mut dictionary, "handle", 3, FrameType::Cpython);
+        let again = place(&mut dictionary, "handle", 3, FrameType::Cpython);
+        let other = place(&mut dictionary, "handle", 4, FrameType::Cpython);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+        assert_eq!(dictionary.lens().functions, 2);
+        assert_eq!(dictionary.get_location(other).lines[0].line, 4);
+        assert_eq!(dictionary.frame_type_of(other), FrameType::Cpython);
+        assert_eq!(dictionary.frame_type_of(LocationId::EMPTY), FrameType::Unspecified);
+        let stack = dictionary.stack(&[first, other]);
+        assert_eq!(dictionary.get_stack(stack), [first, other]);
+    }
+
+    #[test]
+    fn a_set_of_attributes_has_no_order_and_no_repetition() {
+        let mut dictionary = Dictionary::new();
+        let route = dictionary.attribute("http.route", Value::String("/cart"), "");
+        let size = dictionary.attribute("size", Value::Int(16), "By");
+        let set = dictionary.attribute_set(&[route, size]);
+        assert_eq!(dictionary.attribute_set(&[size, route, size]), set);
+        let texts: Vec<String> = dictionary.attributes_of(set).map(|a| format!("{}={}{}", a.key, a.value, a.unit)).collect();
+        assert_eq!(texts, ["http.route=/cart", "size=16By"]);
+    }
+
+    #[test]
+    fn an_id_of_nobody_reads_as_empty() {
+        let dictionary = Dictionary::new();
+        assert_eq!(dictionary.get_string(StringId(9)), "");
+        assert_eq!(dictionary.get_location(LocationId(9)), Location::default());
+        assert!(dictionary.get_stack(StackId(9)).is_empty());
+        assert!(dictionary.get_link(LinkId(9)).is_empty());
+        assert_eq!(dictionary.get_attribute(AttributeId(9)).key, "");
+    }
+
+    #[test]
+    fn clearing_forgets_entries_and_keeps_the_memory() {
+        let mut dictionary = Dictionary::new();
+        for n in 0..100 {
+            place(&mut dictionary, &format!("function {n}"), n, FrameType::Native);
+        }
+        let held = dictionary.memory_bytes();
+        dictionary.clear();
+        assert_eq!(dictionary.lens().locations, 1);
+        assert_eq!(dictionary.text_bytes(), 0);
+        assert_eq!(dictionary.memory_bytes(), held);
+        assert_eq!(place(&mut dictionary, "fresh", 1, FrameType::Native), LocationId(1));
+    }
 }

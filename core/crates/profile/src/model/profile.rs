@@ -3,21 +3,36 @@
 use super::*;
 
 /// Type and unit of a value, e.g. `cpu`/`nanoseconds`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueType {
     pub kind: String,
     pub unit: String,
+}
+
+impl ValueType {
+    /// A value type of two words.
+    pub fn new(kind: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self { kind: kind.into(), unit: unit.into() }
+    }
+
+    /// Whether it has neither type nor unit.
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty() && self.unit.is_empty()
+    }
 }
 
 /// An aggregated sample: identity is (stack, attributes, link).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     pub stack: StackId,
-    pub attributes: Vec<AttributeId>,
+    pub attributes: AttributeSetId,
     pub link: LinkId,
     /// One aggregated value; or one per timestamp; or empty, each timestamp then counts 1.
     pub values: Vec<i64>,
+    /// Empty, or when each value was taken.
     pub timestamps_unix_nano: Vec<u64>,
+    /// What was really measured for the whole sample, in [`Profile::exact_type`]; 0 when the profile has none.
+    pub exact_value: i64,
 }
 
 /// Samples of one type over one window. Immutable once its window closed.
@@ -26,19 +41,83 @@ pub struct Profile {
     pub sample_type: ValueType,
     pub period_type: ValueType,
     pub period: i64,
+    /// Start of the window.
     pub time_unix_nano: u64,
     pub duration_nano: u64,
     pub profile_id: [u8; 16],
     pub samples: Vec<Sample>,
-    pub attributes: Vec<AttributeId>,
+    pub attributes: AttributeSetId,
     pub dropped_attributes_count: u32,
+    /// Set when the values count periods (`samples`/`count`) and the samples also carry what was measured, e.g.
+    /// `cpu`/`nanoseconds`. OTLP has no room for it; pprof writes it as a value type of its own.
+    pub exact_type: Option<ValueType>,
+}
+
+impl Profile {
+    /// The name users know it by: `cpu`, `wall`, `alloc_space`… Counted samples are named by their period's type.
+    pub fn type_name(&self) -> &str {
+        match &self.exact_type {
+            Some(exact) => &exact.kind,
+            None if self.counts_periods() => &self.period_type.kind,
+            None => &self.sample_type.kind,
+        }
+    }
+
+    /// The unit of [`Profile::weight`]: `nanoseconds`, `bytes`, `count`.
+    pub fn unit(&self) -> &str {
+        match &self.exact_type {
+            Some(exact) => &exact.unit,
+            None if self.counts_periods() => &self.period_type.unit,
+            None => &self.sample_type.unit,
+        }
+    }
+
+    /// What a sample weighs in [`Profile::unit`]: measured where it was, else its values, times the period if they
+    /// count periods.
+    pub fn weight(&self, sample: &Sample) -> i64 {
+        if self.exact_type.is_some() {
+            return sample.exact_value;
+        }
+        let total = sample.total();
+        if self.counts_periods() { total.saturating_mul(self.period) } else { total }
+    }
+
+    /// Whether the values count periods of a known length and unit.
+    pub fn counts_periods(&self) -> bool {
+        self.sample_type.kind == "samples"
+            && self.sample_type.unit == "count"
+            && self.period > 0
+            && !self.period_type.kind.is_empty()
+    }
+
+    /// End of the window.
+    pub fn end_unix_nano(&self) -> u64 {
+        self.time_unix_nano.saturating_add(self.duration_nano)
+    }
+}
+
+impl Sample {
+    /// Sum of the values; timestamps without values count 1 each.
+    pub fn total(&self) -> i64 {
+        if self.values.is_empty() {
+            return self.timestamps_unix_nano.len() as i64;
+        }
+        self.values.iter().fold(0i64, |sum, value| sum.saturating_add(*value))
+    }
 }
 
 /// Name and version of what produced the profiles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     pub name: String,
     pub version: String,
+}
+
+impl Scope {
+    /// This producer.
+    pub fn spanprof() -> Self {
+        Self { name: "spanprof".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
 }
 
 /// Profiles of one resource and scope.
@@ -47,4 +126,36 @@ pub struct ResourceProfiles {
     pub resource: Vec<Attribute>,
     pub scope: Scope,
     pub profiles: Vec<Profile>,
+}
+
+impl ResourceProfiles {
+    /// The resource's `service.name`, "" when it has none.
+    pub fn service_name(&self) -> &str {
+        self.resource
+            .iter()
+            .find_map(|attribute| match &attribute.value {
+                AttributeValue::String(name) if attribute.key == "service.name" => Some(name.as_str()),
+                _ => None,
+            })
+            .unwrap_or("")
+    }
+}
+
+/// One request, one file, one answer: profiles of any number of resources over one dictionary.
+#[derive(Clone, Debug, Default)]
+pub struct ProfilesData {
+    pub dictionary: Dictionary,
+    pub resources: Vec<ResourceProfiles>,
+}
+
+impl ProfilesData {
+    /// Every profile with the resource it belongs to.
+    pub fn profiles(&self) -> impl Iterator<Item = (&ResourceProfiles, &Profile)> {
+        self.resources.iter().flat_map(|resource| resource.profiles.iter().map(move |profile| (resource, profile)))
+    }
+
+    /// Samples of all profiles.
+    pub fn sample_count(&self) -> usize {
+        self.profiles().map(|(_, profile)| profile.samples.len()).sum()
+    }
 }

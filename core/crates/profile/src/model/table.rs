@@ -1,0 +1,229 @@
+//! Three deduplicating tables: of copyable entries, of sequences, of text. Each keeps its entries in one growing buffer
+//! and a hash table of indices beside it, so an entry is stored once. Index 0 always exists: the zero value.
+//!
+//! Law: a full table (2^32 entries) answers 0; nothing here panics on an index it was not given.
+
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Distinct entries of fixed size.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<T> {
+    entries: Vec<T>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<T: Copy + Default + Eq + Hash> Table<T> {
+    pub fn new() -> Self {
+        let mut table = Self { entries: Vec::new(), index: HashTable::new(), hasher: DefaultHashBuilder::default() };
+        table.intern(T::default());
+        table
+    }
+
+    pub fn intern(&mut self, entry: T) -> u32 {
+        let Self { entries, index, hasher } = self;
+        let hash = hasher.hash_one(entry);
+        if let Some(&found) = index.find(hash, |&at| entries[at as usize] == entry) {
+            return found;
+        }
+        let Ok(new) = u32::try_from(entries.len()) else { return 0 };
+        entries.push(entry);
+        index.insert_unique(hash, new, |&at| hasher.hash_one(entries[at as usize]));
+        new
+    }
+
+    pub fn get(&self, at: usize) -> T {
+        self.entries.get(at).copied().unwrap_or_default()
+    }
+
+    pub fn entries(&self) -> &[T] {
+        &self.entries
+    }
+
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.index.clear();
+        self.intern(T::default());
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<T>() + self.index.allocation_size()
+    }
+}
+
+/// Distinct sequences of items, end to end in one buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceTable<T> {
+    items: Vec<T>,
+    ends: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<T: Copy + Eq + Hash> SequenceTable<T> {
+    pub fn new() -> Self {
+        let mut table = Self {
+            items: Vec::new(),
+            ends: Vec::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        };
+        table.intern(&[]);
+        table
+    }
+
+    pub fn intern(&mut self, sequence: &[T]) -> u32 {
+        let Self { items, ends, index, hasher } = self;
+        let hash = hasher.hash_one(sequence);
+        if let Some(&found) = index.find(hash, |&at| slice_at(items, ends, at as usize) == sequence) {
+            return found;
+        }
+        let Ok(new) = u32::try_from(ends.len()) else { return 0 };
+        items.extend_from_slice(sequence);
+        ends.push(items.len());
+        index.insert_unique(hash, new, |&at| hasher.hash_one(slice_at(items, ends, at as usize)));
+        new
+    }
+
+    pub fn get(&self, at: usize) -> &[T] {
+        slice_at(&self.items, &self.ends, at)
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.ends.clear();
+        self.index.clear();
+        self.intern(&[]);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.items.capacity() * size_of::<T>() + self.ends.capacity() * size_of::<usize>() + self.index.allocation_size()
+    }
+}
+
+fn slice_at<'a, T>(items: &'a [T], ends: &[usize], at: usize) -> &'a [T] {
+    let Some(&end) = ends.get(at) else { return &[] };
+    let start = if at == 0 { 0 } else { ends[at - 1] };
+    &items[start..end]
+}
+
+/// Distinct strings, end to end in one buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct TextTable {
+    text: String,
+    ends: Vec<usize>,
+    index: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl TextTable {
+    pub fn new() -> Self {
+        let mut table = Self {
+            text: String::new(),
+            ends: Vec::new(),
+            index: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        };
+        table.intern("");
+        table
+    }
+
+    pub fn intern(&mut self, string: &str) -> u32 {
+        let Self { text, ends, index, hasher } = self;
+        let hash = hasher.hash_one(string);
+        if let Some(&found) = index.find(hash, |&at| text_at(text, ends, at as usize) == string) {
+            return found;
+        }
+        let Ok(new) = u32::try_from(ends.len()) else { return 0 };
+        text.push_str(string);
+        ends.push(text.len());
+        index.insert_unique(hash, new, |&at| hasher.hash_one(text_at(text, ends, at as usize)));
+        new
+    }
+
+    pub fn find(&self, string: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(string);
+        self.index.find(hash, |&at| text_at(&self.text, &self.ends, at as usize) == string).copied()
+    }
+
+    pub fn get(&self, at: usize) -> &str {
+        text_at(&self.text, &self.ends, at)
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+        self.index.clear();
+        self.intern("");
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<usize>() + self.index.allocation_size()
+    }
+}
+
+fn text_at<'a>(text: &'a str, ends: &[usize], at: usize) -> &'a str {
+    let Some(&end) = ends.get(at) else { return "" };
+    let start = if at == 0 { 0 } else { ends[at - 1] };
+    &text[start..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_entries_share_an_index_and_zero_is_the_default() {
+        let mut table = Table::<u64>::new();
+        assert_eq!(table.intern(0), 0);
+        assert_eq!(table.intern(7), 1);
+        assert_eq!(table.intern(9), 2);
+        assert_eq!(table.intern(7), 1);
+        assert_eq!(table.entries(), [0, 7, 9]);
+        assert_eq!(table.get(99), 0);
+    }
+
+    #[test]
+    fn sequences_keep_their_items_across_growth() {
+        let mut table = SequenceTable::<u32>::new();
+        let ids: Vec<u32> = (0..500u32).map(|n| table.intern(&(0..n % 50).map(|i| i * n).collect::<Vec<_>>())).collect();
+        for n in 0..500u32 {
+            let expected: Vec<u32> = (0..n % 50).map(|i| i * n).collect();
+            assert_eq!(table.get(ids[n as usize] as usize), expected);
+            assert_eq!(table.intern(&expected), ids[n as usize]);
+        }
+        assert_eq!(table.get(usize::MAX), &[] as &[u32]);
+    }
+
+    #[test]
+    fn text_of_every_length_is_found_again_after_clear() {
+        let mut table = TextTable::new();
+        let all: Vec<String> = (0..300).map(|n| "é".repeat(n)).collect();
+        for _ in 0..2 {
+            let ids: Vec<u32> = all.iter().map(|text| table.intern(text)).collect();
+            assert_eq!(ids[0], 0);
+            assert_eq!(table.len(), all.len());
+            for (text, id) in all.iter().zip(&ids) {
+                assert_eq!(table.get(*id as usize), text);
+                assert_eq!(table.find(text), Some(*id));
+            }
+            table.clear();
+            assert_eq!(table.len(), 1);
+            assert_eq!(table.find("é"), None);
+        }
+    }
+}
