@@ -4,8 +4,10 @@
 //! command line; knows neither the ring nor the network.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod decode;
 pub mod encode;
 pub mod model;
+pub mod query;
 
 pub use model::*;

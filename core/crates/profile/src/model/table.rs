@@ -103,7 +103,9 @@ impl<T: Copy + Eq + Hash> SequenceTable<T> {
     }
 
     pub fn bytes(&self) -> usize {
-        self.items.capacity() * size_of::<T>() + self.ends.capacity() * size_of::<usize>() + self.index.allocation_size()
+        self.items.capacity() * size_of::<T>()
+            + self.ends.capacity() * size_of::<usize>()
+            + self.index.allocation_size()
     }
 }
 
@@ -200,7 +202,8 @@ mod tests {
     #[test]
     fn sequences_keep_their_items_across_growth() {
         let mut table = SequenceTable::<u32>::new();
-        let ids: Vec<u32> = (0..500u32).map(|n| table.intern(&(0..n % 50).map(|i| i * n).collect::<Vec<_>>())).collect();
+        let ids: Vec<u32> =
+            (0..500u32).map(|n| table.intern(&(0..n % 50).map(|i| i * n).collect::<Vec<_>>())).collect();
         for n in 0..500u32 {
             let expected: Vec<u32> = (0..n % 50).map(|i| i * n).collect();
             assert_eq!(table.get(ids[n as usize] as usize), expected);
