@@ -1,2 +1,34 @@
-//! The only place with network and files. Knows bytes, not samples.
+//! Delivery of encoded profiles: the only place with network and files.
+//!
+//! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and what became of every [`Payload`]. It knows
+//! bytes, not samples; it reads no environment variable; nothing it does blocks or fails into its caller after
+//! [`Exporter::start`]. The facade is its only caller.
+//!
+//! ```no_run
+//! use spanprof_export::{Destination, Exporter, ExporterSettings, OtlpEndpoint, Payload};
+//! use std::time::Duration;
+//!
+//! let destination = Destination::OtlpHttp(OtlpEndpoint::new("http://localhost:4318/v1development/profiles"));
+//! let exporter = Exporter::start(vec![destination], ExporterSettings::default())?;
+//! exporter.enqueue(0, Payload { body: vec![], samples: 0, ..Payload::default() });
+//! exporter.stop(Duration::from_secs(2));
+//! # Ok::<(), spanprof_export::ExportError>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod clock;
+mod error;
+mod exporter;
+mod payload;
+mod queue;
+mod secret;
+mod settings;
+mod stats;
+
+pub use clock::{Clock, SystemClock};
+pub use error::ExportError;
+pub use exporter::Exporter;
+pub use payload::{Payload, SplitFn};
+pub use secret::Secret;
+pub use settings::{Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, TlsFiles};
+pub use stats::{DestinationStats, DropReason, Dropped};

@@ -1,0 +1,269 @@
+//! The bounded queue of one destination, and its counters: one short lock, taken by the facade to enqueue and by the
+//! export thread to take and to account. Knows nothing of networks, files or retries.
+
+use crate::payload::{Payload, SplitFn};
+use crate::settings::ExporterSettings;
+use crate::stats::{DestinationStats, DropReason};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// A payload, or one part of a split one, on its way.
+#[derive(Clone)]
+pub(crate) struct Parcel {
+    pub body: Bytes,
+    pub profile_type: Option<String>,
+    pub time_unix_ms: u64,
+    pub samples: u64,
+    pub split: Option<SplitFn>,
+    pub enqueued_at: Duration,
+}
+
+/// What the export thread did with a parcel.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// Taken whole; the receiver may have added a remark.
+    Sent { at_unix_ms: u64, warning: Option<String> },
+    /// Taken, with profiles refused.
+    Partial { at_unix_ms: u64, rejected_profiles: u64, message: String },
+    /// Lost. Without a message the last error stands: it tells why waiting was in vain.
+    Dropped { reason: DropReason, message: Option<String> },
+}
+
+pub(crate) struct Queue {
+    max_bytes: usize,
+    max_payloads: usize,
+    state: Mutex<State>,
+    settled: Condvar,
+    arrived: Notify,
+}
+
+struct State {
+    waiting: VecDeque<(u64, Parcel)>,
+    waiting_bytes: usize,
+    in_flight: Option<InFlight>,
+    next_sequence: u64,
+    /// Set once nothing more will be sent: what arrives later is lost for this reason.
+    closed: Option<DropReason>,
+    stats: DestinationStats,
+}
+
+struct InFlight {
+    sequence: u64,
+    payloads: usize,
+    bytes: usize,
+}
+
+impl Queue {
+    pub fn new(kind: &'static str, target: String, settings: &ExporterSettings) -> Self {
+        let stats = DestinationStats { kind, target, ..DestinationStats::default() };
+        Self {
+            max_bytes: settings.queue_max_bytes,
+            max_payloads: settings.queue_max_payloads.max(1),
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                in_flight: None,
+                next_sequence: 0,
+                closed: None,
+                stats,
+            }),
+            settled: Condvar::new(),
+            arrived: Notify::new(),
+        }
+    }
+
+    /// Puts a payload at the end; the oldest leave when it does not fit.
+    pub fn enqueue(&self, payload: Payload, now: Duration) {
+        let parcel = Parcel {
+            body: Bytes::from(payload.body),
+            profile_type: payload.profile_type,
+            time_unix_ms: payload.time_unix_ms,
+            samples: payload.samples,
+            split: payload.split,
+            enqueued_at: now,
+        };
+        // Declared before the lock: what is evicted is freed after the lock is gone.
+        let mut evicted = Vec::new();
+        let mut state = self.lock();
+        state.stats.enqueued += 1;
+        if let Some(reason) = state.closed {
+            state.count_drop(reason, parcel.samples);
+            evicted.push(parcel);
+            return;
+        }
+        if parcel.body.len() > self.max_bytes {
+            let message = format!(
+                "a payload of {} bytes is larger than the whole queue of {} bytes",
+                parcel.body.len(),
+                self.max_bytes
+            );
+            state.stats.last_error = Some(message);
+            state.count_drop(DropReason::QueueFull, parcel.samples);
+            evicted.push(parcel);
+            return;
+        }
+        while state.waiting.len() >= self.max_payloads || state.waiting_bytes + parcel.body.len() > self.max_bytes {
+            let Some((_, oldest)) = state.waiting.pop_front() else { break };
+            state.waiting_bytes -= oldest.body.len();
+            state.count_drop(DropReason::QueueFull, oldest.samples);
+            evicted.push(oldest);
+        }
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
+        state.waiting_bytes += parcel.body.len();
+        state.waiting.push_back((sequence, parcel));
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Resolves when something was put in since the last call; may resolve once too often.
+    pub async fn arrival(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Takes the oldest; it stays in flight until [`Queue::settle`].
+    pub fn take(&self) -> Option<Parcel> {
+        let mut state = self.lock();
+        let (sequence, parcel) = state.waiting.pop_front()?;
+        let bytes = parcel.body.len();
+        state.waiting_bytes -= bytes;
+        state.in_flight = Some(InFlight { sequence, payloads: 1, bytes });
+        Some(parcel)
+    }
+
+    /// The parcel in flight was cut into parts.
+    pub fn count_split(&self, parts: usize, bytes: usize) {
+        let mut state = self.lock();
+        state.stats.splits += 1;
+        if let Some(in_flight) = &mut state.in_flight {
+            in_flight.payloads += parts - 1;
+            in_flight.bytes = bytes;
+        }
+    }
+
+    /// An attempt follows a failed one; `message` says why it failed.
+    pub fn count_failed_attempt(&self, message: String) {
+        self.lock().stats.last_error = Some(message);
+    }
+
+    pub fn count_retry(&self) {
+        self.lock().stats.retries += 1;
+    }
+
+    /// Accounts one part of what is in flight.
+    pub fn account(&self, parcel: &Parcel, fate: Fate) {
+        let mut state = self.lock();
+        if let Some(in_flight) = &mut state.in_flight {
+            in_flight.payloads = in_flight.payloads.saturating_sub(1);
+            in_flight.bytes = in_flight.bytes.saturating_sub(parcel.body.len());
+        }
+        match fate {
+            Fate::Sent { at_unix_ms, warning } => {
+                state.stats.sent += 1;
+                state.stats.sent_samples += parcel.samples;
+                state.stats.sent_bytes += parcel.body.len() as u64;
+                state.stats.last_success_unix_ms = Some(at_unix_ms);
+                if warning.is_some() {
+                    state.stats.last_warning = warning;
+                }
+            }
+            Fate::Partial { at_unix_ms, rejected_profiles, message } => {
+                state.stats.rejected_profiles += rejected_profiles;
+                state.stats.last_success_unix_ms = Some(at_unix_ms);
+                state.stats.last_error = Some(message);
+                state.count_drop(DropReason::Partial, parcel.samples);
+            }
+            Fate::Dropped { reason, message } => {
+                if message.is_some() {
+                    state.stats.last_error = message;
+                }
+                state.count_drop(reason, parcel.samples);
+            }
+        }
+    }
+
+    /// Everything taken by the last [`Queue::take`] is accounted.
+    pub fn settle(&self) {
+        self.lock().in_flight = None;
+        self.settled.notify_all();
+    }
+
+    /// Nothing more will be sent: what waits is lost for `reason`, and so is what arrives later. What is in flight stays
+    /// to be accounted by its owner. The first reason stands.
+    pub fn close(&self, reason: DropReason) {
+        let waiting = {
+            let mut state = self.lock();
+            state.closed.get_or_insert(reason);
+            state.waiting_bytes = 0;
+            let waiting = std::mem::take(&mut state.waiting);
+            for (_, parcel) in &waiting {
+                state.count_drop(reason, parcel.samples);
+            }
+            waiting
+        };
+        self.settled.notify_all();
+        drop(waiting);
+    }
+
+    /// The destination's part of the export thread panicked: it is off from now on, and the host goes on.
+    pub fn disable(&self, message: String) {
+        {
+            let mut state = self.lock();
+            state.stats.panics += 1;
+            state.stats.disabled = true;
+            state.stats.last_error = Some(message);
+            state.closed.get_or_insert(DropReason::Disabled);
+            if let Some(in_flight) = state.in_flight.take() {
+                // Its samples went with the parcel; the payloads at least are told.
+                state.stats.dropped[DropReason::Disabled as usize].payloads += in_flight.payloads as u64;
+            }
+        }
+        self.close(DropReason::Disabled);
+    }
+
+    /// Waits until all that was enqueued before the call has left, at most until `until`; `true` when nothing was lost.
+    pub fn wait_until_settled(&self, until: Instant) -> bool {
+        let mut state = self.lock();
+        let target = state.next_sequence;
+        let dropped_before = state.stats.dropped_total().payloads;
+        while state.oldest_sequence().is_some_and(|sequence| sequence < target) {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                return false;
+            };
+            state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.stats.dropped_total().payloads == dropped_before && !state.stats.disabled
+    }
+
+    pub fn stats(&self) -> DestinationStats {
+        let state = self.lock();
+        let mut stats = state.stats.clone();
+        let (payloads, bytes) = state.in_flight.as_ref().map_or((0, 0), |flight| (flight.payloads, flight.bytes));
+        stats.queue_payloads = state.waiting.len() + payloads;
+        stats.queue_bytes = state.waiting_bytes + bytes;
+        stats
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while holding the lock half-way through a change; a poisoned lock still holds true counters.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn count_drop(&mut self, reason: DropReason, samples: u64) {
+        let dropped = &mut self.stats.dropped[reason as usize];
+        dropped.payloads += 1;
+        dropped.samples += samples;
+    }
+
+    fn oldest_sequence(&self) -> Option<u64> {
+        match &self.in_flight {
+            Some(in_flight) => Some(in_flight.sequence),
+            None => self.waiting.front().map(|(sequence, _)| *sequence),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What became of the payloads: counters of one destination, as the facade shows them in `stats()`.
+
+/// Why a payload did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// `stop` ended before it was delivered.
+    Deadline,
+    /// The destination is off after an internal error.
+    Disabled,
+    /// It was retried until it was too old.
+    Expired,
+    /// The receiver took the request and refused profiles inside it.
+    Partial,
+    /// The receiver refused it in a way that no retry heals.
+    Permanent,
+    /// Newer payloads needed its place.
+    QueueFull,
+    /// Larger than the receiver or OTLP allows, and it could not be split further.
+    TooLarge,
+}
+
+impl DropReason {
+    /// Every reason, in the order of [`DropReason::name`].
+    pub const ALL: [Self; 7] = [
+        Self::Deadline,
+        Self::Disabled,
+        Self::Expired,
+        Self::Partial,
+        Self::Permanent,
+        Self::QueueFull,
+        Self::TooLarge,
+    ];
+
+    /// The name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Disabled => "disabled",
+            Self::Expired => "expired",
+            Self::Partial => "partial",
+            Self::Permanent => "permanent",
+            Self::QueueFull => "queue_full",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// Loss of one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Payloads (parts of a split one count each).
+    pub payloads: u64,
+    /// Samples inside them; for [`DropReason::Partial`] an upper bound, since receivers count profiles.
+    pub samples: u64,
+}
+
+/// One destination at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationStats {
+    /// `otlp_http`, `otlp_grpc` or `file`.
+    pub kind: &'static str,
+    /// URL without userinfo and query, or the directory.
+    pub target: String,
+    /// Payloads given to `enqueue`.
+    pub enqueued: u64,
+    /// Payloads (parts of a split one count each) the destination took whole.
+    pub sent: u64,
+    /// Samples inside them.
+    pub sent_samples: u64,
+    /// Bytes of their bodies before compression.
+    pub sent_bytes: u64,
+    /// Attempts after a first one.
+    pub retries: u64,
+    /// Payloads cut because they were too large.
+    pub splits: u64,
+    /// Profiles refused by partial success.
+    pub rejected_profiles: u64,
+    /// Losses by reason, in the order of [`DropReason::ALL`].
+    pub dropped: [Dropped; DropReason::ALL.len()],
+    /// The last failure or refusal, free of secrets.
+    pub last_error: Option<String>,
+    /// The last remark of a receiver that took everything.
+    pub last_warning: Option<String>,
+    /// When a payload last arrived.
+    pub last_success_unix_ms: Option<u64>,
+    /// Payloads waiting or in flight.
+    pub queue_payloads: usize,
+    /// Bytes of their bodies.
+    pub queue_bytes: usize,
+    /// Panics caught; the destination is off after one.
+    pub panics: u64,
+    /// Whether it is off.
+    pub disabled: bool,
+}
+
+impl DestinationStats {
+    /// Loss of one reason.
+    pub fn dropped(&self, reason: DropReason) -> Dropped {
+        self.dropped[reason as usize]
+    }
+
+    /// Loss of all reasons.
+    pub fn dropped_total(&self) -> Dropped {
+        self.dropped.iter().fold(Dropped::default(), |sum, dropped| Dropped {
+            payloads: sum.payloads + dropped.payloads,
+            samples: sum.samples + dropped.samples,
+        })
+    }
+}
