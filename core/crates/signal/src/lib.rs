@@ -4,12 +4,19 @@
 //! Not here: timers and threads (the facade's `sys`), names (`profile`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+mod atomics;
 mod capture;
 mod context;
 mod drop_reason;
+mod entry;
+pub mod forward;
+pub mod guarded;
+mod ring;
 mod sample;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
+pub use entry::MAX_FRAMES;
+pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};

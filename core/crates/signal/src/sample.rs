@@ -67,12 +67,20 @@ impl RawFrame {
 
     /// The program counter, if this is a native frame.
     pub const fn native_pc(self) -> Option<u64> {
-        if self.code == Self::NATIVE { Some(self.at) } else { None }
+        if self.code == Self::NATIVE {
+            Some(self.at)
+        } else {
+            None
+        }
     }
 
     /// The reason, if this frame stands for what could not be walked.
     pub const fn as_reason(self) -> Option<DropReason> {
-        if self.code == Self::REASON { DropReason::from_code(self.at) } else { None }
+        if self.code == Self::REASON {
+            DropReason::from_code(self.at)
+        } else {
+            None
+        }
     }
 }
 
