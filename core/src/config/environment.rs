@@ -1,0 +1,219 @@
+//! Variables of the environment and what they mean: our own, OpenTelemetry's and Pyroscope's. Lower layers come first, so
+//! that a later setting wins. Reads a map, never the process.
+
+use super::keys::KEYS;
+use super::load::{Environment, Setting};
+use super::types::ConfigSource;
+use super::value::{baggage_pairs, ConfigType, ConfigValue};
+
+/// The variable that switches the profiler off, when one does.
+pub(crate) fn kill_switch(environment: &Environment) -> Option<String> {
+    ["SPANPROF_DISABLED", "OTEL_SDK_DISABLED"]
+        .into_iter()
+        .find(|name| environment.get(*name).is_some_and(|value| bool::from_value(&value.as_str().into()) == Some(true)))
+        .map(str::to_owned)
+}
+
+/// All settings of the environment, weakest first.
+pub(crate) fn settings(environment: &Environment, warnings: &mut Vec<String>) -> Vec<Setting> {
+    let mut layer = Layer { environment, settings: Vec::new(), warnings };
+    layer.pyroscope();
+    layer.opentelemetry();
+    layer.own();
+    layer.settings
+}
+
+struct Layer<'a> {
+    environment: &'a Environment,
+    settings: Vec<Setting>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Layer<'_> {
+    /// A variable that is set and not empty; an empty one counts as unset, as OpenTelemetry says.
+    fn text(&self, name: &str) -> Option<String> {
+        self.environment.get(name).filter(|value| !value.trim().is_empty()).cloned()
+    }
+
+    fn push(&mut self, key: &str, value: ConfigValue, name: &str, lenient: bool) {
+        let source = ConfigSource::Environment(name.to_owned());
+        self.settings.push(Setting { key: key.to_owned(), value, source, lenient });
+    }
+
+    fn push_map(&mut self, key: &str, pairs: Vec<(String, String)>, name: &str) {
+        let pairs = pairs.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect();
+        self.push(key, ConfigValue::Map(pairs), name, true);
+    }
+
+    fn own(&mut self) {
+        for key in KEYS {
+            let name = key.environment_name();
+            if let Some(text) = self.text(&name) {
+                self.push(key.name, ConfigValue::Text(text), &name, false);
+            }
+        }
+        let ours = |name: &str| KEYS.iter().any(|key| key.environment_name() == name);
+        for name in self.environment.keys() {
+            if name.starts_with("SPANPROF_") && name != "SPANPROF_DISABLED" && !ours(name) {
+                let nearest = super::load::nearest_key(&name["SPANPROF_".len()..]);
+                let hint =
+                    nearest.map(|key| format!("; did you mean `SPANPROF_{}`?", key.to_uppercase())).unwrap_or_default();
+                self.warnings.push(format!("unknown variable `{name}` is ignored{hint}"));
+            }
+        }
+    }
+
+    fn opentelemetry(&mut self) {
+        const SHARED: &[(&str, &str)] = &[
+            ("ENDPOINT", "endpoint"),
+            ("PROTOCOL", "protocol"),
+            ("COMPRESSION", "compression"),
+            ("TIMEOUT", "timeout"),
+            ("CERTIFICATE", "certificate"),
+            ("CLIENT_KEY", "client_key"),
+            ("CLIENT_CERTIFICATE", "client_certificate"),
+            ("INSECURE", "insecure"),
+            ("HEADERS", "headers"),
+        ];
+        for (suffix, key) in SHARED {
+            for prefix in ["OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_PROFILES_"] {
+                let name = format!("{prefix}{suffix}");
+                let Some(text) = self.text(&name) else { continue };
+                // OpenTelemetry's timeouts are milliseconds, ours seconds.
+                let text = if *key == "timeout" { format!("{}ms", text.trim()) } else { text };
+                self.push(key, ConfigValue::Text(text), &name, true);
+            }
+        }
+        if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
+            self.resource_attributes(&text);
+        }
+        if let Some(text) = self.text("OTEL_SERVICE_NAME") {
+            self.push("service_name", ConfigValue::Text(text), "OTEL_SERVICE_NAME", true);
+        }
+        if let Some(text) = self.text("OTEL_PROFILES_EXPORTER") {
+            self.profiles_exporter(&text);
+        }
+    }
+
+    fn resource_attributes(&mut self, text: &str) {
+        let name = "OTEL_RESOURCE_ATTRIBUTES";
+        let Some(mut pairs) = baggage_pairs(text) else {
+            self.warnings.push(format!("{name} must be a list of key=value pairs; it is ignored"));
+            return;
+        };
+        if let Some((_, service)) = pairs.iter().rev().find(|(key, _)| key == "service.name").cloned() {
+            self.push("service_name", ConfigValue::Text(service), name, true);
+        }
+        pairs.retain(|(key, _)| key != "service.name");
+        self.push_map("resource_attributes", pairs, name);
+    }
+
+    fn profiles_exporter(&mut self, text: &str) {
+        let name = "OTEL_PROFILES_EXPORTER";
+        let mut destinations = Vec::new();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word {
+                "none" => {}
+                "otlp" | "file" => {
+                    destinations.push(ConfigValue::Map(vec![("type".to_owned(), ConfigValue::Text(word.to_owned()))]));
+                }
+                other => {
+                    self.warnings.push(format!("{name} must be otlp, file or none, got `{other}`; it is ignored"));
+                    return;
+                }
+            }
+        }
+        self.push("destinations", ConfigValue::List(destinations), name, true);
+    }
+
+    fn pyroscope(&mut self) {
+        const DIRECT: &[(&str, &str)] =
+            &[("PYROSCOPE_SERVER_ADDRESS", "endpoint"), ("PYROSCOPE_APPLICATION_NAME", "service_name")];
+        for (name, key) in DIRECT {
+            if let Some(text) = self.text(name) {
+                self.push(key, ConfigValue::Text(text), name, true);
+            }
+        }
+        if let Some(text) = self.text("PYROSCOPE_LABELS") {
+            match baggage_pairs(&text) {
+                Some(pairs) => self.push_map("tags", pairs, "PYROSCOPE_LABELS"),
+                None => self.warnings.push("PYROSCOPE_LABELS must be key=value pairs; it is ignored".to_owned()),
+            }
+        }
+        if let Some(text) = self.text("PYROSCOPE_PROFILING_INTERVAL") {
+            match interval_seconds(&text).filter(|seconds| *seconds > 0.0) {
+                Some(seconds) => {
+                    let rate = (1.0 / seconds).round() as i64;
+                    self.push("sample_rate", ConfigValue::Int(rate), "PYROSCOPE_PROFILING_INTERVAL", true);
+                }
+                None => self.warnings.push("PYROSCOPE_PROFILING_INTERVAL must be like 10ms; it is ignored".to_owned()),
+            }
+        }
+        self.pyroscope_headers();
+    }
+
+    fn pyroscope_headers(&mut self) {
+        let mut pairs = Vec::new();
+        let mut last = "";
+        if let Some(text) = self.text("PYROSCOPE_HTTP_HEADERS") {
+            match json_pairs(&text).or_else(|| baggage_pairs(&text)) {
+                Some(given) => {
+                    pairs.extend(given);
+                    last = "PYROSCOPE_HTTP_HEADERS";
+                }
+                None => self.warnings.push("PYROSCOPE_HTTP_HEADERS must be a map of text; it is ignored".to_owned()),
+            }
+        }
+        if let Some(tenant) = self.text("PYROSCOPE_TENANT_ID") {
+            pairs.push(("X-Scope-OrgID".to_owned(), tenant));
+            last = "PYROSCOPE_TENANT_ID";
+        }
+        if let Some(token) = self.text("PYROSCOPE_AUTH_TOKEN") {
+            pairs.push(("Authorization".to_owned(), format!("Bearer {token}")));
+            last = "PYROSCOPE_AUTH_TOKEN";
+        }
+        if let Some(user) = self.text("PYROSCOPE_BASIC_AUTH_USER") {
+            let password = self.text("PYROSCOPE_BASIC_AUTH_PASSWORD").unwrap_or_default();
+            let credentials = base64(format!("{user}:{password}").as_bytes());
+            pairs.push(("Authorization".to_owned(), format!("Basic {credentials}")));
+            last = "PYROSCOPE_BASIC_AUTH_USER";
+        }
+        if !pairs.is_empty() {
+            self.push_map("headers", pairs, last);
+        }
+    }
+}
+
+/// Seconds of `10ms`, `0.01s`, `100us` or a bare number of milliseconds.
+fn interval_seconds(text: &str) -> Option<f64> {
+    let text = text.trim();
+    for (suffix, factor) in [("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("s", 1.0)] {
+        if let Some(number) = text.strip_suffix(suffix) {
+            return Some(number.trim().parse::<f64>().ok()? * factor);
+        }
+    }
+    Some(text.parse::<f64>().ok()? * 1e-3)
+}
+
+/// A flat JSON object of text; JSON is YAML.
+fn json_pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let map: std::collections::BTreeMap<String, String> = serde_norway::from_str(text).ok()?;
+    Some(map.into_iter().collect())
+}
+
+/// Standard base64 with padding (RFC 4648), for HTTP basic authentication.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().enumerate().fold(0u32, |word, (i, byte)| word | u32::from(*byte) << (16 - 8 * i));
+        for i in 0..4 {
+            if i <= chunk.len() {
+                text.push(char::from(ALPHABET[(word >> (18 - 6 * i) & 63) as usize]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,192 @@
+//! Reading of the layers into one `Config`, with the source of every value. Not here: what a variable of another project
+//! means (`environment`), what cannot work together (`check`).
+
+use std::collections::BTreeMap;
+
+use super::environment;
+use super::file;
+use super::keys::{Config, Refused, KEYS};
+use super::types::ConfigSource;
+use super::value::ConfigValue;
+use crate::{Error, ErrorKind};
+
+/// Variables of the environment, as a value.
+pub type Environment = BTreeMap<String, String>;
+
+/// Keys to change while running; only live keys are accepted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigPatch(pub Vec<(String, ConfigValue)>);
+
+/// One value of a layer on its way into the configuration.
+pub(crate) struct Setting {
+    pub key: String,
+    pub value: ConfigValue,
+    pub source: ConfigSource,
+    /// Whether a bad value is ignored with a warning: variables that other software shares.
+    pub lenient: bool,
+}
+
+impl Config {
+    /// Reads all layers. `code` is what the program gave, in its order; `environment` are the process's variables.
+    pub fn load(code: &[(String, ConfigValue)], environment: &Environment) -> Result<Config, Error> {
+        let mut config = Config::default();
+        let mut settings = Vec::new();
+        let from_environment = environment::settings(environment, &mut config.warnings);
+
+        let file_path = last_text(code, "config_file")
+            .or_else(|| environment.get("SPANPROF_CONFIG_FILE").cloned())
+            .filter(|path| !path.is_empty());
+        if let Some(path) = file_path {
+            settings.extend(file::settings(&path)?);
+        }
+        settings.extend(from_environment);
+        settings.extend(code.iter().map(|(key, value)| Setting {
+            key: key.clone(),
+            value: value.clone(),
+            source: ConfigSource::Code,
+            lenient: false,
+        }));
+
+        for setting in &settings {
+            config.apply(setting)?;
+        }
+        config.disabled_by = environment::kill_switch(environment);
+        config.finish()
+    }
+
+    /// Starts a configuration in code; the layers below are read by [`ConfigBuilder::load`].
+    pub fn builder() -> ConfigBuilder {
+        ConfigBuilder::default()
+    }
+
+    /// The configuration with `patch` applied, for `update`.
+    pub(crate) fn patched(&self, patch: &ConfigPatch) -> Result<Config, Error> {
+        let mut config = self.clone();
+        config.warnings.clear();
+        for (key, value) in &patch.0 {
+            if let Some(known) = KEYS.iter().find(|known| known.name == key) {
+                if !known.live {
+                    return Err(Error::new(
+                        ErrorKind::InvalidConfig,
+                        format!("{key} cannot change while the profiler runs"),
+                        format!("call stop(), then start() with the new {key}"),
+                    ));
+                }
+            }
+            config.apply(&Setting {
+                key: key.clone(),
+                value: value.clone(),
+                source: ConfigSource::Update,
+                lenient: false,
+            })?;
+        }
+        config.finish()
+    }
+
+    fn apply(&mut self, setting: &Setting) -> Result<(), Error> {
+        if setting.value == ConfigValue::Null {
+            return Ok(());
+        }
+        let problem = match self.set(&setting.key, &setting.value) {
+            Ok(()) => {
+                if let Some(key) = KEYS.iter().find(|key| key.name == setting.key) {
+                    self.sources.insert(key.name, setting.source.clone());
+                }
+                return Ok(());
+            }
+            Err(Refused::UnknownKey) => {
+                let nearest = nearest_key(&setting.key);
+                let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+                self.warnings.push(format!("unknown key `{}` ({}) is ignored{hint}", setting.key, setting.source));
+                return Ok(());
+            }
+            Err(Refused::WrongType(key)) => {
+                let shown = match key.name {
+                    "headers" | "destinations" => "something else".to_owned(),
+                    _ => setting.value.shown(),
+                };
+                Error::new(
+                    ErrorKind::InvalidConfig,
+                    format!("{} ({}) must be {}, got {shown}", key.name, setting.source, described(key.type_name)),
+                    format!("{}: {}", key.name, key.doc.trim()),
+                )
+            }
+            Err(Refused::OutOfBounds(key, bounds)) => {
+                let shown = setting.value.shown();
+                out_of_bounds(key, bounds, &shown, &setting.source)
+            }
+        };
+        if setting.lenient {
+            self.warnings.push(format!("{}; the value is ignored", problem.message));
+            return Ok(());
+        }
+        Err(problem)
+    }
+}
+
+fn out_of_bounds(key: &super::Key, bounds: super::Bounds, shown: &str, source: &ConfigSource) -> Error {
+    let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };
+    Error::new(
+        ErrorKind::InvalidConfig,
+        format!("{} ({source}) must lie between {} and {}{unit}, got {shown}", key.name, bounds.min, bounds.max),
+        format!("{}: {}", key.name, key.doc.trim()),
+    )
+}
+
+fn described(type_name: &str) -> String {
+    match type_name {
+        "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
+        _ => type_name.to_owned(),
+    }
+}
+
+/// The key that a misspelt one most likely means.
+pub(crate) fn nearest_key(name: &str) -> Option<&'static str> {
+    KEYS.iter()
+        .map(|key| (strsim::jaro_winkler(&name.to_ascii_lowercase(), key.name), key.name))
+        .filter(|(similarity, _)| *similarity > 0.8)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, name)| name)
+}
+
+fn last_text(pairs: &[(String, ConfigValue)], key: &str) -> Option<String> {
+    pairs.iter().rev().find(|(name, _)| name == key).and_then(|(_, value)| match value {
+        ConfigValue::Text(text) => Some(text.clone()),
+        _ => None,
+    })
+}
+
+type Assignment = Box<dyn Fn(&mut Config) + Send + Sync>;
+
+/// A configuration in code. Setters have the names of the keys; what they leave out comes from the layers below.
+#[derive(Default)]
+pub struct ConfigBuilder {
+    assignments: Vec<(&'static str, Assignment)>,
+}
+
+impl ConfigBuilder {
+    pub(crate) fn typed(mut self, key: &'static str, assignment: Assignment) -> Self {
+        self.assignments.push((key, assignment));
+        self
+    }
+
+    /// Reads the layers below: the process's environment and the file it names.
+    pub fn load(self) -> Result<Config, Error> {
+        self.load_with(&std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect())
+    }
+
+    /// Reads the layers below, with `environment` in place of the process's variables.
+    pub fn load_with(self, environment: &Environment) -> Result<Config, Error> {
+        let mut in_code = Config::default();
+        for (_, assignment) in &self.assignments {
+            assignment(&mut in_code);
+        }
+        let file = in_code.config_file.map(|path| ("config_file".to_owned(), ConfigValue::Text(path)));
+        let mut config = Config::load(&file.into_iter().collect::<Vec<_>>(), environment)?;
+        for (key, assignment) in &self.assignments {
+            assignment(&mut config);
+            config.sources.insert(key, ConfigSource::Code);
+        }
+        config.finish()
+    }
+}

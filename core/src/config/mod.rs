@@ -1,0 +1,19 @@
+//! The configuration: one typed struct, the same keys in every language, layered as code > `SPANPROF_*` > `OTEL_*` >
+//! `PYROSCOPE_*` > file > default. The environment enters as a value, so nothing here depends on the process. Called by
+//! `Profiler` and by the bindings; holds no state.
+
+mod check;
+mod environment;
+mod file;
+mod keys;
+mod load;
+mod reference;
+mod types;
+mod value;
+
+pub use keys::{Bounds, Config, Key, KEYS};
+pub use load::{ConfigBuilder, ConfigPatch, Environment};
+pub use types::{
+    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol,
+};
+pub use value::ConfigValue;

@@ -1,0 +1,179 @@
+//! The types of configuration values that are not plain numbers or text. Not here: how text becomes one (`value`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+macro_rules! choices {
+    ($($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $variant_doc:literal])+ $variant:ident = $text:literal,)+ })+) => {
+        $($(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[doc = $variant_doc])+ $variant,)+ }
+
+        impl $name {
+            /// Every choice, as written in a configuration.
+            pub const TEXTS: &'static [&'static str] = &[$($text,)+];
+
+            /// As written in a configuration.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+
+            /// The choice written as `text`.
+            pub fn from_text(text: &str) -> Option<Self> {
+                match text.trim().to_ascii_lowercase().as_str() { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        })+
+    };
+}
+
+choices! {
+    /// What fires the CPU samples.
+    Clock {
+        /// Thread timers up to the kernel's tick, perf above it where allowed.
+        Auto = "auto",
+        /// `timer_create` on each thread's CPU clock.
+        ThreadTimer = "thread_timer",
+        /// The perf software task clock, one descriptor per thread.
+        Perf = "perf",
+    }
+    /// Transport of an OTLP destination.
+    Protocol {
+        /// OTLP/HTTP with protobuf bodies.
+        HttpProtobuf = "http/protobuf",
+        /// OTLP/gRPC.
+        Grpc = "grpc",
+    }
+    /// Compression of requests.
+    Compression {
+        /// gzip
+        Gzip = "gzip",
+        /// None.
+        Uncompressed = "none",
+    }
+    /// What a destination is.
+    DestinationType {
+        /// An OTLP receiver.
+        Otlp = "otlp",
+        /// A directory of gzip-compressed pprof files.
+        File = "file",
+    }
+}
+
+/// HTTP headers or gRPC metadata. Values are secrets: no `Debug` or `Display` shows them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Headers(BTreeMap<String, String>);
+
+impl Headers {
+    /// Headers of `(name, value)` pairs; a later value replaces an earlier one of the same name, whatever its case.
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut headers = Self::default();
+        for (name, value) in pairs {
+            headers.insert(&name, value);
+        }
+        headers
+    }
+
+    /// Sets one header.
+    pub fn insert(&mut self, name: &str, value: String) {
+        self.0.insert(name.trim().to_ascii_lowercase(), value);
+    }
+
+    /// Names and secret values.
+    pub fn reveal(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Names only.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(self.0.keys().map(|name| (name, "***"))).finish()
+    }
+}
+
+/// One entry of `destinations`: a receiver or a directory with settings of its own. What it leaves out is taken from the
+/// keys of the same name at the top level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DestinationConfig {
+    /// What it is.
+    pub destination_type: DestinationType,
+    /// URL of the receiver.
+    pub endpoint: Option<String>,
+    /// Transport.
+    pub protocol: Option<Protocol>,
+    /// Headers or metadata.
+    pub headers: Option<Headers>,
+    /// Compression.
+    pub compression: Option<Compression>,
+    /// Deadline of one request.
+    pub timeout: Option<Duration>,
+    /// Path of the PEM file with the certificate authority to trust.
+    pub certificate: Option<String>,
+    /// Path of the client's PEM private key.
+    pub client_key: Option<String>,
+    /// Path of the client's PEM certificate.
+    pub client_certificate: Option<String>,
+    /// Plain text for a gRPC endpoint without scheme.
+    pub insecure: Option<bool>,
+    /// Directory of the files.
+    pub directory: Option<String>,
+    /// Number of files kept.
+    pub keep: Option<u32>,
+}
+
+impl DestinationConfig {
+    /// A destination that takes everything from the top level.
+    pub fn new(destination_type: DestinationType) -> Self {
+        Self {
+            destination_type,
+            endpoint: None,
+            protocol: None,
+            headers: None,
+            compression: None,
+            timeout: None,
+            certificate: None,
+            client_key: None,
+            client_certificate: None,
+            insecure: None,
+            directory: None,
+            keep: None,
+        }
+    }
+}
+
+/// Where a configuration value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// Nobody set it.
+    Default,
+    /// The configuration file of this path.
+    File(String),
+    /// The environment variable of this name.
+    Environment(String),
+    /// The program's own call.
+    Code,
+    /// `update` while running.
+    Update,
+}
+
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File(path) => write!(formatter, "file {path}"),
+            Self::Environment(name) => write!(formatter, "environment {name}"),
+            Self::Code => formatter.write_str("code"),
+            Self::Update => formatter.write_str("update"),
+        }
+    }
+}

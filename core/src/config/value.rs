@@ -1,0 +1,382 @@
+//! A configuration value before it is typed, and how each type reads one. Text is accepted wherever a variable of the
+//! environment could stand. Called by the layers of `load`; knows no key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::types::{Clock, Compression, DestinationConfig, DestinationType, Headers, Protocol};
+
+/// A value as a binding, a file or the environment gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigValue {
+    /// Absent: the key is left to the layers below.
+    Null,
+    /// true or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// A list.
+    List(Vec<ConfigValue>),
+    /// Pairs in the order given.
+    Map(Vec<(String, ConfigValue)>),
+}
+
+impl From<&str> for ConfigValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl ConfigValue {
+    /// How an error message shows the value. Maps may hold secrets, so only their keys are shown.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Null => "nothing".to_owned(),
+            Self::Bool(value) => value.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Float(value) => value.to_string(),
+            Self::Text(text) => format!("`{text}`"),
+            Self::List(list) => format!("a list of {}", list.len()),
+            Self::Map(pairs) => {
+                let keys: Vec<_> = pairs.iter().map(|(key, _)| key.as_str()).collect();
+                format!("a map with the keys {}", keys.join(", "))
+            }
+        }
+    }
+
+    fn scalar_text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) => Some(text.clone()),
+            Self::Bool(value) => Some(value.to_string()),
+            Self::Int(value) => Some(value.to_string()),
+            Self::Float(value) => Some(value.to_string()),
+            Self::Null | Self::List(_) | Self::Map(_) => None,
+        }
+    }
+}
+
+/// A type that a configuration key can have.
+pub(crate) trait ConfigType: Sized {
+    /// What the reference page and the error messages call it.
+    const TYPE: &'static str;
+    /// Whether error messages must not repeat the value.
+    const SECRET: bool = false;
+    /// The typed value, or `None` when `value` is none of this type.
+    fn from_value(value: &ConfigValue) -> Option<Self>;
+    /// As written in a configuration; secrets are masked.
+    fn to_text(&self) -> String;
+    /// The number that bounds are checked against, in the key's unit.
+    fn magnitude(&self) -> Option<f64> {
+        None
+    }
+}
+
+impl ConfigType for bool {
+    const TYPE: &'static str = "true or false";
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        match value {
+            ConfigValue::Bool(value) => Some(*value),
+            ConfigValue::Int(0) => Some(false),
+            ConfigValue::Int(1) => Some(true),
+            ConfigValue::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Some(true),
+                "false" | "0" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        self.to_string()
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),+) => {$(
+        impl ConfigType for $type {
+            const TYPE: &'static str = "whole number";
+
+            fn from_value(value: &ConfigValue) -> Option<Self> {
+                match value {
+                    ConfigValue::Int(number) => <$type>::try_from(*number).ok(),
+                    ConfigValue::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
+                        <$type>::try_from(*number as i64).ok()
+                    }
+                    ConfigValue::Text(text) => whole_number(text).and_then(|number| <$type>::try_from(number).ok()),
+                    _ => None,
+                }
+            }
+
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+
+            fn magnitude(&self) -> Option<f64> {
+                Some(*self as f64)
+            }
+        }
+    )+};
+}
+
+whole_numbers!(u32, u64);
+
+/// A number with an optional KiB or MiB behind it.
+fn whole_number(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let (digits, factor) = if let Some(digits) = text.strip_suffix("MiB") {
+        (digits, 1 << 20)
+    } else if let Some(digits) = text.strip_suffix("KiB") {
+        (digits, 1 << 10)
+    } else {
+        (text, 1)
+    };
+    digits.trim().parse::<i64>().ok()?.checked_mul(factor)
+}
+
+impl ConfigType for Duration {
+    const TYPE: &'static str = "number";
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        let seconds = match value {
+            ConfigValue::Int(number) => *number as f64,
+            ConfigValue::Float(number) => *number,
+            ConfigValue::Text(text) => {
+                let text = text.trim();
+                if let Some(number) = text.strip_suffix("ms") {
+                    number.trim().parse::<f64>().ok()? / 1000.0
+                } else {
+                    text.strip_suffix('s').unwrap_or(text).trim().parse::<f64>().ok()?
+                }
+            }
+            _ => return None,
+        };
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    fn to_text(&self) -> String {
+        self.as_secs_f64().to_string()
+    }
+
+    fn magnitude(&self) -> Option<f64> {
+        Some(self.as_secs_f64())
+    }
+}
+
+impl ConfigType for String {
+    const TYPE: &'static str = "text";
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        value.scalar_text()
+    }
+
+    fn to_text(&self) -> String {
+        self.clone()
+    }
+}
+
+impl<T: ConfigType> ConfigType for Option<T> {
+    const TYPE: &'static str = T::TYPE;
+    const SECRET: bool = T::SECRET;
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        T::from_value(value).map(Some)
+    }
+
+    fn to_text(&self) -> String {
+        self.as_ref().map(T::to_text).unwrap_or_default()
+    }
+
+    fn magnitude(&self) -> Option<f64> {
+        self.as_ref().and_then(T::magnitude)
+    }
+}
+
+macro_rules! choice_types {
+    ($($type:ty = $name:literal),+ $(,)?) => {$(
+        impl ConfigType for $type {
+            const TYPE: &'static str = $name;
+
+            fn from_value(value: &ConfigValue) -> Option<Self> {
+                match value {
+                    ConfigValue::Text(text) => Self::from_text(text),
+                    _ => None,
+                }
+            }
+
+            fn to_text(&self) -> String {
+                self.text().to_owned()
+            }
+        }
+    )+};
+}
+
+choice_types!(
+    Clock = "auto, thread_timer or perf",
+    Protocol = "http/protobuf or grpc",
+    Compression = "gzip or none",
+    DestinationType = "otlp or file",
+);
+
+impl ConfigType for BTreeMap<String, String> {
+    const TYPE: &'static str = "map of text";
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        pairs(value).map(|pairs| pairs.into_iter().collect())
+    }
+
+    fn to_text(&self) -> String {
+        let pairs: Vec<_> = self.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        pairs.join(",")
+    }
+}
+
+impl ConfigType for Headers {
+    const TYPE: &'static str = "map of text";
+    const SECRET: bool = true;
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        pairs(value).map(Self::new)
+    }
+
+    fn to_text(&self) -> String {
+        let pairs: Vec<_> = self.names().map(|name| format!("{name}=***")).collect();
+        pairs.join(",")
+    }
+}
+
+fn pairs(value: &ConfigValue) -> Option<Vec<(String, String)>> {
+    match value {
+        ConfigValue::Map(pairs) => {
+            pairs.iter().map(|(key, value)| Some((key.clone(), value.scalar_text()?))).collect::<Option<Vec<_>>>()
+        }
+        ConfigValue::Text(text) => baggage_pairs(text),
+        _ => None,
+    }
+}
+
+/// Pairs in the form of W3C Baggage without properties: `k=v,k2=v2`, names and values percent-decoded.
+pub(crate) fn baggage_pairs(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    for member in text.split(',') {
+        let member = member.trim();
+        if member.is_empty() {
+            continue;
+        }
+        let (key, value) = member.split_once('=')?;
+        let key = percent_decoded(key.trim())?;
+        if key.is_empty() {
+            return None;
+        }
+        pairs.push((key, percent_decoded(value.trim())?));
+    }
+    Some(pairs)
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == b'%' {
+            if let [high, low, tail @ ..] = tail {
+                if let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16)) {
+                    bytes.push((high * 16 + low) as u8);
+                    rest = tail;
+                    continue;
+                }
+            }
+        }
+        bytes.push(*first);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl ConfigType for Vec<DestinationConfig> {
+    const TYPE: &'static str = "list of maps";
+    const SECRET: bool = true;
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        match value {
+            ConfigValue::List(list) => list.iter().map(destination).collect(),
+            _ => None,
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let types: Vec<_> = self.iter().map(|entry| entry.destination_type.text()).collect();
+        types.join(",")
+    }
+}
+
+fn destination(value: &ConfigValue) -> Option<DestinationConfig> {
+    let ConfigValue::Map(pairs) = value else { return None };
+    let destination_type = pairs.iter().find(|(key, _)| key == "type").map(|(_, value)| value)?;
+    let mut entry = DestinationConfig::new(DestinationType::from_value(destination_type)?);
+    for (key, value) in pairs {
+        match key.as_str() {
+            "type" => {}
+            "endpoint" => entry.endpoint = Option::from_value(value)?,
+            "protocol" => entry.protocol = Option::from_value(value)?,
+            "headers" => entry.headers = Option::from_value(value)?,
+            "compression" => entry.compression = Option::from_value(value)?,
+            "timeout" => entry.timeout = Option::from_value(value)?,
+            "certificate" => entry.certificate = Option::from_value(value)?,
+            "client_key" => entry.client_key = Option::from_value(value)?,
+            "client_certificate" => entry.client_certificate = Option::from_value(value)?,
+            "insecure" => entry.insecure = Option::from_value(value)?,
+            "directory" | "file_directory" => entry.directory = Option::from_value(value)?,
+            "keep" | "file_keep" => entry.keep = Option::from_value(value)?,
+            _ => return None,
+        }
+    }
+    Some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_values_are_percent_decoded_as_w3c_baggage_says() {
+        let pairs = baggage_pairs("Authorization=Basic%20dXNlcjpwYXNz%3D%3D, x-scope-orgid = team%2Ca ,").unwrap();
+        assert_eq!(pairs[0], ("Authorization".to_owned(), "Basic dXNlcjpwYXNz==".to_owned()));
+        assert_eq!(pairs[1], ("x-scope-orgid".to_owned(), "team,a".to_owned()));
+        assert_eq!(baggage_pairs("no-equals-sign"), None);
+    }
+
+    #[test]
+    fn a_percent_sign_that_encodes_nothing_stays_as_it_is() {
+        assert_eq!(percent_decoded("100%"), Some("100%".to_owned()));
+        assert_eq!(percent_decoded("%zz%41"), Some("%zzA".to_owned()));
+    }
+
+    #[test]
+    fn sizes_and_durations_may_carry_their_unit() {
+        assert_eq!(u64::from_value(&"16 MiB".into()), Some(16 << 20));
+        assert_eq!(Duration::from_value(&"250ms".into()), Some(Duration::from_millis(250)));
+        assert_eq!(Duration::from_value(&"2s".into()), Some(Duration::from_secs(2)));
+        assert_eq!(Duration::from_value(&ConfigValue::Float(-1.0)), None);
+    }
+
+    #[test]
+    fn no_form_of_headers_shows_a_secret() {
+        let headers = Headers::new([("Authorization".to_owned(), "Bearer marker".to_owned())]);
+        assert!(!format!("{headers:?}{}", headers.to_text()).contains("marker"));
+    }
+
+    #[test]
+    fn a_destination_with_an_unknown_key_is_none() {
+        let map = |pairs: &[(&str, &str)]| {
+            ConfigValue::Map(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect())
+        };
+        assert!(destination(&map(&[("type", "file"), ("directory", "d"), ("keep", "3")])).is_some());
+        assert!(destination(&map(&[("type", "file"), ("directry", "d")])).is_none());
+        assert!(destination(&map(&[("directory", "d")])).is_none());
+    }
+}

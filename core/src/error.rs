@@ -1,0 +1,94 @@
+//! The one error of the public API: what happened, of which kind, and the way out. Only `start`, `update` and the loading
+//! of a configuration return it; after `start` nothing is raised into the host, losses are counted instead.
+
+use std::fmt;
+
+macro_rules! error_kinds {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
+        /// What kind of failure it is; the same names in every language.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl ErrorKind {
+            /// Every kind.
+            pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$variant,)+];
+
+            /// The kind's name in every language and in the documentation.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// One sentence on the kind.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+error_kinds! {
+    /// A configuration value or set of values cannot work.
+    InvalidConfig = "invalid_config";
+    /// The configuration file could not be read.
+    ConfigFile = "config_file";
+    /// This runtime, its version or its build cannot be profiled.
+    UnsupportedRuntime = "unsupported_runtime";
+    /// The operating system allowed none of the clocks that the configuration permits.
+    NoClock = "no_clock";
+    /// Another copy of the library already profiles this process.
+    SecondCopy = "second_copy";
+    /// A destination cannot be set up (certificate, address, directory).
+    InvalidDestination = "invalid_destination";
+    /// The system refused something the profiler needs (a thread, memory).
+    System = "system";
+}
+
+/// A failure of `start`, `update` or of loading a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of failure it is.
+    pub kind: ErrorKind,
+    /// What happened: expected and got.
+    pub message: String,
+    /// The way out; empty when there is none.
+    pub hint: String,
+}
+
+impl Error {
+    /// An error with its way out.
+    pub fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)?;
+        if !self.hint.is_empty() {
+            write!(formatter, "\nhint: {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_prints_what_happened_and_then_the_way_out() {
+        let error = Error::new(ErrorKind::InvalidConfig, "sample_rate is 0 Hz; expected 1 to 10000", "set sample_rate=100");
+        assert_eq!(error.to_string(), "sample_rate is 0 Hz; expected 1 to 10000\nhint: set sample_rate=100");
+    }
+
+    #[test]
+    fn every_kind_has_its_own_name() {
+        let mut names: Vec<_> = ErrorKind::ALL.iter().map(|kind| kind.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ErrorKind::ALL.len());
+    }
+}
