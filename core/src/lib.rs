@@ -9,6 +9,7 @@ mod labels;
 mod profiler;
 pub mod runtime;
 pub mod stats;
+pub mod sys;
 
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};

@@ -11,6 +11,7 @@ mod drop_reason;
 mod entry;
 pub mod forward;
 pub mod guarded;
+mod inbox;
 mod ring;
 mod sample;
 
@@ -18,5 +19,6 @@ pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack}
 pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
 pub use entry::MAX_FRAMES;
+pub use inbox::{Inbox, WakeReason};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};

@@ -1,0 +1,27 @@
+//! What happens in a forked child: we forget. The hook runs between fork and the child's first own instruction, when
+//! any lock may be held by a thread that does not exist there: it takes none, allocates nothing, and starts nothing.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Once;
+
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between this process and the one that installed the hook. A value kept from before a fork tells
+/// its owner that it is in a child.
+pub fn fork_generation() -> u32 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// Makes forked children forget our clocks. Once for the life of the process; cheap to call again.
+pub fn install_fork_hook() {
+    static HOOK: Once = Once::new();
+    // SAFETY: the hook is a plain function of a library that `pin_library` keeps loaded.
+    HOOK.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+    super::clocks::forget_in_child();
+}

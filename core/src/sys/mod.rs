@@ -1,0 +1,37 @@
+//! All access to the operating system: clocks that tick inside threads, clocks to read, the list of threads, fork, the
+//! announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
+//! threads and facts of the process, by bindings.
+
+mod clocks;
+mod copies;
+mod fork;
+mod process;
+mod threads;
+mod time;
+
+pub use clocks::{
+    inbox, ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, Clocks, CpuAccount, LiveThread, OwnThread,
+};
+pub use copies::{announce_copy, OtherCopy};
+pub use fork::{fork_generation, install_fork_hook};
+pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
+pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
+
+pub use spanprof_signal::{Inbox, WakeReason};
+
+/// Installs the handler that turns faults of guarded reads into failed reads, or installs it again over whoever replaced
+/// it. False when it could not: guarded reads are system calls then.
+pub fn install_fault_guard() -> bool {
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    // In a forked child the lock may be held by a thread that is no more: the guard came along with the fork, skip.
+    match ONE_AT_A_TIME.try_lock() {
+        Ok(_one) => spanprof_signal::guarded::install(),
+        Err(_) => fault_guard_owned(),
+    }
+}
+
+/// Whether the fault handler in force is ours; guarded reads act upon the answer.
+pub fn fault_guard_owned() -> bool {
+    spanprof_signal::guarded::check_in_place()
+}

@@ -1,0 +1,51 @@
+//! The threads of this process as /proc shows them: ids, names, count. Reads files, so never called in a handler.
+
+use std::fs;
+
+/// Kernel id of the calling thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Appends the id of every thread of the process. False when /proc does not tell.
+pub fn thread_ids(out: &mut Vec<u32>) -> bool {
+    let Ok(entries) = fs::read_dir("/proc/self/task") else { return false };
+    let before = out.len();
+    out.extend(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
+    out.len() > before
+}
+
+/// The name a thread gave itself; `None` when it ended or /proc is hidden.
+pub fn thread_name(thread_id: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/self/task/{thread_id}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
+}
+
+/// Names the calling thread; the kernel keeps 15 bytes.
+pub fn name_current_thread(name: &std::ffi::CStr) {
+    // SAFETY: PR_SET_NAME reads a NUL-terminated string, which a CStr is.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_threads_has_the_calling_one() {
+        let mut ids = Vec::new();
+        assert!(thread_ids(&mut ids));
+        assert!(ids.contains(&thread_id()));
+    }
+
+    #[test]
+    fn a_named_thread_is_found_under_its_name() {
+        std::thread::spawn(|| {
+            name_current_thread(c"weaver");
+            assert_eq!(thread_name(thread_id()).as_deref(), Some("weaver"));
+        })
+        .join()
+        .unwrap();
+    }
+}
