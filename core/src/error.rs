@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn an_error_prints_what_happened_and_then_the_way_out() {
-        let error = Error::new(ErrorKind::InvalidConfig, "sample_rate is 0 Hz; expected 1 to 10000", "set sample_rate=100");
+        let error =
+            Error::new(ErrorKind::InvalidConfig, "sample_rate is 0 Hz; expected 1 to 10000", "set sample_rate=100");
         assert_eq!(error.to_string(), "sample_rate is 0 Hz; expected 1 to 10000\nhint: set sample_rate=100");
     }
 

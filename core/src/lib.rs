@@ -5,7 +5,7 @@ pub mod config;
 pub mod context;
 mod error;
 mod host_log;
-mod labels;
+pub(crate) mod labels;
 mod profiler;
 pub mod runtime;
 pub mod stats;

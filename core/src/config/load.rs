@@ -172,7 +172,9 @@ impl ConfigBuilder {
 
     /// Reads the layers below: the process's environment and the file it names.
     pub fn load(self) -> Result<Config, Error> {
-        self.load_with(&std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect())
+        self.load_with(
+            &std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
+        )
     }
 
     /// Reads the layers below, with `environment` in place of the process's variables.

@@ -13,7 +13,5 @@ mod value;
 
 pub use keys::{Bounds, Config, Key, KEYS};
 pub use load::{ConfigBuilder, ConfigPatch, Environment};
-pub use types::{
-    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol,
-};
+pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol};
 pub use value::ConfigValue;

@@ -1,0 +1,149 @@
+//! The two parts every table of labels is made of: words that are only appended, and an open-addressing index from a hash
+//! to an id. Readers need no lock; the caller holds the writer lock to append.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Buckets looked at before a table counts as full: bounds the cost of keys chosen to collide.
+const MAX_PROBES: usize = 128;
+
+/// Append-only words.
+pub(crate) struct Arena {
+    words: &'static [AtomicU64],
+    used: AtomicU32,
+}
+
+impl Arena {
+    pub const fn new(words: &'static [AtomicU64]) -> Self {
+        // Offset 0 means "no entry" in an index.
+        Self { words, used: AtomicU32::new(1) }
+    }
+
+    /// Room for `count` words; only under the writer lock.
+    pub fn take(&self, count: usize) -> Option<u32> {
+        let offset = self.used.load(Ordering::Relaxed);
+        let end = offset as usize + count;
+        if end > self.words.len() {
+            return None;
+        }
+        self.used.store(end as u32, Ordering::Relaxed);
+        Some(offset)
+    }
+
+    pub fn word(&self, offset: u32) -> u64 {
+        self.words.get(offset as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    pub fn put(&self, offset: u32, value: u64) {
+        if let Some(word) = self.words.get(offset as usize) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub fn put_bytes(&self, offset: u32, bytes: &[u8]) {
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            self.put(offset + index as u32, chunk_word(chunk));
+        }
+    }
+
+    pub fn bytes_equal(&self, offset: u32, bytes: &[u8]) -> bool {
+        bytes.chunks(8).enumerate().all(|(index, chunk)| self.word(offset + index as u32) == chunk_word(chunk))
+    }
+
+    /// Text written by `put_bytes`; it was a `str` then.
+    pub fn text(&self, offset: u32, len: usize) -> String {
+        let mut bytes = Vec::with_capacity(len + 8);
+        for index in 0..len.div_ceil(8) {
+            bytes.extend_from_slice(&self.word(offset + index as u32).to_le_bytes());
+        }
+        bytes.truncate(len);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn used_bytes(&self) -> u64 {
+        u64::from(self.used.load(Ordering::Relaxed)) * 8
+    }
+}
+
+fn chunk_word(chunk: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..chunk.len()].copy_from_slice(chunk);
+    u64::from_le_bytes(word)
+}
+
+/// Hash → id → offset of the entry in the arena.
+pub(crate) struct Index {
+    /// Upper half: hash; lower half: id + 1; 0: free.
+    buckets: &'static [AtomicU64],
+    offsets: &'static [AtomicU32],
+    len: AtomicU32,
+}
+
+impl Index {
+    pub const fn new(buckets: &'static [AtomicU64], offsets: &'static [AtomicU32]) -> Self {
+        assert!(buckets.len().is_power_of_two());
+        Self { buckets, offsets, len: AtomicU32::new(0) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Offset of an entry; 0 for an id that was never given.
+    pub fn offset(&self, id: u32) -> u32 {
+        self.offsets.get(id as usize).map_or(0, |offset| offset.load(Ordering::Acquire))
+    }
+
+    /// The id whose entry at an offset is `equal`.
+    pub fn find(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<u32> {
+        for bucket in self.probes(hash) {
+            // Acquire: pairs with the Release of `insert`; the entry is whole.
+            let word = bucket.load(Ordering::Acquire);
+            if word == 0 {
+                return None;
+            }
+            if word >> 32 == hash >> 32 {
+                let id = word as u32 - 1;
+                if equal(self.offset(id)) {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the next id for an entry that `write` makes, giving its offset; `None` when the table or arena is full.
+    /// Only under the writer lock, after `find` failed under it.
+    pub fn insert(&self, hash: u64, write: impl FnOnce() -> Option<u32>) -> Option<u32> {
+        let id = self.len.load(Ordering::Relaxed);
+        let slot = self.offsets.get(id as usize)?;
+        let bucket = self.probes(hash).find(|bucket| bucket.load(Ordering::Relaxed) == 0)?;
+        // The id is taken first: a fork before the last store loses it, nothing else.
+        self.len.store(id + 1, Ordering::Relaxed);
+        let offset = write()?;
+        slot.store(offset, Ordering::Release);
+        // Release: whoever finds the id sees its entry.
+        bucket.store(hash >> 32 << 32 | u64::from(id + 1), Ordering::Release);
+        Some(id)
+    }
+
+    fn probes(&self, hash: u64) -> impl Iterator<Item = &'static AtomicU64> {
+        let buckets = self.buckets;
+        let mask = buckets.len() - 1;
+        (0..MAX_PROBES.min(buckets.len()))
+            .filter_map(move |step| buckets.get((hash as usize).wrapping_add(step) & mask))
+    }
+}
+
+/// Mixes `word` into `hash`: multiplies to 128 bits and folds.
+#[inline]
+pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word) * 0x9E37_79B9_7F4A_7C15;
+    (product as u64) ^ (product >> 64) as u64 ^ hash.rotate_left(23)
+}
+
+/// Hash of bytes.
+pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
+    let start = mixed(seed ^ 0x2545_F491_4F6C_DD1D, bytes.len() as u64);
+    let hash = bytes.chunks(8).fold(start, |hash, chunk| mixed(hash, chunk_word(chunk)));
+    mixed(hash, 0xD6E8_FEB8_6659_FD93)
+}
