@@ -1,0 +1,118 @@
+//! A GET to a running `serve`, for the verbs that take a URL. Plain HTTP/1.1; not a general client: no TLS, no redirects.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::header::{ACCEPT, HOST, USER_AGENT};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// Longer than a query of `serve` may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// A running server's address, and the question a link to its page carries.
+#[derive(Debug)]
+pub(crate) struct Server {
+    authority: String,
+    host: String,
+    port: u16,
+    /// Query string of the URL, e.g. of a link copied from the browser.
+    pub query: String,
+}
+
+impl Server {
+    pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
+        let wrong = |reason: &str| {
+            Failure::usage(format!("`{url}` is not the address of a running `spanprof serve`: {reason}"))
+                .hint("expected http://HOST:PORT, for example http://127.0.0.1:4318")
+        };
+        let uri: Uri = url.split('#').next().unwrap_or("").parse().map_err(|_| wrong("not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong("only http:// is spoken"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("a user name is not used"));
+        }
+        Ok(Server {
+            authority: authority.as_str().to_owned(),
+            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            query: uri.query().unwrap_or("").to_owned(),
+        })
+    }
+
+    /// The body of a 200 answer to `path_and_query`.
+    pub(crate) fn get(&self, path_and_query: &str) -> Result<Bytes, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(|error| Failure::new(format!("cannot start: {error}")))?;
+        runtime.block_on(self.exchange(path_and_query))
+    }
+
+    async fn exchange(&self, path_and_query: &str) -> Result<Bytes, Failure> {
+        let failed = |reason: String| {
+            Failure::new(format!("cannot ask http://{}: {reason}", self.authority))
+                .hint("is `spanprof serve` running there? its first line says where it listens")
+        };
+        let stream = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((self.host.as_str(), self.port)))
+            .await
+            .map_err(|_| failed("no connection within 5 s".to_owned()))?
+            .map_err(|error| failed(error.to_string()))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let driver = tokio::spawn(connection);
+        let request = Request::get(path_and_query)
+            .header(HOST, &self.authority)
+            .header(ACCEPT, "*/*")
+            .header(USER_AGENT, concat!("spanprof/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| failed(error.to_string()))?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    failed("the answer is too large; narrow it with --from, --service or --label".to_owned())
+                } else {
+                    failed(error.to_string())
+                }
+            })?;
+            Ok((status, body.to_bytes()))
+        };
+        let outcome = tokio::time::timeout(ANSWER_DEADLINE, exchange)
+            .await
+            .unwrap_or_else(|_| Err(failed("no answer within 30 s; narrow the question with --from".to_owned())));
+        driver.abort();
+        let (status, body) = outcome?;
+        if !status.is_success() {
+            let start: String = String::from_utf8_lossy(&body).chars().take(300).collect();
+            return Err(failed(format!("it answered {status}: {}", start.trim())));
+        }
+        Ok(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_http_addresses_are_servers() {
+        let server = Server::parse("http://127.0.0.1:4318/?service=cart#top").unwrap();
+        assert_eq!((server.host.as_str(), server.port, server.query.as_str()), ("127.0.0.1", 4318, "service=cart"));
+        assert_eq!(Server::parse("http://[::1]:80").unwrap().host, "::1");
+        for url in ["https://h", "http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
+            assert!(Server::parse(url).is_err(), "{url}");
+        }
+    }
+}

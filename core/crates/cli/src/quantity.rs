@@ -1,0 +1,61 @@
+//! Amounts as people read them: `1.23 s`, `4.5 MiB`, `12%`. Called by the text output of the verbs.
+
+/// A value in its unit, three to four digits.
+pub(crate) fn format_quantity(value: i64, unit: &str) -> String {
+    let steps: &[(f64, &str)] = match unit {
+        "nanoseconds" => &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")],
+        "bytes" => &[
+            ((1u64 << 40) as f64, "TiB"),
+            ((1u64 << 30) as f64, "GiB"),
+            ((1u64 << 20) as f64, "MiB"),
+            ((1u64 << 10) as f64, "KiB"),
+            (1.0, "B"),
+        ],
+        _ => return value.to_string(),
+    };
+    if value == 0 {
+        return "0".to_owned();
+    }
+    let size = (value as f64).abs();
+    let (scale, name) =
+        steps.iter().find(|(scale, _)| size >= *scale).copied().unwrap_or((1.0, steps[steps.len() - 1].1));
+    let scaled = value as f64 / scale;
+    let digits = match scaled.abs() {
+        _ if scale == 1.0 => 0,
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    format!("{scaled:.digits$} {name}")
+}
+
+/// A part of a whole, in percent.
+pub(crate) fn format_share(part: i64, whole: i64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}%", part as f64 * 100.0 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_keep_three_digits_and_their_unit() {
+        for (value, unit, text) in [
+            (0, "nanoseconds", "0"),
+            (999, "nanoseconds", "999 ns"),
+            (1_234_567_890, "nanoseconds", "1.23 s"),
+            (123_400_000_000, "nanoseconds", "123 s"),
+            (-20_500_000, "nanoseconds", "-20.5 ms"),
+            (1536, "bytes", "1.50 KiB"),
+            (17, "count", "17"),
+            (i64::MIN, "bytes", "-8388608 TiB"),
+        ] {
+            assert_eq!(format_quantity(value, unit), text);
+        }
+        assert_eq!(format_share(1, 3), "33.3%");
+        assert_eq!(format_share(1, 0), "-");
+    }
+}

@@ -1,0 +1,178 @@
+//! Which samples are meant: the flags `--service --type --label --trace-id --span-id --from --to` and, under the same names,
+//! the query parameters of `serve`. Called by every verb that reads profiles and by the HTTP API.
+
+use spanprof_profile::query::{self, Filter};
+use spanprof_profile::ProfilesData;
+
+use crate::arguments::{Flag, Parsed};
+use crate::failure::Failure;
+use crate::moment;
+
+/// The flags, for the tables of the verbs.
+pub(crate) const FLAGS: &[Flag] = &[
+    Flag::value("--service", "NAME", "only this service (service.name)"),
+    Flag::value("--type", "TYPE", "only this profile type: cpu, wall, alloc_space, …"),
+    Flag {
+        long: "--label",
+        short: "",
+        value: "KEY=VALUE",
+        help: "only samples with this label; repeat for more",
+        repeats: true,
+    },
+    Flag::value("--trace-id", "HEX", "only samples of this trace (32 hex digits)"),
+    Flag::value("--span-id", "HEX", "only samples of this span (16 hex digits)"),
+    Flag::value("--from", "TIME", "only from here on: RFC 3339, unix s or ms, or relative such as -5m"),
+    Flag::value("--to", "TIME", "only up to here; same forms as --from"),
+];
+
+/// The profile types shown first when nobody says which.
+const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
+
+/// Reads the flags of a verb.
+pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Failure> {
+    let mut filter = Filter::default();
+    for flag in FLAGS {
+        for value in parsed.all(flag.long) {
+            set(&mut filter, &flag.long[2..].replace('-', "_"), value, now_unix_ns).map_err(Failure::usage)?;
+        }
+    }
+    check(&filter).map_err(Failure::usage)?;
+    Ok(filter)
+}
+
+/// Reads the query parameters of a request; names that are not ours are left to the caller.
+pub(crate) fn of_parameters(parameters: &[(String, String)], now_unix_ns: u64) -> Result<Filter, String> {
+    let mut filter = Filter::default();
+    for (name, value) in parameters {
+        if !value.is_empty() {
+            set(&mut filter, name, value, now_unix_ns)?;
+        }
+    }
+    check(&filter)?;
+    Ok(filter)
+}
+
+/// The query parameters that mean `filter`; absolute, so that two requests with it ask the same.
+pub(crate) fn to_parameters(filter: &Filter) -> Vec<(&'static str, String)> {
+    let mut parameters = Vec::new();
+    let mut add = |name, value: Option<String>| parameters.extend(value.map(|value| (name, value)));
+    add("service", filter.service.clone());
+    add("type", filter.type_name.clone());
+    for (key, value) in &filter.labels {
+        add("label", Some(format!("{key}={value}")));
+    }
+    add("trace_id", filter.trace_id.map(|id| hex(&id)));
+    add("span_id", filter.span_id.map(|id| hex(&id)));
+    // 19 digits from 1973 on, hence read back as nanoseconds; earlier moments are before every profile.
+    add("from", filter.from_unix_nano.map(|nanos| nanos.to_string()));
+    add("to", filter.to_unix_nano.map(|nanos| nanos.to_string()));
+    parameters
+}
+
+fn set(filter: &mut Filter, name: &str, value: &str, now_unix_ns: u64) -> Result<(), String> {
+    let time = |value: &str| {
+        moment::parse(value, now_unix_ns).ok_or_else(|| format!("`{name}`: expected {}, got `{value}`", moment::FORMS))
+    };
+    match name {
+        "service" => filter.service = Some(value.to_owned()),
+        "type" => filter.type_name = Some(value.to_owned()),
+        "label" => {
+            let (key, value) = value
+                .split_once('=')
+                .filter(|(key, _)| !key.is_empty())
+                .ok_or_else(|| format!("`label`: expected KEY=VALUE, got `{value}`"))?;
+            filter.labels.push((key.to_owned(), value.to_owned()));
+        }
+        "trace_id" => filter.trace_id = Some(id(name, value)?),
+        "span_id" => filter.span_id = Some(id(name, value)?),
+        "from" => filter.from_unix_nano = Some(time(value)?),
+        "to" => filter.to_unix_nano = Some(time(value)?),
+        _ => (),
+    }
+    Ok(())
+}
+
+fn check(filter: &Filter) -> Result<(), String> {
+    match (filter.from_unix_nano, filter.to_unix_nano) {
+        (Some(from), Some(to)) if from >= to => Err(format!(
+            "`from` ({}) must be before `to` ({})",
+            moment::format_rfc3339(from),
+            moment::format_rfc3339(to)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn id<const LENGTH: usize>(name: &str, text: &str) -> Result<[u8; LENGTH], String> {
+    let wrong = || format!("`{}`: expected {} hex digits, got `{text}`", name, 2 * LENGTH);
+    let mut id = [0; LENGTH];
+    if text.len() != 2 * LENGTH || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(id)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The type to show: the one asked for, else the most usual of those present. "" when there is none.
+pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
+    if let Some(name) = &filter.type_name {
+        return name.clone();
+    }
+    let types = query::types(data);
+    let usual = USUAL_TYPES.iter().find(|name| types.iter().any(|of| of.type_name == **name));
+    usual.map(|name| (*name).to_owned()).or_else(|| types.first().map(|of| of.type_name.clone())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_769_860_800_000_000_000;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Filter, String> {
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        of_parameters(&pairs, NOW)
+    }
+
+    #[test]
+    fn parameters_survive_being_written_and_read_again() {
+        let filter = read(&[
+            ("service", "cart & co"),
+            ("type", "cpu"),
+            ("label", "endpoint=/a=b"),
+            ("label", "k="),
+            ("trace_id", "0AF7651916CD43DD8448EB211C80319C"),
+            ("span_id", "b7ad6b7169203331"),
+            ("from", "-5m"),
+            ("to", "now"),
+            ("unknown", "x"),
+        ])
+        .unwrap();
+        assert_eq!(filter.labels[0], ("endpoint".to_owned(), "/a=b".to_owned()));
+        assert_eq!(filter.to_unix_nano, Some(NOW));
+        let written = to_parameters(&filter);
+        assert!(written.contains(&("trace_id", "0af7651916cd43dd8448eb211c80319c".to_owned())));
+        let pairs: Vec<_> = written.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(read(&pairs).unwrap(), filter);
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_was_expected() {
+        for (name, value, words) in [
+            ("trace_id", "b7ad6b7169203331", "32 hex digits"),
+            ("span_id", "ü7ad6b716920333", "16 hex digits"),
+            ("label", "novalue", "KEY=VALUE"),
+            ("from", "yesterday", "RFC 3339"),
+        ] {
+            let message = read(&[(name, value)]).unwrap_err();
+            assert!(message.contains(words) && message.contains(value), "{message}");
+        }
+        assert!(read(&[("from", "now"), ("to", "-1m")]).unwrap_err().contains("must be before"));
+    }
+}

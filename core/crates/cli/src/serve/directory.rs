@@ -1,0 +1,194 @@
+//! The files behind `serve`: one per received request, written whole or not at all. Not the index (`store`).
+//! Law: a file is created anew with mode 0600 under a temporary name and renamed; a link is never followed, neither to
+//! write nor to read; only files named by us are ever removed.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::failure::Failure;
+
+const SUFFIX: &str = ".otlp.pb.gz";
+/// A temporary file this old belongs to a process that died while writing.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+/// Larger files are not ours and are not read.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// A directory of windows.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    written: AtomicU64,
+}
+
+/// A file found at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub received_unix_ms: u64,
+    pub ours: bool,
+}
+
+impl Directory {
+    /// Opens the directory, creating it (0700) if needed, and makes sure that it can be written.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed = |what: &str, error: io::Error| {
+            Failure::new(format!("cannot {what} the directory {}: {error}", path.display()))
+                .hint("give a directory this user may write: --dir DIR")
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| failed("create", error))?;
+        let path = path.canonicalize().map_err(|error| failed("open", error))?;
+        let directory = Directory { path, written: AtomicU64::new(0) };
+        let probe = directory.path.join(format!(".probe-{}.tmp", std::process::id()));
+        create_anew(&probe).map_err(|error| failed("write into", error))?;
+        fs::remove_file(&probe).map_err(|error| failed("write into", error))?;
+        Ok(directory)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether any user of the machine could plant files here: world-writable and not sticky.
+    pub(crate) fn is_open_to_all(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|meta| meta.mode() & 0o1002 == 0o0002)
+    }
+
+    /// Writes one request; the file is there whole or not at all. Without fsync: after a power cut the last files may be
+    /// empty, which the next start reports and passes over.
+    pub(crate) fn write(&self, gzipped: &[u8], received_unix_ms: u64) -> io::Result<PathBuf> {
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{received_unix_ms:013}-{}-{number:06}{SUFFIX}", std::process::id());
+        let temporary = self.path.join(format!(".{name}.tmp"));
+        let path = self.path.join(name);
+        let outcome = create_anew(&temporary)
+            .and_then(|mut file| file.write_all(gzipped))
+            .and_then(|()| fs::rename(&temporary, &path));
+        if let Err(error) = outcome {
+            let _ = fs::remove_file(&temporary);
+            return Err(error);
+        }
+        Ok(path)
+    }
+
+    /// Everything that may be a window, newest first. Removes what a dead process left half-written.
+    pub(crate) fn list(&self) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let Ok(entry) = entry else { continue };
+            let path = entry.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            // Of the entry itself, not of what a link points to.
+            let Ok(meta) = entry.metadata() else { continue };
+            if !meta.is_file() {
+                continue;
+            }
+            let modified = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if name.starts_with('.') {
+                if name.ends_with(".tmp") && modified.elapsed().is_ok_and(|age| age > STALE_AFTER) {
+                    let _ = fs::remove_file(&path);
+                }
+                continue;
+            }
+            let ours = received_of_name(name);
+            if ours.is_none() && !looks_like_a_profile(name) {
+                continue;
+            }
+            let modified_ms =
+                || modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+            let received_unix_ms = ours.unwrap_or_else(modified_ms);
+            found.push(Found { path, bytes: meta.len(), received_unix_ms, ours: ours.is_some() });
+        }
+        found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
+        Ok(found)
+    }
+}
+
+/// The bytes of a window's file, never through a link.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if meta.len() > MAX_FILE_BYTES {
+        let message = format!("{} bytes, at most {MAX_FILE_BYTES} are read", meta.len());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    fs::read(path)
+}
+
+fn create_anew(path: &Path) -> io::Result<fs::File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name [`Directory::write`] gives.
+fn received_of_name(name: &str) -> Option<u64> {
+    let mut parts = name.strip_suffix(SUFFIX)?.split('-');
+    let (received, pid, number) = (parts.next()?, parts.next()?, parts.next()?);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (parts.next().is_none() && received.len() == 13 && digits(received) && digits(pid) && digits(number))
+        .then(|| received.parse().ok())?
+}
+
+/// Names that profiles usually have.
+pub(crate) fn looks_like_a_profile(name: &str) -> bool {
+    let plain = name.strip_suffix(".gz").unwrap_or(name);
+    [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|suffix| plain.ends_with(suffix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_window_is_written_whole_private_and_listed_newest_first() {
+        let home = crate::scratch::Scratch::new("written");
+        let directory = Directory::open(&home.path().join("deep/down")).unwrap();
+        let old = directory.write(b"one", 1_700_000_000_000).unwrap();
+        let new = directory.write(b"two", 1_700_000_000_001).unwrap();
+        assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o700);
+        let listed = directory.list().unwrap();
+        assert_eq!(listed.iter().map(|found| &found.path).collect::<Vec<_>>(), [&new, &old]);
+        assert!(listed.iter().all(|found| found.ours && found.bytes == 3));
+        assert_eq!(read(&new).unwrap(), b"two");
+    }
+
+    #[test]
+    fn a_planted_link_is_neither_listed_nor_read_nor_written_through() {
+        let home = crate::scratch::Scratch::new("links");
+        let directory = Directory::open(home.path()).unwrap();
+        let secret = home.path().join("secret.txt");
+        fs::write(&secret, "untouched").unwrap();
+        let name = format!("1700000000000-{}-000000{SUFFIX}", std::process::id());
+        symlink(&secret, home.path().join(&name)).unwrap();
+        symlink(&secret, home.path().join(format!(".{name}.tmp"))).unwrap();
+        assert!(directory.list().unwrap().is_empty());
+        assert!(read(&home.path().join(&name)).is_err());
+        assert!(directory.write(b"data", 1_700_000_000_000).is_err());
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn only_our_names_are_ours() {
+        assert_eq!(received_of_name("1700000000000-12-000003.otlp.pb.gz"), Some(1_700_000_000_000));
+        for name in ["cpu-1700000000000.pb.gz", "1700000000000-a-1.otlp.pb.gz", "1700000000000-1-1-1.otlp.pb.gz", ""] {
+            assert_eq!(received_of_name(name), None, "{name}");
+        }
+        assert!(looks_like_a_profile("cpu-1700000000000.pb.gz") && !looks_like_a_profile("notes.txt"));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_a_clear_failure() {
+        let home = crate::scratch::Scratch::new("blocked");
+        fs::write(home.path().join("file"), "").unwrap();
+        let failure = Directory::open(&home.path().join("file/below")).unwrap_err();
+        assert!(failure.message.contains("cannot create the directory"), "{failure}");
+        assert!(failure.hint.unwrap().contains("--dir"));
+    }
+}

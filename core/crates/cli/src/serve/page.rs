@@ -1,0 +1,36 @@
+//! The page at `/`: one document with its style, its script and the flame graph's, and nothing from elsewhere.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
+use hyper::{Request, StatusCode};
+use spanprof_profile::encode::flamegraph;
+
+use super::reply::{self, Reply};
+
+const DOCUMENT: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+pub(crate) fn answer(_: &Request<Incoming>) -> Reply {
+    // Scripts run by nonce only: text that came with a profile can never become one.
+    let nonce = format!("{:016x}", RandomState::new().hash_one(0));
+    let document = DOCUMENT
+        .replace("{{nonce}}", &nonce)
+        .replace("{{version}}", env!("CARGO_PKG_VERSION"))
+        .replace("{{style}}", &[flamegraph::STYLE, STYLE].join("\n"))
+        .replace("{{script}}", &[flamegraph::SCRIPT, SCRIPT].join("\n"));
+    let mut page = reply::body(StatusCode::OK, "text/html; charset=utf-8", document);
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        page.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    reply::set(&mut page, CACHE_CONTROL, "no-store");
+    reply::set(&mut page, REFERRER_POLICY, "no-referrer");
+    reply::set(&mut page, HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    page
+}

@@ -1,0 +1,116 @@
+//! What the server answers with: one buffer, and trailers when the answer is gRPC. Called by every route.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+/// A whole body, then trailers if any.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyBody {
+    data: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
+pub(crate) type Reply = Response<ReplyBody>;
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = self.get_mut();
+        Poll::Ready(if let Some(data) = body.data.take() {
+            Some(Ok(Frame::data(data)))
+        } else {
+            body.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_none() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+    }
+}
+
+/// An HTTP answer with a body.
+pub(crate) fn body(status: StatusCode, content_type: &'static str, data: impl Into<Bytes>) -> Reply {
+    let data = data.into();
+    let mut reply = Response::new(ReplyBody { data: (!data.is_empty()).then_some(data), trailers: None });
+    *reply.status_mut() = status;
+    set(&mut reply, hyper::header::CONTENT_TYPE, content_type);
+    set(&mut reply, hyper::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    reply
+}
+
+/// One line of text, for people who met the wrong door.
+pub(crate) fn text(status: StatusCode, line: &str) -> Reply {
+    body(status, "text/plain; charset=utf-8", format!("{line}\n"))
+}
+
+/// Sets a header whose value is known to be one.
+pub(crate) fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
+    reply.headers_mut().insert(name, HeaderValue::from_static(value));
+}
+
+/// Drops the body, as HEAD asks.
+pub(crate) fn without_body(mut reply: Reply) -> Reply {
+    *reply.body_mut() = ReplyBody::default();
+    reply
+}
+
+/// A unary gRPC answer: the message, then `grpc-status: 0`.
+pub(crate) fn grpc_message(message: &[u8]) -> Reply {
+    let mut framed = Vec::with_capacity(5 + message.len());
+    framed.push(0);
+    framed.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    framed.extend_from_slice(message);
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let mut reply = Response::new(ReplyBody { data: Some(framed.into()), trailers: Some(trailers) });
+    set(&mut reply, hyper::header::CONTENT_TYPE, "application/grpc");
+    reply
+}
+
+/// A gRPC error: headers only, as the protocol allows when there is no message.
+pub(crate) fn grpc_error(code: u32, message: &str) -> Reply {
+    let mut reply = Response::new(ReplyBody::default());
+    set(&mut reply, hyper::header::CONTENT_TYPE, "application/grpc");
+    set(&mut reply, HeaderName::from_static("grpc-accept-encoding"), "gzip,identity");
+    reply.headers_mut().insert("grpc-status", HeaderValue::from(code));
+    if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
+        reply.headers_mut().insert("grpc-message", value);
+    }
+    reply
+}
+
+/// gRPC's header form of a message: what is not printable ASCII, and `%`, as `%XX` of its UTF-8.
+fn percent_encoded(message: &str) -> String {
+    message.bytes().fold(String::new(), |mut out, byte| {
+        match byte {
+            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grpc_message_travels_percent_encoded() {
+        let reply = grpc_error(3, "100 % größer\n");
+        assert_eq!(reply.headers()["grpc-message"], "100 %25 gr%C3%B6%C3%9Fer%0A");
+        assert_eq!(reply.headers()["grpc-status"], "3");
+        assert!(reply.body().is_end_stream());
+    }
+}

@@ -1,0 +1,171 @@
+//! What the index remembers of one kept request without its samples: enough to say which questions it can answer.
+//! Pure. Built by the store when a request arrives or a file is found.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use spanprof_profile::query::{self, Filter, TypeSummary};
+use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
+
+/// Label names remembered per window and service.
+const MAX_LABEL_NAMES: usize = 64;
+/// Values remembered per label name; what is beyond can still be asked for, it is only not offered.
+const MAX_LABEL_VALUES: usize = 100;
+
+/// One kept request.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub received_unix_ms: u64,
+    /// Whether `serve` wrote the file, hence may remove it.
+    pub ours: bool,
+    pub from_unix_nano: u64,
+    pub to_unix_nano: u64,
+    pub services: Vec<Service>,
+    links: LinkSet,
+}
+
+/// What one service sent in it.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub name: String,
+    pub types: Vec<TypeSummary>,
+    /// Name → values, of samples and of the resource.
+    pub labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Window {
+    pub(crate) fn new(data: &ProfilesData, path: PathBuf, bytes: u64, received_unix_ms: u64, ours: bool) -> Self {
+        let types = query::types(data);
+        let mut services: Vec<Service> = Vec::new();
+        for resource in &data.resources {
+            let name = resource.service_name();
+            let service = match services.iter().position(|service| service.name == name) {
+                Some(at) => &mut services[at],
+                None => {
+                    let types = types.iter().filter(|of| of.service == name).cloned().collect();
+                    services.push(Service { name: name.to_owned(), types, labels: BTreeMap::new() });
+                    let last = services.len() - 1;
+                    &mut services[last]
+                }
+            };
+            note_labels(&mut service.labels, data, resource);
+        }
+        let mut links = LinkSet::default();
+        for (_, profile) in data.profiles() {
+            for sample in profile.samples.iter().filter(|sample| !sample.link.is_empty()) {
+                links.insert(data.dictionary.get_link(sample.link));
+            }
+        }
+        Window {
+            path,
+            bytes,
+            received_unix_ms,
+            ours,
+            from_unix_nano: types.iter().map(|of| of.from_unix_nano).min().unwrap_or(0),
+            to_unix_nano: types.iter().map(|of| of.to_unix_nano).max().unwrap_or(0),
+            services,
+            links,
+        }
+    }
+
+    /// The file's name, under which the window can be fetched.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy()
+    }
+
+    /// Whether the window may hold samples the filter asks for; false is certain.
+    pub(crate) fn may_hold(&self, filter: &Filter) -> bool {
+        filter.from_unix_nano.is_none_or(|from| self.to_unix_nano > from || self.from_unix_nano >= from)
+            && filter.to_unix_nano.is_none_or(|to| self.from_unix_nano < to)
+            && filter.trace_id.is_none_or(|id| self.links.may_hold(&id))
+            && filter.span_id.is_none_or(|id| self.links.may_hold(&id))
+            && self.services.iter().any(|service| {
+                filter.service.as_ref().is_none_or(|name| *name == service.name)
+                    && filter.type_name.as_ref().is_none_or(|name| service.types.iter().any(|of| of.type_name == *name))
+            })
+    }
+}
+
+fn note_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &ProfilesData, resource: &ResourceProfiles) {
+    let mut note = |key: &str, value: String| {
+        if !labels.contains_key(key) {
+            if labels.len() >= MAX_LABEL_NAMES {
+                return;
+            }
+            labels.insert(key.to_owned(), BTreeSet::new());
+        }
+        if let Some(values) = labels.get_mut(key) {
+            if values.len() < MAX_LABEL_VALUES {
+                values.insert(value);
+            }
+        }
+    };
+    // Labels of samples before those of the resource, so that the caps keep what a request carries.
+    let mut seen = BTreeSet::new();
+    for sample in resource.profiles.iter().flat_map(|profile| &profile.samples) {
+        if !sample.attributes.is_empty() && seen.insert(sample.attributes) {
+            for attribute in data.dictionary.attributes_of(sample.attributes) {
+                note(attribute.key, attribute.value.to_string());
+            }
+        }
+    }
+    for attribute in &resource.resource {
+        note(&attribute.key, attribute.value.as_ref().to_string());
+    }
+}
+
+/// A set of trace and span ids that may say yes wrongly, never no: 8,192 bits, four per id.
+struct LinkSet(Box<[u64; 128]>);
+
+impl Default for LinkSet {
+    fn default() -> Self {
+        LinkSet(Box::new([0; 128]))
+    }
+}
+
+impl std::fmt::Debug for LinkSet {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "LinkSet({} bits)", self.0.iter().map(|word| word.count_ones()).sum::<u32>())
+    }
+}
+
+impl LinkSet {
+    fn insert(&mut self, link: Link) {
+        for bit in Self::bits(&link.trace_id).into_iter().chain(Self::bits(&link.span_id)) {
+            self.0[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    fn may_hold(&self, id: &[u8]) -> bool {
+        Self::bits(id).into_iter().all(|bit| self.0[bit / 64] & (1 << (bit % 64)) != 0)
+    }
+
+    fn bits(id: &[u8]) -> [usize; 4] {
+        let hash = id.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        [0, 13, 26, 39].map(|shift| (mixed >> shift) as usize & 8191)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_set_never_denies_what_it_holds_and_denies_most_else() {
+        let mut set = LinkSet::default();
+        let link = |number: u64| Link {
+            trace_id: (u128::from(number) * 0x9e37_79b9_7f4a_7c15_f39c).to_be_bytes(),
+            span_id: number.to_be_bytes(),
+        };
+        (0..200).for_each(|number| set.insert(link(number)));
+        assert!((0..200).all(|number| set.may_hold(&link(number).trace_id) && set.may_hold(&link(number).span_id)));
+        let wrong = (1000..11_000).filter(|number| set.may_hold(&link(*number).trace_id)).count();
+        assert!(wrong < 500, "{wrong} of 10000 wrongly held");
+    }
+}

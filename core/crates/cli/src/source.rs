@@ -1,0 +1,207 @@
+//! Where the reading verbs get profiles from: a file, stdin, a directory, or a running `serve`. Called by `top`,
+//! `flamegraph`, `convert` and `check`.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::query::{self, Filter};
+use spanprof_profile::ProfilesData;
+
+use crate::failure::Failure;
+use crate::fetch::Server;
+use crate::serve::looks_like_a_profile;
+use crate::{output, query_string, selection};
+
+/// Largest file read; above what any encoder of the field writes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Files of a directory merged at once.
+const MERGE_BATCH: usize = 24;
+
+/// A place profiles can be read from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Stdin,
+    File(PathBuf),
+    Directory(PathBuf),
+    Server(Server),
+}
+
+/// Some bytes and what to call them.
+pub(crate) struct Named {
+    pub name: String,
+    pub bytes: Vec<u8>,
+}
+
+impl Source {
+    /// What the positional argument `text` names.
+    pub(crate) fn parse(text: &str) -> Result<Source, Failure> {
+        if text == "-" {
+            return Ok(Source::Stdin);
+        }
+        if text.contains("://") {
+            return Server::parse(text).map(Source::Server);
+        }
+        let path = PathBuf::from(text);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => Ok(Source::Directory(path)),
+            Ok(_) => Ok(Source::File(path)),
+            Err(error) => Err(Failure::new(format!("cannot read {text}: {error}")).hint(
+                "expected a file, a directory, `-` for stdin, or the http:// address of a running `spanprof serve`",
+            )),
+        }
+    }
+
+    /// The samples that pass the filter, and what did not pass is gone. Files of a directory that cannot be read are
+    /// reported and passed over, unless none can.
+    pub(crate) fn read(&self, filter: &Filter) -> Result<ProfilesData, Failure> {
+        let limits = Limits::default();
+        let decoded = |named: &Named| {
+            decode::any(&named.bytes, &limits)
+                .map(|(_, data)| data)
+                .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
+        };
+        match self {
+            Source::Server(server) => {
+                let bytes = server.get(&format!("/api/profile?{}", question(server, filter)))?.to_vec();
+                if bytes.is_empty() {
+                    return Ok(ProfilesData::default());
+                }
+                decoded(&Named { name: "the server's answer".to_owned(), bytes })
+            }
+            Source::Directory(path) => {
+                let mut merged = ProfilesData::default();
+                let mut batch = Vec::new();
+                let mut readable = 0;
+                let mut first_failure = None;
+                for path in list(path)? {
+                    match read_file(&path).and_then(|named| decoded(&named)) {
+                        Ok(data) => {
+                            readable += 1;
+                            batch.push(filter.apply(&data));
+                        }
+                        Err(failure) => {
+                            output::note(&format!("passed over {}", failure.message));
+                            first_failure.get_or_insert(failure);
+                        }
+                    }
+                    if batch.len() == MERGE_BATCH {
+                        merged = query::merge(std::iter::once(&merged).chain(&batch));
+                        batch.clear();
+                    }
+                }
+                match first_failure {
+                    Some(failure) if readable == 0 => Err(failure),
+                    _ => Ok(query::merge(std::iter::once(&merged).chain(&batch))),
+                }
+            }
+            Source::Stdin | Source::File(_) => {
+                let data = self.raw(filter)?.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
+                let parts: Vec<_> = data.iter().map(|data| filter.apply(data)).collect();
+                Ok(query::merge(&parts))
+            }
+        }
+    }
+
+    /// The bytes as they are, for `check`. A server leaves out requests that cannot hold what the filter asks for.
+    pub(crate) fn raw(&self, filter: &Filter) -> Result<Vec<Named>, Failure> {
+        match self {
+            Source::Stdin => read_all("stdin".to_owned(), std::io::stdin().lock()).map(|named| vec![named]),
+            Source::File(path) => read_file(path).map(|named| vec![named]),
+            Source::Directory(path) => list(path)?.iter().map(|path| read_file(path)).collect(),
+            Source::Server(server) => {
+                let list = server.get(&format!("/api/windows?{}", question(server, filter)))?;
+                let names = window_names(&String::from_utf8_lossy(&list));
+                names
+                    .into_iter()
+                    .map(|name| {
+                        let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
+                        Ok(Named { name, bytes })
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// The filter as a query string; what the URL itself asks counts where the filter says nothing.
+fn question(server: &Server, filter: &Filter) -> String {
+    let mut pairs = selection::to_parameters(filter);
+    let of_url = query_string::parse(&server.query);
+    for (name, value) in &of_url {
+        let known =
+            ["service", "type", "label", "trace_id", "span_id", "from", "to"].into_iter().find(|known| known == name);
+        if let Some(known) = known {
+            if known == "label" || !pairs.iter().any(|(of, _)| *of == known) {
+                pairs.push((known, value.clone()));
+            }
+        }
+    }
+    query_string::format(pairs.iter().map(|(name, value)| (*name, value.as_str())))
+}
+
+/// Names in the answer of `/api/windows`. They are file names of plain characters, or they are not asked for.
+fn window_names(json: &str) -> Vec<String> {
+    json.split("\"name\":\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The files of a directory that look like profiles, by name.
+fn list(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure::new(format!("cannot list {}: {error}", directory.display()));
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        if !name.starts_with('.') && looks_like_a_profile(name) && path.is_file() {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(Failure::new(format!("no profiles in {}", directory.display()))
+            .hint("expected files such as *.pb.gz, *.pb, *.pprof, *.json"));
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn read_file(path: &Path) -> Result<Named, Failure> {
+    let file =
+        fs::File::open(path).map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+    read_all(path.display().to_string(), file)
+}
+
+fn read_all(name: String, reader: impl Read) -> Result<Named, Failure> {
+    let mut bytes = Vec::new();
+    reader
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::new(format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(Failure::new(format!("{name} is larger than {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(Named { name, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_what_a_copied_link_asks() {
+        let server = Server::parse("http://h:1/?service=cart&type=cpu&theme=dark&label=a%3Db").unwrap();
+        let filter = Filter { service: Some("pay".to_owned()), ..Filter::default() };
+        assert_eq!(question(&server, &filter), "service=pay&type=cpu&label=a%3Db");
+    }
+
+    #[test]
+    fn only_plain_names_are_asked_for() {
+        let list = r#"{"windows":[{"name":"1700-1-000.otlp.pb.gz","bytes":3},{"name":"../../x","bytes":1}]}"#;
+        assert_eq!(window_names(list), ["1700-1-000.otlp.pb.gz"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `spanprof check`: what is wrong with OTLP profiles by the signal's rules and by what receivers are known to refuse.
+
+use spanprof_profile::check::{self, CheckSettings, Finding, Severity};
+use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::query::Filter;
+
+use super::SOURCE_USAGE;
+use crate::arguments::{Flag, Parsed, Verb};
+use crate::failure::{Failure, EXIT_FAILED};
+use crate::json::Json;
+use crate::serve::unix_ns;
+use crate::source::{Named, Source};
+use crate::{output, selection};
+
+pub(crate) static VERB: Verb = Verb {
+    name: "check",
+    summary: "Check OTLP profiles against the signal's rules",
+    usage: SOURCE_USAGE,
+    about: "\
+Looks at each file (of a directory too), at stdin for `-`, or at each request a running `spanprof serve` keeps, as it was
+sent; with a filter only at those with samples that pass. Errors break the signal's rules; warnings are legal, but a known receiver drops or misreads them. The exit code is 1
+when there is an error or something cannot be read.",
+    flags: &[
+        &[
+        Flag::switch("--live", "as if sent now: windows too old or ahead for a receiver are findings"),
+        Flag::switch("--strict", "warnings count as errors"),
+        Flag::switch("--json", "as JSON"),
+        ],
+        selection::FLAGS,
+    ],
+    examples: &["spanprof check profiles.otlp.pb.gz", "spanprof check http://127.0.0.1:4318 --json"],
+    positionals: 1..=1,
+    run,
+};
+
+/// One file's outcome: its findings, or why it cannot be read.
+type Outcome = Result<Vec<Finding>, String>;
+
+fn run(parsed: &Parsed) -> Result<i32, Failure> {
+    let source = Source::parse(parsed.positionals.first().map_or("-", String::as_str))?;
+    let now_unix_nano = parsed.has("--live").then(unix_ns);
+    let settings = CheckSettings { now_unix_nano, limits: Limits::default() };
+    let filter = selection::of_flags(parsed, unix_ns())?;
+    let files: Vec<(String, Outcome)> = source
+        .raw(&filter)?
+        .into_iter()
+        .filter(|named| is_chosen(named, &filter, &settings.limits))
+        .map(|Named { name, bytes }| (name, check::check(&bytes, &settings).map_err(|error| error.to_string())))
+        .collect();
+    let is_wrong = |finding: &Finding| finding.severity == Severity::Error || parsed.has("--strict");
+    let passed = files.iter().all(|(_, outcome)| match outcome {
+        Ok(findings) => !findings.iter().any(is_wrong),
+        Err(_) => false,
+    });
+    let text = if parsed.has("--json") { json(&files, passed) } else { text(&files) };
+    output::print(text.as_bytes())?;
+    Ok(if passed { 0 } else { EXIT_FAILED })
+}
+
+/// Whether a file holds samples the filter asks for. One that cannot be decoded is looked at in any case.
+fn is_chosen(named: &Named, filter: &Filter, limits: &Limits) -> bool {
+    *filter == Filter::default()
+        || decode::any(&named.bytes, limits).map_or(true, |(_, data)| filter.apply(&data).sample_count() > 0)
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+fn text(files: &[(String, Outcome)]) -> String {
+    let mut text = String::new();
+    for (name, outcome) in files {
+        match outcome {
+            Err(reason) => text += &format!("{name}: error: {reason}\n"),
+            Ok(findings) if findings.is_empty() => text += &format!("{name}: nothing wrong found\n"),
+            Ok(findings) => {
+                for Finding { severity, path, sentence } in findings {
+                    text += &format!("{name}: {}: {path}: {sentence}\n", word(*severity));
+                }
+            }
+        }
+    }
+    if files.is_empty() {
+        text += "nothing to check\n";
+    }
+    text
+}
+
+fn json(files: &[(String, Outcome)], passed: bool) -> String {
+    let mut json = Json::new();
+    json.object(|json| {
+        json.key("passed").boolean(passed);
+        json.key("files").array(|json| {
+            for (name, outcome) in files {
+                json.object(|json| {
+                    json.key("name").string(name);
+                    json.key("unreadable");
+                    match outcome {
+                        Ok(_) => json.null(),
+                        Err(reason) => json.string(reason),
+                    };
+                    json.key("findings").array(|json| {
+                        for Finding { severity, path, sentence } in outcome.iter().flatten() {
+                            json.object(|json| {
+                                json.key("severity").string(word(*severity));
+                                json.key("path").string(path).key("sentence").string(sentence);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    });
+    json.finish() + "\n"
+}

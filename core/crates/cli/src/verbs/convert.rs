@@ -1,0 +1,96 @@
+//! `spanprof convert`: the same samples in another format.
+
+use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
+use spanprof_profile::query;
+
+use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
+use crate::arguments::{Flag, Parsed, Verb};
+use crate::failure::Failure;
+use crate::serve::gzip;
+use crate::{otlp_json, output, selection};
+
+const FORMATS: &str = "otlp, pprof, folded, flamegraph or json";
+
+pub(crate) static VERB: Verb = Verb {
+    name: "convert",
+    summary: "Write profiles in another format",
+    usage: SOURCE_USAGE,
+    about: SOURCE_ABOUT,
+    flags: &[
+        &[
+            Flag::value(
+                "--to",
+                "FORMAT",
+                "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]",
+            ),
+            super::flamegraph::OUTPUT,
+            Flag::value("--title", "TEXT", "what a flame graph is called [service and type]"),
+            Flag::switch("--json", "the same as --to json"),
+        ],
+        selection::FLAGS,
+    ],
+    examples: &[
+        "spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz",
+        "spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded",
+    ],
+    positionals: 1..=1,
+    run,
+};
+
+fn run(parsed: &Parsed) -> Result<i32, Failure> {
+    let path = parsed.value("--output").unwrap_or("-");
+    let format = match (parsed.value("--to"), parsed.has("--json")) {
+        (Some(format), false) | (Some(format @ "json"), true) => format,
+        (None, true) => "json",
+        (Some(format), true) => {
+            return Err(
+                Failure::usage(format!("--to {format} and --json say different things")).hint("give one of them")
+            );
+        }
+        (None, false) => {
+            of_name(path).ok_or_else(|| Failure::usage("which format?").hint(format!("--to FORMAT: {FORMATS}")))?
+        }
+    };
+    if !["otlp", "pprof", "folded", "flamegraph", "json"].contains(&format) {
+        return Err(Failure::usage(format!("--to: expected {FORMATS}, got `{format}`")));
+    }
+    let (data, filter) = selected(parsed)?;
+    let bytes = match format {
+        "pprof" => pprof::encode(&data),
+        "json" => otlp_json::encode(&data).into_bytes(),
+        "folded" => folded::encode(&query::tree(&data, &one_type(&data, &filter))).into_bytes(),
+        "flamegraph" => {
+            let tree = query::tree(&data, &one_type(&data, &filter));
+            flamegraph::html(&tree, &super::flamegraph::title(parsed, &data, &tree.type_name)).into_bytes()
+        }
+        _ => {
+            let plain = otlp::encode(&data, otlp::Revision::One);
+            if path.ends_with(".gz") {
+                gzip(&plain)
+            } else {
+                plain
+            }
+        }
+    };
+    output::write(path, &bytes)?;
+    Ok(0)
+}
+
+/// The format a file name means, when it means one.
+fn of_name(path: &str) -> Option<&'static str> {
+    [
+        (".otlp.pb.gz", "otlp"),
+        (".otlp.pb", "otlp"),
+        (".otlp", "otlp"),
+        (".pprof", "pprof"),
+        (".pprof.gz", "pprof"),
+        (".pb.gz", "pprof"),
+        (".folded", "folded"),
+        (".txt", "folded"),
+        (".html", "flamegraph"),
+        (".json", "json"),
+    ]
+    .iter()
+    .find(|(suffix, _)| path.ends_with(suffix))
+    .map(|(_, format)| *format)
+}

@@ -1,0 +1,62 @@
+//! `spanprof flamegraph`: one page that works offline.
+
+use spanprof_profile::encode::flamegraph;
+use spanprof_profile::query;
+
+use super::{one_type, selected, SOURCE_ABOUT};
+use crate::arguments::{Flag, Parsed, Verb};
+use crate::failure::Failure;
+use crate::{output, selection};
+
+pub(crate) static VERB: Verb = Verb {
+    name: "flamegraph",
+    summary: "Write a flame graph as one HTML file",
+    usage: "FILE|DIR|URL [-o OUT.html] [FLAGS]",
+    about: SOURCE_ABOUT,
+    flags: &[
+        &[
+            OUTPUT,
+            Flag::value("--title", "TEXT", "what the page is called [service and type]"),
+            Flag::switch("--json", "the tree as JSON instead of a page"),
+        ],
+        selection::FLAGS,
+    ],
+    examples: &[
+        "spanprof flamegraph cpu.pb.gz -o cpu.html",
+        "spanprof flamegraph http://127.0.0.1:4318 --service checkout --type wall --from -5m -o wall.html",
+    ],
+    positionals: 1..=1,
+    run,
+};
+
+/// Where a verb's result goes.
+pub(super) const OUTPUT: Flag =
+    Flag { long: "--output", short: "-o", value: "FILE", help: "where to write, - for stdout [-]", repeats: false };
+
+fn run(parsed: &Parsed) -> Result<i32, Failure> {
+    let (data, filter) = selected(parsed)?;
+    let tree = query::tree(&data, &one_type(&data, &filter));
+    let text = if parsed.has("--json") {
+        flamegraph::json(&tree) + "\n"
+    } else {
+        flamegraph::html(&tree, &title(parsed, &data, &tree.type_name))
+    };
+    output::write(parsed.value("--output").unwrap_or("-"), text.as_bytes())?;
+    Ok(0)
+}
+
+/// What a page is called: what was asked for, else the services and the type in it.
+pub(super) fn title(parsed: &Parsed, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
+    if let Some(title) = parsed.value("--title") {
+        return title.to_owned();
+    }
+    let mut services: Vec<&str> = data.resources.iter().map(|resource| resource.service_name()).collect();
+    services.sort_unstable();
+    services.dedup();
+    services.retain(|name| !name.is_empty());
+    match services.as_slice() {
+        [] => type_name.to_owned(),
+        [one] => format!("{one} · {type_name}"),
+        several => format!("{} services · {type_name}", several.len()),
+    }
+}

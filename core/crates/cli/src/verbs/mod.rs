@@ -1,0 +1,96 @@
+//! The verbs, one a file: each a table of flags and a function from the parsed command line to an exit code.
+
+pub(crate) mod check;
+pub(crate) mod convert;
+pub(crate) mod flamegraph;
+pub(crate) mod serve;
+pub(crate) mod top;
+
+use spanprof_profile::query::{self, Filter};
+use spanprof_profile::ProfilesData;
+
+use crate::arguments::Parsed;
+use crate::failure::Failure;
+use crate::output;
+use crate::selection;
+use crate::serve::unix_ns;
+use crate::source::Source;
+
+/// What the reading verbs say about their first argument.
+const SOURCE_USAGE: &str = "FILE|DIR|URL [FLAGS]";
+const SOURCE_ABOUT: &str = "\
+Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, and pprof;
+all files of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page works).";
+
+/// The one source and the filter of a reading verb, read; fails when nothing passes, saying what there is.
+fn selected(parsed: &Parsed) -> Result<(ProfilesData, Filter), Failure> {
+    let filter = selection::of_flags(parsed, unix_ns())?;
+    let place = parsed.positionals.first().map_or("-", String::as_str);
+    let source = Source::parse(place)?;
+    let data = source.read(&filter)?;
+    if data.sample_count() > 0 {
+        return Ok((data, filter));
+    }
+    if filter == Filter::default() {
+        return Err(Failure::new(format!("no samples in {place}")));
+    }
+    let failure = Failure::new(format!("no samples in {place} match"));
+    Err(match source.read(&Filter::default()) {
+        Ok(all) if all.sample_count() > 0 => failure.hint(format!("there is: {}", contents(&all))),
+        _ => failure.hint("there is nothing at all yet"),
+    })
+}
+
+/// `checkout (cpu, wall), cart (cpu)`.
+fn contents(data: &ProfilesData) -> String {
+    let mut services: Vec<(String, Vec<String>)> = Vec::new();
+    for of in query::types(data) {
+        match services.iter_mut().find(|(name, _)| *name == of.service) {
+            Some((_, types)) => types.push(of.type_name),
+            None => services.push((of.service, vec![of.type_name])),
+        }
+    }
+    let parts: Vec<String> = services.iter().map(|(name, types)| format!("{name:?} ({})", types.join(", "))).collect();
+    parts.join(", ")
+}
+
+/// The type a verb shows, and a note when there are others.
+fn one_type(data: &ProfilesData, filter: &Filter) -> String {
+    let shown = selection::type_to_show(data, filter);
+    let mut others: Vec<String> = query::types(data).into_iter().map(|of| of.type_name).collect();
+    others.sort();
+    others.dedup();
+    others.retain(|name| *name != shown);
+    if !others.is_empty() {
+        output::note(&format!("showing {shown}; also there: {} (choose with --type)", others.join(", ")));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::arguments::nearest;
+    use crate::VERBS;
+
+    #[test]
+    fn every_verb_documents_its_flags_and_every_example_parses() {
+        for verb in crate::VERBS {
+            let help = verb.help();
+            assert!(help.contains("Usage: spanprof") && help.contains("Examples:"), "{help}");
+            for example in verb.examples {
+                let words: Vec<String> = example.split_whitespace().map(str::to_owned).collect();
+                assert_eq!(words[0], "spanprof", "{example}");
+                let verb = VERBS.iter().find(|verb| verb.name == words[1]).expect(example);
+                crate::arguments::parse(verb, &words[2..]).expect(example);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_recognised() {
+        let names = || VERBS.iter().map(|verb| verb.name);
+        assert_eq!(nearest("sevre", names()), Some("serve"));
+        assert_eq!(nearest("flame", names()), Some("flamegraph"));
+        assert_eq!(nearest("dance", names()), None);
+    }
+}
