@@ -1,14 +1,29 @@
 //! The exporter: its thread, its life, and the calls of the facade.
 
-use crate::clock::Clock;
+use crate::backoff::Backoff;
+use crate::delivery::{Control, Delivery, Sender};
 use crate::error::ExportError;
+use crate::file::FileSender;
+use crate::otlp_grpc::OtlpGrpcSender;
+use crate::otlp_http::OtlpHttpSender;
 use crate::payload::Payload;
 use crate::queue::Queue;
 use crate::settings::{Destination, ExporterSettings};
 use crate::stats::{DestinationStats, DropReason};
 use std::fmt;
-use std::sync::Arc;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+const THREAD_NAME: &str = "spanprof-export";
+
+/// What `stop` allows the thread on top of the deadline to account for what it drops.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// An idle helper thread ends after this long.
+const IDLE_THREAD_LIFE: Duration = Duration::from_millis(200);
 
 /// Delivers payloads on a thread of its own, named `spanprof-export`. Every method may be called from any thread.
 ///
@@ -16,45 +31,91 @@ use std::time::{Duration, Instant};
 /// it, since its thread stayed in the parent: [`Exporter::forget_after_fork`], then start another.
 pub struct Exporter {
     queues: Vec<Arc<Queue>>,
-    clock: Arc<dyn Clock>,
+    control: watch::Sender<Control>,
+    ended: Arc<Ended>,
 }
 
 impl Exporter {
     /// Checks the destinations and starts the thread. No connection is made before the first payload.
     ///
     /// # Errors
-    /// When a destination cannot work as described: a URL, header, certificate file or directory.
+    /// When a destination cannot work as described (a URL, header, certificate file or directory), or when the process
+    /// may start no thread.
     pub fn start(destinations: Vec<Destination>, settings: ExporterSettings) -> Result<Self, ExportError> {
-        let queues = destinations
-            .iter()
-            .map(|destination| match destination {
-                Destination::File(_) => Arc::new(Queue::new("file", String::new(), &settings)),
-                Destination::OtlpGrpc(_) => Arc::new(Queue::new("otlp_grpc", String::new(), &settings)),
-                Destination::OtlpHttp(_) => Arc::new(Queue::new("otlp_http", String::new(), &settings)),
+        let (control, controlled) = watch::channel(Control::default());
+        let mut queues = Vec::with_capacity(destinations.len());
+        let mut deliveries = Vec::with_capacity(destinations.len());
+        for destination in &destinations {
+            let (kind, shown, sender) = sender_for(destination, &settings)?;
+            let queue = Arc::new(Queue::new(kind, shown, &settings));
+            queues.push(queue.clone());
+            deliveries.push(Delivery {
+                queue,
+                sender,
+                clock: settings.clock.clone(),
+                max_request_bytes: settings.max_request_bytes,
+                retry_max_age: settings.retry_max_age,
+                control: controlled.clone(),
+                backoff: Backoff::new(),
+                owed: None,
+            });
+        }
+        let cannot_start = |what: &str, error: std::io::Error| {
+            ExportError::new(
+                format!("{what} for the export cannot be made: {error}"),
+                "check the limits of the process",
+            )
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .thread_name(THREAD_NAME)
+            .thread_keep_alive(IDLE_THREAD_LIFE)
+            // One blocked look-up or disk per destination, and one to spare.
+            .max_blocking_threads(destinations.len() + 1)
+            .on_thread_start(settings.on_thread_start)
+            .on_thread_stop(settings.on_thread_stop)
+            .build()
+            .map_err(|error| cannot_start("an event loop", error))?;
+        let ended = Arc::new(Ended::default());
+        let thread_ended = ended.clone();
+        std::thread::Builder::new()
+            .name(THREAD_NAME.to_owned())
+            .spawn(move || {
+                (settings.on_thread_start)();
+                deliver_until_stopped(runtime, deliveries);
+                (settings.on_thread_stop)();
+                thread_ended.tell();
             })
-            .collect();
-        Ok(Self { queues, clock: settings.clock })
+            .map_err(|error| cannot_start("a thread", error))?;
+        Ok(Self { queues, control, ended })
     }
 
     /// Hands a payload to the destination at `destination_index` of those given to `start`. Never waits; an index out of
     /// range is ignored. What happens to the payload is seen in [`Exporter::stats`].
     pub fn enqueue(&self, destination_index: usize, payload: Payload) {
         if let Some(queue) = self.queues.get(destination_index) {
-            queue.enqueue(payload, self.clock.monotonic());
+            queue.enqueue(payload);
         }
     }
 
-    /// Sends now: waits in progress end, and the call returns when all that was enqueued before it has left, at the
-    /// latest after `deadline`. `true` when all of it was delivered. What is left stays queued.
+    /// Sends now: pauses between attempts end (except those a receiver asked for), and the call returns when all that was
+    /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
+    /// stays queued.
     pub fn flush(&self, deadline: Duration) -> bool {
         let until = Instant::now() + deadline;
-        self.queues.iter().fold(true, |all, queue| queue.wait_until_settled(until) && all)
+        let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
+        self.control.send_modify(|control| control.flushes += 1);
+        self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
     }
 
-    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. Further payloads are
-    /// dropped and counted. A second call returns at once.
+    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. A receiver that cannot
+    /// be reached is not waited for. Further payloads are dropped and counted. A second call waits for the first.
     pub fn stop(&self, deadline: Duration) {
-        self.flush(deadline);
+        let until = Instant::now() + deadline;
+        self.stop_until(until);
+        self.ended.wait(until + GRACE);
+        // Also when the thread is late: then it accounts only for what it has in flight.
         for queue in &self.queues {
             queue.close(DropReason::Deadline);
         }
@@ -70,10 +131,93 @@ impl Exporter {
     pub fn forget_after_fork(self) {
         std::mem::forget(self);
     }
+
+    fn stop_until(&self, until: Instant) {
+        let until = tokio::time::Instant::from_std(until);
+        self.control.send_modify(|control| {
+            control.stop_at = Some(control.stop_at.map_or(until, |earlier| earlier.min(until)));
+        });
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.stop_until(Instant::now());
+    }
 }
 
 impl fmt::Debug for Exporter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Exporter").field("destinations", &self.queues.len()).finish_non_exhaustive()
+    }
+}
+
+fn sender_for(
+    destination: &Destination,
+    settings: &ExporterSettings,
+) -> Result<(&'static str, String, Sender), ExportError> {
+    Ok(match destination {
+        Destination::File(directory) => {
+            let sender = FileSender::start(directory)?;
+            ("file", sender.shown(), Sender::File(sender))
+        }
+        Destination::OtlpGrpc(endpoint) => {
+            let sender = OtlpGrpcSender::start(endpoint, &settings.user_agent)?;
+            ("otlp_grpc", sender.shown(), Sender::OtlpGrpc(Box::new(sender)))
+        }
+        Destination::OtlpHttp(endpoint) => {
+            let sender = OtlpHttpSender::start(endpoint, &settings.user_agent)?;
+            ("otlp_http", sender.shown(), Sender::OtlpHttp(Box::new(sender)))
+        }
+    })
+}
+
+/// The thread's main: nothing that panics in it leaves it, and whatever happens every payload is accounted.
+fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
+    let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
+    let all = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let tasks: Vec<_> = deliveries.into_iter().map(|delivery| tokio::spawn(delivery.run())).collect();
+            for (task, queue) in tasks.into_iter().zip(&queues) {
+                // A task can only fail by a panic: nobody cancels it.
+                if task.await.is_err() {
+                    queue.disable(
+                        "this destination is off after an internal error (panic); please report it".to_owned(),
+                    );
+                }
+            }
+        });
+        // A hanging look-up or disk must not hold the thread.
+        runtime.shutdown_background();
+    }));
+    if all.is_err() {
+        for queue in &queues {
+            queue.disable("the export is off after an internal error (panic); please report it".to_owned());
+        }
+    }
+}
+
+/// Whether the thread is done.
+#[derive(Default)]
+struct Ended {
+    done: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Ended {
+    fn tell(&self) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+    }
+
+    fn wait(&self, until: Instant) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*done {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            done = self.told.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }

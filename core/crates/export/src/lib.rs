@@ -16,14 +16,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod clock;
+mod connect;
+mod delivery;
+mod endpoint;
 mod error;
 mod exporter;
+mod file;
+mod file_name;
+mod grpc_status;
+mod headers;
+mod http_answer;
+mod otlp_grpc;
+mod otlp_http;
+mod outcome;
 mod payload;
+mod proxy;
 mod queue;
 mod secret;
 mod settings;
 mod stats;
+mod tls;
+mod wire;
 
 pub use clock::{Clock, SystemClock};
 pub use error::ExportError;

@@ -1,12 +1,13 @@
 //! The bounded queue of one destination, and its counters: one short lock, taken by the facade to enqueue and by the
 //! export thread to take and to account. Knows nothing of networks, files or retries.
 
+use crate::clock::Clock;
 use crate::payload::{Payload, SplitFn};
 use crate::settings::ExporterSettings;
 use crate::stats::{DestinationStats, DropReason};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -25,16 +26,23 @@ pub(crate) struct Parcel {
 #[derive(Debug)]
 pub(crate) enum Fate {
     /// Taken whole; the receiver may have added a remark.
-    Sent { at_unix_ms: u64, warning: Option<String> },
+    Sent { warning: Option<String> },
     /// Taken, with profiles refused.
-    Partial { at_unix_ms: u64, rejected_profiles: u64, message: String },
+    Partial { rejected_profiles: u64, message: String },
     /// Lost. Without a message the last error stands: it tells why waiting was in vain.
     Dropped { reason: DropReason, message: Option<String> },
+}
+
+/// A moment in the life of a queue, taken by `flush`.
+pub(crate) struct Mark {
+    next_sequence: u64,
+    dropped: u64,
 }
 
 pub(crate) struct Queue {
     max_bytes: usize,
     max_payloads: usize,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     settled: Condvar,
     arrived: Notify,
@@ -52,6 +60,7 @@ struct State {
 
 struct InFlight {
     sequence: u64,
+    /// Parts of it that are not accounted yet.
     payloads: usize,
     bytes: usize,
 }
@@ -62,6 +71,7 @@ impl Queue {
         Self {
             max_bytes: settings.queue_max_bytes,
             max_payloads: settings.queue_max_payloads.max(1),
+            clock: settings.clock.clone(),
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
@@ -76,14 +86,15 @@ impl Queue {
     }
 
     /// Puts a payload at the end; the oldest leave when it does not fit.
-    pub fn enqueue(&self, payload: Payload, now: Duration) {
+    pub fn enqueue(&self, payload: Payload) {
+        let now_unix_ms = self.unix_ms();
         let parcel = Parcel {
             body: Bytes::from(payload.body),
             profile_type: payload.profile_type,
             time_unix_ms: payload.time_unix_ms,
             samples: payload.samples,
             split: payload.split,
-            enqueued_at: now,
+            enqueued_at: self.clock.monotonic(),
         };
         // Declared before the lock: what is evicted is freed after the lock is gone.
         let mut evicted = Vec::new();
@@ -100,7 +111,7 @@ impl Queue {
                 parcel.body.len(),
                 self.max_bytes
             );
-            state.stats.last_error = Some(message);
+            state.note_failure(message, now_unix_ms);
             state.count_drop(DropReason::QueueFull, parcel.samples);
             evicted.push(parcel);
             return;
@@ -144,41 +155,44 @@ impl Queue {
         }
     }
 
-    /// An attempt follows a failed one; `message` says why it failed.
-    pub fn count_failed_attempt(&self, message: String) {
-        self.lock().stats.last_error = Some(message);
+    /// An attempt failed, and `message` says why.
+    pub fn note_failure(&self, message: String) {
+        let now_unix_ms = self.unix_ms();
+        self.lock().note_failure(message, now_unix_ms);
     }
 
+    /// Another attempt for the same parcel follows.
     pub fn count_retry(&self) {
         self.lock().stats.retries += 1;
     }
 
     /// Accounts one part of what is in flight.
     pub fn account(&self, parcel: &Parcel, fate: Fate) {
+        let now_unix_ms = self.unix_ms();
         let mut state = self.lock();
         if let Some(in_flight) = &mut state.in_flight {
             in_flight.payloads = in_flight.payloads.saturating_sub(1);
             in_flight.bytes = in_flight.bytes.saturating_sub(parcel.body.len());
         }
         match fate {
-            Fate::Sent { at_unix_ms, warning } => {
+            Fate::Sent { warning } => {
                 state.stats.sent += 1;
                 state.stats.sent_samples += parcel.samples;
                 state.stats.sent_bytes += parcel.body.len() as u64;
-                state.stats.last_success_unix_ms = Some(at_unix_ms);
+                state.stats.last_success_unix_ms = Some(now_unix_ms);
                 if warning.is_some() {
                     state.stats.last_warning = warning;
                 }
             }
-            Fate::Partial { at_unix_ms, rejected_profiles, message } => {
+            Fate::Partial { rejected_profiles, message } => {
                 state.stats.rejected_profiles += rejected_profiles;
-                state.stats.last_success_unix_ms = Some(at_unix_ms);
-                state.stats.last_error = Some(message);
+                state.stats.last_success_unix_ms = Some(now_unix_ms);
+                state.note_failure(message, now_unix_ms);
                 state.count_drop(DropReason::Partial, parcel.samples);
             }
             Fate::Dropped { reason, message } => {
-                if message.is_some() {
-                    state.stats.last_error = message;
+                if let Some(message) = message {
+                    state.note_failure(message, now_unix_ms);
                 }
                 state.count_drop(reason, parcel.samples);
             }
@@ -210,32 +224,33 @@ impl Queue {
 
     /// The destination's part of the export thread panicked: it is off from now on, and the host goes on.
     pub fn disable(&self, message: String) {
+        let now_unix_ms = self.unix_ms();
         {
             let mut state = self.lock();
             state.stats.panics += 1;
             state.stats.disabled = true;
-            state.stats.last_error = Some(message);
-            state.closed.get_or_insert(DropReason::Disabled);
-            if let Some(in_flight) = state.in_flight.take() {
-                // Its samples went with the parcel; the payloads at least are told.
-                state.stats.dropped[DropReason::Disabled as usize].payloads += in_flight.payloads as u64;
-            }
+            state.note_failure(message, now_unix_ms);
         }
         self.close(DropReason::Disabled);
     }
 
-    /// Waits until all that was enqueued before the call has left, at most until `until`; `true` when nothing was lost.
-    pub fn wait_until_settled(&self, until: Instant) -> bool {
+    /// What has been enqueued and lost so far.
+    pub fn mark(&self) -> Mark {
+        let state = self.lock();
+        Mark { next_sequence: state.next_sequence, dropped: state.stats.dropped_total().payloads }
+    }
+
+    /// Waits until all that was enqueued before the mark has left, at most until `until`; `true` when nothing was lost.
+    pub fn wait_until_settled(&self, mark: Mark, until: Instant) -> bool {
         let mut state = self.lock();
-        let target = state.next_sequence;
-        let dropped_before = state.stats.dropped_total().payloads;
-        while state.oldest_sequence().is_some_and(|sequence| sequence < target) {
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+        while state.oldest_sequence().is_some_and(|sequence| sequence < mark.next_sequence) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return false;
-            };
+            }
             state = self.settled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.stats.dropped_total().payloads == dropped_before && !state.stats.disabled
+        state.stats.dropped_total().payloads == mark.dropped && !state.stats.disabled
     }
 
     pub fn stats(&self) -> DestinationStats {
@@ -247,6 +262,10 @@ impl Queue {
         stats
     }
 
+    fn unix_ms(&self) -> u64 {
+        u64::try_from(self.clock.unix().as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while holding the lock half-way through a change; a poisoned lock still holds true counters.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -254,6 +273,11 @@ impl Queue {
 }
 
 impl State {
+    fn note_failure(&mut self, message: String, now_unix_ms: u64) {
+        self.stats.last_error = Some(message);
+        self.stats.last_error_unix_ms = Some(now_unix_ms);
+    }
+
     fn count_drop(&mut self, reason: DropReason, samples: u64) {
         let dropped = &mut self.stats.dropped[reason as usize];
         dropped.payloads += 1;

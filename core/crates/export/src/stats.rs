@@ -79,6 +79,8 @@ pub struct DestinationStats {
     pub dropped: [Dropped; DropReason::ALL.len()],
     /// The last failure or refusal, free of secrets.
     pub last_error: Option<String>,
+    /// When it happened.
+    pub last_error_unix_ms: Option<u64>,
     /// The last remark of a receiver that took everything.
     pub last_warning: Option<String>,
     /// When a payload last arrived.

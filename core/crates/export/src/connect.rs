@@ -1,0 +1,181 @@
+//! Opening a connection: resolve, connect, through a proxy if there is one, TLS if the URL says so. Speaks no protocol of
+//! its own but the proxy's CONNECT; the senders of HTTP and gRPC are its callers.
+
+use crate::endpoint::Endpoint;
+use crate::error::ExportError;
+use crate::proxy::proxy_for;
+use crate::settings::OtlpEndpoint;
+use crate::tls::Tls;
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+
+/// A connection, whatever lies below.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
+/// Opens connections to one receiver.
+pub(crate) struct Connector {
+    pub endpoint: Endpoint,
+    /// HTTP/1.1 over a plain proxied connection asks the proxy itself; everything else tunnels through it.
+    pub proxy: Option<Endpoint>,
+    tls: Option<Tls>,
+    resolver: Resolver,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8]) -> Result<Self, ExportError> {
+        let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
+        let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
+        let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
+        Ok(Self { endpoint, proxy, tls, resolver: Resolver::default(), timeout: settings.timeout })
+    }
+
+    /// Takes up rotated certificates; a connection opened under another generation must not be reused.
+    pub fn generation(&mut self) -> u64 {
+        self.tls.as_mut().map_or(0, Tls::refresh)
+    }
+
+    /// Opens a connection to the receiver itself, TLS and proxy tunnel included.
+    pub async fn connect(&mut self) -> Result<Box<dyn Transport>, String> {
+        let transport = match self.proxy.clone() {
+            Some(proxy) => {
+                let stream = self.dial(&proxy).await?;
+                tunnel(stream, &proxy, &self.endpoint).await?
+            }
+            None => self.dial(&self.endpoint.clone()).await?,
+        };
+        let Some(tls) = &mut self.tls else { return Ok(transport) };
+        let config = tls.config().map_err(|error| error.message)?;
+        let name = ServerName::try_from(self.endpoint.host.clone())
+            .map_err(|_| "the host of the endpoint is no name a certificate could have".to_owned())?;
+        let stream = TlsConnector::from(config)
+            .connect(name, transport)
+            .await
+            .map_err(|error| format!("TLS with {} failed: {}", self.endpoint.shown, innermost(&error)))?;
+        Ok(Box::new(stream))
+    }
+
+    /// Opens a connection to the proxy for requests that name their receiver in full.
+    pub async fn connect_to_proxy(&mut self, proxy: &Endpoint) -> Result<Box<dyn Transport>, String> {
+        self.dial(proxy).await
+    }
+
+    async fn dial(&mut self, to: &Endpoint) -> Result<Box<dyn Transport>, String> {
+        let addresses = self
+            .resolver
+            .resolve(&to.host, to.port)
+            .await
+            .map_err(|error| format!("the host of {} has no address: {error}", to.shown))?;
+        // Each address has its share of the attempt's time, so that one black hole does not hide the next address.
+        let share = self.timeout / addresses.len().clamp(1, 4) as u32;
+        let mut failure = format!("the host of {} has no address", to.shown);
+        for address in addresses {
+            match tokio::time::timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    // Only delays small packets; a connection without it works as well.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(Box::new(PlainTcp(stream)));
+                }
+                Ok(Err(error)) => failure = format!("cannot connect to {}: {error}", to.shown),
+                Err(_) => failure = format!("cannot connect to {}: no answer within {share:?}", to.shown),
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// The last cause in a chain of errors, which says most.
+pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint) -> Result<Box<dyn Transport>, String> {
+    let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
+    let failed = |why: String| format!("the proxy {} did not connect us to {}: {why}", proxy.shown, target.shown);
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
+    tokio::spawn(connection.with_upgrades());
+    let authority = format!("{host}:{}", target.port);
+    let mut request =
+        http::Request::builder().method(http::Method::CONNECT).uri(&authority).header(http::header::HOST, &authority);
+    if let Some(basic) = &proxy.basic {
+        let mut value = http::HeaderValue::from_str(basic.reveal()).map_err(|error| failed(error.to_string()))?;
+        value.set_sensitive(true);
+        request = request.header(http::header::PROXY_AUTHORIZATION, value);
+    }
+    let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| failed(error.to_string()))?;
+    let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+    if !response.status().is_success() {
+        return Err(failed(format!("it answered {}", response.status())));
+    }
+    let upgraded = hyper::upgrade::on(response).await.map_err(|error| failed(error.to_string()))?;
+    Ok(Box::new(TokioIo::new(upgraded)))
+}
+
+/// Names to addresses. The system's resolver blocks, so it runs on a thread of the runtime's pool; a look-up that outlives
+/// its attempt is awaited by the next one instead of being started again.
+#[derive(Default)]
+struct Resolver {
+    pending: Option<JoinHandle<io::Result<Vec<SocketAddr>>>>,
+}
+
+impl Resolver {
+    async fn resolve(&mut self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        // RFC 6761: always this machine. Saves the default endpoint the look-up and its thread.
+        if host.eq_ignore_ascii_case("localhost") {
+            return Ok(vec![
+                SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+                SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port),
+            ]);
+        }
+        let pending = self.pending.get_or_insert_with(|| {
+            let host = host.to_owned();
+            tokio::task::spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
+        });
+        let resolved = pending.await;
+        self.pending = None;
+        resolved.unwrap_or_else(|_| Err(io::Error::other("the look-up was cut short")))
+    }
+}
+
+/// A TCP stream that writes one buffer at a time. Those writes ask the kernel for no SIGPIPE (MSG_NOSIGNAL); gathered
+/// writes cannot, and SIGPIPE would end a host that has it at its default.
+struct PlainTcp(TcpStream);
+
+impl AsyncRead for PlainTcp {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for PlainTcp {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,229 @@
+//! OTLP over gRPC: one unary call per payload on an HTTP/2 connection kept open between windows. tonic frames, compresses
+//! and reads the status; the connection is the one HTTP uses too, so that TLS, proxy and failures are the same.
+
+use crate::connect::{innermost, Connector};
+use crate::error::ExportError;
+use crate::grpc_status::{judge_answer, judge_status};
+use crate::headers::request_headers;
+use crate::otlp_http::{redactor, LONGEST_IDLE};
+use crate::outcome::{Outcome, Redactor, RetryReason};
+use crate::queue::Parcel;
+use crate::settings::{Compression, OtlpEndpoint};
+use bytes::{Buf, BufMut, Bytes};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Request, Response, Uri};
+use http_body_util::combinators::MapErr;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::MetadataMap;
+use tonic::Status;
+use tower_service::Service;
+
+const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+
+/// Limit of OTLP for an answer.
+const LONGEST_ANSWER_BYTES: usize = 4 << 20;
+
+pub(crate) struct OtlpGrpcSender {
+    connector: Connector,
+    metadata: HeaderMap,
+    origin: Uri,
+    compression: Compression,
+    timeout: Duration,
+    redactor: Redactor,
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    connection: Connection,
+    generation: u64,
+    used_at: Instant,
+}
+
+impl OtlpGrpcSender {
+    pub fn start(settings: &OtlpEndpoint, user_agent: &str) -> Result<Self, ExportError> {
+        let mut connector = Connector::start(settings, b"h2")?;
+        let metadata = request_headers(settings, &connector.endpoint, user_agent)?;
+        let scheme = if connector.endpoint.secure { "https" } else { "http" };
+        let origin = format!("{scheme}://{}", connector.endpoint.authority).parse().map_err(|_| {
+            ExportError::new(
+                format!("OTLP endpoint `{}` cannot be put into a request", connector.endpoint.shown),
+                "expected http://host:port or https://host:port",
+            )
+        })?;
+        let redactor = redactor(settings, &connector);
+        connector.generation();
+        Ok(Self {
+            connector,
+            metadata,
+            origin,
+            compression: settings.compression,
+            timeout: settings.timeout,
+            redactor,
+            kept: None,
+        })
+    }
+
+    pub fn shown(&self) -> String {
+        self.connector.endpoint.shown.clone()
+    }
+
+    /// One attempt: at most one call that may have been seen by the receiver, except that a kept connection which turns
+    /// out dead is replaced once.
+    pub async fn attempt(&mut self, parcel: &Parcel) -> Outcome {
+        let until = Instant::now() + self.timeout;
+        let generation = self.connector.generation();
+        if let Some(kept) = self.kept.take().filter(|kept| kept.is_usable(generation)) {
+            match self.call(kept, parcel, until).await {
+                Outcome::Retry { reason: RetryReason::NoAnswer, .. } if Instant::now() < until => {}
+                outcome => return outcome,
+            }
+        }
+        let not_connected = |message| Outcome::Retry { reason: RetryReason::NotConnected, message };
+        let connection = match tokio::time::timeout_at(until, self.open()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(message)) => return not_connected(message),
+            Err(_) => return not_connected(format!("no connection to {} within {:?}", self.shown(), self.timeout)),
+        };
+        self.call(Kept { connection, generation, used_at: Instant::now() }, parcel, until).await
+    }
+
+    async fn call(&mut self, kept: Kept, parcel: &Parcel, until: Instant) -> Outcome {
+        let receiver = self.shown();
+        let broken = Arc::new(AtomicBool::new(false));
+        let service = Call { connection: kept.connection.clone(), broken: broken.clone() };
+        let mut client = tonic::client::Grpc::with_origin(service, self.origin.clone())
+            .max_decoding_message_size(LONGEST_ANSWER_BYTES);
+        if self.compression == Compression::Gzip {
+            client = client.send_compressed(CompressionEncoding::Gzip);
+        }
+        let mut request = tonic::Request::new(parcel.body.clone());
+        *request.metadata_mut() = MetadataMap::from_headers(self.metadata.clone());
+        request.set_timeout(until.saturating_duration_since(Instant::now()));
+        let exchange = async {
+            client.ready().await?;
+            client.unary(request, PathAndQuery::from_static(EXPORT), BytesCodec).await
+        };
+        let result = tokio::time::timeout_at(until, exchange).await;
+        let no_answer = |message| Outcome::Retry { reason: RetryReason::NoAnswer, message };
+        match result {
+            // A connection that let a call time out is not trusted with the next one.
+            Err(_) => no_answer(format!("{receiver} did not answer within {:?}", self.timeout)),
+            Ok(Err(status)) if broken.load(Ordering::Relaxed) => {
+                no_answer(format!("{receiver} hung up without an answer: {}", self.redactor.shown(status.message())))
+            }
+            Ok(Err(status)) => {
+                self.keep(kept);
+                judge_status(&status, &receiver, &self.redactor)
+            }
+            Ok(Ok(response)) => {
+                self.keep(kept);
+                judge_answer(response.get_ref(), &receiver, &self.redactor)
+            }
+        }
+    }
+
+    fn keep(&mut self, kept: Kept) {
+        self.kept = Some(Kept { used_at: Instant::now(), ..kept });
+    }
+
+    async fn open(&mut self) -> Result<Connection, String> {
+        let transport = self.connector.connect().await?;
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(transport))
+            .await
+            .map_err(|error| format!("no HTTP/2 with {}: {}", self.shown(), innermost(&error)))?;
+        // Ends with the connection; what went wrong is told to whoever waits for an answer.
+        tokio::spawn(async { drop(connection.await) });
+        Ok(sender)
+    }
+}
+
+impl Kept {
+    fn is_usable(&self, generation: u64) -> bool {
+        !self.connection.is_closed() && self.generation == generation && self.used_at.elapsed() < LONGEST_IDLE
+    }
+}
+
+type Connection = SendRequest<tonic::body::Body>;
+
+/// One call on the connection; notes whether it was the connection that failed, which no gRPC code tells.
+struct Call {
+    connection: Connection,
+    broken: Arc<AtomicBool>,
+}
+
+type AnswerBody = MapErr<Incoming, Box<dyn Fn(hyper::Error) -> Status + Send>>;
+
+impl Service<Request<tonic::body::Body>> for Call {
+    type Response = Response<AnswerBody>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        let broken = self.broken.clone();
+        self.connection.poll_ready(context).map_err(|error| connection_failed(&broken, &error))
+    }
+
+    fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
+        let sent = self.connection.send_request(request);
+        let broken = self.broken.clone();
+        Box::pin(async move {
+            let response = sent.await.map_err(|error| connection_failed(&broken, &error))?;
+            let map: Box<dyn Fn(hyper::Error) -> Status + Send> =
+                Box::new(move |error| connection_failed(&broken, &error));
+            Ok(response.map(|body| body.map_err(map)))
+        })
+    }
+}
+
+fn connection_failed(broken: &AtomicBool, error: &hyper::Error) -> Status {
+    broken.store(true, Ordering::Relaxed);
+    Status::unavailable(innermost(error))
+}
+
+/// Bodies are encoded already, and answers are decoded by us.
+struct BytesCodec;
+
+impl Codec for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}

@@ -1,0 +1,201 @@
+//! TLS settings from PEM files, read again when they may have been rotated. TLS 1.2 and 1.3 only; there is no switch that
+//! skips verification, and an `https` endpoint is never reached in plain text.
+
+use crate::error::ExportError;
+use crate::settings::TlsFiles;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Files older than this since their last reading are read again before a request.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// Where distributions keep their trust anchors. The variables `SSL_CERT_FILE` and the like are not read: the environment
+/// of a running host may change under us.
+const MACHINE_TRUST: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The client side of TLS for one destination.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    alpn: &'static [u8],
+    contents: Contents,
+    read_at: Instant,
+    config: Option<Arc<ClientConfig>>,
+    /// Counts takings-up of rotated files: a connection of an older generation is not reused.
+    generation: u64,
+}
+
+#[derive(PartialEq)]
+struct Contents {
+    certificate: Option<Vec<u8>>,
+    client_certificate: Option<Vec<u8>>,
+    client_key: Option<Vec<u8>>,
+}
+
+impl Tls {
+    /// Reads and checks the files the settings name; the machine's own trust is read at the first connection.
+    pub fn start(files: TlsFiles, alpn: &'static [u8]) -> Result<Self, ExportError> {
+        let contents = Contents::read(&files)?;
+        // Checked with few anchors: what can be wrong is in the named files.
+        let checked = build(&contents, alpn, RootCertStore::empty)?;
+        // Whole already when the settings name whom to trust.
+        let config = contents.certificate.is_some().then_some(checked);
+        Ok(Self { files, alpn, contents, read_at: Instant::now(), config, generation: 0 })
+    }
+
+    /// Takes up rotated files. Files that cannot be read or do not fit together leave the settings as they were, and are
+    /// looked at again next time: rotation is not atomic.
+    pub fn refresh(&mut self) -> u64 {
+        if self.read_at.elapsed() >= READ_AGAIN_AFTER {
+            self.read_at = Instant::now();
+            self.take_up_rotated_files();
+        }
+        self.generation
+    }
+
+    fn take_up_rotated_files(&mut self) {
+        let Ok(contents) = Contents::read(&self.files) else { return };
+        if contents == self.contents {
+            return;
+        }
+        let Ok(config) = build(&contents, self.alpn, machine_trust) else { return };
+        self.contents = contents;
+        self.config = Some(config);
+        self.generation += 1;
+    }
+
+    pub fn config(&mut self) -> Result<Arc<ClientConfig>, ExportError> {
+        if let Some(config) = &self.config {
+            return Ok(config.clone());
+        }
+        let config = build(&self.contents, self.alpn, machine_trust)?;
+        self.config = Some(config.clone());
+        Ok(config)
+    }
+}
+
+impl Contents {
+    fn read(files: &TlsFiles) -> Result<Self, ExportError> {
+        if files.client_certificate.is_some() != files.client_key.is_some() {
+            return Err(ExportError::new(
+                "client_certificate and client_key belong together, and only one of them is given",
+                "give both, or neither",
+            ));
+        }
+        // A path may tell more than its owner wants to see in a log: the key names the setting.
+        let read = |path: &Option<std::path::PathBuf>, key: &str| {
+            path.as_deref()
+                .map(|path| std::fs::read(path).map_err(|error| unreadable(key, &error.to_string())))
+                .transpose()
+        };
+        Ok(Self {
+            certificate: read(&files.certificate, "certificate")?,
+            client_certificate: read(&files.client_certificate, "client_certificate")?,
+            client_key: read(&files.client_key, "client_key")?,
+        })
+    }
+}
+
+fn unreadable(key: &str, why: &str) -> ExportError {
+    ExportError::new(
+        format!("the file named by `{key}` cannot be used: {why}"),
+        format!("`{key}` wants a PEM file that this process can read"),
+    )
+}
+
+fn build(
+    contents: &Contents,
+    alpn: &'static [u8],
+    default_trust: fn() -> RootCertStore,
+) -> Result<Arc<ClientConfig>, ExportError> {
+    let roots = match &contents.certificate {
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(pem, "certificate")? {
+                roots.add(certificate).map_err(|error| unreadable("certificate", &error.to_string()))?;
+            }
+            roots
+        }
+        None => default_trust(),
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ExportError::new(format!("TLS cannot be set up: {error}"), "please report this"))?
+        .with_root_certificates(roots);
+    let mut config = match (&contents.client_certificate, &contents.client_key) {
+        (Some(chain), Some(key)) => {
+            let chain = certificates(chain, "client_certificate")?;
+            let key =
+                PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable("client_key", "it holds no private key"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| unreadable("client_key", &format!("it does not fit client_certificate: {error}")))?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![alpn.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(pem: &[u8], key: &str) -> Result<Vec<CertificateDer<'static>>, ExportError> {
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| unreadable(key, "it is not PEM"))?;
+    if certificates.is_empty() {
+        return Err(unreadable(key, "it holds no certificate"));
+    }
+    Ok(certificates)
+}
+
+/// The trust anchors of this machine; those of Mozilla where the machine has none (a container without `ca-certificates`).
+fn machine_trust() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    for path in MACHINE_TRUST {
+        let Ok(pem) = std::fs::read(Path::new(path)) else { continue };
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+        if !roots.is_empty() {
+            return roots;
+        }
+    }
+    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{machine_trust, Tls};
+    use crate::settings::TlsFiles;
+    use std::path::PathBuf;
+
+    #[test]
+    fn there_is_always_someone_to_trust() {
+        assert!(machine_trust().len() > 20);
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_an_error_at_start() {
+        let files = TlsFiles { client_certificate: Some(PathBuf::from("/c.pem")), ..TlsFiles::default() };
+
+        let error = Tls::start(files, b"h2").err().unwrap();
+
+        assert!(error.message.contains("only one of them is given"), "{error}");
+    }
+
+    #[test]
+    fn an_absent_file_is_an_error_that_names_the_key_and_not_the_path() {
+        let files = TlsFiles { certificate: Some(PathBuf::from("/marker/ca.pem")), ..TlsFiles::default() };
+
+        let error = Tls::start(files, b"h2").err().unwrap();
+
+        assert!(error.message.contains("`certificate`") && !error.to_string().contains("marker"), "{error}");
+    }
+}
