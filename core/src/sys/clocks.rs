@@ -1,192 +1,290 @@
-//! The CPU clocks of every thread of the process: starting and stopping them, and what they counted. One set per
-//! process. Not here: the handler (`spanprof_signal`), what becomes of samples (the drain thread).
+//! The CPU clocks of every thread of the process: starting, stopping, changing, and the scan that finds new threads.
+//! One set per process. Not here: the handler (`spanprof_signal`), slots and threads (`registry`), what becomes of
+//! samples (the drain thread).
+//!
+//! A forked child begins anew: the child's hook drops the pointer to everything that a lock protects, so that no lock
+//! can be found held by a thread that does not exist there.
 
-use spanprof_signal::{CaptureFn, DropReason, Inbox, Ring, WakeReason};
-use std::fmt;
+use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
+use super::own_threads::{self, own_cpu_ns, OwnThread};
+use super::registry::{Birth, Kind, Registry, Ticking};
+use super::{fork, inboxes, perf, process, threads, time, timer};
+use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Which clock to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockChoice {
-    /// Timers up to the kernel's tick; above it perf where the kernel may be counted too, else timers.
-    Auto,
-    /// A timer on each thread's CPU clock.
-    ThreadTimer,
-    /// A perf task clock for each thread.
-    Perf,
+/// Everything behind a lock; a new one in each forked child.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// The thread that the scan timer wakes.
+    scan_thread: AtomicU32,
 }
 
-/// What [`Clocks::start`] needs to know.
-#[derive(Clone, Copy, Debug)]
-pub struct ClockSettings {
-    /// Which clock to use.
-    pub kind: ClockChoice,
-    /// Samples per CPU second of each thread, 1 to 10,000.
-    pub rate_hz: u32,
-    /// Frames kept of a stack, 1 to 2048.
-    pub max_stack_depth: usize,
-    /// Walks the interrupted thread.
-    pub capture: CaptureFn,
-    /// Size of the ring; rounded up to a power of two.
-    pub ring_bytes: usize,
-    /// The signal that carries the clock; SIGPROF unless the runtime needs that one.
-    pub signal: libc::c_int,
+#[derive(Default)]
+struct State {
+    registry: Registry,
+    run: Option<Run>,
+    runs: u64,
+    scan_timer: Option<u32>,
 }
 
-/// The clock that was chosen, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClockInUse {
-    /// `thread_timer` or `perf`.
-    pub name: &'static str,
-    /// Why this one, in words.
-    pub reason: String,
-    /// The kernel's tick: the most stacks per CPU second that timers can give.
-    pub kernel_tick_hz: u32,
+#[derive(Clone)]
+struct Run {
+    number: u64,
+    choice: ClockChoice,
+    ticking: Ticking,
+    in_use: ClockInUse,
+    process_ns: u64,
+    own_ns: u64,
+    sampled_ns: u64,
 }
 
-/// Why the clocks did not start, and the way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClockError {
-    /// What happened.
-    pub message: String,
-    /// What to do about it.
-    pub hint: String,
-}
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
 
-impl fmt::Display for ClockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.hint)
+fn shared() -> &'static Shared {
+    let present = SHARED.load(Ordering::Acquire);
+    if present.is_null() {
+        let made = Box::into_raw(Box::<Shared>::default());
+        if let Err(first) = SHARED.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: made above and published to nobody.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: only leaked boxes are ever stored there.
+            return unsafe { &*first };
+        }
+        // SAFETY: leaked just now, for ever.
+        return unsafe { &*made };
     }
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { &*present }
 }
 
-impl std::error::Error for ClockError {}
-
-/// What the clocks counted since the process began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClockCounters {
-    /// CPU samples in the ring.
-    pub samples: u64,
-    /// Their CPU time.
-    pub sampled_cpu_ns: u64,
-    /// Samples lost, or kept without their frames, by reason.
-    pub reasons: Vec<(DropReason, u64)>,
-    /// Signals of others given to their handler.
-    pub foreign_forwarded: u64,
-    /// Signals nobody wanted, swallowed.
-    pub stray: u64,
-    /// Monotonic time spent in the handler.
-    pub handler_ns: u64,
-    /// Faults turned into failed reads.
-    pub faults: u64,
-    /// Threads with a clock now.
-    pub threads: u64,
-    /// Threads without a clock because the table was full or the kernel refused one.
-    pub threads_refused: u64,
-    /// Scans of the process's threads.
-    pub scans: u64,
-    /// Clocks that had to be armed again because their signal was lost.
-    pub rearmed: u64,
-}
-
-/// A thread that has a clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveThread {
-    /// Kernel thread id.
-    pub thread_id: u32,
-    /// Its name.
-    pub name: String,
-    /// Its CPU time since birth.
-    pub cpu_ns: u64,
-    /// Its CPU time that no sample carries yet.
-    pub unaccounted_ns: u64,
-}
-
-/// Where the CPU time since start went: what is missing between the parts belongs to threads that ended unseen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuAccount {
-    /// All threads of the process since start.
-    pub process_ns: u64,
-    /// Our own threads.
-    pub own_ns: u64,
-    /// Carried by samples in the ring.
-    pub sampled_ns: u64,
-    /// Burnt by living threads since their last sample.
-    pub waiting_ns: u64,
-}
-
-impl CpuAccount {
-    /// CPU time of threads that ended between two samples or were never seen.
-    pub fn unseen_ns(&self) -> u64 {
-        self.process_ns.saturating_sub(self.own_ns + self.sampled_ns + self.waiting_ns)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 /// The clocks, running. Dropping it stops them.
 pub struct Clocks {
+    shared: &'static Shared,
     inbox: &'static Inbox,
+    number: u64,
+    fork_generation: u32,
 }
 
-/// Marks the calling thread as ours for as long as it lives: never sampled, its CPU counted as the profiler's own.
-pub struct OwnThread {
-    _not_send: std::marker::PhantomData<*const ()>,
-}
-
-/// The process's inbox: the same one for every call, its size that of the first. For runs without any clock.
-pub fn inbox(ring_bytes: usize) -> Option<&'static Inbox> {
-    let _ = ring_bytes;
-    None
-}
+/// CPU time of the process between two looks at its threads, at least; more where a look is dear.
+const SCAN_INTERVAL_NS: u64 = 100_000_000;
+/// A look may cost this part of the CPU time between looks.
+const SCAN_SHARE: u64 = 2000;
 
 impl Clocks {
     /// Arms a clock in every thread of the process except our own.
     pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
-        let _ = settings;
-        Err(ClockError { message: "the clocks are not wired yet".into(), hint: "use the inbox without clocks".into() })
+        let error = |message: &str, hint: &str| ClockError { message: message.into(), hint: hint.into() };
+        if !(1..=10_000).contains(&settings.rate_hz) {
+            return Err(error("the sample rate is outside 1 to 10000 Hz", "set sample_rate to 100"));
+        }
+        if !process::pin_library() {
+            return Err(error("the library cannot be kept loaded", "load it from a file with a stable path"));
+        }
+        fork::install_fork_hook();
+        super::install_fault_guard();
+        let shared = shared();
+        let mut state = shared.lock();
+        if state.run.is_some() {
+            return Err(error("the clocks of this process already run", "stop the other profiler first"));
+        }
+        let no_memory = || error("no memory for the ring of samples", "set a smaller ring or raise the memory limit");
+        let inbox = inboxes::inbox(settings.ring_bytes).ok_or_else(no_memory)?;
+        if !inboxes::map_slots() {
+            return Err(no_memory());
+        }
+        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal)?;
+        if !handler::install(settings.signal) {
+            let message = format!("no handler can be installed for signal {}", settings.signal);
+            return Err(error(&message, "choose another signal, or run without signals"));
+        }
+        let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
+        let ticking = Ticking { kind, signal: settings.signal, period_ns: period_ns(settings.rate_hz) };
+        state.runs += 1;
+        let run = Run {
+            number: state.runs,
+            choice: settings.kind,
+            ticking,
+            in_use,
+            process_ns: time::process_cpu_ns(),
+            own_ns: own_cpu_ns(),
+            sampled_ns: counters::sampled_cpu_ns(),
+        };
+        handler::set_period_ns(ticking.period_ns);
+        handler::set_session(Some(session));
+        state.registry.scan(Birth::BeforeStart, &ticking);
+        let number = run.number;
+        state.run = Some(run);
+        drop(state);
+        Ok(Self { shared, inbox, number, fork_generation: fork::fork_generation() })
+    }
+
+    /// The state, if this run is the one that runs, in the process that started it.
+    fn running(&self) -> Option<(MutexGuard<'static, State>, Run)> {
+        if self.fork_generation != fork::fork_generation() {
+            return None;
+        }
+        let state = self.shared.lock();
+        let run = state.run.clone().filter(|run| run.number == self.number)?;
+        Some((state, run))
     }
 
     /// The clock that was chosen.
     pub fn in_use(&self) -> ClockInUse {
-        ClockInUse { name: "thread_timer", reason: String::new(), kernel_tick_hz: super::kernel_tick_hz() }
+        let stopped = || ClockInUse { name: "none", reason: "stopped".into(), kernel_tick_hz: time::kernel_tick_hz() };
+        self.running().map_or_else(stopped, |(_, run)| run.in_use)
     }
 
-    /// Gives new threads a clock and takes it from ended ones. The drain thread calls it on [`WakeReason::ScanDue`].
-    pub fn scan(&self) {}
+    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
+    /// replaced them. The drain thread calls it on [`WakeReason::ScanDue`].
+    pub fn scan(&self) {
+        let Some((mut state, run)) = self.running() else { return };
+        let begun = time::current_thread_cpu_ns();
+        if !super::fault_guard_owned() {
+            super::install_fault_guard();
+        }
+        handler::install(run.ticking.signal);
+        state.registry.scan(Birth::AfterStart, &run.ticking);
+        let cost = time::current_thread_cpu_ns().saturating_sub(begun);
+        if let Some(timer) = state.scan_timer {
+            arm::arm_timer(timer, time::process_cpu_ns() + SCAN_INTERVAL_NS.max(cost * SCAN_SHARE));
+        }
+    }
 
     /// Gives the calling thread a clock now rather than at the next scan. Never waits.
-    pub fn register_current_thread(&self) {}
-
-    /// Makes the calling thread one of ours; also blocks the host's signals there.
-    pub fn exempt_current_thread() -> OwnThread {
-        OwnThread { _not_send: std::marker::PhantomData }
+    pub fn register_current_thread(&self) {
+        if self.fork_generation != fork::fork_generation() {
+            return;
+        }
+        let Ok(mut state) = self.shared.state.try_lock() else {
+            // A scan runs now and may have passed this thread by: have another.
+            return self.inbox.scan_due();
+        };
+        if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
+            state.registry.open(super::thread_id(), Birth::AfterStart, &run.ticking);
+        }
     }
 
-    /// Changes the rate; samples already taken keep their weights.
+    /// Makes the calling thread one of ours until the value is dropped there; also keeps the host's signals away.
+    pub fn exempt_current_thread() -> OwnThread {
+        OwnThread::current()
+    }
+
+    /// Changes the rate, and with [`ClockChoice::Auto`] the clock where the new rate asks for another. Weights stay
+    /// exact over the change.
     pub fn set_rate(&self, rate_hz: u32) {
-        let _ = rate_hz;
+        let Some((mut state, run)) = self.running() else { return };
+        let rate_hz = rate_hz.clamp(1, 10_000);
+        // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
+        let (kind, in_use) = choose(run.choice, rate_hz, run.ticking.signal).unwrap_or((run.ticking.kind, run.in_use));
+        let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
+        handler::set_period_ns(ticking.period_ns);
+        state.registry.change(&ticking, kind != run.ticking.kind);
+        if let Some(run) = &mut state.run {
+            (run.ticking, run.in_use) = (ticking, in_use);
+        }
     }
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        let Some((mut state, _)) = self.running() else { return };
+        handler::set_session(None);
+        state.registry.close_all();
+        if let Some(timer) = state.scan_timer.take() {
+            timer::delete(timer);
+        }
+        self.shared.scan_thread.store(0, Ordering::Release);
+        state.run = None;
+    }
 
     /// What the clocks counted.
     pub fn counters(&self) -> ClockCounters {
-        ClockCounters::default()
+        let mut counted = ClockCounters {
+            samples: counters::samples(),
+            sampled_cpu_ns: counters::sampled_cpu_ns(),
+            reasons: DropReason::ALL.iter().map(|reason| (*reason, counters::by_reason(*reason))).collect(),
+            foreign_forwarded: handler::forwarded(),
+            stray: counters::stray(),
+            handler_ns: counters::handler_ns(),
+            faults: guarded::faults(),
+            faults_forwarded: guarded::faults_forwarded(),
+            ..ClockCounters::default()
+        };
+        if let Some((state, _)) = self.running() {
+            counted.threads = state.registry.len() as u64;
+            counted.threads_refused = state.registry.refused() as u64;
+            counted.threads_on_perf = state.registry.on_perf() as u64;
+            counted.scans = state.registry.scans;
+            counted.rearmed = state.registry.rearmed;
+        }
+        counted
     }
 
     /// Every thread that has a clock now.
     pub fn live_threads(&self) -> Vec<LiveThread> {
-        Vec::new()
+        let Some((state, _)) = self.running() else { return Vec::new() };
+        let living = state.registry.threads().filter_map(|(thread_id, slot)| {
+            let accounted = slot.accounted_cpu_ns();
+            let cpu_ns = time::thread_cpu_ns(thread_id)?;
+            let unaccounted_ns = cpu_ns.saturating_sub(accounted) + slot.lost_cpu_ns();
+            Some(LiveThread { thread_id, name: String::new(), cpu_ns, unaccounted_ns })
+        });
+        let mut living: Vec<LiveThread> = living.collect();
+        drop(state);
+        for thread in &mut living {
+            thread.name = threads::thread_name(thread.thread_id).unwrap_or_default();
+        }
+        living
     }
 
     /// Where the CPU time since start went.
     pub fn account(&self) -> CpuAccount {
-        CpuAccount::default()
+        let Some((state, run)) = self.running() else { return CpuAccount::default() };
+        // The whole is read before its parts: the parts may be a little too large, never the remainder.
+        let process_ns = time::process_cpu_ns().saturating_sub(run.process_ns);
+        let waiting = state.registry.threads().map(|(thread_id, slot)| {
+            let accounted = slot.accounted_cpu_ns();
+            let running = time::thread_cpu_ns(thread_id).map_or(0, |cpu_ns| cpu_ns.saturating_sub(accounted));
+            running + slot.lost_cpu_ns()
+        });
+        let waiting_ns = waiting.sum();
+        let sampled_ns = counters::sampled_cpu_ns().saturating_sub(run.sampled_ns);
+        CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
     }
 
     /// Waits for something to do, on the drain thread. Without a time limit the first sample wakes; with one, samples
     /// wake only when a quarter of the ring is used: the limit is when the caller wants them anyway.
     pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
-        self.inbox.wait(timeout.map(|limit| limit.as_nanos() as u64))
+        self.aim_scan_timer();
+        self.inbox.wait(timeout.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Has the scan timer wake the calling thread: a timer on the process's CPU clock, so that nothing wakes while the
+    /// process is idle.
+    fn aim_scan_timer(&self) {
+        let me = super::thread_id();
+        if self.shared.scan_thread.load(Ordering::Acquire) == me {
+            return;
+        }
+        let Some((mut state, run)) = self.running() else { return };
+        if let Some(old) = state.scan_timer.take() {
+            timer::delete(old);
+        }
+        threads::unblock_signal(run.ticking.signal);
+        if let Ok(timer) = timer::create_for_process(me, run.ticking.signal, handler::signal_value(0, 0)) {
+            arm::arm_timer(timer, time::process_cpu_ns() + SCAN_INTERVAL_NS);
+            state.scan_timer = Some(timer);
+            self.shared.scan_thread.store(me, Ordering::Release);
+        }
     }
 
     /// Brings the drain thread back from its wait.
@@ -205,5 +303,64 @@ impl Clocks {
     }
 }
 
-/// In a forked child: no clock exists here. Allocates nothing, takes no lock.
-pub(super) fn forget_in_child() {}
+impl Drop for Clocks {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn period_ns(rate_hz: u32) -> u64 {
+    1_000_000_000 / rate_hz as u64
+}
+
+fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
+    let kernel_tick_hz = time::kernel_tick_hz();
+    let timer = |reason: String| (Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz });
+    let perf = |reason: String| (Kind::Perf, ClockInUse { name: "perf", reason, kernel_tick_hz });
+    let bound = format!("at most {kernel_tick_hz} stacks per CPU second, the kernel's tick; weights stay exact");
+    match choice {
+        ClockChoice::ThreadTimer if rate_hz > kernel_tick_hz => Ok(timer(format!("asked for; {bound}"))),
+        ClockChoice::ThreadTimer => Ok(timer("asked for".into())),
+        ClockChoice::Perf => match perf::probe(signal) {
+            Ok(()) => Ok(perf("asked for".into())),
+            Err(refusal) => Err(ClockError {
+                message: format!("the perf clock was asked for and the kernel refuses it: {refusal}"),
+                hint: "set clock to auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
+            }),
+        },
+        ClockChoice::Auto if rate_hz <= kernel_tick_hz => {
+            Ok(timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz")))
+        }
+        ClockChoice::Auto => Ok(match perf::probe(signal) {
+            Ok(()) => perf(format!("{rate_hz} Hz is above the kernel's tick of {kernel_tick_hz} Hz")),
+            Err(refusal) => timer(format!("{refusal}; {bound}")),
+        }),
+    }
+}
+
+/// Takes the clock from a thread that became one of ours.
+pub(super) fn forget_thread(thread_id: u32) {
+    let present = SHARED.load(Ordering::Acquire);
+    // SAFETY: only leaked boxes are ever stored there.
+    if let Some(shared) = unsafe { present.as_ref() } {
+        shared.lock().registry.close(thread_id);
+    }
+}
+
+/// In a forked child: no clock exists here. Allocates nothing, takes no lock; closes inherited descriptors.
+pub(super) fn forget_in_child() {
+    handler::set_session(None);
+    SHARED.store(null_mut(), Ordering::Release);
+    for slot in handler::touched_slots() {
+        if slot.is_free() {
+            continue;
+        }
+        if let Ticker::Perf(descriptor) = slot.ticker() {
+            handler::set_slot_of_descriptor(descriptor, 0);
+            perf::close(perf::Event { descriptor, id: slot.event_id() });
+        }
+        slot.forget();
+    }
+    own_threads::forget_in_child();
+    inboxes::forget_in_child();
+}

@@ -2,18 +2,26 @@
 //! announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
 //! threads and facts of the process, by bindings.
 
+mod clock_types;
 mod clocks;
 mod copies;
 mod fork;
+mod inboxes;
+mod mapping;
+mod own_threads;
+mod perf;
 mod process;
+mod registry;
 mod threads;
 mod time;
+mod timer;
 
-pub use clocks::{
-    inbox, ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, Clocks, CpuAccount, LiveThread, OwnThread,
-};
+pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
+pub use clocks::Clocks;
 pub use copies::{announce_copy, OtherCopy};
 pub use fork::{fork_generation, install_fork_hook};
+pub use inboxes::inbox;
+pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};

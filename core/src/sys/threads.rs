@@ -22,6 +22,24 @@ pub fn thread_name(thread_id: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
+/// Whether a thread blocks `signal`; false when /proc does not tell.
+pub(super) fn blocks_signal(thread_id: u32, signal: libc::c_int) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/self/task/{thread_id}/status")) else { return false };
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+}
+
+/// Lets the calling thread receive `signal`.
+pub(super) fn unblock_signal(signal: libc::c_int) {
+    // SAFETY: an all-zero set is a valid value; both calls work on a local and on this thread's own mask.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 /// Names the calling thread; the kernel keeps 15 bytes.
 pub fn name_current_thread(name: &std::ffi::CStr) {
     // SAFETY: PR_SET_NAME reads a NUL-terminated string, which a CStr is.

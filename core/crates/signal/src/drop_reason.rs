@@ -49,4 +49,8 @@ drop_reasons! {
     UnseenThread = 11, "unseen_thread";
     /// The thread ran while another thread was walking it (wall).
     MovedDuringWalk = 12, "moved_during_walk";
+    /// The thread blocked the fault signals: a guarded read that faults would have killed it.
+    FaultsBlocked = 13, "faults_blocked";
+    /// The thread ran with the clock's signal blocked; its CPU time is known, its stack is not.
+    SignalBlocked = 14, "signal_blocked";
 }

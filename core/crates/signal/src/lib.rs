@@ -4,16 +4,20 @@
 //! Not here: timers and threads (the facade's `sys`), names (`profile`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
+pub mod arm;
 mod atomics;
 mod capture;
 mod context;
+pub mod counters;
 mod drop_reason;
 mod entry;
 pub mod forward;
 pub mod guarded;
+pub mod handler;
 mod inbox;
 mod ring;
 mod sample;
+mod slot;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};
@@ -22,3 +26,4 @@ pub use entry::MAX_FRAMES;
 pub use inbox::{Inbox, WakeReason};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
+pub use slot::{Entry, Opening, Slot, Ticker};

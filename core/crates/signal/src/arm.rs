@@ -1,0 +1,69 @@
+//! The system calls that a handler makes: read two clocks, arm its own clock once more. Each is on the list of
+//! async-signal-safe calls or a bare system call. Creating and deleting clocks is `sys`.
+
+use crate::slot::Ticker;
+
+/// Perf refuses nothing below, but the kernel never fires faster.
+const SHORTEST_PERF_INTERVAL_NS: u64 = 10_000;
+const PERF_EVENT_IOC_REFRESH: u64 = 0x2402;
+const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec to a local; async-signal-safe by POSIX.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Arms `ticker` once, for the moment when its thread's CPU clock, now at `cpu_ns`, shows `due_cpu_ns`. Zero or errno.
+pub fn arm(ticker: Ticker, cpu_ns: u64, due_cpu_ns: u64) -> i32 {
+    match ticker {
+        Ticker::None => 0,
+        Ticker::Timer(id) => arm_timer(id, due_cpu_ns),
+        Ticker::Perf(descriptor) => arm_perf(descriptor, due_cpu_ns.saturating_sub(cpu_ns)),
+    }
+}
+
+/// Arms a POSIX timer once, at an absolute time of its clock. Zero or errno.
+pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
+    let once = libc::itimerspec {
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec {
+            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            // All zero would disarm.
+            tv_nsec: (at_ns % 1_000_000_000).max(1) as libc::c_long,
+        },
+    };
+    let old = core::ptr::null_mut::<libc::itimerspec>();
+    // SAFETY: the kernel reads `once`; an id that is no timer of ours any more is refused.
+    outcome(unsafe { libc::syscall(libc::SYS_timer_settime, id, libc::TIMER_ABSTIME, &raw const once, old) })
+}
+
+fn arm_perf(descriptor: u32, interval_ns: u64) -> i32 {
+    let interval = interval_ns.max(SHORTEST_PERF_INTERVAL_NS);
+    // SAFETY: PERIOD reads eight bytes; the descriptor is closed only while its slot is in no handler.
+    let set = unsafe { libc::syscall(libc::SYS_ioctl, descriptor, PERF_EVENT_IOC_PERIOD, &raw const interval) };
+    if set != 0 {
+        return outcome(set);
+    }
+    // SAFETY: REFRESH takes its argument by value.
+    outcome(unsafe { libc::syscall(libc::SYS_ioctl, descriptor, PERF_EVENT_IOC_REFRESH, 1usize) })
+}
+
+fn outcome(returned: libc::c_long) -> i32 {
+    if returned == 0 {
+        return 0;
+    }
+    // SAFETY: errno of this thread, just set.
+    unsafe { *libc::__errno_location() }
+}

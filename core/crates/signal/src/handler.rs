@@ -1,0 +1,326 @@
+//! The handler of the clock's signal: judges whose signal it is, walks the thread, puts one sample into the ring, arms
+//! the clock once more. Runs on host threads at any instruction. Errno is as before on every way out.
+//!
+//! # Rules
+//! 1. Ours is decided before anything of the signal is dereferenced: a timer's value by lying inside the slot table, a
+//!    perf signal by its descriptor being in the fixed table. Everything else belongs to the handler before us; if there
+//!    is none, it is swallowed and counted: the default action would kill the host.
+//! 2. Once installed the handler stays for the life of the process. After `stop` it only swallows.
+//! 3. Weight is the thread's CPU clock now less what samples already carry: exact, whatever the tick. A sample that finds
+//!    no room adds its weight to what the next entry says was lost; nothing goes missing.
+
+use crate::counters;
+use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
+use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
+use crate::{arm, guarded};
+use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
+use crate::{SampleFlags, SampleKind};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+
+/// Threads that can have a clock at one time, plus one: slot 0 stands for the scan timer.
+pub const SLOTS: usize = 4096;
+/// Perf descriptors above this are not used.
+pub const DESCRIPTORS: usize = 65_536;
+
+/// What a run of the clocks gives the handler. Lives for ever, since a handler may hold it at any time.
+pub struct Session {
+    /// Walks the interrupted thread.
+    pub capture: CaptureFn,
+    /// Where samples go.
+    pub inbox: &'static Inbox,
+    /// `SLOTS × depth` frames; each slot's owner writes its own part.
+    pub scratch: *mut RawFrame,
+    /// `max_stack_depth`.
+    pub depth: usize,
+}
+
+// SAFETY: `scratch` is divided by slot, and only the handler inside a slot touches its part.
+unsafe impl Sync for Session {}
+// SAFETY: as above; nothing in it belongs to the thread that made it.
+unsafe impl Send for Session {}
+
+static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
+/// Slots from here on were never used.
+static SLOTS_TOUCHED: AtomicUsize = AtomicUsize::new(0);
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
+static PERIOD_NS: AtomicU64 = AtomicU64::new(10_000_000);
+/// Slot by perf descriptor; 0 is none. Untouched pages of it cost nothing.
+static SLOT_OF_DESCRIPTOR: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
+static BEFORE_US: Predecessors = Predecessors::new();
+
+/// Publishes the slot table, once for the life of the process.
+pub fn set_table(slots: &'static [Slot; SLOTS]) {
+    TABLE.store(slots.as_ptr().cast_mut(), Ordering::Release);
+}
+
+/// The slot table; empty before `set_table`.
+pub fn slots() -> &'static [Slot] {
+    let table = TABLE.load(Ordering::Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    // SAFETY: `set_table` took a shared reference to that many slots for ever.
+    unsafe { core::slice::from_raw_parts(table, SLOTS) }
+}
+
+/// The slots that were ever used, slot 0 included: what a search has to look at.
+pub fn touched_slots() -> &'static [Slot] {
+    slots().get(..SLOTS_TOUCHED.load(Ordering::Acquire)).unwrap_or(&[])
+}
+
+/// Says that slot `index` is about to be used.
+pub fn touch_slot(index: usize) {
+    SLOTS_TOUCHED.fetch_max(index + 1, Ordering::AcqRel);
+}
+
+/// The value a timer's signal carries for a slot: its address with the generation in the low bits.
+pub fn signal_value(index: usize, generation: u32) -> usize {
+    TABLE.load(Ordering::Acquire) as usize + index * size_of::<Slot>() + (generation & GENERATION_MASK) as usize
+}
+
+/// Lets samples in (`Some`) or keeps them out. A handler that is already past the door may still submit one.
+pub fn set_session(session: Option<&'static Session>) {
+    let session = session.map_or(core::ptr::null_mut(), |s| (s as *const Session).cast_mut());
+    SESSION.store(session, Ordering::Release);
+}
+
+/// Mean interval between samples of a thread, in its CPU time.
+pub fn set_period_ns(period_ns: u64) {
+    PERIOD_NS.store(period_ns.max(1), Ordering::Relaxed);
+}
+
+/// Connects a perf descriptor with its slot, or with none (0).
+pub fn set_slot_of_descriptor(descriptor: u32, index: usize) -> bool {
+    match SLOT_OF_DESCRIPTOR.get(descriptor as usize) {
+        Some(entry) => {
+            entry.store(index as u16, Ordering::Release);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Installs the handler for `signal`, or installs it again over whoever replaced it. Normal threads only, one at a time.
+pub fn install(signal: libc::c_int) -> bool {
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    BEFORE_US.install(signal, on_clock as *const () as usize, flags)
+}
+
+/// Whether the handler in force for `signal` is ours.
+pub fn is_installed(signal: libc::c_int) -> bool {
+    crate::forward::current_action(signal).is_some_and(|action| action.sa_sigaction == on_clock as *const () as usize)
+}
+
+/// Foreign signals given to a handler that was there before us.
+pub fn forwarded() -> u64 {
+    BEFORE_US.forwarded()
+}
+
+enum Owner {
+    Slot { index: usize, generation: u32 },
+    ScanTimer,
+    Foreign,
+}
+
+/// The kernel's siginfo on 64-bit Linux, as far as clocks use it.
+#[repr(C)]
+struct SignalInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    /// Timers: timer id, overruns. Kill: sender's pid, uid. Poll: band.
+    first: [i32; 2],
+    /// Timers: the value. Poll: the descriptor in the low half.
+    second: usize,
+}
+
+const POLL_IN: i32 = 1;
+const POLL_HUP: i32 = 6;
+
+/// Entry of the clock's signal.
+///
+/// # Safety
+/// Called by the kernel only.
+unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
+    // SAFETY: the C library keeps errno of this thread at this address for the thread's life.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let saved = unsafe { *errno };
+    // SAFETY: the kernel passes 128 bytes of siginfo to a SA_SIGINFO handler.
+    let owner = judge(unsafe { &*info.cast::<SignalInfo>() });
+    match owner {
+        Owner::Slot { index, generation } => {
+            let session = SESSION.load(Ordering::Acquire);
+            // SAFETY: a session that was ever published lives for ever.
+            match (unsafe { session.as_ref() }, slots().get(index)) {
+                // SAFETY: `ucontext` is the kernel's, on the thread it interrupted.
+                (Some(session), Some(slot)) => unsafe { tick(session, slot, index, generation, ucontext) },
+                _ => counters::count(DropReason::Disabled),
+            }
+        }
+        Owner::ScanTimer => {
+            // SAFETY: as above.
+            if let Some(session) = unsafe { SESSION.load(Ordering::Acquire).as_ref() } {
+                session.inbox.scan_due();
+            }
+        }
+        Owner::Foreign => {
+            // SAFETY: we are the handler and pass on what the kernel gave.
+            if unsafe { BEFORE_US.forward(signal, info, ucontext) } != Forwarded::Handled {
+                counters::count_stray();
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+}
+
+fn judge(info: &SignalInfo) -> Owner {
+    if info.code == libc::SI_TIMER {
+        let table = TABLE.load(Ordering::Acquire) as usize;
+        let offset = info.second.wrapping_sub(table);
+        if table == 0 || offset >= SLOTS * size_of::<Slot>() {
+            return Owner::Foreign;
+        }
+        let generation = (offset % size_of::<Slot>()) as u32;
+        return match offset / size_of::<Slot>() {
+            0 => Owner::ScanTimer,
+            index => Owner::Slot { index, generation },
+        };
+    }
+    if (POLL_IN..=POLL_HUP).contains(&info.code) {
+        let descriptor = info.second as u32 as usize;
+        let index = SLOT_OF_DESCRIPTOR.get(descriptor).map_or(0, |entry| entry.load(Ordering::Acquire)) as usize;
+        return match slots().get(index) {
+            Some(slot) if index != 0 && slot.thread_id() == thread_id() => {
+                Owner::Slot { index, generation: slot.generation() }
+            }
+            _ => Owner::Foreign,
+        };
+    }
+    // The kernel had no memory for the details of a perf signal: nobody sent it, and this thread has a perf clock.
+    if info.code == libc::SI_USER && info.first == [0, 0] {
+        let me = thread_id();
+        let mine = |slot: &Slot| slot.is_live() && slot.thread_id() == me && matches!(slot.ticker(), Ticker::Perf(_));
+        if let Some((index, slot)) = touched_slots().iter().enumerate().skip(1).find(|(_, slot)| mine(slot)) {
+            return Owner::Slot { index, generation: slot.generation() };
+        }
+    }
+    Owner::Foreign
+}
+
+/// # Safety
+/// Called inside the handler with the kernel's `ucontext`.
+unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, ucontext: *mut libc::c_void) {
+    match slot.enter(generation) {
+        Entry::Entered => {}
+        Entry::Nested => return counters::count(DropReason::Reentered),
+        Entry::Gone => return counters::count(DropReason::Disabled),
+    }
+    let begun_ns = arm::monotonic_ns();
+    let cpu_ns = arm::thread_cpu_ns();
+    let period_ns = PERIOD_NS.load(Ordering::Relaxed);
+    let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
+    let mut weight_ns = slot.account(cpu_ns);
+    let mut periods = slot.advance(cpu_ns, period_ns);
+    let thread_id = slot.thread_id();
+
+    let note = |reason: DropReason, values: [u64; 2]| {
+        let frames = [RawFrame::reason(reason)];
+        let sample = RawSample { flags: SampleFlags(0), values, frames: &frames, ..bare(thread_id, begun_ns) };
+        let told = session.inbox.submit(&sample).is_ok();
+        if told {
+            counters::add_sampled_cpu_ns(values[0]);
+        }
+        told
+    };
+    let [lost_ns, lost_periods] = slot.lost();
+    if lost_ns > 0 && note(DropReason::RingFull, [lost_ns, lost_periods]) {
+        slot.set_lost([0, 0]);
+    }
+    // What ran while the signal was blocked did not run here.
+    if slot.take_signal_blocked() && periods > 1 && note(DropReason::SignalBlocked, [late_ns, periods - 1]) {
+        counters::count(DropReason::SignalBlocked);
+        weight_ns = weight_ns.saturating_sub(late_ns);
+        periods = 1;
+    }
+
+    // SAFETY: the slot is entered, so this part of the scratch frames is ours until `leave`; depth divides the area.
+    let frames = unsafe { core::slice::from_raw_parts_mut(session.scratch.add(index * session.depth), session.depth) };
+    let mut stack = RawStack::new(frames);
+    // SAFETY: inside the handler, with the kernel's context.
+    unsafe { walk(session.capture, &mut stack, thread_id, ucontext) };
+    let mut flags = SampleFlags(0);
+    if slot.take_first_of_thread() {
+        flags.0 |= SampleFlags::FIRST_OF_THREAD;
+    }
+    if stack.is_truncated() {
+        flags.0 |= SampleFlags::TRUNCATED;
+    }
+    let values = [weight_ns, periods];
+    let context = stack.context;
+    let sample = RawSample { flags, values, context, frames: stack.frames(), ..bare(thread_id, begun_ns) };
+    match session.inbox.submit(&sample) {
+        Ok(_) => {
+            counters::count_sample();
+            counters::add_sampled_cpu_ns(weight_ns);
+        }
+        Err(reason) => {
+            counters::count(reason);
+            let [lost_ns, lost_periods] = slot.lost();
+            slot.set_lost([lost_ns + weight_ns, lost_periods + periods]);
+        }
+    }
+    arm::arm(slot.ticker(), cpu_ns, slot.due_cpu_ns());
+    counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
+    slot.leave();
+}
+
+/// # Safety
+/// As for [`tick`].
+unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, ucontext: *mut libc::c_void) {
+    // SAFETY: the caller's promise.
+    let captured = if unsafe { blocks_faults(ucontext) } {
+        Captured::Dropped(DropReason::FaultsBlocked)
+    } else {
+        // SAFETY: inside the handler, on the interrupted thread: what the function asks for.
+        unsafe { capture(&HandlerContext { ucontext, thread_id }, stack) }
+    };
+    let reason = match captured {
+        Captured::Walked if !stack.is_empty() => return,
+        Captured::Walked => DropReason::NoThreadState,
+        Captured::Dropped(reason) => reason,
+    };
+    counters::count(reason);
+    stack.clear();
+    let leaf = match reason {
+        // SAFETY: the caller's promise.
+        DropReason::NoThreadState => RawFrame::native(unsafe { guarded::interrupted_at(ucontext) }),
+        reason => RawFrame::reason(reason),
+    };
+    stack.push(leaf);
+}
+
+/// Whether the interrupted thread blocks the fault signals: a guarded read that faults would kill it.
+///
+/// # Safety
+/// As for [`tick`].
+unsafe fn blocks_faults(ucontext: *mut libc::c_void) -> bool {
+    const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
+    // SAFETY: the caller's promise.
+    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| first_word(&c.uc_sigmask) & FAULTS != 0)
+}
+
+fn bare(thread_id: u32, time_ns: u64) -> RawSample<'static> {
+    RawSample {
+        kind: SampleKind::Cpu,
+        flags: SampleFlags(0),
+        thread_id,
+        time_ns,
+        values: [0, 0],
+        key: 0,
+        context: Context::None,
+        frames: &[],
+    }
+}

@@ -1,0 +1,318 @@
+//! What the handler knows of one thread: its clock, how much of its CPU time samples already carry, and whether it is
+//! inside the handler now. Fixed size, lives in memory that is never taken back. Opening and closing clocks is done by
+//! normal threads (`sys`), one at a time.
+//!
+//! # Rules
+//! 1. `FREE → LIVE → CLOSING → FREE`, moved by normal threads alone, one at a time.
+//! 2. The handler raises `in_handler`, then looks at state and generation; who closes sets the state, then looks at
+//!    `in_handler`. With a full fence between the steps on both sides one of them sees the other: a slot that is closing
+//!    and quiet is in no handler and will be in none, so its descriptor may be closed and its memory used again.
+//! 3. Each opening has a new generation. A signal names the generation it was armed for; a late one touches nothing.
+//! 4. The accounting words are written by the handler of the owning thread while the slot is live, by the opener before.
+
+use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
+
+const FREE: u32 = 0;
+const LIVE: u32 = 1;
+const CLOSING: u32 = 2;
+
+/// Which clock ticks for a slot, and the kernel's handle of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ticker {
+    /// Nothing ticks.
+    None,
+    /// A POSIX timer, by the kernel's id.
+    Timer(u32),
+    /// A perf event, by its descriptor.
+    Perf(u32),
+}
+
+impl Ticker {
+    const fn to_word(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Timer(id) => 1 << 32 | id as u64,
+            Self::Perf(descriptor) => 2 << 32 | descriptor as u64,
+        }
+    }
+
+    const fn from_word(word: u64) -> Self {
+        match word >> 32 {
+            1 => Self::Timer(word as u32),
+            2 => Self::Perf(word as u32),
+            _ => Self::None,
+        }
+    }
+}
+
+/// How the accounting of a newly opened slot begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Kernel thread id.
+    pub thread_id: u32,
+    /// CPU time of the thread that needs no sample any more: 0 for one born under our eyes.
+    pub accounted_cpu_ns: u64,
+    /// Whether the first sample is the first of its thread.
+    pub first_of_thread: bool,
+    /// Seed of the random intervals.
+    pub seed: u64,
+}
+
+/// What came of trying to enter a slot from a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The slot is ours until `leave`.
+    Entered,
+    /// The thread is inside the handler already.
+    Nested,
+    /// The slot is closed, or open for somebody else.
+    Gone,
+}
+
+/// See the head of the module. All-zero memory is a free slot.
+#[repr(C, align(256))]
+pub struct Slot {
+    state: AtomicU32,
+    generation: AtomicU32,
+    in_handler: AtomicU32,
+    thread_id: AtomicU32,
+    ticker: AtomicU64,
+    accounted_cpu_ns: AtomicU64,
+    due_cpu_ns: AtomicU64,
+    random: AtomicU64,
+    lost_cpu_ns: AtomicU64,
+    lost_periods: AtomicU64,
+    first_of_thread: AtomicU32,
+    signal_blocked: AtomicU32,
+    event_id: AtomicU64,
+}
+
+/// Bits of a slot's generation that fit below its address.
+pub const GENERATION_MASK: u32 = 255;
+
+impl Slot {
+    /// A free slot. The table in the process is zeroed memory instead.
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU32::new(FREE),
+            generation: AtomicU32::new(0),
+            in_handler: AtomicU32::new(0),
+            thread_id: AtomicU32::new(0),
+            ticker: AtomicU64::new(0),
+            accounted_cpu_ns: AtomicU64::new(0),
+            due_cpu_ns: AtomicU64::new(0),
+            random: AtomicU64::new(0),
+            lost_cpu_ns: AtomicU64::new(0),
+            lost_periods: AtomicU64::new(0),
+            first_of_thread: AtomicU32::new(0),
+            signal_blocked: AtomicU32::new(0),
+            event_id: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether nobody uses the slot.
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Acquire) == FREE
+    }
+
+    /// Whether a thread's clock ticks here.
+    pub fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
+    }
+
+    /// Whether the slot waits for its last handler to leave.
+    pub fn is_closing(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSING
+    }
+
+    /// Opens a free slot; gives the generation for the signal's value. The clock is armed afterwards.
+    pub fn open(&self, opening: &Opening) -> u32 {
+        let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) & GENERATION_MASK;
+        self.thread_id.store(opening.thread_id, Ordering::Relaxed);
+        self.ticker.store(0, Ordering::Relaxed);
+        self.accounted_cpu_ns.store(opening.accounted_cpu_ns, Ordering::Relaxed);
+        self.due_cpu_ns.store(0, Ordering::Relaxed);
+        self.random.store(opening.seed | 1, Ordering::Relaxed);
+        self.lost_cpu_ns.store(0, Ordering::Relaxed);
+        self.lost_periods.store(0, Ordering::Relaxed);
+        self.first_of_thread.store(opening.first_of_thread as u32, Ordering::Relaxed);
+        self.signal_blocked.store(0, Ordering::Relaxed);
+        self.generation.store(generation, Ordering::Relaxed);
+        self.state.store(LIVE, Ordering::Release);
+        generation
+    }
+
+    /// Forbids further entries.
+    pub fn close(&self) {
+        self.state.store(CLOSING, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Frees a closing slot if no handler is inside; false means: try again later.
+    pub fn free_if_quiet(&self) -> bool {
+        if !self.is_quiet() {
+            return false;
+        }
+        self.state.store(FREE, Ordering::Release);
+        true
+    }
+
+    /// Whether no handler is inside. Meaningful once the slot is closing (rule 2).
+    pub fn is_quiet(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.in_handler.load(Ordering::Acquire) == 0
+    }
+
+    /// Forgets everything, in a forked child's first moments, when no other thread exists.
+    pub fn forget(&self) {
+        self.state.store(FREE, Ordering::Relaxed);
+        self.in_handler.store(0, Ordering::Relaxed);
+    }
+
+    /// The handler's way in (rule 2). `leave` must follow `Entered`, and only that.
+    pub fn enter(&self, generation: u32) -> Entry {
+        let mine =
+            || self.state.load(Ordering::Acquire) == LIVE && self.generation.load(Ordering::Relaxed) == generation;
+        if !mine() {
+            return Entry::Gone;
+        }
+        if self.in_handler.swap(1, Ordering::Acquire) != 0 {
+            return Entry::Nested;
+        }
+        fence(Ordering::SeqCst);
+        if !mine() {
+            self.leave();
+            return Entry::Gone;
+        }
+        Entry::Entered
+    }
+
+    /// The handler's way out.
+    pub fn leave(&self) {
+        self.in_handler.store(0, Ordering::Release);
+    }
+
+    /// Kernel thread id of the owner.
+    pub fn thread_id(&self) -> u32 {
+        self.thread_id.load(Ordering::Relaxed)
+    }
+
+    /// The generation in force.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// The clock.
+    pub fn ticker(&self) -> Ticker {
+        Ticker::from_word(self.ticker.load(Ordering::Acquire))
+    }
+
+    /// The kernel's id of the perf event, by which its descriptor is told from one the host opened in its place.
+    pub fn event_id(&self) -> u64 {
+        self.event_id.load(Ordering::Relaxed)
+    }
+
+    /// Notes the clock, and the event's id if it is a perf event, before it is armed for the first time.
+    pub fn set_ticker(&self, ticker: Ticker, event_id: u64) {
+        self.event_id.store(event_id, Ordering::Relaxed);
+        self.ticker.store(ticker.to_word(), Ordering::Release);
+    }
+
+    /// CPU time of the thread that samples carry already.
+    pub fn accounted_cpu_ns(&self) -> u64 {
+        self.accounted_cpu_ns.load(Ordering::Relaxed)
+    }
+
+    /// CPU time of the thread at which the next sample is due.
+    pub fn due_cpu_ns(&self) -> u64 {
+        self.due_cpu_ns.load(Ordering::Relaxed)
+    }
+
+    /// CPU time of samples that found the ring full and that no entry tells of yet.
+    pub fn lost_cpu_ns(&self) -> u64 {
+        self.lost_cpu_ns.load(Ordering::Relaxed)
+    }
+
+    /// Says that the owner was seen running with the clock's signal blocked.
+    pub fn mark_signal_blocked(&self) {
+        self.signal_blocked.store(1, Ordering::Relaxed);
+    }
+
+    /// Draws the next interval: uniform in [0.5, 1.5] periods.
+    pub fn draw_interval_ns(&self, period_ns: u64) -> u64 {
+        period_ns / 2 + self.draw(period_ns)
+    }
+
+    /// Uniform in [0, limit], by xorshift64*. Owner or opener only.
+    fn draw(&self, limit: u64) -> u64 {
+        let mut x = self.random.load(Ordering::Relaxed);
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.store(x, Ordering::Relaxed);
+        let uniform = x.wrapping_mul(0x2545_F491_4F6C_DD1D);
+        ((uniform as u128 * (limit as u128 + 1)) >> 64) as u64
+    }
+
+    /// Moves the schedule past `cpu_ns`; gives the periods it passed, at least one. Lateness is not carried into the
+    /// schedule, so the mean rate is the asked one wherever the kernel can keep up.
+    pub(crate) fn advance(&self, cpu_ns: u64, period_ns: u64) -> u64 {
+        const CATCH_UP: u64 = 64;
+        let mut due = self.due_cpu_ns.load(Ordering::Relaxed);
+        if due > cpu_ns {
+            // Ticked early: the schedule starts anew here.
+            due = cpu_ns;
+        }
+        let mut periods = 0;
+        while due <= cpu_ns && periods < CATCH_UP {
+            due += self.draw_interval_ns(period_ns);
+            periods += 1;
+        }
+        if due <= cpu_ns {
+            periods += (cpu_ns - due).checked_div(period_ns).unwrap_or(0);
+            due = cpu_ns + self.draw_interval_ns(period_ns).max(1);
+        }
+        self.due_cpu_ns.store(due, Ordering::Relaxed);
+        periods
+    }
+
+    /// Begins the schedule with a first phase, uniform in (0, period]: from the thread's birth if that moment is still
+    /// ahead, so that short lives are met in proportion to their length, else from `cpu_ns`. Opener only.
+    pub fn begin_schedule(&self, cpu_ns: u64, period_ns: u64, from_birth: bool) -> u64 {
+        let phase = || 1 + self.draw(period_ns.saturating_sub(1));
+        let first = phase();
+        let due = if from_birth && first > cpu_ns { first } else { cpu_ns + phase() };
+        self.due_cpu_ns.store(due, Ordering::Relaxed);
+        due
+    }
+
+    pub(crate) fn account(&self, cpu_ns: u64) -> u64 {
+        let before = self.accounted_cpu_ns.load(Ordering::Relaxed);
+        self.accounted_cpu_ns.store(cpu_ns.max(before), Ordering::Relaxed);
+        cpu_ns.saturating_sub(before)
+    }
+
+    pub(crate) fn take_first_of_thread(&self) -> bool {
+        let first = self.first_of_thread.load(Ordering::Relaxed) != 0;
+        self.first_of_thread.store(0, Ordering::Relaxed);
+        first
+    }
+
+    pub(crate) fn take_signal_blocked(&self) -> bool {
+        let blocked = self.signal_blocked.load(Ordering::Relaxed) != 0;
+        if blocked {
+            self.signal_blocked.store(0, Ordering::Relaxed);
+        }
+        blocked
+    }
+
+    pub(crate) fn lost(&self) -> [u64; 2] {
+        [self.lost_cpu_ns.load(Ordering::Relaxed), self.lost_periods.load(Ordering::Relaxed)]
+    }
+
+    pub(crate) fn set_lost(&self, [cpu_ns, periods]: [u64; 2]) {
+        self.lost_cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        self.lost_periods.store(periods, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,79 @@
+//! Our own threads: never sampled, their CPU time counted as the profiler's own. Static and lock-free, so that it works
+//! before, between and after runs of the clocks, and in a forked child.
+
+use super::time::{current_thread_cpu_ns, thread_cpu_ns};
+use super::{clocks, thread_id};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+static OWN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static ENDED_CPU_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Marks the calling thread as ours for as long as it lives. Drop it on the same thread, as the last thing.
+pub struct OwnThread {
+    place: Option<&'static AtomicU32>,
+    mask_before: libc::sigset_t,
+    _this_thread_only: PhantomData<*const ()>,
+}
+
+impl OwnThread {
+    pub(super) fn current() -> Self {
+        let me = thread_id();
+        let free = |place: &&AtomicU32| place.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let place = if is_own(me) { None } else { OWN.iter().find(free) };
+        clocks::forget_thread(me);
+        Self { place, mask_before: block_host_signals(), _this_thread_only: PhantomData }
+    }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        // SAFETY: the mask was read from this same thread.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, std::ptr::null_mut()) };
+        if let Some(place) = self.place {
+            ENDED_CPU_NS.fetch_add(current_thread_cpu_ns(), Ordering::Relaxed);
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Whether a thread is ours.
+pub(super) fn is_own(thread_id: u32) -> bool {
+    OWN.iter().any(|place| place.load(Ordering::Acquire) == thread_id)
+}
+
+/// CPU time of our threads, living and ended, since the process began.
+pub fn own_cpu_ns() -> u64 {
+    let living = OWN.iter().map(|place| match place.load(Ordering::Acquire) {
+        0 => 0,
+        thread_id => thread_cpu_ns(thread_id).unwrap_or(0),
+    });
+    living.sum::<u64>() + ENDED_CPU_NS.load(Ordering::Relaxed)
+}
+
+/// In a forked child: none of our threads exists.
+pub(super) fn forget_in_child() {
+    for place in &OWN {
+        place.store(0, Ordering::Relaxed);
+    }
+    ENDED_CPU_NS.store(0, Ordering::Relaxed);
+}
+
+/// Leaves the host's signals to the host's threads; faults stay open, since blocking them kills.
+fn block_host_signals() -> libc::sigset_t {
+    // SAFETY: an all-zero set is a valid value to be written over.
+    let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: all four calls work on the locals and on this thread's own mask.
+    unsafe {
+        libc::sigfillset(&mut blocked);
+        for open in
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
+        {
+            libc::sigdelset(&mut blocked, open);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut before);
+    }
+    before
+}

@@ -1,0 +1,43 @@
+//! POSIX timers on CPU clocks, as bare system calls: the C library's wrappers differ between versions and libraries.
+//! Creating and deleting; arming is `spanprof_signal::arm`, since handlers do it too.
+
+use super::time::thread_cpu_clock;
+
+/// What the kernel reads to know where a timer's signal goes.
+#[repr(C)]
+struct SignalEvent {
+    value: usize,
+    signal: i32,
+    notify: i32,
+    thread_id: i32,
+    _rest: [i32; 11],
+}
+
+/// A timer on the CPU clock of `thread_id` whose signal goes to that thread with `value`. The kernel's id, or errno.
+pub(super) fn create_for_thread(thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
+    create(thread_cpu_clock(thread_id), thread_id, signal, value)
+}
+
+/// A timer on the CPU clock of the process whose signal goes to `thread_id`.
+pub(super) fn create_for_process(thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
+    create(libc::CLOCK_PROCESS_CPUTIME_ID, thread_id, signal, value)
+}
+
+fn create(clock: libc::clockid_t, thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
+    let event =
+        SignalEvent { value, signal, notify: libc::SIGEV_THREAD_ID, thread_id: thread_id as i32, _rest: [0; 11] };
+    let mut id: libc::c_int = 0;
+    // SAFETY: the kernel reads 64 bytes of `event` and writes one int.
+    let outcome = unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) };
+    if outcome == 0 {
+        Ok(id as u32)
+    } else {
+        Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+    }
+}
+
+/// Deletes a timer of ours. One that is gone already is no error.
+pub(super) fn delete(id: u32) {
+    // SAFETY: an id that is no timer is refused.
+    unsafe { libc::syscall(libc::SYS_timer_delete, id) };
+}
