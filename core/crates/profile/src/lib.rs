@@ -9,5 +9,6 @@ pub mod decode;
 pub mod encode;
 pub mod model;
 pub mod query;
+mod wire;
 
 pub use model::*;

@@ -2,6 +2,7 @@
 //! function here ends with an error within a second and 256 MB, whatever it is given.
 
 mod error;
+mod input;
 pub mod otlp;
 pub mod pprof;
 

@@ -1,10 +1,375 @@
-//! Decoder of pprof profiles.
+//! Decoder of pprof files. Each value type becomes a profile; `samples`/`count` beside the period's own type becomes one
+//! profile that counts periods and carries the exact value. Labels `trace_id` and `span_id` become the link.
+//!
+//! What pprof has and the model has not goes into attributes of OpenTelemetry's names (`pprof.mapping.has_functions`,
+//! `pprof.profile.comment`…), so that nothing is lost on the way to OTLP and back.
 
-use super::{DecodeError, Limits};
-use crate::ProfilesData;
+use hashbrown::HashMap;
+use prost::Message;
+
+use super::{input, DecodeError, Limits};
+use crate::model::{StoredAttribute, StoredValue};
+use crate::wire::pprof as wire;
+use crate::wire::{json::parse_hex, pprof_names as names, scan, schema};
+use crate::*;
+
+pub(crate) const WHAT: &str = "pprof profile";
+
+fn refuse(at: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
+    DecodeError { what: WHAT, at: at.into(), expected: expected.into(), got: got.into() }
+}
 
 /// Decodes plain or gzipped bytes.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
-    let _ = (bytes, limits);
-    Ok(ProfilesData::default())
+    let body = input::open(WHAT, bytes, limits)?;
+    scan::scan(WHAT, &body, &schema::PPROF, limits)?;
+    let mut file =
+        wire::Profile::decode(&body[..]).map_err(|error| refuse("", "a pprof message", error.to_string()))?;
+    drop(body);
+    match file.string_table.first() {
+        Some(first) if !first.is_empty() => {
+            return Err(refuse("string_table[0]", "\"\"", format!("{:.40?}", String::from_utf8_lossy(first))));
+        }
+        None if !file.sample.is_empty() => return Err(refuse("string_table", "at least \"\"", "no entry")),
+        _ => {}
+    }
+    let mut dictionary = Dictionary::new();
+    let texts = std::mem::take(&mut file.string_table);
+    let strings = texts.iter().map(|text| dictionary.string(&String::from_utf8_lossy(text))).collect();
+    drop(texts);
+    File { wire: &file, strings }.convert(dictionary, limits)
+}
+
+struct File<'w> {
+    wire: &'w wire::Profile,
+    strings: Vec<StringId>,
+}
+
+impl File<'_> {
+    /// An empty table stands for one that holds "".
+    fn string(&self, index: i64, at: impl FnOnce() -> String) -> Result<StringId, DecodeError> {
+        match usize::try_from(index).ok().and_then(|index| self.strings.get(index)) {
+            Some(string) => Ok(*string),
+            None if index == 0 => Ok(StringId::EMPTY),
+            None => Err(refuse(at(), format!("an index below {}", self.strings.len()), index.to_string())),
+        }
+    }
+
+    fn convert(&self, mut dictionary: Dictionary, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+        let functions = self.functions(&mut dictionary)?;
+        let mappings = self.mappings(&mut dictionary)?;
+        let locations = self.locations(&functions, &mappings, &mut dictionary)?;
+        let (mut profiles, columns) = self.profiles(&dictionary)?;
+        self.samples(&locations, &columns, &mut profiles, &mut dictionary)?;
+        let (resource, attributes) = self.about(&mut dictionary, limits)?;
+        for profile in &mut profiles {
+            profile.attributes = attributes;
+        }
+        let resources = vec![ResourceProfiles { resource, scope: Scope::default(), profiles }];
+        Ok(ProfilesData { dictionary, resources })
+    }
+
+    fn functions(&self, dictionary: &mut Dictionary) -> Result<HashMap<u64, FunctionId>, DecodeError> {
+        let mut ids = HashMap::with_capacity(self.wire.function.len());
+        for (nth, function) in self.wire.function.iter().enumerate() {
+            let at = |field: &str| format!("function[{nth}].{field}");
+            let entry = Function {
+                name: self.string(function.name, || at("name"))?,
+                system_name: self.string(function.system_name, || at("system_name"))?,
+                filename: self.string(function.filename, || at("filename"))?,
+                start_line: function.start_line,
+            };
+            add(&mut ids, function.id, dictionary.function(entry), || at("id"))?;
+        }
+        Ok(ids)
+    }
+
+    fn mappings(&self, dictionary: &mut Dictionary) -> Result<HashMap<u64, MappingId>, DecodeError> {
+        let mut ids = HashMap::with_capacity(self.wire.mapping.len());
+        for (nth, mapping) in self.wire.mapping.iter().enumerate() {
+            let at = |field: &str| format!("mapping[{nth}].{field}");
+            let filename = self.string(mapping.filename, || at("filename"))?;
+            let build_id = self.string(mapping.build_id, || at("build_id"))?;
+            let mut attributes = Vec::new();
+            if !build_id.is_empty() {
+                let key = dictionary.string(names::BUILD_ID);
+                let value = StoredValue::String(build_id);
+                attributes.push(dictionary.stored_attribute(StoredAttribute { key, value, ..Default::default() }));
+            }
+            let flags = names::flags(mapping);
+            let place = [mapping.memory_start, mapping.memory_limit, mapping.file_offset] != [0; 3];
+            // The mapping of places that have none, as the encoder writes it, says nothing.
+            if place || !filename.is_empty() || !build_id.is_empty() {
+                attributes.extend(flags.map(|(key, set)| dictionary.attribute(key, Value::Bool(set), "")));
+            }
+            let entry = Mapping {
+                memory_start: mapping.memory_start,
+                memory_limit: mapping.memory_limit,
+                file_offset: mapping.file_offset,
+                filename,
+                attributes: dictionary.attribute_set(&attributes),
+            };
+            add(&mut ids, mapping.id, dictionary.mapping(entry), || at("id"))?;
+        }
+        Ok(ids)
+    }
+
+    fn locations(
+        &self,
+        functions: &HashMap<u64, FunctionId>,
+        mappings: &HashMap<u64, MappingId>,
+        dictionary: &mut Dictionary,
+    ) -> Result<HashMap<u64, LocationId>, DecodeError> {
+        let mut lines = Vec::new();
+        let mut ids = HashMap::with_capacity(self.wire.location.len());
+        for (nth, location) in self.wire.location.iter().enumerate() {
+            let at = |field: &str| format!("location[{nth}].{field}");
+            lines.clear();
+            for (nth, line) in location.line.iter().enumerate() {
+                let function = find(functions, line.function_id, || at(&format!("line[{nth}].function_id")))?;
+                lines.push(Line { function, line: line.line, column: line.column });
+            }
+            let mut attributes = AttributeSetId::EMPTY;
+            if location.is_folded {
+                let folded = dictionary.attribute(names::IS_FOLDED, Value::Bool(true), "");
+                attributes = dictionary.attribute_set(&[folded]);
+            }
+            let entry = Location {
+                mapping: find(mappings, location.mapping_id, || at("mapping_id"))?,
+                address: location.address,
+                lines: &lines,
+                attributes,
+            };
+            add(&mut ids, location.id, dictionary.location(entry), || at("id"))?;
+        }
+        Ok(ids)
+    }
+
+    /// One profile per value type, and for each value type where its values go.
+    fn profiles(&self, dictionary: &Dictionary) -> Result<(Vec<Profile>, Vec<Column>), DecodeError> {
+        if self.wire.sample_type.len() > MAX_VALUE_TYPES {
+            let got = self.wire.sample_type.len().to_string();
+            return Err(refuse("sample_type", format!("at most {MAX_VALUE_TYPES} value types"), got));
+        }
+        let text = |index, at: String| {
+            let text = dictionary.get_string(self.string(index, || at.clone())?);
+            if text.len() > MAX_TYPE_NAME_BYTES {
+                return Err(refuse(
+                    at,
+                    format!("a name of at most {MAX_TYPE_NAME_BYTES} bytes"),
+                    text.len().to_string(),
+                ));
+            }
+            Ok(text)
+        };
+        let value_type = |wire: &wire::ValueType, at: &str| {
+            Ok(ValueType::new(text(wire.kind, format!("{at}.type"))?, text(wire.unit, format!("{at}.unit"))?))
+        };
+        let period_type = value_type(&self.wire.period_type.unwrap_or_default(), "period_type")?;
+        let mut types = Vec::new();
+        for (nth, wire) in self.wire.sample_type.iter().enumerate() {
+            types.push(value_type(wire, &format!("sample_type[{nth}]"))?);
+        }
+        let unsigned = |value: i64, at: &str| {
+            u64::try_from(value).map_err(|_| refuse(at, "a time of at least 0", value.to_string()))
+        };
+        let window = Profile {
+            period_type: period_type.clone(),
+            period: self.wire.period,
+            time_unix_nano: unsigned(self.wire.time_nanos, "time_nanos")?,
+            duration_nano: unsigned(self.wire.duration_nanos, "duration_nanos")?,
+            ..Profile::default()
+        };
+        let count = ValueType::new("samples", "count");
+        let mut profiles: Vec<Profile> = Vec::new();
+        let mut columns = Vec::new();
+        for (nth, sample_type) in types.iter().enumerate() {
+            let pairs = nth > 0
+                && types[nth - 1] == count
+                && *sample_type == period_type
+                && !period_type.is_empty()
+                && matches!(columns.last(), Some(Column::Value(_)));
+            match profiles.last_mut() {
+                Some(counted) if pairs => {
+                    counted.exact_type = Some(sample_type.clone());
+                    columns.push(Column::Exact);
+                }
+                _ => {
+                    columns.push(Column::Value(profiles.len()));
+                    profiles.push(Profile { sample_type: sample_type.clone(), ..window.clone() });
+                }
+            }
+        }
+        Ok((profiles, columns))
+    }
+
+    fn samples(
+        &self,
+        locations: &HashMap<u64, LocationId>,
+        columns: &[Column],
+        profiles: &mut [Profile],
+        dictionary: &mut Dictionary,
+    ) -> Result<(), DecodeError> {
+        let mut stack = Vec::new();
+        for (nth, sample) in self.wire.sample.iter().enumerate() {
+            let at = |field: &str| format!("sample[{nth}].{field}");
+            if sample.value.len() != columns.len() {
+                return Err(refuse(at("value"), format!("{} values", columns.len()), sample.value.len().to_string()));
+            }
+            stack.clear();
+            for (nth, &id) in sample.location_id.iter().enumerate() {
+                match locations.get(&id) {
+                    Some(location) => stack.push(*location),
+                    None => {
+                        let place = at(&format!("location_id[{nth}]"));
+                        return Err(refuse(place, "the id of a location", id.to_string()));
+                    }
+                }
+            }
+            let (attributes, link) = self.labels(sample, dictionary, at)?;
+            let stack = dictionary.stack(&stack);
+            let identity = Sample { stack, attributes, link, ..Sample::default() };
+            for (nth, column) in columns.iter().enumerate() {
+                let Column::Value(profile) = column else { continue };
+                let paired = columns.get(nth + 1) == Some(&Column::Exact);
+                let (value, exact_value) = (sample.value[nth], if paired { sample.value[nth + 1] } else { 0 });
+                if value != 0 || exact_value != 0 {
+                    profiles[*profile].samples.push(Sample { values: vec![value], exact_value, ..identity.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys are unique in the model: of a repeated label the first is kept.
+    fn labels(
+        &self,
+        sample: &wire::Sample,
+        dictionary: &mut Dictionary,
+        at: impl Fn(&str) -> String,
+    ) -> Result<(AttributeSetId, LinkId), DecodeError> {
+        let mut link = Link::default();
+        let mut keys: Vec<StringId> = Vec::with_capacity(sample.label.len().min(64));
+        let mut attributes = Vec::with_capacity(sample.label.len().min(64));
+        for (nth, label) in sample.label.iter().enumerate() {
+            let at = |field: &str| at(&format!("label[{nth}].{field}"));
+            let key = self.string(label.key, || at("key"))?;
+            let value = self.string(label.str, || at("str"))?;
+            let id = match dictionary.get_string(key) {
+                names::TRACE_ID | names::SPAN_ID => parse_id(dictionary.get_string(value)),
+                _ => None,
+            };
+            match id {
+                Some(Id::Trace(id)) if dictionary.get_string(key) == names::TRACE_ID => link.trace_id = id,
+                Some(Id::Span(id)) if dictionary.get_string(key) == names::SPAN_ID => link.span_id = id,
+                _ if key.is_empty() || keys.contains(&key) => {}
+                _ if keys.len() >= MAX_LABELS => {
+                    return Err(refuse(at("key"), format!("at most {MAX_LABELS} labels"), "more"));
+                }
+                _ => {
+                    keys.push(key);
+                    let unit = self.string(label.num_unit, || at("num_unit"))?;
+                    attributes.push(dictionary.stored_attribute(if label.str != 0 {
+                        StoredAttribute { key, value: StoredValue::String(value), unit: StringId::EMPTY }
+                    } else {
+                        StoredAttribute { key, value: StoredValue::Int(label.num), unit }
+                    }));
+                }
+            }
+        }
+        Ok((dictionary.attribute_set(&attributes), dictionary.link(link)))
+    }
+
+    /// Resource attributes are what our encoder wrote as comments; other comments and settings stay with the profiles.
+    fn about(
+        &self,
+        dictionary: &mut Dictionary,
+        limits: &Limits,
+    ) -> Result<(Vec<Attribute>, AttributeSetId), DecodeError> {
+        let mut resource: Vec<Attribute> = Vec::new();
+        let (mut comments, mut copied) = (String::new(), 0usize);
+        for (nth, &comment) in self.wire.comment.iter().enumerate() {
+            let at = || format!("comment[{nth}]");
+            let text = dictionary.get_string(self.string(comment, at)?);
+            copied += text.len();
+            if copied > limits.memory_bytes / 8 {
+                return Err(refuse(at(), format!("comments of at most {} bytes", limits.memory_bytes / 8), "more"));
+            }
+            match names::resource_attribute(text) {
+                Some((key, value)) if resource.len() < MAX_LABELS && resource.iter().all(|known| known.key != key) => {
+                    resource.push(Attribute::string(key, value));
+                }
+                _ => {
+                    if !comments.is_empty() {
+                        comments.push('\n');
+                    }
+                    comments.push_str(text);
+                }
+            }
+        }
+        let mut attributes = Vec::new();
+        if !comments.is_empty() {
+            attributes.push(dictionary.attribute(names::COMMENT, Value::String(&comments), ""));
+        }
+        for (key, index) in [
+            (names::DOC_URL, self.wire.doc_url),
+            (names::DROP_FRAMES, self.wire.drop_frames),
+            (names::KEEP_FRAMES, self.wire.keep_frames),
+            (names::DEFAULT_SAMPLE_TYPE, self.wire.default_sample_type),
+        ] {
+            let text = self.string(index, || key.to_owned())?;
+            if !text.is_empty() {
+                let key = dictionary.string(key);
+                let value = StoredValue::String(text);
+                attributes.push(dictionary.stored_attribute(StoredAttribute { key, value, unit: StringId::EMPTY }));
+            }
+        }
+        Ok((resource, dictionary.attribute_set(&attributes)))
+    }
+}
+
+/// Far above what any profiler writes; keeps one sample from becoming many profiles' worth of memory.
+const MAX_VALUE_TYPES: usize = 64;
+/// Names of value types are copied into every profile.
+const MAX_TYPE_NAME_BYTES: usize = 1024;
+const MAX_LABELS: usize = 256;
+
+/// Where a value of a sample goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    /// Into a sample of this profile.
+    Value(usize),
+    /// Into the exact value of the profile before.
+    Exact,
+}
+
+enum Id {
+    Trace([u8; 16]),
+    Span([u8; 8]),
+}
+
+fn parse_id(text: &str) -> Option<Id> {
+    if text.len() != 16 && text.len() != 32 {
+        return None;
+    }
+    let bytes = parse_hex(text)?;
+    bytes.as_slice().try_into().map(Id::Trace).or_else(|_| bytes.as_slice().try_into().map(Id::Span)).ok()
+}
+
+fn add<T>(ids: &mut HashMap<u64, T>, id: u64, entry: T, at: impl FnOnce() -> String) -> Result<(), DecodeError> {
+    if id == 0 {
+        return Err(refuse(at(), "an id that is not 0", "0"));
+    }
+    match ids.insert(id, entry) {
+        None => Ok(()),
+        Some(_) => Err(refuse(at(), "an id of its own", format!("{id} again"))),
+    }
+}
+
+fn find<T: Copy + Default>(ids: &HashMap<u64, T>, id: u64, at: impl FnOnce() -> String) -> Result<T, DecodeError> {
+    match ids.get(&id) {
+        Some(entry) => Ok(*entry),
+        None if id == 0 => Ok(T::default()),
+        None => Err(refuse(at(), "the id of an entry, or 0", id.to_string())),
+    }
 }

@@ -3,6 +3,7 @@
 
 pub mod flamegraph;
 pub mod folded;
+mod order;
 pub mod otlp;
 pub mod pprof;
 pub mod text;

@@ -9,14 +9,14 @@ use super::*;
 
 /// String values of attributes live in the string table too; an encoder that writes them in place leaves them out there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct StoredAttribute {
-    key: StringId,
-    value: StoredValue,
-    unit: StringId,
+pub(crate) struct StoredAttribute {
+    pub key: StringId,
+    pub value: StoredValue,
+    pub unit: StringId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum StoredValue {
+pub(crate) enum StoredValue {
     String(StringId),
     Int(i64),
     Bool(bool),
@@ -143,6 +143,11 @@ impl Dictionary {
             },
             unit: self.string(unit),
         };
+        self.stored_attribute(stored)
+    }
+
+    /// Interns an attribute whose strings are interned already; hashes no text.
+    pub(crate) fn stored_attribute(&mut self, stored: StoredAttribute) -> AttributeId {
         AttributeId(self.attributes.intern(stored))
     }
 
@@ -200,6 +205,11 @@ impl Dictionary {
     /// The link of an id.
     pub fn get_link(&self, id: LinkId) -> Link {
         self.links.get(id.index())
+    }
+
+    /// The attribute of an id, as ids.
+    pub(crate) fn get_stored_attribute(&self, id: AttributeId) -> StoredAttribute {
+        self.attributes.get(id.index())
     }
 
     /// The attribute of an id.

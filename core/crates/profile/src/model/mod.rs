@@ -10,9 +10,12 @@ mod entry;
 mod id;
 mod profile;
 mod table;
+mod transfer;
 
 pub use attribute::*;
 pub use dictionary::*;
 pub use entry::*;
 pub use id::*;
 pub use profile::*;
+pub(crate) use table::TextTable;
+pub(crate) use transfer::Transfer;

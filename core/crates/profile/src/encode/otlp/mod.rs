@@ -1,5 +1,10 @@
 //! OTLP: the bytes of an `ExportProfilesServiceRequest` (the same wire as `ProfilesData`), and how a big one is split.
 
+mod request;
+mod shape;
+mod split;
+mod used;
+
 use crate::ProfilesData;
 
 /// Most samples of one profile that every known receiver takes.
@@ -26,27 +31,27 @@ impl Revision {
     }
 }
 
-/// The request, uncompressed.
+/// The request, uncompressed. Written are only entries that a sample refers to, profiles that have a sample, and samples
+/// that have a value; [`Profile::exact_type`](crate::Profile::exact_type) has no place on this wire.
 pub fn encode(data: &ProfilesData, revision: Revision) -> Vec<u8> {
-    let Revision::One = revision;
-    let _ = data;
-    Vec::new()
+    match revision {
+        Revision::One => request::write(data),
+    }
 }
 
-/// Parts that each encode below `max_bytes` with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile. Nothing is
+/// Parts that each encode to at most `max_bytes` with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile. Nothing is
 /// lost; a part of one sample is not split further.
 pub fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
-    let _ = max_bytes;
-    vec![data]
+    split::split(data, max_bytes)
 }
 
 /// [`split`] and [`encode`] in one: the bodies to send.
 pub fn encode_split(data: ProfilesData, revision: Revision, max_bytes: usize) -> Vec<Vec<u8>> {
-    split(data, max_bytes).iter().map(|part| encode(part, revision)).collect()
+    split::encode_split(data, revision, max_bytes)
 }
 
 /// Two halves of an encoded request that a receiver found too large; `None` when it holds one sample or cannot be read.
+/// For bodies this encoder made: it trusts their size.
 pub fn split_encoded(body: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let _ = body;
-    None
+    split::split_encoded(body)
 }

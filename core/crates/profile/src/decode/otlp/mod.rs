@@ -1,0 +1,149 @@
+//! Decoder of OTLP profiles: the protobuf request, and both forms of the Collector's file exporter (JSON lines; protobuf
+//! behind 4-byte lengths). References into the string table, which Collectors since 0.161 write for the attributes of a
+//! resource, are resolved.
+//!
+//! Not kept: schema URLs, scope attributes, original payloads. Values that are no string, number or truth (arrays,
+//! lists, bytes) become text.
+
+mod attributes;
+mod convert;
+mod json_bound;
+
+use prost::Message;
+
+use super::{input, DecodeError, Limits};
+use crate::wire::{otlp as wire, scan, schema};
+use crate::ProfilesData;
+use convert::convert;
+
+pub(crate) const WHAT: &str = "OTLP profiles";
+
+/// Decodes plain or gzipped bytes. Several requests in one file become one value, in their order.
+pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
+    let mut data = ProfilesData::default();
+    each_request(bytes, limits, |request, nth| {
+        convert(&request, &mut data, limits).map_err(|error| within(nth, error))?;
+        Ok(model_bytes(&data))
+    })?;
+    Ok(data)
+}
+
+/// The model of one request.
+pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+    let mut data = ProfilesData::default();
+    convert(request, &mut data, limits)?;
+    Ok(data)
+}
+
+/// Hands over each request of `bytes` in its wire form, with its position when there can be several. `visit` answers how
+/// much memory its own results hold by now, which narrows the limit for the rest.
+pub(crate) fn each_request(
+    bytes: &[u8],
+    limits: &Limits,
+    mut visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
+) -> Result<(), DecodeError> {
+    let body = input::open(WHAT, bytes, limits)?;
+    let mut rest = *limits;
+    let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut Limits| {
+        let held = visit(request.map_err(|error| within(nth, error))?, nth)?;
+        rest.memory_bytes = limits.memory_bytes.saturating_sub(held);
+        Ok::<(), DecodeError>(())
+    };
+    match form(&body) {
+        Form::Protobuf => {
+            let request = message(&body, &rest);
+            // The message holds copies; the input need not stay beside it and the model.
+            drop(body);
+            each(request, None, &mut rest)
+        }
+        Form::JsonLines => {
+            for (nth, line) in body.split(|byte| *byte == b'\n').enumerate() {
+                if !line.trim_ascii().is_empty() {
+                    each(json(line, &rest), Some(nth), &mut rest)?;
+                }
+            }
+            Ok(())
+        }
+        Form::LengthPrefixed => {
+            let (mut tail, mut nth) = (&body[..], 0);
+            while !tail.is_empty() {
+                let (request, after) = frame(tail).map_err(|error| within(Some(nth), error))?;
+                each(message(request, &rest), Some(nth), &mut rest)?;
+                (tail, nth) = (after, nth + 1);
+            }
+            Ok(())
+        }
+    }
+}
+
+enum Form {
+    Protobuf,
+    JsonLines,
+    LengthPrefixed,
+}
+
+/// No protobuf message begins with a zero byte (field 0), and no OTLP request with `{` (field 15).
+fn form(body: &[u8]) -> Form {
+    match body.trim_ascii_start().first() {
+        Some(b'{') => Form::JsonLines,
+        _ if body.first() == Some(&0) => Form::LengthPrefixed,
+        _ => Form::Protobuf,
+    }
+}
+
+fn message(bytes: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeError> {
+    scan::scan(WHAT, bytes, &schema::OTLP, limits)?;
+    wire::ProfilesData::decode(bytes).map_err(|error| DecodeError {
+        what: WHAT,
+        at: String::new(),
+        expected: "a profiles request in protobuf".to_owned(),
+        got: error.to_string(),
+    })
+}
+
+fn json(line: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeError> {
+    let refuse = |expected: String, got: String| DecodeError { what: WHAT, at: String::new(), expected, got };
+    if json_bound::memory_bytes(line) > limits.memory_bytes {
+        return Err(refuse(format!("JSON of at most {} bytes in memory", limits.memory_bytes), "more".to_owned()));
+    }
+    serde_json::from_slice(line).map_err(|error| refuse("OTLP profiles in JSON".to_owned(), error.to_string()))
+}
+
+fn frame(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let refuse = |expected: String, got: usize| DecodeError {
+        what: WHAT,
+        at: String::new(),
+        expected,
+        got: format!("{got} bytes"),
+    };
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+        return Err(refuse("a length of 4 bytes".to_owned(), bytes.len()));
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    rest.split_at_checked(length).ok_or_else(|| refuse(format!("a message of {length} bytes"), rest.len()))
+}
+
+fn within(nth: Option<usize>, error: DecodeError) -> DecodeError {
+    match nth {
+        None => error,
+        Some(nth) => {
+            let at = if error.at.is_empty() {
+                format!("request {}", nth + 1)
+            } else {
+                format!("request {}: {}", nth + 1, error.at)
+            };
+            DecodeError { at, ..error }
+        }
+    }
+}
+
+fn model_bytes(data: &ProfilesData) -> usize {
+    let samples = |profile: &crate::Profile| {
+        let elements: usize = profile.samples.iter().map(|s| s.values.len() + s.timestamps_unix_nano.len()).sum();
+        profile.samples.capacity() * (size_of::<crate::Sample>() + 32) + elements * 8
+    };
+    data.dictionary.memory_bytes() + data.profiles().map(|(_, profile)| 512 + samples(profile)).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests;

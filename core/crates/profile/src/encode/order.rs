@@ -1,0 +1,52 @@
+//! Numbering: the entries of a table that are really used, in order of first use, so that an encoder writes no orphan.
+
+const UNUSED: u32 = u32::MAX;
+
+/// Ids of one table in wire order, and the wire index of each id. The empty value has index 0 whether used or not.
+pub(super) struct Order {
+    ids: Vec<u32>,
+    wire: Vec<u32>,
+    empty_used: bool,
+}
+
+impl Order {
+    pub fn new(table_length: usize) -> Self {
+        let mut wire = vec![UNUSED; table_length.max(1)];
+        wire[0] = 0;
+        Self { ids: vec![0], wire, empty_used: false }
+    }
+
+    /// Whether the id is new here. An id that is not of this table counts as the empty value.
+    pub fn mark(&mut self, id: u32) -> bool {
+        match self.wire.get_mut(id as usize) {
+            Some(wire) if *wire == UNUSED => {
+                *wire = self.ids.len() as u32;
+                self.ids.push(id);
+                true
+            }
+            Some(wire) if *wire != 0 => false,
+            _ => {
+                self.empty_used = true;
+                false
+            }
+        }
+    }
+
+    /// The wire index of an id.
+    pub fn wire(&self, id: u32) -> u64 {
+        match self.wire.get(id as usize) {
+            Some(&wire) if wire != UNUSED => u64::from(wire),
+            _ => 0,
+        }
+    }
+
+    /// The ids in wire order; the first is the empty value.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The ids that were marked, in wire order: without the empty value unless it was.
+    pub fn marked(&self) -> &[u32] {
+        &self.ids[usize::from(!self.empty_used)..]
+    }
+}

@@ -1,0 +1,87 @@
+//! Which value types a file has, and what each sample of each profile adds to them.
+
+use hashbrown::HashMap;
+
+use crate::*;
+
+/// A row of the file: stack, labels and link, with the service where the file holds several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Row {
+    pub stack: StackId,
+    pub attributes: AttributeSetId,
+    pub link: LinkId,
+    /// Position of the resource whose service it is, when services differ.
+    pub service: Option<usize>,
+}
+
+/// The table of all values.
+pub(super) struct Columns {
+    pub types: Vec<ValueType>,
+    pub rows: Vec<Row>,
+    /// `types.len()` values per row.
+    pub values: Vec<i64>,
+}
+
+struct Target {
+    /// Where the plain values go.
+    values: Option<usize>,
+    /// Where the weights go, if that is another type.
+    weights: Option<usize>,
+}
+
+impl Columns {
+    pub fn of(data: &ProfilesData) -> Self {
+        let mut columns = Self { types: Vec::new(), rows: Vec::new(), values: Vec::new() };
+        let mut counts: Option<&str> = None;
+        let targets: Vec<Target> = data.profiles().map(|(_, profile)| columns.target(profile, &mut counts)).collect();
+        let services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
+        let one_service = services.windows(2).all(|pair| pair[0] == pair[1]);
+        let width = columns.types.len();
+        let mut known: HashMap<Row, usize> = HashMap::new();
+        let mut targets = targets.iter();
+        for (nth, resource) in data.resources.iter().enumerate() {
+            let service = if one_service { None } else { services.iter().position(|name| *name == services[nth]) };
+            for (profile, target) in resource.profiles.iter().zip(targets.by_ref()) {
+                for sample in &profile.samples {
+                    let row = Row { stack: sample.stack, attributes: sample.attributes, link: sample.link, service };
+                    let at = *known.entry(row).or_insert_with(|| {
+                        columns.rows.push(row);
+                        columns.values.resize(columns.values.len() + width, 0);
+                        columns.rows.len() - 1
+                    });
+                    let values = &mut columns.values[at * width..][..width];
+                    if let Some(column) = target.values {
+                        values[column] = values[column].saturating_add(sample.total());
+                    }
+                    if let Some(column) = target.weights {
+                        values[column] = values[column].saturating_add(profile.weight(sample));
+                    }
+                }
+            }
+        }
+        columns
+    }
+
+    /// `samples`/`count` belongs to the first type that counts periods; others keep only their weights beside it.
+    fn target<'p>(&mut self, profile: &'p Profile, counts: &mut Option<&'p str>) -> Target {
+        if profile.exact_type.is_none() && !profile.counts_periods() {
+            return Target { values: Some(self.column(&profile.sample_type)), weights: None };
+        }
+        let owner = *counts.get_or_insert(profile.type_name());
+        let values = (owner == profile.type_name()).then(|| self.column(&profile.sample_type));
+        let weights = Some(self.column(&ValueType::new(profile.type_name(), profile.unit())));
+        Target { values, weights }
+    }
+
+    fn column(&mut self, value_type: &ValueType) -> usize {
+        self.types.iter().position(|known| known == value_type).unwrap_or_else(|| {
+            self.types.push(value_type.clone());
+            self.types.len() - 1
+        })
+    }
+
+    pub fn values_of(&self, row: usize) -> &[i64] {
+        let width = self.types.len();
+        &self.values[row * width..][..width]
+    }
+}

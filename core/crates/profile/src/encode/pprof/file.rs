@@ -1,0 +1,262 @@
+//! Writes the messages of google/pprof's `profile.proto`. Ids are positions plus one, so none is 0.
+
+use super::super::order::Order;
+use super::columns::{Columns, Row};
+use crate::model::TextTable;
+use crate::wire::pprof_names as names;
+use crate::wire::write::Writer;
+use crate::*;
+
+/// The file, uncompressed.
+pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
+    let columns = Columns::of(data);
+    let lens = data.dictionary.lens();
+    let mut file = File {
+        dictionary: &data.dictionary,
+        out: Writer::default(),
+        strings: TextTable::new(),
+        locations: Order::new(lens.locations),
+        functions: Order::new(lens.functions),
+        mappings: Order::new(lens.mappings),
+    };
+    for value_type in &columns.types {
+        file.value_type(1, value_type);
+    }
+    let services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
+    for (nth, row) in columns.rows.iter().enumerate() {
+        file.sample(*row, columns.values_of(nth), row.service.map(|at| services[at]));
+    }
+    file.places();
+    file.header(data, &columns);
+    for at in 0..file.strings.len() {
+        file.out.present_bytes(6, file.strings.get(at).as_bytes());
+    }
+    file.out.into_bytes()
+}
+
+struct File<'d> {
+    dictionary: &'d Dictionary,
+    out: Writer,
+    strings: TextTable,
+    locations: Order,
+    functions: Order,
+    mappings: Order,
+}
+
+impl File<'_> {
+    fn text(&mut self, text: &str) -> u64 {
+        u64::from(self.strings.intern(text))
+    }
+
+    fn value_type(&mut self, field: u32, value_type: &ValueType) {
+        let (kind, unit) = (self.text(&value_type.kind), self.text(&value_type.unit));
+        self.out.message(field, |out| {
+            out.uint(1, kind);
+            out.uint(2, unit);
+        });
+    }
+
+    fn sample(&mut self, row: Row, values: &[i64], service: Option<&str>) {
+        let stack = self.dictionary.get_stack(row.stack);
+        for location in stack {
+            self.locations.mark(location.0);
+        }
+        let labels = self.labels(row, service);
+        let Self { out, locations, .. } = self;
+        out.message(2, |out| {
+            out.packed_uints(1, stack.iter().map(|location| locations.wire(location.0) + 1));
+            out.packed_uints(2, values.iter().map(|value| *value as u64));
+            for [key, text, number, unit] in labels {
+                out.message(3, |out| {
+                    out.uint(1, key);
+                    out.uint(2, text);
+                    out.uint(3, number);
+                    out.uint(4, unit);
+                });
+            }
+        });
+    }
+
+    /// (key, text, number, unit) each.
+    fn labels(&mut self, row: Row, service: Option<&str>) -> Vec<[u64; 4]> {
+        let dictionary = self.dictionary;
+        let mut labels = Vec::new();
+        let mut text_label = |strings: &mut TextTable, key: &str, text: &str| {
+            // Text at index 0 would read as the number 0.
+            if !text.is_empty() {
+                labels.push([u64::from(strings.intern(key)), u64::from(strings.intern(text)), 0, 0]);
+            }
+        };
+        let mut numbers = Vec::new();
+        let mut service = service;
+        for attribute in dictionary.attributes_of(row.attributes) {
+            if attribute.key == "service.name" {
+                service = None;
+            }
+            match attribute.value {
+                Value::Int(number) => {
+                    let (key, unit) = (self.strings.intern(attribute.key), self.strings.intern(attribute.unit));
+                    numbers.push([u64::from(key), 0, number as u64, u64::from(unit)]);
+                }
+                Value::String(text) => text_label(&mut self.strings, attribute.key, text),
+                other => text_label(&mut self.strings, attribute.key, &other.to_string()),
+            }
+        }
+        if let Some(service) = service {
+            text_label(&mut self.strings, "service.name", service);
+        }
+        let Link { trace_id, span_id } = dictionary.get_link(row.link);
+        if trace_id != [0; 16] {
+            text_label(&mut self.strings, names::TRACE_ID, &hex(&trace_id));
+        }
+        if span_id != [0; 8] {
+            text_label(&mut self.strings, names::SPAN_ID, &hex(&span_id));
+        }
+        labels.extend(numbers);
+        labels
+    }
+
+    /// Locations, functions and mappings. Places that have names but no mapping get one that says so, else readers would
+    /// try to symbolise them.
+    fn places(&mut self) {
+        let dictionary = self.dictionary;
+        // What the locations of a mapping show of it, for mappings that do not say themselves.
+        let mut shown = vec![[false; 4]; dictionary.mappings().len()];
+        let locations = std::mem::replace(&mut self.locations, Order::new(0));
+        for &id in locations.marked() {
+            let location = dictionary.get_location(LocationId(id));
+            let named = !location.lines.is_empty();
+            let mut mapping_id = 0;
+            if named || !location.mapping.is_empty() {
+                self.mappings.mark(location.mapping.0);
+                mapping_id = self.mappings.wire(location.mapping.0) + 1;
+            }
+            for line in location.lines {
+                self.functions.mark(line.function.0);
+                if let Some(flags) = shown.get_mut(location.mapping.index()) {
+                    flags[0] = true;
+                    flags[1] |= !dictionary.get_function(line.function).filename.is_empty();
+                    flags[2] |= line.line > 0;
+                    flags[3] |= location.lines.len() > 1;
+                }
+            }
+            let folded =
+                dictionary.attributes_of(location.attributes).any(|attribute| attribute.key == names::IS_FOLDED);
+            let Self { out, functions, .. } = self;
+            out.message(4, |out| {
+                out.uint(1, locations.wire(id) + 1);
+                out.uint(2, mapping_id);
+                out.uint(3, location.address);
+                for line in location.lines {
+                    out.message(4, |out| {
+                        out.uint(1, functions.wire(line.function.0) + 1);
+                        out.int(2, line.line);
+                        out.int(3, line.column);
+                    });
+                }
+                out.uint(5, u64::from(folded));
+            });
+        }
+        let functions = std::mem::replace(&mut self.functions, Order::new(0));
+        for &id in functions.marked() {
+            let function = dictionary.get_function(FunctionId(id));
+            let [name, system_name, filename] =
+                [function.name, function.system_name, function.filename].map(|id| self.text(dictionary.get_string(id)));
+            self.out.message(5, |out| {
+                out.uint(1, functions.wire(id) + 1);
+                out.uint(2, name);
+                out.uint(3, system_name);
+                out.uint(4, filename);
+                out.int(5, function.start_line);
+            });
+        }
+        let mappings = std::mem::replace(&mut self.mappings, Order::new(0));
+        for &id in mappings.marked() {
+            self.mapping(MappingId(id), mappings.wire(id) + 1, shown[id as usize]);
+        }
+    }
+
+    fn mapping(&mut self, id: MappingId, wire_id: u64, mut flags: [bool; 4]) {
+        let dictionary = self.dictionary;
+        let mapping = dictionary.get_mapping(id);
+        let mut build_id = "";
+        for attribute in dictionary.attributes_of(mapping.attributes) {
+            match (attribute.value, names::HAS.iter().position(|key| *key == attribute.key)) {
+                (Value::Bool(flag), Some(nth)) => flags[nth] = flag,
+                (Value::String(text), None) if attribute.key == names::BUILD_ID => build_id = text,
+                _ => {}
+            }
+        }
+        let (filename, build_id) = (self.text(dictionary.get_string(mapping.filename)), self.text(build_id));
+        self.out.message(3, |out| {
+            out.uint(1, wire_id);
+            out.uint(2, mapping.memory_start);
+            out.uint(3, mapping.memory_limit);
+            out.uint(4, mapping.file_offset);
+            out.uint(5, filename);
+            out.uint(6, build_id);
+            for (field, flag) in (7..).zip(flags) {
+                out.uint(field, u64::from(flag));
+            }
+        });
+    }
+
+    fn header(&mut self, data: &ProfilesData, columns: &Columns) {
+        let profiles = || data.profiles().map(|(_, profile)| profile);
+        let start = profiles().map(|profile| profile.time_unix_nano).min().unwrap_or(0);
+        let end = profiles().map(Profile::end_unix_nano).max().unwrap_or(0);
+        let settings: Vec<AttributeRef<'_>> = profiles()
+            .next()
+            .map(|profile| data.dictionary.attributes_of(profile.attributes).collect())
+            .unwrap_or_default();
+        let setting = |key: &str| {
+            settings.iter().find_map(|attribute| match attribute.value {
+                Value::String(text) if attribute.key == key => Some(text),
+                _ => None,
+            })
+        };
+        for (field, key) in [(7, names::DROP_FRAMES), (8, names::KEEP_FRAMES), (15, names::DOC_URL)] {
+            if let Some(text) = setting(key) {
+                let index = self.text(text);
+                self.out.uint(field, index);
+            }
+        }
+        self.out.uint(9, start);
+        self.out.uint(10, end - start);
+        let with_period = || profiles().filter(|profile| !profile.period_type.is_empty());
+        let sampled = with_period().find(|profile| profile.type_name() == "cpu").or_else(|| with_period().next());
+        if let Some(profile) = sampled {
+            self.value_type(11, &profile.period_type);
+            self.out.int(12, profile.period);
+        }
+        let comments: Vec<u64> = common_attributes(data)
+            .map(|attribute| format!("{}={}", attribute.key, attribute.value.as_ref()))
+            .chain(setting(names::COMMENT).into_iter().flat_map(|text| text.split('\n').map(str::to_owned)))
+            .map(|comment| self.text(&comment))
+            .collect();
+        self.out.packed_uints(13, comments.into_iter());
+        let default = setting(names::DEFAULT_SAMPLE_TYPE).map(str::to_owned).or_else(|| {
+            let cpu = columns.types.iter().find(|known| known.kind == "cpu");
+            cpu.map(|known| known.kind.clone())
+        });
+        if let Some(kind) = default {
+            let index = self.text(&kind);
+            self.out.uint(14, index);
+        }
+    }
+}
+
+/// Attributes that all resources of the request share.
+fn common_attributes(data: &ProfilesData) -> impl Iterator<Item = &Attribute> {
+    let first = data.resources.first().map_or(&[][..], |resource| &resource.resource);
+    first.iter().filter(|attribute| data.resources.iter().all(|resource| resource.resource.contains(attribute)))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

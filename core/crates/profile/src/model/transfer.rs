@@ -1,0 +1,153 @@
+//! Copies samples from one dictionary into another, each entry looked up once. What merging, filtering and splitting
+//! have in common.
+
+use super::dictionary::{StoredAttribute, StoredValue};
+use super::*;
+
+/// Known targets per source id; `None` until first needed.
+type Known<T> = Vec<Option<T>>;
+
+pub(crate) struct Transfer<'f, 't> {
+    from: &'f Dictionary,
+    pub to: &'t mut Dictionary,
+    strings: Known<StringId>,
+    functions: Known<FunctionId>,
+    mappings: Known<MappingId>,
+    locations: Known<LocationId>,
+    stacks: Known<StackId>,
+    links: Known<LinkId>,
+    attributes: Known<AttributeId>,
+    attribute_sets: Known<AttributeSetId>,
+}
+
+/// Answers from `known`, or computes with the transfer at hand and remembers.
+macro_rules! once {
+    ($transfer:ident . $known:ident [ $id:expr ], $compute:expr) => {{
+        let at = $id.index();
+        if let Some(Some(found)) = $transfer.$known.get(at) {
+            return *found;
+        }
+        let new = $compute;
+        if let Some(slot) = $transfer.$known.get_mut(at) {
+            *slot = Some(new);
+        }
+        new
+    }};
+}
+
+impl<'f, 't> Transfer<'f, 't> {
+    pub fn new(from: &'f Dictionary, to: &'t mut Dictionary) -> Self {
+        let lens = from.lens();
+        Self {
+            from,
+            to,
+            strings: vec![None; lens.strings],
+            functions: vec![None; lens.functions],
+            mappings: vec![None; lens.mappings],
+            locations: vec![None; lens.locations],
+            stacks: vec![None; lens.stacks],
+            links: vec![None; lens.links],
+            attributes: vec![None; lens.attributes],
+            attribute_sets: vec![None; lens.attribute_sets],
+        }
+    }
+
+    /// The sample with ids of the target.
+    pub fn sample(&mut self, sample: &Sample) -> Sample {
+        Sample {
+            stack: self.stack(sample.stack),
+            attributes: self.attribute_set(sample.attributes),
+            link: self.link(sample.link),
+            values: sample.values.clone(),
+            timestamps_unix_nano: sample.timestamps_unix_nano.clone(),
+            exact_value: sample.exact_value,
+        }
+    }
+
+    /// The profile without its samples, with ids of the target.
+    pub fn empty_profile(&mut self, profile: &Profile) -> Profile {
+        Profile {
+            sample_type: profile.sample_type.clone(),
+            period_type: profile.period_type.clone(),
+            period: profile.period,
+            time_unix_nano: profile.time_unix_nano,
+            duration_nano: profile.duration_nano,
+            profile_id: profile.profile_id,
+            samples: Vec::new(),
+            attributes: self.attribute_set(profile.attributes),
+            dropped_attributes_count: profile.dropped_attributes_count,
+            exact_type: profile.exact_type.clone(),
+        }
+    }
+
+    fn string(&mut self, id: StringId) -> StringId {
+        once!(self.strings[id], self.to.string(self.from.get_string(id)))
+    }
+
+    fn function(&mut self, id: FunctionId) -> FunctionId {
+        once!(self.functions[id], {
+            let Function { name, system_name, filename, start_line } = self.from.get_function(id);
+            let function = Function {
+                name: self.string(name),
+                system_name: self.string(system_name),
+                filename: self.string(filename),
+                start_line,
+            };
+            self.to.function(function)
+        })
+    }
+
+    fn mapping(&mut self, id: MappingId) -> MappingId {
+        once!(self.mappings[id], {
+            let mapping = self.from.get_mapping(id);
+            let filename = self.string(mapping.filename);
+            let attributes = self.attribute_set(mapping.attributes);
+            self.to.mapping(Mapping { filename, attributes, ..mapping })
+        })
+    }
+
+    fn location(&mut self, id: LocationId) -> LocationId {
+        once!(self.locations[id], {
+            let location = self.from.get_location(id);
+            let mapping = self.mapping(location.mapping);
+            let attributes = self.attribute_set(location.attributes);
+            let mut lines = location.lines.to_vec();
+            for line in &mut lines {
+                line.function = self.function(line.function);
+            }
+            self.to.location(Location { mapping, address: location.address, lines: &lines, attributes })
+        })
+    }
+
+    pub fn stack(&mut self, id: StackId) -> StackId {
+        once!(self.stacks[id], {
+            let locations: Vec<LocationId> = self.from.get_stack(id).iter().map(|&id| self.location(id)).collect();
+            self.to.stack(&locations)
+        })
+    }
+
+    pub fn link(&mut self, id: LinkId) -> LinkId {
+        once!(self.links[id], self.to.link(self.from.get_link(id)))
+    }
+
+    fn attribute(&mut self, id: AttributeId) -> AttributeId {
+        once!(self.attributes[id], {
+            let StoredAttribute { key, value, unit } = self.from.get_stored_attribute(id);
+            let key = self.string(key);
+            let value = match value {
+                StoredValue::String(text) => StoredValue::String(self.string(text)),
+                number => number,
+            };
+            let unit = self.string(unit);
+            self.to.stored_attribute(StoredAttribute { key, value, unit })
+        })
+    }
+
+    pub fn attribute_set(&mut self, id: AttributeSetId) -> AttributeSetId {
+        once!(self.attribute_sets[id], {
+            let attributes: Vec<AttributeId> =
+                self.from.get_attribute_set(id).iter().map(|&id| self.attribute(id)).collect();
+            self.to.attribute_set(&attributes)
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! Readers of OTLP/JSON's odd values: 64-bit numbers as strings, ids as hex, bytes as base64, an empty object for an
+//! absent value. Reading only; nothing here writes JSON.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::otlp::any_value::Value;
+use super::otlp::AnyValue;
+
+/// A whole number that may be written as text.
+struct Number<T>(T);
+
+struct NumberVisitor<T>(PhantomData<T>);
+
+impl<T: TryFrom<i128>> Visitor<'_> for NumberVisitor<T> {
+    type Value = Number<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a whole number, or text of one")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Number<T>, E> {
+        narrow(i128::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Number<T>, E> {
+        narrow(i128::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Number<T>, E> {
+        if value.fract() == 0.0 && value.abs() < 9.1e18 {
+            return narrow(value as i128);
+        }
+        Err(E::custom(format!("expected a whole number, got {value}")))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Number<T>, E> {
+        match value.parse::<i128>() {
+            Ok(number) => narrow(number),
+            Err(_) => Err(E::custom(format!("expected a whole number, got {value:.40?}"))),
+        }
+    }
+}
+
+fn narrow<T: TryFrom<i128>, E: Error>(value: i128) -> Result<Number<T>, E> {
+    T::try_from(value).map(Number).map_err(|_| E::custom(format!("number {value} is out of range")))
+}
+
+impl<'de, T: TryFrom<i128>> Deserialize<'de> for Number<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(NumberVisitor(PhantomData))
+    }
+}
+
+pub(crate) fn number<'de, T: TryFrom<i128>, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
+    Number::deserialize(source).map(|Number(number)| number)
+}
+
+struct NumbersVisitor<T>(PhantomData<T>);
+
+impl<'de, T: TryFrom<i128>> Visitor<'de> for NumbersVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list of whole numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+        let mut numbers = Vec::new();
+        while let Some(Number(number)) = sequence.next_element()? {
+            numbers.push(number);
+        }
+        Ok(numbers)
+    }
+}
+
+pub(crate) fn numbers<'de, T: TryFrom<i128>, D: Deserializer<'de>>(source: D) -> Result<Vec<T>, D::Error> {
+    source.deserialize_seq(NumbersVisitor(PhantomData))
+}
+
+struct DoubleVisitor;
+
+impl Visitor<'_> for DoubleVisitor {
+    type Value = f64;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a number, or text of one")
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+        Ok(value)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
+        Ok(value as f64)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<f64, E> {
+        value.parse().map_err(|_| E::custom(format!("expected a number, got {value:.40?}")))
+    }
+}
+
+pub(crate) fn double<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
+    source.deserialize_any(DoubleVisitor)
+}
+
+struct HexVisitor;
+
+impl Visitor<'_> for HexVisitor {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an id in hex digits")
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Vec<u8>, E> {
+        parse_hex(value).ok_or_else(|| E::custom(format!("expected an id in hex digits, got {value:.40?}")))
+    }
+}
+
+pub(crate) fn hex<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
+    source.deserialize_str(HexVisitor)
+}
+
+/// Bytes of hex digits of either case; `None` for anything else.
+pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+struct Base64Visitor;
+
+impl Visitor<'_> for Base64Visitor {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("bytes in base64")
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Vec<u8>, E> {
+        parse_base64(value).ok_or_else(|| E::custom("expected bytes in base64"))
+    }
+}
+
+pub(crate) fn base64<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
+    source.deserialize_str(Base64Visitor)
+}
+
+/// Either alphabet, with or without padding.
+fn parse_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0u32, 0u32);
+    for byte in text.trim_end_matches('=').bytes() {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+/// The oneof: an object of one known member, or of none. Unknown members are passed over, as protobuf has it.
+struct AnyValueVisitor;
+
+#[derive(serde::Deserialize)]
+struct Double(#[serde(deserialize_with = "double")] f64);
+
+#[derive(serde::Deserialize)]
+struct Bytes(#[serde(deserialize_with = "base64")] Vec<u8>);
+
+impl<'de> Visitor<'de> for AnyValueVisitor {
+    type Value = AnyValue;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an attribute value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
+        let mut value = None;
+        while let Some(member) = map.next_key::<String>()? {
+            value = Some(match member.as_str() {
+                "stringValue" => Value::StringValue(map.next_value()?),
+                "boolValue" => Value::BoolValue(map.next_value()?),
+                "intValue" => Value::IntValue(map.next_value::<Number<i64>>()?.0),
+                "doubleValue" => Value::DoubleValue(map.next_value::<Double>()?.0),
+                "arrayValue" => Value::ArrayValue(map.next_value()?),
+                "kvlistValue" => Value::KvlistValue(map.next_value()?),
+                "bytesValue" => Value::BytesValue(map.next_value::<Bytes>()?.0),
+                "stringValueStrindex" => Value::StringValueStrindex(map.next_value::<Number<i32>>()?.0),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            });
+        }
+        Ok(AnyValue { value })
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyValue {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_map(AnyValueVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::otlp::{KeyValue, Profile};
+
+    #[test]
+    fn numbers_come_as_text_or_as_numbers() {
+        let text = r#"{"period":"10000000","timeUnixNano":"18446744073709551615","durationNano":5,"samples":
+            [{"values":["1",-2],"timestampsUnixNano":["3"]}],"profileId":"00fF"}"#;
+        let profile: Profile = serde_json::from_str(text).unwrap();
+        assert_eq!((profile.period, profile.time_unix_nano, profile.duration_nano), (10_000_000, u64::MAX, 5));
+        assert_eq!(
+            (&profile.samples[0].values[..], &profile.samples[0].timestamps_unix_nano[..]),
+            (&[1, -2][..], &[3][..])
+        );
+        assert_eq!(profile.profile_id, [0x00, 0xff]);
+    }
+
+    #[test]
+    fn every_kind_of_attribute_value_is_read() {
+        for (text, expected) in [
+            (r#"{"stringValue":"x"}"#, Some(Value::StringValue("x".into()))),
+            (r#"{"boolValue":true}"#, Some(Value::BoolValue(true))),
+            (r#"{"intValue":"-7"}"#, Some(Value::IntValue(-7))),
+            (r#"{"intValue":7}"#, Some(Value::IntValue(7))),
+            (r#"{"doubleValue":1.5}"#, Some(Value::DoubleValue(1.5))),
+            (r#"{"doubleValue":"-Infinity"}"#, Some(Value::DoubleValue(f64::NEG_INFINITY))),
+            (r#"{"bytesValue":"/+8="}"#, Some(Value::BytesValue(vec![0xff, 0xef]))),
+            (r#"{"stringValueStrindex":17}"#, Some(Value::StringValueStrindex(17))),
+            (r#"{"somethingNew":{"a":[1]}}"#, None),
+            ("{}", None),
+        ] {
+            let pair: KeyValue = serde_json::from_str(&format!(r#"{{"value":{text},"keyStrindex":16}}"#)).unwrap();
+            assert_eq!(pair.value.unwrap().value, expected, "{text}");
+            assert_eq!(pair.key_strindex, 16);
+        }
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_is_an_error_that_names_it() {
+        let refused = serde_json::from_str::<Profile>(r#"{"timeUnixNano":"-1"}"#).unwrap_err().to_string();
+        assert!(refused.contains("number -1 is out of range"), "{refused}");
+        let refused = serde_json::from_str::<Profile>(r#"{"profileId":"xyz"}"#).unwrap_err().to_string();
+        assert!(refused.contains("expected an id in hex digits"), "{refused}");
+    }
+}

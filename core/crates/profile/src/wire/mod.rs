@@ -1,0 +1,12 @@
+//! The two wire forms as they are: OTLP and pprof messages, a bounded scan that every input passes before it is decoded,
+//! and a writer without intermediate messages. Knows numbering and shapes, not meaning.
+//!
+//! Called by the encoders, the decoders and the checks; nobody outside this crate sees it.
+
+pub(crate) mod json;
+pub(crate) mod otlp;
+pub(crate) mod pprof;
+pub(crate) mod pprof_names;
+pub(crate) mod scan;
+pub(crate) mod schema;
+pub(crate) mod write;

@@ -1,0 +1,282 @@
+//! OTLP profiles messages, opentelemetry-proto 1.10 numbering (1.11 has the same), with the JSON names of the
+//! Collector's file exporter. The request of the service and `ProfilesData` share one wire.
+//!
+//! The published message crate is not used: it cannot be had without the SDK it also serves.
+
+use serde::Deserialize;
+
+use super::json;
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ProfilesData {
+    #[prost(message, repeated, tag = "1")]
+    pub resource_profiles: Vec<ResourceProfiles>,
+    #[prost(message, optional, tag = "2")]
+    pub dictionary: Option<ProfilesDictionary>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ProfilesDictionary {
+    #[prost(message, repeated, tag = "1")]
+    pub mapping_table: Vec<Mapping>,
+    #[prost(message, repeated, tag = "2")]
+    pub location_table: Vec<Location>,
+    #[prost(message, repeated, tag = "3")]
+    pub function_table: Vec<Function>,
+    #[prost(message, repeated, tag = "4")]
+    pub link_table: Vec<Link>,
+    #[prost(string, repeated, tag = "5")]
+    pub string_table: Vec<String>,
+    #[prost(message, repeated, tag = "6")]
+    pub attribute_table: Vec<KeyValueAndUnit>,
+    #[prost(message, repeated, tag = "7")]
+    pub stack_table: Vec<Stack>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ResourceProfiles {
+    #[prost(message, optional, tag = "1")]
+    pub resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub scope_profiles: Vec<ScopeProfiles>,
+    #[prost(string, tag = "3")]
+    pub schema_url: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "2")]
+    pub dropped_attributes_count: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ScopeProfiles {
+    #[prost(message, optional, tag = "1")]
+    pub scope: Option<Scope>,
+    #[prost(message, repeated, tag = "2")]
+    pub profiles: Vec<Profile>,
+    #[prost(string, tag = "3")]
+    pub schema_url: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Scope {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub version: String,
+    #[prost(message, repeated, tag = "3")]
+    pub attributes: Vec<KeyValue>,
+    #[prost(uint32, tag = "4")]
+    pub dropped_attributes_count: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Profile {
+    #[prost(message, optional, tag = "1")]
+    pub sample_type: Option<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    pub samples: Vec<Sample>,
+    #[prost(fixed64, tag = "3")]
+    #[serde(deserialize_with = "json::number")]
+    pub time_unix_nano: u64,
+    #[prost(uint64, tag = "4")]
+    #[serde(deserialize_with = "json::number")]
+    pub duration_nano: u64,
+    #[prost(message, optional, tag = "5")]
+    pub period_type: Option<ValueType>,
+    #[prost(int64, tag = "6")]
+    #[serde(deserialize_with = "json::number")]
+    pub period: i64,
+    #[prost(bytes = "vec", tag = "7")]
+    #[serde(deserialize_with = "json::hex")]
+    pub profile_id: Vec<u8>,
+    #[prost(uint32, tag = "8")]
+    pub dropped_attributes_count: u32,
+    #[prost(string, tag = "9")]
+    pub original_payload_format: String,
+    #[prost(bytes = "vec", tag = "10")]
+    #[serde(deserialize_with = "json::base64")]
+    pub original_payload: Vec<u8>,
+    #[prost(int32, repeated, tag = "11")]
+    pub attribute_indices: Vec<i32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ValueType {
+    #[prost(int32, tag = "1")]
+    pub type_strindex: i32,
+    #[prost(int32, tag = "2")]
+    pub unit_strindex: i32,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Sample {
+    #[prost(int32, tag = "1")]
+    pub stack_index: i32,
+    #[prost(int32, repeated, tag = "2")]
+    pub attribute_indices: Vec<i32>,
+    #[prost(int32, tag = "3")]
+    pub link_index: i32,
+    #[prost(int64, repeated, tag = "4")]
+    #[serde(deserialize_with = "json::numbers")]
+    pub values: Vec<i64>,
+    #[prost(fixed64, repeated, tag = "5")]
+    #[serde(deserialize_with = "json::numbers")]
+    pub timestamps_unix_nano: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Stack {
+    #[prost(int32, repeated, tag = "1")]
+    pub location_indices: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Location {
+    #[prost(int32, tag = "1")]
+    pub mapping_index: i32,
+    #[prost(uint64, tag = "2")]
+    #[serde(deserialize_with = "json::number")]
+    pub address: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub lines: Vec<Line>,
+    #[prost(int32, repeated, tag = "4")]
+    pub attribute_indices: Vec<i32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Line {
+    #[prost(int32, tag = "1")]
+    pub function_index: i32,
+    #[prost(int64, tag = "2")]
+    #[serde(deserialize_with = "json::number")]
+    pub line: i64,
+    #[prost(int64, tag = "3")]
+    #[serde(deserialize_with = "json::number")]
+    pub column: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Function {
+    #[prost(int32, tag = "1")]
+    pub name_strindex: i32,
+    #[prost(int32, tag = "2")]
+    pub system_name_strindex: i32,
+    #[prost(int32, tag = "3")]
+    pub filename_strindex: i32,
+    #[prost(int64, tag = "4")]
+    #[serde(deserialize_with = "json::number")]
+    pub start_line: i64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Mapping {
+    #[prost(uint64, tag = "1")]
+    #[serde(deserialize_with = "json::number")]
+    pub memory_start: u64,
+    #[prost(uint64, tag = "2")]
+    #[serde(deserialize_with = "json::number")]
+    pub memory_limit: u64,
+    #[prost(uint64, tag = "3")]
+    #[serde(deserialize_with = "json::number")]
+    pub file_offset: u64,
+    #[prost(int32, tag = "4")]
+    pub filename_strindex: i32,
+    #[prost(int32, repeated, tag = "5")]
+    pub attribute_indices: Vec<i32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    #[serde(deserialize_with = "json::hex")]
+    pub trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    #[serde(deserialize_with = "json::hex")]
+    pub span_id: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct KeyValueAndUnit {
+    #[prost(int32, tag = "1")]
+    pub key_strindex: i32,
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+    #[prost(int32, tag = "3")]
+    pub unit_strindex: i32,
+}
+
+/// `key_strindex` (1.10, profiles only) names the key by the string table instead of `key`.
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+    #[prost(int32, tag = "3")]
+    pub key_strindex: i32,
+}
+
+/// Absent in JSON as `{}`, hence its own reader in [`json`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct AnyValue {
+    #[prost(oneof = "any_value::Value", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub value: Option<any_value::Value>,
+}
+
+pub(crate) mod any_value {
+    /// `StringValueStrindex` (1.10, profiles only) names the text by the string table.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub(crate) enum Value {
+        #[prost(string, tag = "1")]
+        StringValue(String),
+        #[prost(bool, tag = "2")]
+        BoolValue(bool),
+        #[prost(int64, tag = "3")]
+        IntValue(i64),
+        #[prost(double, tag = "4")]
+        DoubleValue(f64),
+        #[prost(message, tag = "5")]
+        ArrayValue(super::ArrayValue),
+        #[prost(message, tag = "6")]
+        KvlistValue(super::KeyValueList),
+        #[prost(bytes = "vec", tag = "7")]
+        BytesValue(Vec<u8>),
+        #[prost(int32, tag = "8")]
+        StringValueStrindex(i32),
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ArrayValue {
+    #[prost(message, repeated, tag = "1")]
+    pub values: Vec<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct KeyValueList {
+    #[prost(message, repeated, tag = "1")]
+    pub values: Vec<KeyValue>,
+}

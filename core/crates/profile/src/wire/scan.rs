@@ -1,0 +1,351 @@
+//! Walks protobuf bytes against a schema before anything is decoded: lengths, wire types, UTF-8, and how much memory
+//! the decoded form and the model made of it may take. Two bytes of an empty submessage become a hundred bytes of
+//! structure, so a limit on input bytes alone bounds nothing.
+//!
+//! Law: allocates only to build an error. Memory figures in the schemas are upper estimates: message with vector growth,
+//! allocator overhead, the model's copy.
+
+use crate::decode::{DecodeError, Limits};
+
+/// Deepest nesting of messages. The signal needs 8; only nested attribute values can be deeper.
+const MAX_NESTING: usize = 32;
+
+/// What a message may hold.
+pub(crate) struct Schema {
+    pub fields: &'static [Field],
+}
+
+/// One field, and the bytes of memory that one occurrence (or one packed element) costs.
+pub(crate) struct Field {
+    pub number: u32,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub memory_bytes: usize,
+}
+
+pub(crate) enum Kind {
+    /// A list of messages, or a message.
+    Message(&'static Schema),
+    /// Must be UTF-8. Costs twice its length besides.
+    Text,
+    /// Costs four times its length besides: bytes that are no UTF-8 grow when they are read as text.
+    Bytes,
+    Varint,
+    Fixed64,
+    /// A list of varints, packed or not.
+    Varints(Bound),
+    /// A list of 64-bit numbers, packed or not.
+    Fixed64s,
+}
+
+/// Which limit bounds a list.
+#[derive(Clone, Copy)]
+pub(crate) enum Bound {
+    Entries,
+    StackDepth,
+}
+
+struct Fault {
+    /// Innermost first.
+    path: Vec<String>,
+    expected: String,
+    got: String,
+}
+
+fn fault<T>(expected: impl Into<String>, got: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault { path: Vec::new(), expected: expected.into(), got: got.into() })
+}
+
+struct Scan<'l> {
+    limits: &'l Limits,
+    memory_bytes: usize,
+}
+
+/// Refuses what does not fit `schema` and `limits`.
+pub(crate) fn scan(what: &'static str, bytes: &[u8], schema: &Schema, limits: &Limits) -> Result<(), DecodeError> {
+    let mut scan = Scan { limits, memory_bytes: 0 };
+    scan.message(bytes, schema, 0).map_err(|Fault { mut path, expected, got }| {
+        path.reverse();
+        DecodeError { what, at: path.join("."), expected, got }
+    })
+}
+
+/// The field numbers of the outermost message, in order of appearance; `None` when it is no protobuf.
+pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
+    let mut input = Input { bytes, at: 0 };
+    let mut numbers = Vec::new();
+    while !input.is_empty() && numbers.len() < 64 {
+        let (number, wire_type) = input.key().ok()?;
+        input.skip(wire_type).ok()?;
+        numbers.push(number);
+    }
+    Some(numbers)
+}
+
+impl Scan<'_> {
+    fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.memory_bytes = self.memory_bytes.saturating_add(bytes);
+        if self.memory_bytes > self.limits.memory_bytes {
+            return fault(format!("a form of at most {} bytes in memory", self.limits.memory_bytes), "more");
+        }
+        Ok(())
+    }
+
+    fn bound(&self, count: usize, bound: Bound) -> Result<(), Fault> {
+        let (limit, of) = match bound {
+            Bound::Entries => (self.limits.table_entries, "entries"),
+            Bound::StackDepth => (self.limits.stack_depth, "locations"),
+        };
+        if count > limit {
+            fault(format!("at most {limit} {of}"), "more")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn message(&mut self, bytes: &[u8], schema: &Schema, nesting: usize) -> Result<(), Fault> {
+        if nesting > MAX_NESTING {
+            return fault(format!("at most {MAX_NESTING} nested messages"), "more");
+        }
+        let mut input = Input { bytes, at: 0 };
+        let mut seen = [0usize; 16];
+        while !input.is_empty() {
+            let (number, wire_type) = input.key()?;
+            let Some(field) = schema.fields.iter().find(|field| field.number == number) else {
+                input.skip(wire_type)?;
+                continue;
+            };
+            let nth = &mut seen[number as usize % 16];
+            self.field(&mut input, field, wire_type, nth, nesting).map_err(|mut fault| {
+                fault.path.push(match field.kind {
+                    Kind::Message(_) | Kind::Text if *nth > 0 => format!("{}[{}]", field.name, *nth - 1),
+                    _ => field.name.to_owned(),
+                });
+                fault
+            })?;
+        }
+        Ok(())
+    }
+
+    fn field(
+        &mut self,
+        input: &mut Input<'_>,
+        field: &Field,
+        wire_type: u8,
+        nth: &mut usize,
+        nesting: usize,
+    ) -> Result<(), Fault> {
+        match (&field.kind, wire_type) {
+            (Kind::Message(schema), 2) => {
+                *nth += 1;
+                self.bound(*nth, Bound::Entries)?;
+                self.charge(field.memory_bytes)?;
+                self.message(input.delimited()?, schema, nesting + 1)
+            }
+            (Kind::Text, 2) => {
+                *nth += 1;
+                self.bound(*nth, Bound::Entries)?;
+                let text = input.delimited()?;
+                self.charge(field.memory_bytes + 2 * text.len())?;
+                match std::str::from_utf8(text) {
+                    Ok(_) => Ok(()),
+                    Err(error) => fault("UTF-8 text", format!("byte {:#04x}", text[error.valid_up_to()])),
+                }
+            }
+            (Kind::Bytes, 2) => {
+                *nth += 1;
+                self.bound(*nth, Bound::Entries)?;
+                let length = input.delimited()?.len();
+                self.charge(field.memory_bytes + 4 * length)
+            }
+            (Kind::Varint, 0) => input.varint().map(drop),
+            (Kind::Fixed64, 1) => input.take(8).map(drop),
+            (Kind::Varints(bound), 0) => {
+                *nth += 1;
+                self.bound(*nth, *bound)?;
+                self.charge(field.memory_bytes)?;
+                input.varint().map(drop)
+            }
+            (Kind::Varints(bound), 2) => {
+                let mut packed = Input { bytes: input.delimited()?, at: 0 };
+                let before = *nth;
+                while !packed.is_empty() {
+                    packed.varint()?;
+                    *nth += 1;
+                }
+                self.bound(*nth, *bound)?;
+                self.charge(field.memory_bytes.saturating_mul(*nth - before))
+            }
+            (Kind::Fixed64s, 1) => {
+                *nth += 1;
+                self.bound(*nth, Bound::Entries)?;
+                self.charge(field.memory_bytes)?;
+                input.take(8).map(drop)
+            }
+            (Kind::Fixed64s, 2) => {
+                let packed = input.delimited()?;
+                if packed.len() % 8 != 0 {
+                    return fault("packed numbers of 8 bytes each", format!("{} bytes", packed.len()));
+                }
+                *nth += packed.len() / 8;
+                self.bound(*nth, Bound::Entries)?;
+                self.charge(field.memory_bytes.saturating_mul(packed.len() / 8))
+            }
+            (kind, got) => {
+                let expected = match kind {
+                    Kind::Message(_) | Kind::Text | Kind::Bytes => "wire type 2",
+                    Kind::Varint => "wire type 0",
+                    Kind::Fixed64 => "wire type 1",
+                    Kind::Varints(_) => "wire type 0 or 2",
+                    Kind::Fixed64s => "wire type 1 or 2",
+                };
+                fault(expected, format!("wire type {got} (another revision of the schema?)"))
+            }
+        }
+    }
+}
+
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    fn varint(&mut self) -> Result<u64, Fault> {
+        let mut value = 0u64;
+        for (nth, &byte) in self.bytes[self.at..].iter().take(10).enumerate() {
+            if nth == 9 && byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7f) << (7 * nth);
+            if byte < 0x80 {
+                self.at += nth + 1;
+                return Ok(value);
+            }
+        }
+        let rest = self.bytes.len() - self.at;
+        if rest < 10 {
+            fault("a whole number", "the end of the bytes")
+        } else {
+            fault("a number of 64 bits", "a longer one")
+        }
+    }
+
+    fn key(&mut self) -> Result<(u32, u8), Fault> {
+        let key = self.varint()?;
+        match u32::try_from(key >> 3) {
+            Ok(number) if number > 0 && number < 1 << 29 => Ok((number, (key & 7) as u8)),
+            _ => fault("a field number from 1 to 536870911", format!("{}", key >> 3)),
+        }
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], Fault> {
+        let rest = (self.bytes.len() - self.at) as u64;
+        if length > rest {
+            return fault(format!("{length} more bytes"), format!("{rest}"));
+        }
+        let start = self.at;
+        self.at += length as usize;
+        Ok(&self.bytes[start..self.at])
+    }
+
+    fn delimited(&mut self) -> Result<&'a [u8], Fault> {
+        let length = self.varint()?;
+        self.take(length)
+    }
+
+    fn skip(&mut self, wire_type: u8) -> Result<(), Fault> {
+        match wire_type {
+            0 => self.varint().map(drop),
+            1 => self.take(8).map(drop),
+            2 => self.delimited().map(drop),
+            5 => self.take(4).map(drop),
+            other => fault("a wire type of protobuf 3 (0, 1, 2 or 5)", format!("wire type {other}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LEAF: Schema = Schema {
+        fields: &[
+            Field { number: 1, name: "numbers", kind: Kind::Varints(Bound::StackDepth), memory_bytes: 10 },
+            Field { number: 2, name: "text", kind: Kind::Text, memory_bytes: 50 },
+        ],
+    };
+    static ROOT: Schema = Schema {
+        fields: &[
+            Field { number: 1, name: "leaves", kind: Kind::Message(&LEAF), memory_bytes: 100 },
+            Field { number: 2, name: "again", kind: Kind::Message(&ROOT), memory_bytes: 100 },
+            Field { number: 3, name: "times", kind: Kind::Fixed64s, memory_bytes: 16 },
+        ],
+    };
+
+    fn refusal(bytes: &[u8], limits: &Limits) -> String {
+        scan("test", bytes, &ROOT, limits).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_error_names_the_place_in_the_message() {
+        let bad_text = [0x0a, 0x00, 0x0a, 0x04, 0x12, 0x02, b'o', 0xff];
+        assert_eq!(
+            refusal(&bad_text, &Limits::default()),
+            "cannot read test at leaves[1].text[0]: expected UTF-8 text, got byte 0xff"
+        );
+        let short = [0x0a, 0x05, 0x12];
+        assert_eq!(refusal(&short, &Limits::default()), "cannot read test at leaves[0]: expected 5 more bytes, got 1");
+        assert_eq!(
+            refusal(&[0x08, 0x01], &Limits::default()),
+            "cannot read test at leaves: expected wire type 2, got wire type 0 (another revision of the schema?)"
+        );
+    }
+
+    #[test]
+    fn empty_messages_are_charged_what_they_cost_in_memory() {
+        let many = [0x0a, 0x00].repeat(1000);
+        assert!(scan("test", &many, &ROOT, &Limits { memory_bytes: 100_000, ..Limits::default() }).is_ok());
+        let refused = refusal(&many, &Limits { memory_bytes: 99_999, ..Limits::default() });
+        assert_eq!(
+            refused,
+            "cannot read test at leaves[999]: expected a form of at most 99999 bytes in memory, got more"
+        );
+    }
+
+    #[test]
+    fn lists_are_bounded_packed_or_not() {
+        let limits = Limits { stack_depth: 3, table_entries: 2, ..Limits::default() };
+        assert!(scan("test", &[0x0a, 0x05, 0x0a, 0x03, 1, 2, 3], &ROOT, &limits).is_ok());
+        assert!(refusal(&[0x0a, 0x06, 0x0a, 0x04, 1, 2, 3, 4], &limits).contains("at most 3 locations"));
+        assert!(refusal(&[0x0a, 0x08, 8, 1, 8, 2, 8, 3, 8, 4], &limits).contains("at most 3 locations"));
+        assert!(refusal(&[0x0a, 0x00].repeat(3), &limits).contains("at most 2 entries"));
+        assert!(refusal(&[0x1a, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0], &limits).contains("packed numbers of 8 bytes"));
+    }
+
+    #[test]
+    fn nesting_and_overlong_numbers_are_refused() {
+        let mut deep = Vec::new();
+        for _ in 0..40 {
+            let mut outer = vec![0x12, deep.len() as u8];
+            outer.append(&mut deep);
+            deep = outer;
+        }
+        assert!(refusal(&deep, &Limits::default()).contains("at most 32 nested messages"));
+        assert!(refusal(&[0xff; 12], &Limits::default()).contains("a number of 64 bits"));
+        assert!(refusal(&[0x0b], &Limits::default()).contains("expected wire type 2"));
+        assert!(refusal(&[0x7b], &Limits::default()).contains("a wire type of protobuf 3"));
+        assert!(refusal(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x07], &Limits::default()).contains("2147483647 more bytes"));
+    }
+
+    #[test]
+    fn outer_fields_tell_formats_apart_and_unknown_fields_pass() {
+        assert_eq!(outer_fields(&[0x0a, 0x00, 0x32, 0x00]), Some(vec![1, 6]));
+        assert_eq!(outer_fields(&[0x0a]), None);
+        assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], &ROOT, &Limits::default()).is_ok());
+    }
+}
