@@ -1,1 +1,50 @@
-fn main() {}
+//! `cargo xtask <verb>`: the one way to build, test and demonstrate spanprof. One file per verb under `verbs/`; what they
+//! share (steps, Pythons, tallies) lies beside them. Knows every room of the workspace and is known by none.
+
+mod arguments;
+mod elf;
+mod http;
+mod pythons;
+mod scratch;
+mod step;
+mod tally;
+mod tidy;
+mod venv;
+mod verbs;
+mod workspace;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (name, rest) = match words.split_first() {
+        None => return help(ExitCode::FAILURE),
+        Some((first, _)) if ["help", "--help", "-h"].contains(&first.as_str()) => return help(ExitCode::SUCCESS),
+        Some((first, rest)) => (first.as_str(), rest),
+    };
+    let Some(verb) = verbs::ALL.iter().find(|verb| verb.name == name) else {
+        let known: Vec<_> = verbs::ALL.iter().map(|verb| verb.name).collect();
+        eprintln!("xtask: there is no verb `{name}`; the verbs are: {}", known.join(", "));
+        return ExitCode::FAILURE;
+    };
+    if rest.iter().any(|word| word == "--help" || word == "-h") {
+        println!("cargo xtask {}\n\n{}", verb.usage, verb.about);
+        return ExitCode::SUCCESS;
+    }
+    match arguments::Arguments::parse(rest, verb.options).and_then(|given| (verb.run)(&given)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask {name}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help(code: ExitCode) -> ExitCode {
+    println!("cargo xtask <verb>\n");
+    for verb in verbs::ALL {
+        println!("  {:<34} {}", verb.usage, verb.about.lines().next().unwrap_or_default());
+    }
+    println!("\n`cargo xtask <verb> --help` says more about one verb.");
+    code
+}

@@ -1,0 +1,42 @@
+"""A program that does a known thing under a known label and span, and sends its profile over one transport."""
+
+import sys
+import time
+
+import spanprof
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+SPAN_ID = "b7ad6b7169203331"
+
+
+def burn(cpu_seconds):
+    """Burns so much CPU time of this thread; the profile must show it under this name."""
+    began = time.thread_time()
+    total = 0
+    while time.thread_time() - began < cpu_seconds:
+        total += sum(range(500))
+    return total
+
+
+def main():
+    endpoint, protocol, compression, service = sys.argv[1:]
+    if protocol != "grpc":
+        endpoint += "/v1development/profiles"
+    spanprof.start(
+        service_name=service,
+        endpoint=endpoint,
+        protocol=protocol,
+        compression=compression,
+        upload_interval=60,
+        tags={"region": "eu"},
+    )
+    with spanprof.tag_wrapper({"endpoint": "/cart", "trace_id": TRACE_ID, "span_id": SPAN_ID}):
+        burn(1.0)
+    burn(0.5)
+    if not spanprof.flush(10):
+        sys.exit(f"not delivered: {spanprof.stats()}")
+    spanprof.stop()
+
+
+if __name__ == "__main__":
+    main()

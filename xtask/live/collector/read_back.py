@@ -1,0 +1,35 @@
+"""Finds in the Collector's file what program.py did: names, label, static label, span, and the totals of both parts."""
+
+import json
+import subprocess
+import sys
+
+from program import SPAN_ID, TRACE_ID
+
+
+def top(*selection):
+    """The command line's own top table of the written file."""
+    command, written, service = sys.argv[1:]
+    words = [command, "top", written, "--service", service, "--type", "cpu", "--json", *selection]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def cpu_seconds_of(table, name):
+    rows = [row for row in table["rows"] if row["function"].split(".")[-1] == name]
+    return sum(row["cum"] for row in rows) / 1e9
+
+
+def main():
+    whole = cpu_seconds_of(top(), "burn")
+    labelled = cpu_seconds_of(top("--label", "endpoint=/cart"), "burn")
+    linked = cpu_seconds_of(top("--trace-id", TRACE_ID, "--span-id", SPAN_ID), "burn")
+    everywhere = cpu_seconds_of(top("--label", "region=eu"), "burn")
+    print(f"burn: {whole:.3f} s, labelled {labelled:.3f} s, linked {linked:.3f} s, region {everywhere:.3f} s")
+    if not 1.45 <= whole <= 1.6:
+        sys.exit(f"the program burnt 1.5 s of CPU, the profile says {whole:.3f} s")
+    if not 0.95 <= labelled <= 1.05 or labelled != linked or everywhere != whole:
+        sys.exit("labels or links differ from what the program set")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Burns CPU inside and outside a span, waits a little, and leaves cpu and wall profiles as files in a directory."""
+
+import sys
+import time
+
+import spanprof
+
+
+def burn(cpu_seconds):
+    began = time.thread_time()
+    while time.thread_time() - began < cpu_seconds:
+        sum(range(500))
+
+
+def burn_with_span():
+    burn(0.8)
+
+
+def burn_alone():
+    burn(0.4)
+
+
+def main():
+    spanprof.start(
+        service_name="live-pprof",
+        destinations=[{"type": "file", "directory": sys.argv[1]}],
+        upload_interval=60,
+        wall=True,
+    )
+    tags = {"endpoint": "/cart", "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331"}
+    with spanprof.tag_wrapper(tags):
+        burn_with_span()
+    burn_alone()
+    time.sleep(0.3)
+    if not spanprof.flush(10):
+        sys.exit(f"not written: {spanprof.stats()}")
+    spanprof.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+//! The Rust half of the live suites: sends profiles through the real exporter and engine to a receiver that is already
+//! running, and compares what the receiver wrote with what was sent. Started by `cargo xtask live`, not by people.
+
+mod collector;
+mod payload;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["collector", grpc, http, written @ ..] if !written.is_empty() => collector::run(grpc, http, written),
+        ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
+        _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL".to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("spanprof-live: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

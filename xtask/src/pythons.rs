@@ -1,0 +1,149 @@
+//! The CPython interpreters of this machine, found on PATH and, where pyenv is on PATH, among its versions. Only the
+//! versions that spanprof supports. Called by `test`, `wheel`, `live`, `bench`, `demo`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::{Failure, Outcome};
+
+/// Oldest minor version of CPython 3 with a wheel.
+const OLDEST_MINOR: u32 = 9;
+/// Newest minor version whose frame layout is known.
+const NEWEST_MINOR: u32 = 15;
+
+/// An interpreter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Python {
+    /// Its program.
+    pub program: PathBuf,
+    /// Minor and patch version of CPython 3.
+    pub version: (u32, u32),
+}
+
+impl Python {
+    /// `3.11`
+    pub fn minor(&self) -> String {
+        format!("3.{}", self.version.0)
+    }
+
+    /// `3.11.7`
+    pub fn full(&self) -> String {
+        format!("3.{}.{}", self.version.0, self.version.1)
+    }
+}
+
+/// Every supported interpreter, one per minor version, oldest first.
+pub fn all() -> Outcome<Vec<Python>> {
+    let found = newest_patches(candidates().iter().filter_map(|program| ask(program)));
+    if found.is_empty() {
+        return Err(Failure::new(
+            "find Python",
+            format!("no CPython 3.{OLDEST_MINOR} to 3.{NEWEST_MINOR} on PATH or among pyenv's versions"),
+        )
+        .with_way_out("install one, e.g. `apt-get install python3 python3-venv` or `pyenv install 3.11`"));
+    }
+    Ok(found)
+}
+
+/// The oldest and the newest of [`all`]; one when there is one.
+pub fn oldest_and_newest() -> Outcome<Vec<Python>> {
+    let mut found = all()?;
+    if found.len() > 2 {
+        found.drain(1..found.len() - 1);
+    }
+    Ok(found)
+}
+
+/// The interpreter used where one will do: CPython 3.11 where present, else the newest.
+pub fn preferred() -> Outcome<Python> {
+    let found = all()?;
+    let chosen = found.iter().find(|python| python.version.0 == 11).or(found.last());
+    chosen.cloned().ok_or_else(|| Failure::new("find Python", "none"))
+}
+
+/// The interpreters chosen by `--python 3.9,3.12`, or all.
+pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Python>> {
+    let found = all()?;
+    let Some(wanted) = wanted else { return Ok(found) };
+    wanted
+        .split(',')
+        .map(|minor| {
+            found.iter().find(|python| python.minor() == minor.trim()).cloned().ok_or_else(|| {
+                let present: Vec<_> = found.iter().map(Python::minor).collect();
+                Failure::new("find Python", format!("no CPython {minor} here; present: {}", present.join(", ")))
+            })
+        })
+        .collect()
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let mut programs = Vec::new();
+    if let Ok(output) = Command::new("pyenv").arg("root").output() {
+        let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let versions = std::fs::read_dir(Path::new(&root).join("versions"));
+        programs.extend(versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python")));
+    }
+    for folder in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
+        programs.push(folder.join("python3"));
+        programs.extend((OLDEST_MINOR..=NEWEST_MINOR).map(|minor| folder.join(format!("python3.{minor}"))));
+    }
+    programs.retain(|program| program.is_file());
+    programs
+}
+
+fn ask(program: &Path) -> Option<Python> {
+    let question = "import sys, sysconfig; print(sys.implementation.name, sys.version_info[0], sys.version_info[1], \
+                    sys.version_info[2], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.executable)";
+    let output = Command::new(program).args(["-c", question]).output().ok().filter(|output| output.status.success())?;
+    understand(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn understand(answer: &str) -> Option<Python> {
+    let words: Vec<&str> = answer.trim().splitn(6, ' ').collect();
+    let &[name, major, minor, patch, free_threaded, executable] = words.as_slice() else { return None };
+    let version = (minor.parse().ok()?, patch.parse().ok()?);
+    let supported = (OLDEST_MINOR..=NEWEST_MINOR).contains(&version.0);
+    (name == "cpython" && major == "3" && supported && free_threaded == "0")
+        .then(|| Python { program: PathBuf::from(executable), version })
+}
+
+fn newest_patches(found: impl Iterator<Item = Python>) -> Vec<Python> {
+    let mut by_minor: BTreeMap<u32, Python> = BTreeMap::new();
+    for python in found {
+        let place = by_minor.entry(python.version.0).or_insert_with(|| python.clone());
+        if python.version > place.version {
+            *place = python;
+        }
+    }
+    by_minor.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn python(minor: u32, patch: u32) -> Python {
+        Python { program: PathBuf::from(format!("p{minor}.{patch}")), version: (minor, patch) }
+    }
+
+    #[test]
+    fn one_interpreter_per_minor_version_is_kept_the_newest_patch() {
+        let kept = newest_patches([python(12, 1), python(9, 18), python(12, 4), python(12, 2)].into_iter());
+        assert_eq!(kept, [python(9, 18), python(12, 4)]);
+    }
+
+    #[test]
+    fn other_implementations_and_versions_are_left_out() {
+        assert!(understand("pypy 3 10 1 0 x/python").is_none());
+        assert!(understand("cpython 3 8 18 0 x/python").is_none());
+        assert!(understand("cpython 3 13 0 1 x/python").is_none(), "a free-threaded build is no target");
+        assert!(understand("garbage").is_none());
+    }
+
+    #[test]
+    fn a_program_path_may_hold_spaces() {
+        let found = understand("cpython 3 11 7 0 a folder/python\n").unwrap();
+        assert_eq!((found.full(), found.program), ("3.11.7".to_owned(), PathBuf::from("a folder/python")));
+    }
+}

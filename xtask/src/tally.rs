@@ -1,0 +1,108 @@
+//! Sums of what the test runners report. Reads their closing lines, trusts nothing else: a runner that fails without
+//! saying so counts as one failure, so that the last line never says "0 failed" after a failure.
+
+use std::fmt;
+
+/// Passed and failed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed, and steps that failed without a test.
+    pub failed: u64,
+}
+
+impl Tally {
+    /// Reads one line of `cargo test` (`test result: …`) or pytest (`==== 3 passed, 1 failed in 0.1s ====`).
+    pub fn read(&mut self, line: &str) {
+        let line = line.trim_matches(|c: char| c == '=' || c.is_whitespace());
+        let counts = match line.strip_prefix("test result: ") {
+            Some(rest) => rest.split_once(". ").map(|(_, counts)| counts),
+            None => line
+                .rsplit_once(" in ")
+                .filter(|(_, time)| time.starts_with(|c: char| c.is_ascii_digit()))
+                .map(|(counts, _)| counts),
+        };
+        for part in counts.unwrap_or_default().split([',', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next().and_then(|word| word.parse::<u64>().ok()), words.next())
+            else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += number,
+                "failed" | "error" | "errors" => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds a step's outcome: a failure that no runner has counted becomes one.
+    pub fn judge<E: fmt::Display>(&mut self, before: Tally, outcome: Result<(), E>) {
+        if let Err(failure) = outcome {
+            eprintln!("\nxtask: {failure}");
+            if self.failed == before.failed {
+                self.failed += 1;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.read(line));
+        tally
+    }
+
+    #[test]
+    fn cargo_results_are_added_over_binaries() {
+        let tally = sum(&[
+            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+        ]);
+        assert_eq!(tally, Tally { passed: 15, failed: 2 });
+    }
+
+    #[test]
+    fn pytest_results_are_read_with_and_without_rulers() {
+        let tally =
+            sum(&["======= 1 failed, 41 passed, 2 warnings in 3.21s =======", "7 passed in 0.5s", "1 error in 0.2s"]);
+        assert_eq!(tally, Tally { passed: 48, failed: 2 });
+    }
+
+    #[test]
+    fn long_pytest_runs_carry_a_clock_after_the_seconds() {
+        assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0 });
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        let tally = sum(&["3 passed the gate", "test a_thing ... ok", "rolled back 4 failed writes in memory", ""]);
+        assert_eq!(tally, Tally::default());
+    }
+
+    #[test]
+    fn a_step_that_fails_without_a_test_counts_once() {
+        let mut tally = Tally::default();
+        tally.judge(Tally::default(), Err("no compiler"));
+        assert_eq!(tally.failed, 1);
+    }
+
+    #[test]
+    fn a_step_whose_failures_were_counted_is_not_counted_again() {
+        let before = Tally::default();
+        let mut tally = Tally { passed: 1, failed: 2 };
+        tally.judge(before, Err("two tests failed"));
+        assert_eq!(tally.failed, 2);
+    }
+}

@@ -1,0 +1,204 @@
+//! Tells code from comments and texts, line by line, well enough for the rules: Rust, and languages with `#` comments.
+//! Not a parser. Called by the rules of this folder.
+
+/// One line of a source file, taken apart. Texts are gone from `code`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// What the compiler reads, without texts and comments.
+    pub code: String,
+    /// What only people read.
+    pub comment: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Code,
+    LineComment,
+    BlockComment(u32),
+    Text,
+    RawText(usize),
+}
+
+/// The lines of a Rust (or Java, or JavaScript) file.
+pub fn rust(text: &str) -> Vec<Line> {
+    let characters: Vec<char> = text.chars().collect();
+    let mut lines = vec![Line::default()];
+    let mut state = State::Code;
+    let mut at = 0;
+    while at < characters.len() {
+        let here = characters[at];
+        let next = characters.get(at + 1).copied().unwrap_or('\0');
+        if here == '\n' {
+            if state == State::LineComment {
+                state = State::Code;
+            }
+            lines.push(Line::default());
+            at += 1;
+            continue;
+        }
+        let Some(line) = lines.last_mut() else { break };
+        let mut step = 1;
+        match state {
+            State::Code => match (here, next) {
+                ('/', '/') => (state, step) = (State::LineComment, 2),
+                ('/', '*') => (state, step) = (State::BlockComment(1), 2),
+                ('"', _) => state = State::Text,
+                ('r', '"' | '#') if !follows_name(&characters, at) => match raw_text_start(&characters[at + 1..]) {
+                    Some(hashes) => (state, step) = (State::RawText(hashes), hashes + 2),
+                    None => line.code.push(here),
+                },
+                ('\'', _) => match character_length(&characters[at..]) {
+                    Some(length) => step = length,
+                    None => line.code.push(here),
+                },
+                _ => line.code.push(here),
+            },
+            State::LineComment => line.comment.push(here),
+            State::BlockComment(depth) => match (here, next) {
+                ('*', '/') => {
+                    step = 2;
+                    state = if depth == 1 { State::Code } else { State::BlockComment(depth - 1) };
+                }
+                ('/', '*') => (state, step) = (State::BlockComment(depth + 1), 2),
+                _ => line.comment.push(here),
+            },
+            State::Text => match here {
+                // A backslash before a line's end continues the text; the line itself must still be counted.
+                '\\' if next != '\n' => step = 2,
+                '"' => state = State::Code,
+                _ => {}
+            },
+            State::RawText(hashes) => {
+                let closes = here == '"' && characters[at + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
+                if closes {
+                    (state, step) = (State::Code, hashes + 1);
+                }
+            }
+        }
+        at += step;
+    }
+    lines
+}
+
+/// The lines of a file whose comments begin with `#` and whose texts stay within their line (Python's triple-quoted
+/// texts are read as comments: they are what people read).
+pub fn hashed(text: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut open: Option<&str> = None;
+    for text in text.lines() {
+        let mut line = Line::default();
+        let mut rest = text;
+        while !rest.is_empty() {
+            if let Some(quotes) = open {
+                let (inside, after) =
+                    rest.split_once(quotes).map_or((rest, None), |(inside, after)| (inside, Some(after)));
+                line.comment.push_str(inside);
+                rest = after.unwrap_or_default();
+                open = if after.is_some() { None } else { open };
+                continue;
+            }
+            let Some(at) = rest.find(['#', '"', '\'']) else {
+                line.code.push_str(rest);
+                break;
+            };
+            line.code.push_str(&rest[..at]);
+            rest = &rest[at..];
+            if let Some(comment) = rest.strip_prefix('#') {
+                line.comment.push_str(comment);
+                break;
+            }
+            let triple = ["\"\"\"", "'''"].into_iter().find(|quotes| rest.starts_with(quotes));
+            match triple {
+                Some(quotes) => {
+                    open = Some(quotes);
+                    rest = &rest[3..];
+                }
+                None => rest = after_short_text(rest),
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn after_short_text(text: &str) -> &str {
+    let mut characters = text.char_indices();
+    let Some((_, quote)) = characters.next() else { return "" };
+    while let Some((at, character)) = characters.next() {
+        if character == '\\' {
+            characters.next();
+        } else if character == quote {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+fn follows_name(characters: &[char], at: usize) -> bool {
+    // `br"…"` is a raw text; `for"` does not occur.
+    at.checked_sub(1).is_some_and(|before| {
+        let before = characters[before];
+        (before.is_alphanumeric() && before != 'b') || before == '_'
+    })
+}
+
+fn raw_text_start(after_r: &[char]) -> Option<usize> {
+    let hashes = after_r.iter().take_while(|&&c| c == '#').count();
+    (after_r.get(hashes) == Some(&'"')).then_some(hashes)
+}
+
+/// Length of a character literal at the start; `None` when the quote begins a lifetime.
+fn character_length(text: &[char]) -> Option<usize> {
+    match (text.get(1)?, text.get(2)?) {
+        ('\\', _) => text.iter().skip(3).position(|&c| c == '\'').map(|at| at + 4),
+        (_, '\'') => Some(3),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(text: &str) -> Vec<String> {
+        rust(text).into_iter().map(|line| line.code.trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn texts_and_comments_are_not_code() {
+        let lines = rust("let a = \"unsafe \\\" {\"; // unsafe here\n/* unsafe\n /* deeper */ still */ b();");
+        assert_eq!(lines[0].code, "let a = ; ");
+        assert_eq!(lines[0].comment, " unsafe here");
+        assert_eq!(lines[1].code, "");
+        assert_eq!(lines[2].code, " b();");
+    }
+
+    #[test]
+    fn raw_texts_end_at_their_own_hashes() {
+        assert_eq!(code_of("x(r#\"a \"quoted\" // b\"#); y"), ["x(); y"]);
+        assert_eq!(code_of("x(br\"c\\\"); y"), ["x(b); y"]);
+    }
+
+    #[test]
+    fn lifetimes_are_code_and_characters_are_not() {
+        assert_eq!(
+            code_of("fn f<'a>(x: &'a str) { x.find('\"'); x.find('\\''); x.find('\\u{1F}') }"),
+            ["fn f<'a>(x: &'a str) { x.find(); x.find(); x.find() }"]
+        );
+    }
+
+    #[test]
+    fn a_text_over_lines_keeps_the_line_numbers() {
+        assert_eq!(code_of("a(\"one \\\n two\nthree\");\nunsafe_here()").len(), 4);
+        assert_eq!(code_of("a(\"one \\\n two\nthree\");\nlast()")[3], "last()");
+    }
+
+    #[test]
+    fn hash_comments_and_docstrings_are_comments() {
+        let lines = hashed("x = '#no' # yes\n\"\"\"Doc\nmore\"\"\"\ny = 1");
+        assert_eq!((lines[0].code.as_str(), lines[0].comment.as_str()), ("x =  ", " yes"));
+        assert_eq!(lines[1].comment, "Doc");
+        assert_eq!(lines[2].comment, "more");
+        assert_eq!(lines[3].code, "y = 1");
+    }
+}

@@ -1,0 +1,151 @@
+//! Rules about words: none that say nothing, nothing left open, no language named in the core, no path of one machine.
+
+use super::{has_extension, source, Finding};
+
+/// Names that say nothing. A name is cut at underscores and capitals before it is compared.
+const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager", "misc", "v2"];
+/// Marks of unfinished work, in code and comments.
+const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
+/// Names that others gave: standard libraries, published crates, terms of a language.
+const FOREIGN: [&str; 10] = [
+    "importlib.util",
+    "java.util",
+    "hyper_util",
+    "hyper-util",
+    "http_body_util",
+    "http-body-util",
+    "tokio_util",
+    "ContextManager",
+    "context manager",
+    "multiprocessing.managers",
+];
+/// Words of a language that have no place in the core; frame-type names (`cpython`, `v8js`, `jvm`) are not among them.
+const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
+/// The command line speaks of all languages in its help.
+const MAY_NAME_LANGUAGES: [&str; 1] = ["core/crates/cli/"];
+
+pub fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = machine_paths(path, text);
+    findings.extend(file_name(path));
+    let lines = match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("rs" | "java" | "js" | "mjs" | "ts" | "go") => source::rust(text),
+        Some("py" | "toml" | "yaml" | "yml" | "sh") => source::hashed(text),
+        _ => return findings,
+    };
+    let core = (path.starts_with("core/src/") || path.starts_with("core/crates/"))
+        && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
+    for (at, line) in lines.iter().enumerate() {
+        for part in [&line.code, &line.comment] {
+            findings.extend(
+                empty_name(part)
+                    .map(|word| Finding::new(path, at + 1, format!("`{word}` says nothing: name what it does"))),
+            );
+            findings.extend(UNFINISHED.into_iter().find(|mark| part.contains(mark)).map(|mark| {
+                Finding::new(path, at + 1, format!("`{mark}`: finish it, or file it and remove the mark"))
+            }));
+        }
+        if core && has_extension(path, &["rs"]) {
+            let original = text.lines().nth(at).unwrap_or_default();
+            findings.extend(LANGUAGES.into_iter().find(|language| has_word(original, language)).map(|language| {
+                Finding::new(path, at + 1, format!("`{language}` in the core, which knows no language"))
+            }));
+        }
+    }
+    findings
+}
+
+fn file_name(path: &str) -> Option<Finding> {
+    let names = path.rsplit('/').next().unwrap_or_default().split(['.', '-']);
+    names
+        .flat_map(segments)
+        .find(|name| EMPTY_NAMES.contains(&name.as_str()))
+        .map(|name| Finding::new(path, 0, format!("`{name}` in a file's name says nothing")))
+}
+
+fn empty_name(part: &str) -> Option<String> {
+    let part = FOREIGN.iter().fold(part.to_owned(), |part, foreign| part.replace(foreign, ""));
+    part.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .flat_map(segments)
+        .find(|segment| EMPTY_NAMES.contains(&segment.as_str()))
+}
+
+/// `GuardedReadHelper` and `guarded_read_helper` are the same words.
+fn segments(name: &str) -> Vec<String> {
+    let mut segments = vec![String::new()];
+    let mut before = '_';
+    for character in name.chars() {
+        if character == '_' || (character.is_uppercase() && before.is_lowercase()) {
+            segments.push(String::new());
+        }
+        if character != '_' {
+            segments.last_mut().into_iter().for_each(|segment| segment.extend(character.to_lowercase()));
+        }
+        before = character;
+    }
+    segments
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| !text[..at].ends_with(name) && !text[at + word.len()..].starts_with(name))
+}
+
+fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
+    // Put together here, so that this file does not break its own rule.
+    let roots = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
+    let mut findings = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let found = roots.into_iter().find(|root| {
+            // `…/ro​ot/x` inside a longer path or address is somebody's route, not a path of a machine.
+            line.match_indices(root)
+                .any(|(start, _)| !line[..start].ends_with(|c: char| c.is_alphanumeric() || "._-}/".contains(c)))
+        });
+        findings.extend(found.map(|root| Finding::new(path, at + 1, format!("`{root}…` is a path of one machine"))));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_are_found_in_names_and_comments() {
+        assert_eq!(check("a/b.rs", "struct RingHelper;").len(), 1);
+        assert_eq!(check("a/b.rs", "fn ring_util() {}").len(), 1);
+        assert_eq!(check("a/b.rs", "// the slot manager").len(), 1);
+        assert_eq!(check("a/string_utils.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn names_that_others_gave_may_stay() {
+        assert!(check("a/b.py", "import importlib.util\n# an async context manager").is_empty());
+        assert!(check("a/b.rs", "use hyper_util::rt;").is_empty());
+    }
+
+    #[test]
+    fn longer_words_are_other_words() {
+        assert!(check("a/b.rs", "let utilisation = 1; let v21 = 2; struct Managerial;").is_empty());
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        assert_eq!(check("a/b.rs", concat!("// TO", "DO: later")).len(), 1);
+        assert_eq!(check("a/b.rs", concat!("fn f() { to", "do!() }")).len(), 1);
+        assert_eq!(check("a/b.py", concat!("# FIX", "ME")).len(), 1);
+    }
+
+    #[test]
+    fn the_core_knows_no_language_but_its_frame_types() {
+        assert_eq!(check("core/src/a.rs", "//! Walks Python frames.").len(), 1);
+        assert_eq!(check("core/crates/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
+        assert!(check("core/src/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
+        assert!(check("core/crates/cli/src/a.rs", "/// Python and Node").is_empty());
+    }
+
+    #[test]
+    fn a_path_of_one_machine_is_found_in_any_file() {
+        assert_eq!(check("README.md", concat!("see /ro", "ot/x")).len(), 1);
+        assert!(check("README.md", concat!("GET https://host/api/wo", "rk/x")).is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+//! `cargo xtask check`: the quick look before a commit; with `--deep`, the slow proofs that need a nightly compiler.
+
+use std::process::Command;
+
+use super::{fuzz, tidy, Verb};
+use crate::arguments::{Arguments, Known};
+use crate::step::{Failure, Outcome, Step};
+use crate::tally::Tally;
+
+pub const VERB: Verb = Verb {
+    name: "check",
+    usage: "check [--deep]",
+    about: "formatting, lints, tidy and the unit tests of the pure crates\n\n\
+        --deep adds: loom with three preemptions, Miri on the pure crates, ten minutes of fuzzing per decoder.\n\
+        Miri and fuzzing need a nightly toolchain; where it is missing the command that installs it is printed.",
+    options: &[Known::Switch("deep")],
+    run,
+};
+
+/// Crates that need nothing but a Rust compiler.
+pub const PURE: [&str; 4] = ["spanprof-signal", "spanprof-profile", "spanprof-export", "xtask"];
+
+fn run(given: &Arguments) -> Outcome {
+    format()?;
+    clippy()?;
+    tidy::run()?;
+    let packages = PURE.iter().flat_map(|name| ["-p", name]);
+    Step::cargo("unit tests of the pure crates").args(["test", "--quiet"]).args(packages).run()?;
+    if given.has("deep") {
+        deep()?;
+    }
+    println!("check: all is well");
+    Ok(())
+}
+
+/// Formatting, unchanged files only.
+pub fn format() -> Outcome {
+    Step::cargo("formatting").args(["fmt", "--all", "--check"]).missing_means("rustup component add rustfmt").run()
+}
+
+/// Lints of every crate and target.
+pub fn clippy() -> Outcome {
+    let mut step =
+        Step::cargo("lints").args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+    if let Ok(python) = crate::pythons::preferred() {
+        step = step.env("PYO3_PYTHON", &python.program);
+    }
+    step.missing_means("rustup component add clippy").run()
+}
+
+/// Every interleaving of ring and slot with at most `preemptions` preemptions. Built apart, since `--cfg loom` would
+/// rebuild everything else.
+pub fn loom(preemptions: u32, tally: &mut Tally) -> Outcome {
+    Step::cargo(format!("loom, at most {preemptions} preemptions"))
+        .args(["test", "--release", "-p", "spanprof-signal", "--lib", "loom", "--target-dir"])
+        .arg(crate::workspace::target().join("loom"))
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", preemptions.to_string())
+        .run_reading(|line| tally.read(line))
+}
+
+fn deep() -> Outcome {
+    let mut tally = Tally::default();
+    loom(3, &mut tally)?;
+    if tally.passed == 0 {
+        return Err(Failure::new("loom", "no model ran"));
+    }
+    nightly_with("miri", "rustup toolchain install nightly --component miri rust-src")?;
+    Step::cargo("Miri")
+        .args(["+nightly", "miri", "test", "-p", "spanprof-signal", "-p", "spanprof-profile", "--lib", "--target-dir"])
+        .arg(crate::workspace::target().join("miri"))
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_CASES", "1")
+        .missing_means("deep checks need rustup's cargo: https://rustup.rs")
+        .run()?;
+    fuzz::every_target(600)
+}
+
+/// Fails plainly when the nightly toolchain lacks a tool.
+pub fn nightly_with(tool: &str, install: &str) -> Outcome {
+    let found = Command::new("cargo")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .args(["+nightly", tool, "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if found {
+        return Ok(());
+    }
+    Err(Failure::new(format!("find nightly cargo {tool}"), "this check needs it, and it is not installed")
+        .with_way_out(install))
+}

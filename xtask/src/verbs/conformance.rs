@@ -1,0 +1,48 @@
+//! `cargo xtask conformance`: the same cases of core/conformance through every language's runner.
+
+use super::{test, wheel, Verb};
+use crate::arguments::Arguments;
+use crate::step::{Failure, Outcome, Step};
+use crate::tally::Tally;
+
+pub const VERB: Verb = Verb {
+    name: "conformance",
+    usage: "conformance [rust|python]",
+    about: "the same cases through every language's runner\n\n\
+        Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and what must come\n\
+        out. Without a name, every language runs.",
+    options: &[],
+    run,
+};
+
+fn run(given: &Arguments) -> Outcome {
+    let names = if given.names.is_empty() { vec!["rust".to_owned(), "python".to_owned()] } else { given.names.clone() };
+    let mut tally = Tally::default();
+    for name in &names {
+        let before = tally;
+        match name.as_str() {
+            "rust" => rust(&mut tally)?,
+            "python" => {
+                let wheel = wheel::build_for_tests()?;
+                for python in crate::pythons::oldest_and_newest()? {
+                    let venv = test::environment(&python, &wheel)?;
+                    test::pytest(&venv, &python, &["-k", "conformance"], &mut tally)?;
+                }
+            }
+            other => {
+                return Err(Failure::new("conformance", format!("no runner for `{other}`; there are: rust, python")))
+            }
+        }
+        if tally.passed == before.passed {
+            return Err(Failure::new("conformance", format!("the {name} runner ran no case")));
+        }
+    }
+    println!("{tally}");
+    Ok(())
+}
+
+fn rust(tally: &mut Tally) -> Outcome {
+    Step::cargo("conformance in Rust")
+        .args(["test", "-p", "spanprof", "--", "conformance"])
+        .run_reading(|line| tally.read(line))
+}

@@ -1,0 +1,240 @@
+//! `cargo xtask demo`: the whole way in one command: a real web service under load, its profile received, linked to its
+//! spans and shown. Also called by `test`, with an end.
+
+mod load;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{live, wheel, Verb};
+use crate::arguments::Known;
+use crate::step::{Failure, Outcome, Running, Step};
+use crate::venv::Venv;
+use crate::{http, pythons, scratch, workspace};
+
+pub const VERB: Verb = Verb {
+    name: "demo",
+    usage: "demo [--seconds N]",
+    about: "a real FastAPI service under load, its profile linked to spans, shown on a page\n\n\
+        Builds the command line and the wheel, starts `spanprof serve` (ports 4317 and 4318 where free) and the service of\n\
+        examples/python-fastapi under the OpenTelemetry SDK, drives load with trace context, and prints the top functions,\n\
+        the share of samples linked to spans, one trace's own top functions, the profiler's own cost and the page's address.\n\
+        --seconds N: ends by itself after N seconds of load, non-zero if any of that is missing. Without it: until Ctrl-C.",
+    options: &[Known::Value("seconds")],
+    run: |given| show(given.number("seconds")?, &Ports::usual()?),
+};
+
+const SERVICE: &str = "checkout";
+/// Load before the first look when nobody says how long.
+const FIRST_LOOK_SECONDS: u64 = 12;
+/// Below this share the link to the spans is broken: requests are nearly all the service does.
+const LEAST_LINKED_SHARE: f64 = 0.80;
+
+/// Where `spanprof serve` listens.
+pub struct Ports {
+    /// OTLP/gRPC.
+    pub grpc: u16,
+    /// OTLP/HTTP and the page.
+    pub http: u16,
+}
+
+impl Ports {
+    /// OpenTelemetry's own where both are free, else free ones.
+    pub fn usual() -> Outcome<Self> {
+        let free = |port: u16| std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port)).is_ok();
+        if free(4317) && free(4318) {
+            return Ok(Self { grpc: 4317, http: 4318 });
+        }
+        println!("ports 4317 and 4318 are taken; using free ones");
+        Self::free()
+    }
+
+    /// Two free ones.
+    pub fn free() -> Outcome<Self> {
+        let port = || http::free_port().map_err(|error| Failure::new("free port", error.to_string()));
+        Ok(Self { grpc: port()?, http: port()? })
+    }
+}
+
+/// A running `spanprof serve`.
+pub struct Server {
+    /// Its HTTP port.
+    pub http_port: u16,
+    /// The address of its page.
+    pub page: String,
+    _running: Running,
+}
+
+impl Server {
+    /// Starts it with a directory of its own and waits until it says where it listens.
+    pub fn start(command: &Path, folder: &Path, ports: &Ports) -> Outcome<Self> {
+        let mut running = Step::new("spanprof serve", command)
+            .args(["serve", "--json", "--quiet", "--dir"])
+            .arg(folder.join("profiles"))
+            .args(["--grpc", &ports.grpc.to_string(), "--http", &ports.http.to_string()])
+            .start(&folder.join("serve.log"))?;
+        let place: Value =
+            running.wait_until(Duration::from_secs(20), |log| serde_json::from_str(log.lines().next()?).ok())?;
+        let page = place["url"].as_str().unwrap_or_default().to_owned();
+        Ok(Self { http_port: ports.http, page, _running: running })
+    }
+}
+
+/// Shows everything; `seconds` of load and an end, or until Ctrl-C.
+pub fn show(seconds: Option<u64>, ports: &Ports) -> Outcome {
+    let began = Instant::now();
+    let command = live::command_line()?;
+    let python = pythons::preferred()?;
+    let venv = Venv::with("demo", &python, &["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()])?;
+    venv.install_wheel(&wheel::build_for_tests()?)?;
+    let folder = scratch::empty("demo")?;
+    let server = Server::start(&command, &folder, ports)?;
+    let (service, service_port) = start_service(&venv, &folder, &server)?;
+    println!("built and started in {} s; the service answers on 127.0.0.1:{service_port}", began.elapsed().as_secs());
+
+    let load = load::Load::start(service_port);
+    std::thread::sleep(Duration::from_secs(seconds.unwrap_or(FIRST_LOOK_SECONDS)));
+    let trace_id = load.one_heavy_request()?;
+    let look = Look { command, address: format!("http://127.0.0.1:{}", server.http_port) };
+    let cost = own_cost(service_port)?;
+    look.wait_for(&["--trace-id", &trace_id])?;
+    look.report(&trace_id)?;
+    println!("\n── the profiler's own cost\n{cost}");
+    println!("requests answered: {}, failed: {}", load.answered(), load.failed());
+    if load.answered() == 0 || load.failed() > 0 {
+        return Err(Failure::new("load", "requests failed; the profiler must not change what the service answers"));
+    }
+    page_answers(&server)?;
+    println!("\npage: {}", server.page);
+    if seconds.is_none() {
+        println!("load goes on; Ctrl-C ends everything");
+        wait_for_the_end(service)?;
+    }
+    Ok(())
+}
+
+fn start_service(venv: &Venv, folder: &Path, server: &Server) -> Outcome<(Running, u16)> {
+    let port = http::free_port().map_err(|error| Failure::new("free port", error.to_string()))?;
+    let mut service = Step::new("the FastAPI service", venv.python())
+        .args([
+            "-m",
+            "uvicorn",
+            "app:app",
+            "--host",
+            "127.0.0.1",
+            "--log-level",
+            "warning",
+            "--port",
+            &port.to_string(),
+        ])
+        .env("OTEL_SERVICE_NAME", SERVICE)
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", server.http_port))
+        .env("SPANPROF_UPLOAD_INTERVAL", "2")
+        .inside(&workspace::root().join("examples/python-fastapi"))
+        .start(&folder.join("service.log"))?;
+    service.wait_until(Duration::from_secs(30), |_| {
+        http::get(port, "/health").ok().filter(|(status, _)| *status == 200)
+    })?;
+    Ok((service, port))
+}
+
+/// What the service's own profiler says it cost.
+fn own_cost(service_port: u16) -> Outcome<String> {
+    let answer = http::get(service_port, "/profiler");
+    let stats: Value = match answer {
+        Ok((200, body)) => serde_json::from_str(&body).unwrap_or_default(),
+        other => return Err(Failure::new("own cost", format!("the service answered {other:?}"))),
+    };
+    let own = stats["own_cpu_seconds"].as_f64().unwrap_or_default();
+    let process = stats["process_cpu_seconds"].as_f64().unwrap_or_default();
+    if own <= 0.0 || process <= 0.0 {
+        return Err(Failure::new("own cost", format!("stats() does not tell it: {stats}")));
+    }
+    Ok(format!(
+        "{:.1} ms of {process:.1} s of CPU the service used: {:.2} %; clock: {}",
+        own * 1e3,
+        own / process * 100.0,
+        stats["clock"].as_str().unwrap_or("not told"),
+    ))
+}
+
+fn page_answers(server: &Server) -> Outcome {
+    match http::get(server.http_port, "/") {
+        Ok((200, page)) if page.contains("<html") => Ok(()),
+        other => Err(Failure::new("page", format!("GET / answered {other:?}"))),
+    }
+}
+
+/// Looks into what was received, with the command a user would type.
+struct Look {
+    command: PathBuf,
+    address: String,
+}
+
+impl Look {
+    fn top(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.command);
+        command.arg("top").arg(&self.address).args(["--service", SERVICE, "--type", "cpu"]).args(words);
+        command
+    }
+
+    fn json(&self, words: &[&str]) -> Option<Value> {
+        let output = self.top(words).args(["--json"]).output().ok()?;
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    fn wait_for(&self, words: &[&str]) -> Outcome {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if self.json(words).is_some_and(|table| table["total"].as_i64() > Some(0)) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        Err(Failure::new("delivery", format!("no sample of {SERVICE} {words:?} arrived within 20 s")))
+    }
+
+    fn report(&self, trace_id: &str) -> Outcome {
+        self.print("top functions", &["-n", "12"])?;
+        let all = self.json(&["-n", "0"]).unwrap_or_default();
+        let share = all["linked"].as_f64().unwrap_or_default() / all["total"].as_f64().unwrap_or(f64::INFINITY);
+        println!("\n── samples linked to spans: {:.1} %", share * 100.0);
+        if share < LEAST_LINKED_SHARE {
+            let message = format!("expected at least {:.0} %", LEAST_LINKED_SHARE * 100.0);
+            return Err(Failure::new("link to spans", message));
+        }
+        self.print(&format!("top functions of trace {trace_id}"), &["-n", "6", "--trace-id", trace_id])?;
+        let trace = self.json(&["-n", "0", "--trace-id", trace_id]).unwrap_or_default();
+        let names: Vec<_> =
+            trace["rows"].as_array().into_iter().flatten().filter_map(|row| row["function"].as_str()).collect();
+        if !names.iter().any(|name| name.ends_with("render_report"))
+            || names.iter().any(|name| name.ends_with("price_cart"))
+        {
+            return Err(Failure::new("one trace", format!("expected render_report and not price_cart, got {names:?}")));
+        }
+        Ok(())
+    }
+
+    fn print(&self, title: &str, words: &[&str]) -> Outcome {
+        println!("\n── {title}");
+        let output = self.top(words).output().map_err(|error| Failure::new(title, error.to_string()))?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        match output.status.success() && !output.stdout.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(title, String::from_utf8_lossy(&output.stderr).into_owned())),
+        }
+    }
+}
+
+/// Ctrl-C reaches every process of the terminal's group, this one included.
+fn wait_for_the_end(mut service: Running) -> Outcome {
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        if let Some(status) = service.ended() {
+            return Err(Failure::new("the FastAPI service", format!("ended with {status}")));
+        }
+    }
+}

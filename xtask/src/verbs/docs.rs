@@ -1,0 +1,147 @@
+//! `cargo xtask docs`: the reference pages from the core's tables, rustdoc, and every code block of the documents executed.
+
+use std::path::Path;
+
+use super::{wheel, Verb};
+use crate::arguments::{Arguments, Known};
+use crate::step::{Failure, Outcome, Step};
+use crate::venv::Venv;
+use crate::{pythons, scratch, workspace};
+
+pub const VERB: Verb = Verb {
+    name: "docs",
+    usage: "docs [--check]",
+    about: "generated reference pages, rustdoc, and the documents' code blocks executed\n\n\
+        docs/configuration.md and docs/counters.md come from the tables in core. Blocks marked ```python in README.md and\n\
+        docs/*.md run against the wheel; relative links must lead somewhere. --check: fails when a generated page differs\n\
+        from what lies there, and writes nothing.",
+    options: &[Known::Switch("check")],
+    run,
+};
+
+fn run(given: &Arguments) -> Outcome {
+    generated(given.has("check"))?;
+    links()?;
+    Step::cargo("rustdoc")
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .env("PYO3_PYTHON", &pythons::preferred()?.program)
+        .run()?;
+    blocks()
+}
+
+/// Writes, or compares, the pages that the core's tables make.
+pub fn generated(check: bool) -> Outcome {
+    for page in ["configuration", "counters"] {
+        let text = Step::cargo(format!("generate {page}"))
+            .args(["run", "--quiet", "-p", "spanprof", "--example", "reference", "--", page])
+            .capture()?;
+        let path = workspace::root().join("docs").join(format!("{page}.md"));
+        if !check {
+            scratch::write(&path, &text)?;
+        } else if scratch::read(&path)? != text {
+            let message = format!("docs/{page}.md differs from the core's table");
+            return Err(Failure::new("generated pages", message).with_way_out("cargo xtask docs"));
+        }
+    }
+    Ok(())
+}
+
+fn documents() -> Outcome<Vec<String>> {
+    Ok(workspace::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
+}
+
+/// Relative links of every document lead to a file.
+pub fn links() -> Outcome {
+    println!("── links");
+    let root = workspace::root();
+    let mut broken = Vec::new();
+    for path in documents()? {
+        let folder = root.join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
+        for link in links_of(&scratch::read(&root.join(&path))?) {
+            if !folder.join(&link).exists() {
+                broken.push(format!("{path}: {link}"));
+            }
+        }
+    }
+    match broken.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new("links", format!("lead nowhere:\n  {}", broken.join("\n  ")))),
+    }
+}
+
+fn links_of(text: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    for part in text.split("](").skip(1) {
+        let link = part.split([')', '#', ' ']).next().unwrap_or_default();
+        if !link.is_empty() && !link.contains("://") && !link.starts_with("mailto:") {
+            links.push(link.to_owned());
+        }
+    }
+    links
+}
+
+/// Runs the Python blocks of each document that has any, in one program per document.
+fn blocks() -> Outcome {
+    let python = pythons::preferred()?;
+    let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
+    let venv = Venv::with("docs", &python, &packages)?;
+    venv.install_wheel(&wheel::build_for_tests()?)?;
+    let folder = scratch::empty("docs-blocks")?;
+    let mut count = 0;
+    for path in documents()?
+        .iter()
+        .filter(|path| *path == "README.md" || path.starts_with("docs/") || path.starts_with("bindings-python/"))
+    {
+        let program = python_blocks(&scratch::read(&workspace::root().join(path))?);
+        if program.is_empty() {
+            continue;
+        }
+        let file = folder.join(format!("{}.py", path.replace(['/', '.'], "_")));
+        scratch::write(&file, &program)?;
+        Step::new(format!("code blocks of {path}"), venv.python())
+            .arg(&file)
+            .env("SPANPROF_STOP_TIMEOUT", "0.2")
+            .inside(&folder)
+            .run()?;
+        count += 1;
+    }
+    match count {
+        0 => Err(Failure::new("code blocks", "no document has one")),
+        _ => Ok(()),
+    }
+}
+
+/// The ```python blocks of a document, one after the other.
+fn python_blocks(text: &str) -> String {
+    let mut program = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match (inside, line.trim_end()) {
+            (false, "```python") => inside = true,
+            (true, "```") => inside = false,
+            (true, _) => {
+                program.push_str(line);
+                program.push('\n');
+            }
+            _ => {}
+        }
+    }
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_python_blocks_are_programs() {
+        let text = "a\n```sh\npip install x\n```\n```python\nimport x\n```\ntext\n```python\nx.y()\n```\n";
+        assert_eq!(python_blocks(text), "import x\nx.y()\n");
+    }
+
+    #[test]
+    fn relative_links_are_found_without_their_anchors() {
+        assert_eq!(links_of("[a](docs/a.md#top) [b](https://x.y) [c](b.md) [d](#here)"), ["docs/a.md", "b.md"]);
+    }
+}

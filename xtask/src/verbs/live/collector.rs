@@ -1,0 +1,146 @@
+//! The real OpenTelemetry Collector: accepts every transport, gives back what was sent, and says what it says when the
+//! profiles signal is off.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{go_program, rust_half};
+use crate::arguments::Arguments;
+use crate::step::{Failure, Outcome, Running, Step};
+use crate::{http, pythons, scratch, verbs};
+
+/// Newest version of which every module could be had when this was written.
+const VERSION: &str = "0.161.0";
+const GATE: &str = "--feature-gates=service.profilesSupport";
+/// What the Collector says without the gate; docs/troubleshooting.md quotes it.
+const WITHOUT_GATE: &str =
+    "profiling signal support is at alpha level, gated under the \"service.profilesSupport\" feature gate";
+
+pub fn run(_: &Arguments) -> Outcome {
+    let collector = go_program("collector", ".", VERSION)?;
+    let folder = scratch::empty("live-collector")?;
+    without_gate(&collector, &folder)?;
+    without_pipeline(&collector, &folder)?;
+    every_transport(&collector, &folder)
+}
+
+/// Two free ports: gRPC and HTTP.
+fn ports() -> Outcome<(u16, u16)> {
+    let port = || http::free_port().map_err(|error| Failure::new("free port", error.to_string()));
+    Ok((port()?, port()?))
+}
+
+fn receiver(grpc: u16, http: u16) -> String {
+    format!(
+        "receivers:\n  otlp: {{protocols: {{grpc: {{endpoint: 127.0.0.1:{grpc}}}, http: {{endpoint: 127.0.0.1:{http}}}}}}}\n"
+    )
+}
+
+fn profiles_config(folder: &Path, grpc: u16, http: u16) -> Outcome<std::path::PathBuf> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let config = format!(
+        "{receiver}\
+         processors:\n  memory_limiter: {{check_interval: 1s, limit_mib: 512}}\n  \
+         resource: {{attributes: [{{key: deployment.environment.name, value: live, action: upsert}}]}}\n\
+         exporters:\n  debug: {{verbosity: detailed}}\n  \
+         file/json: {{path: {json}, flush_interval: 200ms}}\n  \
+         file/proto: {{path: {proto}, format: proto, flush_interval: 200ms}}\n  \
+         file/resource: {{path: {resource}, flush_interval: 200ms}}\n\
+         service:\n  telemetry: {{metrics: {{level: none}}, logs: {{level: info}}}}\n  pipelines:\n    \
+         profiles: {{receivers: [otlp], processors: [memory_limiter], exporters: [debug, file/json, file/proto]}}\n    \
+         profiles/resource: {{receivers: [otlp], processors: [memory_limiter, resource], exporters: [file/resource]}}\n",
+        receiver = receiver(grpc, http),
+        json = file("written.jsonl"),
+        proto = file("written.pb"),
+        resource = file("resource.jsonl"),
+    );
+    let path = folder.join("collector.yaml");
+    scratch::write(&path, &config)?;
+    Ok(path)
+}
+
+fn without_gate(collector: &Path, folder: &Path) -> Outcome {
+    let (grpc, http) = ports()?;
+    let config = profiles_config(folder, grpc, http)?;
+    let (status, said) =
+        Step::new("Collector without the feature gate", collector).arg("--config").arg(config).capture_any()?;
+    if status.success() || !said.contains(WITHOUT_GATE) {
+        return Err(Failure::new(
+            "Collector without the feature gate",
+            format!("expected `{WITHOUT_GATE}`, got {status}:\n{said}"),
+        ));
+    }
+    let page = scratch::read(&crate::workspace::root().join("docs/troubleshooting.md"))?;
+    if !page.contains(WITHOUT_GATE) {
+        return Err(Failure::new(
+            "troubleshooting page",
+            format!("docs/troubleshooting.md does not quote `{WITHOUT_GATE}`"),
+        ));
+    }
+    println!("without the feature gate: refuses to start, as documented");
+    Ok(())
+}
+
+/// A Collector that takes traces only answers 404 and UNIMPLEMENTED; our message must name the gate.
+fn without_pipeline(collector: &Path, folder: &Path) -> Outcome {
+    let (grpc, http) = ports()?;
+    let config = folder.join("traces-only.yaml");
+    let text = format!(
+        "{}exporters:\n  debug: {{}}\nservice:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    \
+         traces: {{receivers: [otlp], exporters: [debug]}}\n",
+        receiver(grpc, http)
+    );
+    scratch::write(&config, &text)?;
+    let _running = start(collector, &config, &[], &folder.join("traces-only.log"))?;
+    rust_half("refusal over HTTP", &["refused", "http", &format!("http://127.0.0.1:{http}")])?;
+    rust_half("refusal over gRPC", &["refused", "grpc", &format!("http://127.0.0.1:{grpc}")])
+}
+
+fn every_transport(collector: &Path, folder: &Path) -> Outcome {
+    let (grpc, http) = ports()?;
+    let config = profiles_config(folder, grpc, http)?;
+    let _running = start(collector, &config, &[GATE], &folder.join("collector.log"))?;
+    let (grpc_url, http_url) = (format!("http://127.0.0.1:{grpc}"), format!("http://127.0.0.1:{http}"));
+    let json = folder.join("written.jsonl").display().to_string();
+    let proto = folder.join("written.pb").display().to_string();
+    rust_half("send over every transport and read back", &["collector", &grpc_url, &http_url, &json, &proto])?;
+    from_python(&grpc_url, &http_url, &json)?;
+    let resource = scratch::read(&folder.join("resource.jsonl"))?;
+    if !resource.contains("deployment.environment.name") {
+        return Err(Failure::new("resource processor", "its attribute is not in the written profiles"));
+    }
+    println!("the resource processor added its attribute");
+    Ok(())
+}
+
+/// A real Python program over each transport; what it did must be found in what the Collector wrote.
+fn from_python(grpc: &str, http: &str, written: &str) -> Outcome {
+    let python = pythons::preferred()?;
+    let wheel = verbs::wheel::build_for_tests()?;
+    let venv = crate::venv::Venv::with("live", &python, &[])?;
+    venv.install_wheel(&wheel)?;
+    for (protocol, endpoint, compression) in [
+        ("grpc", grpc, "none"),
+        ("grpc", grpc, "gzip"),
+        ("http/protobuf", http, "none"),
+        ("http/protobuf", http, "gzip"),
+    ] {
+        let service = format!("live-python-{}-{compression}", &protocol[..4]);
+        Step::new(format!("a Python program over {protocol}, compression {compression}"), venv.python())
+            .arg("xtask/live/collector/program.py")
+            .args([endpoint, protocol, compression, &service])
+            .run()?;
+        Step::new(format!("read {service} back"), venv.python())
+            .arg("xtask/live/collector/read_back.py")
+            .arg(venv.program("spanprof"))
+            .args([written, &service])
+            .run()?;
+    }
+    Ok(())
+}
+
+fn start(collector: &Path, config: &Path, words: &[&str], log: &Path) -> Outcome<Running> {
+    let mut running = Step::new("Collector", collector).arg("--config").arg(config).args(words).start(log)?;
+    running.wait_until(Duration::from_secs(20), |log| log.contains("Everything is ready").then_some(()))?;
+    Ok(running)
+}

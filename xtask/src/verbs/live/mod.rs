@@ -1,0 +1,112 @@
+//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, google/pprof, every CPython
+//! here, a browser, a dead network. Longer than `test`; each says how long it took.
+
+mod collector;
+mod outage;
+mod pprof;
+mod python;
+mod serve;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::Verb;
+use crate::arguments::{Arguments, Known};
+use crate::step::{Failure, Outcome, Step};
+use crate::workspace;
+
+pub const VERB: Verb = Verb {
+    name: "live",
+    usage: "live [NAME…] [--seconds N]",
+    about: "suites against real programs: collector, pprof, serve, outage, python\n\n\
+        collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
+        pprof      files read back by google/pprof, built from its Go module\n\
+        serve      the page of `spanprof serve` in headless Chromium\n\
+        outage     receivers that refuse, swallow, never answer, reset: the service must not notice\n\
+        python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf\n\n\
+        Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
+    options: &[
+        Known::Value("seconds"),
+        Known::Value("python"),
+        Known::Value("clock"),
+        Known::Value("forks"),
+        Known::Value("cycles"),
+    ],
+    run,
+};
+
+type Suite = (&'static str, fn(&Arguments) -> Outcome);
+
+const SUITES: [Suite; 5] = [
+    ("collector", collector::run),
+    ("pprof", pprof::run),
+    ("serve", serve::run),
+    ("outage", outage::run),
+    ("python", python::run),
+];
+
+fn run(given: &Arguments) -> Outcome {
+    let chosen: Vec<Suite> = if given.names.is_empty() {
+        SUITES.to_vec()
+    } else {
+        given.names.iter().map(|name| find(name)).collect::<Outcome<_>>()?
+    };
+    let mut failed = Vec::new();
+    for (name, suite) in chosen {
+        println!("\n══ live {name}");
+        let began = Instant::now();
+        let outcome = suite(given);
+        let seconds = began.elapsed().as_secs();
+        match outcome {
+            Ok(()) => println!("live {name}: passed in {seconds} s"),
+            Err(failure) => {
+                eprintln!("live {name}: {failure}");
+                failed.push(name);
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new("live suites", format!("failed: {}", failed.join(", ")))),
+    }
+}
+
+fn find(name: &str) -> Outcome<Suite> {
+    SUITES.iter().find(|(known, _)| *known == name).copied().ok_or_else(|| {
+        let known: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
+        Failure::new("live", format!("no suite `{name}`; there are: {}", known.join(", ")))
+    })
+}
+
+/// Builds a Go program of `xtask/live/<name>` once per content of its sources.
+fn go_program(name: &str, package: &str, version: &str) -> Outcome<PathBuf> {
+    let source = workspace::root().join("xtask/live").join(name);
+    let program = workspace::target().join("live").join(format!("{name}-{version}"));
+    let newest = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
+    let sources = ["go.mod", "go.sum", "main.go"].map(|file| source.join(file));
+    let changed = sources.iter().filter_map(newest).max();
+    if program.exists() && newest(&program) > changed {
+        return Ok(program);
+    }
+    println!("building {name} {version} from its Go modules: some minutes the first time, cached afterwards");
+    Step::new(format!("build {name} {version}"), "go")
+        .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
+        .arg(&program)
+        .arg(package)
+        .env("CGO_ENABLED", "0")
+        .inside(&source)
+        .missing_means("install Go 1.26 or later: https://go.dev/dl")
+        .run()?;
+    Ok(program)
+}
+
+/// The Rust half of a suite.
+fn rust_half(name: &str, words: &[&str]) -> Outcome {
+    Step::cargo(name).args(["run", "--quiet", "-p", "spanprof-live", "--"]).args(words).run()
+}
+
+/// The `spanprof` command, built as the workspace's tests build it.
+pub fn command_line() -> Outcome<PathBuf> {
+    Step::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
+    Ok(workspace::target().join("debug/spanprof"))
+}

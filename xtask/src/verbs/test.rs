@@ -1,0 +1,101 @@
+//! `cargo xtask test`: what CI runs, all of it, and nothing that CI does not run. Goes on after a failed step, so that one
+//! run shows every failure, and ends with the sums of the runners.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{check, demo, tidy, wheel, Verb};
+use crate::arguments::{Arguments, Known};
+use crate::pythons::{self, Python};
+use crate::step::{Failure, Outcome, Step};
+use crate::tally::Tally;
+use crate::venv::Venv;
+
+pub const VERB: Verb = Verb {
+    name: "test",
+    usage: "test [--seconds N]",
+    about: "what CI runs: lints, tidy, all tests in Rust and Python, the demo; within 40 minutes on 2 cores\n\n\
+        --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
+        found. Ends with one line: N passed, N failed.",
+    options: &[Known::Value("seconds")],
+    run,
+};
+
+fn run(given: &Arguments) -> Outcome {
+    let seconds = given.number("seconds")?.unwrap_or(15);
+    toolchain()?;
+    let mut tally = Tally::default();
+    let mut step = |work: &mut dyn FnMut(&mut Tally) -> Outcome| {
+        let before = tally;
+        let outcome = work(&mut tally);
+        tally.judge(before, outcome);
+    };
+    step(&mut |_| check::format());
+    step(&mut |_| check::clippy());
+    step(&mut |_| tidy::run());
+    step(&mut rust);
+    step(&mut |tally| check::loom(2, tally));
+    step(&mut |tally| {
+        let wheel = wheel::build_for_tests()?;
+        pythons::oldest_and_newest()?.iter().try_for_each(|python| {
+            let before = *tally;
+            let outcome = environment(python, &wheel).and_then(|venv| pytest(&venv, python, &[], tally));
+            tally.judge(before, outcome);
+            Ok(())
+        })
+    });
+    step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
+    println!("{tally}");
+    match tally.failed {
+        0 => Ok(()),
+        failed => Err(Failure::new("sum", format!("{failed} failed; each is named above"))),
+    }
+}
+
+/// Stops before anything is built when a tool is missing, naming the command that installs it.
+fn toolchain() -> Outcome {
+    let tools = [
+        ("cargo", ["fmt", "--version"], "rustup component add rustfmt"),
+        ("cargo", ["clippy", "--version"], "rustup component add clippy"),
+        ("git", ["--version", "--build-options"], "apt-get install git"),
+        ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
+    ];
+    for (program, words, install) in tools {
+        let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
+        if !found {
+            let message = format!("`{program} {}` does not answer", words[0]);
+            return Err(Failure::new("toolchain", message).with_way_out(install));
+        }
+    }
+    let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
+    println!("Python tests will run on CPython {}", found.join(" and "));
+    Ok(())
+}
+
+fn rust(tally: &mut Tally) -> Outcome {
+    Step::cargo("tests in Rust")
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .env("PYO3_PYTHON", &pythons::preferred()?.program)
+        .run_reading(|line| tally.read(line))
+}
+
+/// An environment with what the Python tests need, and the wheel under test.
+pub fn environment(python: &Python, wheel: &Path) -> Outcome<Venv> {
+    let venv = Venv::with("tests", python, &["-r".to_owned(), "bindings-python/tests/requirements.txt".to_owned()])?;
+    venv.install_wheel(wheel)?;
+    Ok(venv)
+}
+
+/// The Python suite, or a part of it.
+pub fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -> Outcome {
+    let before = *tally;
+    Step::new(format!("tests on Python {}", python.full()), venv.python())
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
+        .args(words)
+        .inside(&crate::workspace::root().join("bindings-python"))
+        .run_reading(|line| tally.read(line))?;
+    if tally.passed == before.passed {
+        return Err(Failure::new("pytest", "no test ran"));
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! `cargo xtask wheel`: the release wheel, its symbol floor, its size, and a first run in a clean environment.
+
+use std::path::{Path, PathBuf};
+
+use super::Verb;
+use crate::pythons::{self, Python};
+use crate::step::{Failure, Outcome, Step};
+use crate::venv::Venv;
+use crate::{elf, scratch, workspace};
+
+pub const VERB: Verb = Verb {
+    name: "wheel",
+    usage: "wheel",
+    about: "builds the release wheel into target/dist, audits it and starts it once\n\n\
+        One abi3 wheel for CPython 3.9 and later. Linked by zig against glibc 2.17, audited symbol by symbol, then\n\
+        installed and run in a clean environment of the oldest and the newest Python here. Beside it a py3-none-any\n\
+        wheel without native code, so that a laptop without a native wheel installs too.",
+    options: &[],
+    run: |_| run(),
+};
+
+/// Pinned, so that a build today and a build next month are the same build.
+const MATURIN: &str = "maturin==1.9.6";
+const ZIG: &str = "ziglang==0.13.0.post1";
+/// Oldest glibc the wheel promises to run on.
+const GLIBC_FLOOR: (u32, u32) = (2, 17);
+/// Budgets of the design, in bytes.
+const LARGEST_PACKED: u64 = 4_000_000;
+const LARGEST_INSTALLED: u64 = 10_000_000;
+
+fn run() -> Outcome {
+    let wheel = release()?;
+    let folder = unpack(&wheel)?;
+    audit(&folder)?;
+    sizes(&wheel, &folder)?;
+    let fallback = without_native_code(&wheel)?;
+    for python in pythons::oldest_and_newest()? {
+        first_run(&python, &wheel, true)?;
+    }
+    first_run(&pythons::preferred()?, &fallback, false)?;
+    println!("wheel: {}", wheel.display());
+    println!("wheel: {}", fallback.display());
+    Ok(())
+}
+
+/// The release wheel in `target/dist`.
+pub fn release() -> Outcome<PathBuf> {
+    let python = pythons::preferred()?;
+    let tools = Venv::with("wheel-tools", &python, &[MATURIN.to_owned(), ZIG.to_owned()])?;
+    let dist = scratch::empty("dist")?;
+    maturin(&tools, &python, "build the release wheel", &dist)
+        .args(["--release", "--zig", "--compatibility", "manylinux2014"])
+        .run()?;
+    only_wheel(&dist)
+}
+
+/// A wheel of the profile that the workspace's tests use, so that nothing is compiled twice; for this machine only.
+pub fn build_for_tests() -> Outcome<PathBuf> {
+    let python = pythons::preferred()?;
+    let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
+    let dist = scratch::empty("dist-for-tests")?;
+    maturin(&tools, &python, "build the wheel for tests", &dist).args(["--compatibility", "linux"]).run()?;
+    only_wheel(&dist)
+}
+
+fn maturin(tools: &Venv, python: &Python, name: &str, dist: &Path) -> Step {
+    Step::new(name, tools.program("maturin"))
+        .args(["build", "--locked", "--manifest-path", "bindings-python/Cargo.toml", "--out"])
+        .arg(dist)
+        .arg("--interpreter")
+        .arg(&python.program)
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .env("PYO3_PYTHON", &python.program)
+        // maturin finds `python -m ziglang` of its own environment by this.
+        .env("CARGO_ZIGBUILD_ZIG_PATH", tools.program("python-zig"))
+}
+
+fn only_wheel(dist: &Path) -> Outcome<PathBuf> {
+    let mut wheels: Vec<PathBuf> = std::fs::read_dir(dist)
+        .map_err(|error| Failure::new("find the wheel", format!("{}: {error}", dist.display())))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .collect();
+    match (wheels.pop(), wheels.is_empty()) {
+        (Some(wheel), true) => Ok(wheel),
+        (found, _) => {
+            Err(Failure::new("find the wheel", format!("expected one in {}, got {:?}", dist.display(), found)))
+        }
+    }
+}
+
+fn unpack(wheel: &Path) -> Outcome<PathBuf> {
+    let folder = scratch::empty("wheel-unpacked")?;
+    Step::new("unpack the wheel", pythons::preferred()?.program)
+        .args(["-m", "zipfile", "-e"])
+        .arg(wheel)
+        .arg(&folder)
+        .run()?;
+    Ok(folder)
+}
+
+fn audit(folder: &Path) -> Outcome {
+    println!("── symbol audit");
+    let libraries: Vec<PathBuf> = files_below(folder)
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "so"))
+        .collect();
+    let [library] = libraries.as_slice() else {
+        return Err(Failure::new(
+            "symbol audit",
+            format!("expected one library in the wheel, got {}", libraries.len()),
+        ));
+    };
+    let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
+    let needed = elf::needed_versions(&bytes)?;
+    let above = elf::above_glibc(&needed, GLIBC_FLOOR);
+    if !above.is_empty() {
+        let list: Vec<_> = above.iter().map(|needed| format!("{} of {}", needed.version, needed.library)).collect();
+        let floor = format!("{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+        return Err(Failure::new(
+            "symbol audit",
+            format!("the wheel promises glibc {floor} but needs {}", list.join(", ")),
+        ));
+    }
+    let list: Vec<_> = needed.iter().map(|needed| needed.version.as_str()).collect();
+    println!("needs {}: all within glibc {}.{}", list.join(", "), GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+    Ok(())
+}
+
+fn sizes(wheel: &Path, folder: &Path) -> Outcome {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len());
+    let packed = length(wheel);
+    let installed: u64 = files_below(folder).iter().map(|path| length(path)).sum();
+    println!("size: {:.2} MB packed, {:.2} MB installed", packed as f64 / 1e6, installed as f64 / 1e6);
+    if packed > LARGEST_PACKED || installed > LARGEST_INSTALLED {
+        let budget =
+            format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
+        return Err(Failure::new("wheel size", format!("above the budget of {budget}")));
+    }
+    Ok(())
+}
+
+fn without_native_code(wheel: &Path) -> Outcome<PathBuf> {
+    let answer = Step::new("make the wheel without native code", pythons::preferred()?.program)
+        .arg("xtask/wheel/without_native_code.py")
+        .arg(wheel)
+        .capture()?;
+    Ok(PathBuf::from(answer.trim()))
+}
+
+/// Installs a wheel alone into a clean environment and runs the first minute of a user.
+fn first_run(python: &Python, wheel: &Path, native: bool) -> Outcome {
+    let name = if native { "first-run" } else { "first-run-without-native-code" };
+    let venv = Venv::with(name, python, &[])?;
+    venv.install_wheel(wheel)?;
+    let profiles = scratch::empty("first-run-profiles")?;
+    Step::new(format!("first run on Python {}", python.full()), venv.python())
+        .arg("xtask/wheel/first_run.py")
+        .arg(&profiles)
+        .arg(if native { "native" } else { "without-native-code" })
+        .inside(&workspace::root())
+        .run()?;
+    if native {
+        Step::new("the wheel's own command", venv.program("spanprof")).arg("--help").capture()?;
+    }
+    Ok(())
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
+            _ => files.push(entry.path()),
+        }
+    }
+    files
+}
