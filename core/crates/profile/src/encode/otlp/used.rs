@@ -2,6 +2,7 @@
 //! the empty value; the rest is numbered in order of first use, so no orphan is written.
 
 use super::shape::{shape, Shape};
+use crate::encode::order::Order;
 use crate::*;
 
 /// The orders of all tables.
