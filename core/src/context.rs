@@ -84,11 +84,18 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     ContextRow { label_set, link, local_root_span_id }
 }
 
+/// Ids of label sets start behind the whole numbers that languages keep as shared objects (CPython: to 256), so that a
+/// binding can tell two of its values with the same id apart.
+const FIRST_LABELS_ID: u64 = 1024;
+
 /// An id for `row`, to be carried along by a task or a thread: 0 for the empty row. Never reused. A row without a link
 /// gets the same id each time and never expires; one with a link expires once `max_contexts` newer ones were opened.
 pub fn open_context(row: ContextRow) -> u64 {
+    if row.label_set == LabelSetId::EMPTY && row.is_labels_only() {
+        return 0;
+    }
     if row.is_labels_only() {
-        return u64::from(row.label_set.0) << 1;
+        return FIRST_LABELS_ID + (u64::from(row.label_set.0) << 1);
     }
     TABLE.open(row)
 }
@@ -96,7 +103,7 @@ pub fn open_context(row: ContextRow) -> u64 {
 /// The row of `id`; `None` when it expired (never another request's row).
 pub fn context_row(id: u64) -> Option<ContextRow> {
     if id & 1 == 0 {
-        let label_set = u32::try_from(id >> 1).ok()?;
+        let label_set = if id == 0 { 0 } else { u32::try_from(id.checked_sub(FIRST_LABELS_ID)? >> 1).ok()? };
         return Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() });
     }
     TABLE.row(id)
