@@ -4,14 +4,51 @@
 //! context variable that Python carries along. Not here: defaults, limits and messages (the core), the frame walk
 //! ([`runtime`]), Python-level conveniences (`python/spanprof`). Called by the Python package, never by user code.
 
+mod api;
+mod context;
+mod context_calls;
+mod convert;
+mod error;
+pub mod ffi;
+mod host_log;
 pub mod runtime;
 
 use pyo3::prelude::*;
+use pyo3::wrap_pyfunction;
 
 /// The extension module.
 #[pymodule]
 #[pyo3(name = "_spanprof")]
 fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("version", env!("CARGO_PKG_VERSION"))?;
+    module.add("variable", ffi::variable::create(module.py())?)?;
+    ffi::scope_calls::add_to(module)?;
+    host_log::install();
+
+    module.add_function(wrap_pyfunction!(api::start, module)?)?;
+    module.add_function(wrap_pyfunction!(api::stop, module)?)?;
+    module.add_function(wrap_pyfunction!(api::flush, module)?)?;
+    module.add_function(wrap_pyfunction!(api::update, module)?)?;
+    module.add_function(wrap_pyfunction!(api::stats, module)?)?;
+    module.add_function(wrap_pyfunction!(api::is_running, module)?)?;
+    module.add_function(wrap_pyfunction!(api::inherits_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(api::setting, module)?)?;
+    module.add_function(wrap_pyfunction!(api::config_keys, module)?)?;
+    module.add_function(wrap_pyfunction!(api::after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(api::register_current_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;
+
+    module.add_class::<context_calls::LinkToken>()?;
+    module.add_class::<context_calls::Carried>()?;
+    module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::describe, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::attach_link, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::detach_link, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::is_linked, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::add_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::remove_label, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::set_current, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::carry, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::set_decorate, module)?)?;
     Ok(())
 }

@@ -1,5 +1,54 @@
-"""Continuous profiler that lives inside the service."""
+"""Continuous profiler that lives inside the service: every sample knows its trace and span.
 
-from ._spanprof import version as __version__
+>>> import spanprof
+>>> spanprof.start(service_name="checkout")            # doctest: +SKIP
+>>> with spanprof.tag_wrapper({"endpoint": "/cart"}):  # also: async with, and as a decorator
+...     pass
 
-__all__ = ["__version__"]
+Samples link themselves to the active OpenTelemetry span. ``stop()`` and the end of the program send the last window.
+"""
+
+from __future__ import annotations
+
+from .decorate import decorate as _decorate
+from .errors import SpanprofError
+from .lifecycle import flush, start, stats, stop, update
+from .native import native as _native
+from .pyroscope import (
+    LineNo,
+    add_thread_tag,
+    build_summary,
+    change_name,
+    configure,
+    remove_tags,
+    remove_thread_tag,
+    shutdown,
+    tag,
+    test_logger,
+)
+
+_native.set_decorate(_decorate)
+
+__version__: str = _native.version
+tag_wrapper = _native.tag_wrapper
+
+__all__ = [
+    "LineNo",
+    "SpanprofError",
+    "__version__",
+    "add_thread_tag",
+    "build_summary",
+    "change_name",
+    "configure",
+    "flush",
+    "remove_tags",
+    "remove_thread_tag",
+    "shutdown",
+    "start",
+    "stats",
+    "stop",
+    "tag",
+    "tag_wrapper",
+    "test_logger",
+    "update",
+]

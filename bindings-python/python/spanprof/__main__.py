@@ -1,0 +1,25 @@
+"""The ``spanprof`` command: ``run`` is Python's own, every other verb is the native command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> int:
+    """Runs the command line of this process; returns its exit code."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["run"]:
+        from . import run
+
+        return run.main(arguments[1:])
+    from .native import native
+
+    # The native command line never returns to the interpreter while it works: Ctrl-C and a closed pipe end it directly.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    return native.cli_main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

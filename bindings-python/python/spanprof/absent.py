@@ -1,0 +1,129 @@
+"""Stands in for the native module when it cannot be loaded: every call is there, does nothing and costs next to nothing.
+
+The program runs as it would without a profiler; one warning at import says why. Not here: any profiling.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+version = "0"
+variable = None
+
+
+class Scope:
+    """What ``tag_wrapper`` returns here: enters and leaves, decorates into the function itself."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *exception: object) -> None:
+        return None
+
+    def __call__(self, function: Any) -> Any:
+        return function
+
+
+_SCOPE = Scope()
+
+
+def tag_wrapper(labels: Any) -> Scope:
+    return _SCOPE
+
+
+def start(config: dict) -> bool:
+    return False
+
+
+def stop() -> bool:
+    return True
+
+
+def flush(timeout: float | None = None) -> bool:
+    return True
+
+
+def update(config: dict) -> bool:
+    return False
+
+
+def stats() -> dict:
+    return {}
+
+
+def is_running() -> bool:
+    return False
+
+
+def inherits_threads() -> bool:
+    return False
+
+
+def setting(key: str) -> str | None:
+    return None
+
+
+def config_keys() -> list:
+    return []
+
+
+def after_fork_in_child() -> None:
+    return None
+
+
+def register_current_thread() -> None:
+    return None
+
+
+def cli_main(arguments: list[str]) -> int:
+    raise SystemExit("spanprof: the native module of this package could not be loaded; reinstall it for this platform")
+
+
+def current() -> int:
+    return 0
+
+
+def describe(id: int | None = None) -> dict:
+    return {"labels": {}, "trace_id": "", "span_id": "", "local_root_span_id": ""}
+
+
+def attach_link(
+    trace_id: int, span_id: int, local_root_span_id: int | None = None, labels: dict | None = None
+) -> None:
+    return None
+
+
+def is_linked() -> bool:
+    return False
+
+
+def detach_link(token: Any) -> None:
+    return None
+
+
+def add_labels(labels: Any) -> None:
+    return None
+
+
+def remove_label(key: Any, value: Any = None) -> None:
+    return None
+
+
+def set_current(id: int) -> None:
+    return None
+
+
+def carry(function: Callable) -> Callable:
+    return function
+
+
+def set_decorate(decorate: Callable) -> None:
+    return None

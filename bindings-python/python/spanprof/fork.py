@@ -1,0 +1,43 @@
+"""Forked children profile themselves, and send their last window although ``multiprocessing`` ends them by ``os._exit``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .native import native
+
+_installed = False
+
+
+class _Anchor:
+    """Something for ``multiprocessing`` to hold a weak reference to."""
+
+
+_anchor = _Anchor()
+
+
+def install() -> None:
+    """Registers the child's hook once."""
+    global _installed
+    if not _installed:
+        _installed = True
+        os.register_at_fork(after_in_child=_after_in_child)
+
+
+def _after_in_child() -> None:
+    native.after_fork_in_child()
+    # multiprocessing clears the inherited finalizers first, then runs what is registered here, then the child's work.
+    multiprocessing_util = sys.modules.get("multiprocessing.util")
+    if multiprocessing_util is not None:
+        try:
+            multiprocessing_util.register_after_fork(_anchor, stop_at_process_exit)
+        except Exception:
+            pass
+
+
+def stop_at_process_exit(_anchor: object = None) -> None:
+    """In a ``multiprocessing`` child: stops the profiler after the program's own finalizers."""
+    multiprocessing_util = sys.modules.get("multiprocessing.util")
+    if multiprocessing_util is not None:
+        multiprocessing_util.Finalize(None, native.stop, exitpriority=-(10**6))

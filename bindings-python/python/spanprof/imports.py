@@ -1,0 +1,87 @@
+"""Runs a function when a module has been imported: now if it is loaded, else right after its import.
+
+What we wrap (executors, OpenTelemetry, multiprocessing) is never imported for the profiler's sake. Not here: the wrapping.
+A callback never raises into the importing program, and no loader or spec keeps a trace of us.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Sequence
+
+Callback = Callable[[ModuleType], None]
+
+_waiting: dict[str, list[Callback]] = {}
+_searching = threading.local()
+
+
+def when_imported(name: str, callback: Callback) -> None:
+    """Calls ``callback(module)`` once, as soon as the module ``name`` is there."""
+    module = sys.modules.get(name)
+    if module is not None and not _is_initialising(module):
+        _call(callback, module)
+        return
+    _waiting.setdefault(name, []).append(callback)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def _is_initialising(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _call(callback: Callback, module: ModuleType) -> None:
+    try:
+        callback(module)
+    except Exception:
+        import logging
+
+        logging.getLogger("spanprof").warning("could not follow %s", module.__name__, exc_info=True)
+
+
+class _Finder:
+    """Lets the other finders search, and puts ``_Loader`` in front of the loader they found."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in _waiting or getattr(_searching, "name", None) == name:
+            return None
+        _searching.name = name
+        try:
+            for finder in list(sys.meta_path):
+                find_spec = getattr(finder, "find_spec", None)
+                if finder is self or find_spec is None:
+                    continue
+                spec = find_spec(name, path, target)
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Loader(spec.loader)
+                    return spec
+            return None
+        finally:
+            _searching.name = None
+
+
+class _Loader:
+    """Executes the module with its own loader, then tells who waited."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        for callback in _waiting.pop(module.__name__, ()):
+            _call(callback, module)

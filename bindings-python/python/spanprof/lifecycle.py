@@ -1,0 +1,74 @@
+"""Begin and end, and what is hooked into the process while profiling. Not here: what a setting means (native core)."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from typing import Any
+
+from . import fork, otel_link, pyroscope, spawn, threads
+from .errors import SpanprofError
+from .native import native
+
+_at_exit = False
+
+
+def start(**config: Any) -> bool:
+    """Starts profiling this process; True when samples are being taken afterwards.
+
+    Settings are keyword arguments; what is left out comes from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named
+    by ``config_file`` and the defaults, in this order. Pyroscope's keyword arguments are understood. Calling it again while
+    running changes nothing. Raises :class:`SpanprofError` for an impossible configuration or an interpreter that cannot be
+    profiled.
+    """
+    return _start(pyroscope.translated(config))
+
+
+def start_quietly(config: dict[str, Any]) -> bool:
+    """As ``start``, for programs that did not ask themselves: an error becomes a warning of the logger."""
+    try:
+        return _start(config)
+    except SpanprofError as error:
+        logging.getLogger("spanprof").warning("not profiling: %s", error)
+        return False
+
+
+def _start(config: dict[str, Any]) -> bool:
+    global _at_exit
+    running = native.start(config)
+    if running:
+        threads.install()
+        fork.install()
+        spawn.install(config)
+        otel_link.install()
+        if not _at_exit:
+            _at_exit = True
+            atexit.register(native.stop)
+    return running
+
+
+def stop() -> bool:
+    """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when everything was delivered."""
+    return native.stop()
+
+
+def flush(timeout: float | None = None) -> bool:
+    """Sends what was sampled so far; True when everything was delivered within ``timeout`` seconds."""
+    return native.flush(timeout)
+
+
+def update(**config: Any) -> bool:
+    """Changes settings while running; False when the profiler does not run.
+
+    Raises :class:`SpanprofError` for a setting that cannot change while running, or cannot have this value.
+    """
+    updated = native.update(config)
+    if updated:
+        spawn.remember(config)
+        threads.install()
+    return updated
+
+
+def stats() -> dict[str, Any]:
+    """The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources."""
+    return native.stats()

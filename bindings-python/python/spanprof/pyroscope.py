@@ -1,0 +1,149 @@
+"""Pyroscope's Python names as thin aliases: its documented snippets run with the import renamed.
+
+Not here: its ``PYROSCOPE_*`` variables (the core reads them). Where a name has no meaning for us it is accepted and said.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import logging
+import warnings
+from typing import Any
+
+from .native import native
+
+
+class LineNo(enum.Enum):
+    """Accepted for compatibility; the executing line is always recorded."""
+
+    LastInstruction = 0
+    First = 1
+    NoLine = 2
+
+
+_RENAMED = {
+    "application_name": "service_name",
+    "app_name": "service_name",
+    "server_address": "endpoint",
+    "cpu_enabled": "cpu",
+}
+_WITHOUT_MEANING = {
+    "gil_only": "threads without the GIL are profiled too",
+    "line_no": "the executing line is always recorded",
+    "report_pid": "the process id is part of the resource",
+    "detect_subprocesses": "child processes profile themselves",
+    "native": "native frames are not walked",
+    "log_level": "set the level of the logger `spanprof`",
+}
+
+
+def translated(config: dict[str, Any]) -> dict[str, Any]:
+    """``config`` with Pyroscope's keyword arguments replaced by ours; ours win where both are given."""
+    ours: dict[str, Any] = {}
+    headers: dict[str, Any] = {}
+    user = password = None
+    for key, value in config.items():
+        if key in _RENAMED:
+            if key == "app_name":
+                _deprecated("app_name", "service_name")
+            ours.setdefault(_RENAMED[key], value)
+        elif key in _WITHOUT_MEANING:
+            logging.getLogger("spanprof").debug("`%s` is ignored: %s", key, _WITHOUT_MEANING[key])
+        elif key == "basic_auth_username":
+            user = value
+        elif key == "basic_auth_password":
+            password = value
+        elif key == "auth_token":
+            if value:
+                _deprecated("auth_token", "basic_auth_username and basic_auth_password, or http_headers")
+                headers["authorization"] = f"Bearer {value}"
+        elif key == "tenant_id":
+            if value:
+                headers["x-scope-orgid"] = value
+        elif key == "http_headers":
+            headers.update(value or {})
+        elif key == "oncpu":
+            if not value:
+                ours.setdefault("wall", True)
+        elif key in ("report_thread_id", "report_thread_name"):
+            if value:
+                ours.setdefault("thread_labels", True)
+        elif key == "enable_logging":
+            if value:
+                _enable_logging()
+        elif key.startswith("mem_"):
+            if key == "mem_enabled" and value:
+                logging.getLogger("spanprof").warning("mem_enabled: memory is not profiled by this version")
+        else:
+            ours[key] = value
+    if user or password:
+        pair = base64.b64encode(f"{user or ''}:{password or ''}".encode()).decode()
+        headers["authorization"] = f"Basic {pair}"
+    if headers:
+        headers.update(ours.get("headers") or {})
+        ours["headers"] = headers
+    return ours
+
+
+def _enable_logging() -> None:
+    logger = logging.getLogger("spanprof")
+    logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+
+
+def _deprecated(name: str, instead: str) -> None:
+    warnings.warn(f"spanprof: `{name}` is deprecated, use {instead}", DeprecationWarning, stacklevel=5)
+
+
+def configure(**config: Any) -> bool:
+    """Pyroscope's name of :func:`spanprof.start`."""
+    from .lifecycle import start
+
+    return start(**config)
+
+
+def shutdown() -> None:
+    """Pyroscope's name of :func:`spanprof.stop`."""
+    native.stop()
+
+
+def add_thread_tag(key: str, value: str) -> None:
+    """Adds a label to what runs here, until :func:`remove_thread_tag`. Prefer ``tag_wrapper``, which ends by itself."""
+    native.add_labels({key: value})
+
+
+def remove_thread_tag(key: str, value: str) -> None:
+    """Removes a label added by :func:`add_thread_tag`; it must have this value."""
+    native.remove_label(key, value)
+
+
+def tag(tags: dict[str, str]) -> None:
+    """Deprecated by Pyroscope: adds labels to what runs here."""
+    _deprecated("tag", "tag_wrapper")
+    native.add_labels(tags)
+
+
+def remove_tags(*keys: str) -> None:
+    """Deprecated by Pyroscope: removes labels from what runs here, whatever their values."""
+    _deprecated("remove_tags", "tag_wrapper")
+    for key in keys:
+        native.remove_label(key, None)
+
+
+def change_name(name: str) -> None:
+    """Deprecated by Pyroscope; the service's name is given to ``start``."""
+    _deprecated("change_name", "start(service_name=...)")
+
+
+def build_summary() -> str:
+    """Deprecated by Pyroscope: what this build is."""
+    _deprecated("build_summary", "stats()")
+    return f"spanprof {native.version}"
+
+
+def test_logger() -> None:
+    """Deprecated by Pyroscope: says one line on the logger."""
+    _deprecated("test_logger", "logging.getLogger('spanprof')")
+    logging.getLogger("spanprof").info("spanprof logs here")

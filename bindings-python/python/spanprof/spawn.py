@@ -1,0 +1,97 @@
+"""Children of ``multiprocessing`` that do not share our memory (spawn, forkserver) start with the parent's configuration.
+
+The configuration travels in the preparation data, through multiprocessing's own pipe: nothing of it (headers are secrets)
+shows in a command line or in the environment. A child that cannot load the package runs on without a profiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+from types import ModuleType
+from typing import Any
+
+from .imports import when_imported
+from .native import native
+
+_installed = False
+_configuration: dict[str, Any] = {}
+
+# Runs in the child while it reads the preparation data, before `sys.path` is prepared; must not raise.
+_START_IN_CHILD = """
+try:
+    import sys
+    own_path = sys.path[:]
+    sys.path[:] = parent_path
+    try:
+        import spanprof.spawn
+    finally:
+        sys.path[:] = own_path
+    spanprof.spawn.start_in_child(configuration)
+except Exception:
+    pass
+"""
+
+
+class _StartInChild:
+    """A value that starts the profiler where it is unpickled."""
+
+    def __init__(self, configuration: dict[str, Any]) -> None:
+        self.configuration = configuration
+
+    def __reduce__(self) -> tuple:
+        variables = {"configuration": self.configuration, "parent_path": list(sys.path)}
+        return (exec, (_START_IN_CHILD, variables))
+
+
+def install(configuration: dict[str, Any]) -> None:
+    """Remembers what ``start`` was given, and wraps the preparation of children once."""
+    global _installed
+    _configuration.clear()
+    remember(configuration)
+    if not _installed:
+        _installed = True
+        when_imported("multiprocessing.spawn", _wrap)
+
+
+def remember(configuration: dict[str, Any]) -> None:
+    """Adds what ``update`` was given."""
+    _configuration.update((key, value) for key, value in configuration.items() if _travels(value))
+
+
+def _travels(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _wrap(module: ModuleType) -> None:
+    original = module.get_preparation_data
+
+    @functools.wraps(original)
+    def get_preparation_data(name: str) -> dict:
+        data = original(name)
+        if native.is_running():
+            # The child's own argv is multiprocessing's; the service is the parent's.
+            service_name = native.setting("service_name")
+            configuration = dict(_configuration)
+            if service_name:
+                configuration["service_name"] = service_name
+            data["spanprof"] = _StartInChild(configuration)
+        return data
+
+    module.get_preparation_data = get_preparation_data
+
+
+def start_in_child(configuration: dict[str, Any]) -> None:
+    """In a spawned child, before the program's own code."""
+    from . import lifecycle
+    from .fork import stop_at_process_exit
+
+    lifecycle.start_quietly(configuration)
+    import multiprocessing.util  # noqa: F401  (already loaded here; named for stop_at_process_exit)
+
+    stop_at_process_exit()

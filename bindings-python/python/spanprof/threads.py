@@ -1,0 +1,81 @@
+"""Threads and executors: new threads are announced to the engine, and submitted calls keep the labels of who submitted.
+
+Everything is wrapped once and stays wrapped; without a running profiler the wrappers cost one call. Not here: asyncio, which
+carries context variables by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from types import ModuleType
+from typing import Any, Callable
+
+from .imports import when_imported
+from .native import native
+
+_installed = False
+_inheriting = False
+
+
+def install() -> None:
+    """Wraps the start of threads and ``ThreadPoolExecutor.submit``; what is not imported yet is wrapped when it is."""
+    global _installed
+    if not _installed:
+        _installed = True
+        _announce_threads()
+        when_imported("concurrent.futures.thread", _carry_submitted_calls)
+    if native.inherits_threads():
+        _inherit_into_threads()
+
+
+def _announce_threads() -> None:
+    # The last step that runs on the new thread before it says that it started: no frame of ours stays on its stack.
+    original = getattr(threading.Thread, "_set_native_id", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def _set_native_id(self: threading.Thread) -> None:
+        original(self)
+        if threading.current_thread is not None and self.ident == threading.get_ident():
+            native.register_current_thread()
+            inherited = self.__dict__.pop("_spanprof_context", 0)
+            if inherited:
+                # From 3.14 on a thread runs inside a context of its own.
+                context = getattr(self, "_context", None)
+                if context is None:
+                    native.set_current(inherited)
+                else:
+                    context.run(native.set_current, inherited)
+
+    threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
+
+
+def _inherit_into_threads() -> None:
+    global _inheriting
+    if _inheriting:
+        return
+    _inheriting = True
+    original = threading.Thread.start
+
+    @functools.wraps(original)
+    def start(self: threading.Thread) -> None:
+        if native.inherits_threads():
+            current = native.current()
+            if current:
+                self.__dict__["_spanprof_context"] = current
+        original(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]
+
+
+def _carry_submitted_calls(module: ModuleType) -> None:
+    executor = module.ThreadPoolExecutor
+    original: Callable = executor.submit
+
+    @functools.wraps(original)
+    def submit(self: Any, fn: Callable, /, *args: Any, **kwargs: Any) -> Any:
+        return original(self, native.carry(fn), *args, **kwargs)
+
+    executor.submit = submit

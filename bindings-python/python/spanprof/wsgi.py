@@ -1,0 +1,87 @@
+"""WSGI middleware: every request's samples carry its method, its route and, without an OpenTelemetry SDK, its trace.
+
+    app.wsgi_app = spanprof.wsgi.Middleware(app.wsgi_app)   # Flask
+    application = spanprof.wsgi.Middleware(application)     # any WSGI application
+
+The route is a label as soon as the framework knows it: Flask says so by its signal ``request_started``. Not here: metrics,
+logging, anything that changes a response.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Callable, Iterable, Iterator
+
+from .imports import when_imported
+from .native import native
+from .request import request_labels
+
+_ROUTE_SCOPE = "spanprof.route_scope"
+
+
+class Middleware:
+    """Wraps a WSGI application."""
+
+    def __init__(self, app: Callable[[dict, Callable], Iterable[bytes]]) -> None:
+        self.app = app
+        when_imported("flask.signals", _follow_flask)
+
+    def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
+        labels = request_labels(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
+        scope = native.tag_wrapper(labels)
+        environ[_ROUTE_SCOPE] = None
+        with scope:
+            try:
+                body = self.app(environ, start_response)
+            finally:
+                route_scope = environ.pop(_ROUTE_SCOPE, None)
+                if route_scope is not None:
+                    route_scope.__exit__(None, None, None)
+        file_wrapper = environ.get("wsgi.file_wrapper")
+        if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
+            # Already there, or sent by the server itself, which looks at the type.
+            return body
+        return _LabelledBody(body, scope, route_scope)
+
+
+class _LabelledBody:
+    """A streamed body: each part is made under the request's labels, the server's own work between parts is not."""
+
+    def __init__(self, body: Iterable[bytes], scope: Any, route_scope: Any) -> None:
+        self._body = body
+        self._parts: Iterator[bytes] | None = None
+        self._scope = scope
+        self._route_scope = route_scope
+
+    def __iter__(self) -> "_LabelledBody":
+        return self
+
+    def __next__(self) -> bytes:
+        with self._scope:
+            if self._parts is None:
+                self._parts = iter(self._body)
+            if self._route_scope is None:
+                return next(self._parts)
+            with self._route_scope:
+                return next(self._parts)
+
+    def close(self) -> None:
+        close = getattr(self._body, "close", None)
+        if close is not None:
+            with self._scope:
+                close()
+
+
+def _follow_flask(signals: ModuleType) -> None:
+    signals.request_started.connect(_flask_knows_the_route)
+
+
+def _flask_knows_the_route(_app: Any, **_extra: Any) -> None:
+    import flask
+
+    rule = flask.request.url_rule
+    environ = flask.request.environ
+    if rule is not None and _ROUTE_SCOPE in environ and environ[_ROUTE_SCOPE] is None:
+        route_scope = native.tag_wrapper({"http.route": rule.rule})
+        environ[_ROUTE_SCOPE] = route_scope
+        route_scope.__enter__()

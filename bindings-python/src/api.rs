@@ -1,0 +1,173 @@
+//! The module's verbs: start, stop, flush, update, stats and what the package's hooks call. Each converts, calls the core
+//! with the GIL released and converts back. Not here: contexts and labels ([`crate::context_calls`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use spanprof::config::{Environment, KEYS};
+use spanprof::runtime::{Frame, Runtime};
+use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
+use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+
+use crate::convert;
+use crate::error::{panics, quiet, raising};
+use crate::ffi::symbols::symbols;
+use crate::ffi::variable;
+use crate::host_log;
+use crate::runtime::PythonRuntime;
+
+/// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch says no.
+#[pyfunction]
+pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let code = convert::config_from(config);
+    let started = raising(py, || {
+        let config = Config::load(&code, &environment())?;
+        // Nothing of the interpreter is looked at when switched off.
+        let switched_off = !config.enabled || config.disabled_by.is_some();
+        let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py)? };
+        py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
+    });
+    host_log::hand_over(py);
+    started
+}
+
+/// Stops the profiler and sends the last window within `stop_timeout`. True when everything was delivered.
+#[pyfunction]
+pub fn stop(py: Python<'_>) -> bool {
+    let delivered = quiet(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop())));
+    host_log::hand_over(py);
+    delivered
+}
+
+/// Closes the open window and sends it; true when everything was delivered within `timeout` seconds.
+#[pyfunction]
+#[pyo3(signature = (timeout=None))]
+pub fn flush(py: Python<'_>, timeout: Option<f64>) -> bool {
+    let delivered = quiet(false, || {
+        let Some(profiler) = Profiler::running() else { return true };
+        let timeout = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        py.detach(|| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+    });
+    host_log::hand_over(py);
+    delivered
+}
+
+/// Changes keys of the running profiler; false when none runs.
+#[pyfunction]
+pub fn update(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
+    let patch = ConfigPatch(convert::config_from(config));
+    let updated = raising(py, || match Profiler::running() {
+        Some(profiler) => py.detach(|| profiler.update(&patch)).map(|()| true),
+        None => Ok(false),
+    });
+    host_log::hand_over(py);
+    updated
+}
+
+/// Counters and facts by dotted name; empty when the profiler does not run.
+#[pyfunction]
+pub fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let stats = quiet(Stats::default(), || {
+        let Some(profiler) = Profiler::running() else { return Stats::default() };
+        let mut stats = py.detach(|| profiler.stats());
+        let missing = symbols().missing().join(", ");
+        for (name, value) in [
+            ("python.panics", StatValue::Count(panics())),
+            ("python.unreadable_labels", StatValue::Count(convert::unreadable_labels())),
+            ("python.missing_functions", StatValue::Text(missing)),
+        ] {
+            stats.entries.push((name.to_owned(), value));
+        }
+        stats
+    });
+    convert::stats_into(py, &stats)
+}
+
+/// Whether samples are being taken.
+#[pyfunction]
+pub fn is_running() -> bool {
+    quiet(false, || Profiler::running().is_some_and(|profiler| profiler.is_running()))
+}
+
+/// Whether new threads start with the labels of the thread that made them.
+#[pyfunction]
+pub fn inherits_threads() -> bool {
+    quiet(false, || Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads))
+}
+
+/// The running configuration's value of `key` as text, secrets masked; None when no profiler runs or no such key is.
+#[pyfunction]
+pub fn setting(key: &str) -> Option<String> {
+    quiet(None, || {
+        let entries = Profiler::running()?.config().entries();
+        entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
+    })
+}
+
+/// Every configuration key: name, what its value is, what it does.
+#[pyfunction]
+pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
+    KEYS.iter().map(|key| (key.name, key.type_name, key.doc.trim())).collect()
+}
+
+/// In a forked child, on its only thread: the child is profiled if the parent was.
+#[pyfunction]
+pub fn after_fork_in_child(py: Python<'_>) {
+    host_log::after_fork_in_child();
+    quiet((), || py.detach(Profiler::after_fork_in_child));
+    host_log::hand_over(py);
+}
+
+/// Announces the calling thread before it runs anything worth sampling.
+#[pyfunction]
+pub fn register_current_thread() {
+    quiet((), || {
+        if let Some(profiler) = Profiler::running() {
+            profiler.register_current_thread();
+        }
+    });
+}
+
+/// Runs the command line; returns its exit code.
+#[pyfunction]
+pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
+    quiet(70, || py.detach(|| spanprof_cli::run(&arguments)))
+}
+
+/// The process's variables, for the core's layers. Read with the GIL held, so that no `os.environ` write runs meanwhile.
+fn environment() -> Environment {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
+    let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
+    let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
+    let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;
+    let source = runtime.set_context_variable(&variable).map_err(|error| unsupported(error.message, error.hint))?;
+    variable::publish_to(source, Arc::clone(&runtime));
+    Ok(runtime)
+}
+
+/// Stands in for the interpreter when nothing is to be profiled.
+struct SwitchedOff;
+
+/// Captures nothing; no clock runs when switched off.
+unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
+    Captured::Dropped(DropReason::Disabled)
+}
+
+impl Runtime for SwitchedOff {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        capture_nothing
+    }
+
+    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
+}

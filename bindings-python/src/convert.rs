@@ -1,0 +1,138 @@
+//! Python values into the core's, and back: configuration, labels, statistics. No policy: what a value means, which bounds
+//! it has and what replaces a bad one is the core's. Called by the module's functions and by the scope type.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+use spanprof::{ConfigValue, StatValue, Stats};
+
+use crate::context::{self, PreparedLabels};
+use crate::ffi::text::{self, BorrowedPairs};
+
+/// A value nested deeper than this is taken as text; no key needs more than a list of maps of maps.
+const MAX_DEPTH: usize = 6;
+/// Text beyond this is not even looked at; every limit of the core is far below.
+const MAX_TEXT_CHARACTERS: usize = 65_536;
+/// Labels beyond this many are not even looked at; the core's own limit is far below.
+const MAX_LABELS: usize = 4_096;
+
+static UNREADABLE_LABELS: AtomicU64 = AtomicU64::new(0);
+
+/// Label maps and values that raised when they were read, for `stats()`.
+pub fn unreadable_labels() -> u64 {
+    UNREADABLE_LABELS.load(Ordering::Relaxed)
+}
+
+/// The code layer of the configuration, in the order given.
+pub fn config_from(config: &Bound<'_, PyDict>) -> Vec<(String, ConfigValue)> {
+    config.iter().map(|(key, value)| (text_of(&key), config_value(&value, 0))).collect()
+}
+
+fn config_value(value: &Bound<'_, PyAny>, depth: usize) -> ConfigValue {
+    if value.is_none() {
+        return ConfigValue::Null;
+    }
+    if let Ok(value) = value.cast::<PyBool>() {
+        return ConfigValue::Bool(value.is_true());
+    }
+    if value.is_instance_of::<PyInt>() {
+        return match value.extract::<i64>() {
+            Ok(number) => ConfigValue::Int(number),
+            Err(_) => ConfigValue::Text(text_of(value)),
+        };
+    }
+    if let Ok(number) = value.cast::<PyFloat>() {
+        return ConfigValue::Float(number.value());
+    }
+    if value.is_instance_of::<PyString>() || depth >= MAX_DEPTH {
+        return ConfigValue::Text(text_of(value));
+    }
+    if let Ok(map) = value.cast::<PyMapping>() {
+        if let Ok(items) = map.items() {
+            let pair = |item: Bound<'_, PyAny>| {
+                let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok()?;
+                Some((text_of(&key), config_value(&value, depth + 1)))
+            };
+            return ConfigValue::Map(items.iter().filter_map(pair).collect());
+        }
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        if let Ok(items) = value.try_iter() {
+            return ConfigValue::List(items.flatten().map(|item| config_value(&item, depth + 1)).collect());
+        }
+    }
+    // A path is its text; seconds and rates may come as any number type.
+    if let Ok(path) = value.call_method0("__fspath__") {
+        return ConfigValue::Text(text_of(&path));
+    }
+    match value.extract::<f64>() {
+        Ok(number) => ConfigValue::Float(number),
+        Err(_) => ConfigValue::Text(text_of(value)),
+    }
+}
+
+/// Interns the labels of one `tag_wrapper` call. Never raises: what cannot be read is counted and left out.
+pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
+    if let Ok(dict) = labels.cast_exact::<PyDict>() {
+        if let Some(pairs) = BorrowedPairs::of(dict, MAX_TEXT_CHARACTERS, MAX_LABELS) {
+            return context::prepare(pairs.as_slice());
+        }
+    }
+    if labels.is_none() {
+        return PreparedLabels::default();
+    }
+    let owned = owned_pairs(labels);
+    let pairs: Vec<(&str, &str)> = owned.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    context::prepare(&pairs)
+}
+
+/// The slow way: any mapping, any values, text that is not valid Unicode.
+fn owned_pairs(labels: &Bound<'_, PyAny>) -> Vec<(String, String)> {
+    let snapshot = PyDict::new(labels.py());
+    let filled = match labels.cast::<PyMapping>() {
+        Ok(map) => snapshot.update(map),
+        Err(error) => Err(error.into()),
+    };
+    if filled.is_err() {
+        UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
+        return Vec::new();
+    }
+    snapshot
+        .items()
+        .iter()
+        .take(MAX_LABELS)
+        .filter_map(|item| {
+            let (key, value) = item.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().ok()?;
+            Some((text_of(&key), text_of(&value)))
+        })
+        .collect()
+}
+
+/// `str(value)`, cut far above every limit of the core; characters outside Unicode become U+FFFD. A value whose `str()`
+/// raises becomes empty and is counted.
+pub fn text_of(value: &Bound<'_, PyAny>) -> String {
+    let shown = match value.cast::<PyString>() {
+        Ok(text) => Ok(text.clone()),
+        Err(_) => value.str(),
+    };
+    match shown.ok().and_then(|shown| text::owned(&shown, MAX_TEXT_CHARACTERS)) {
+        Some(text) => text,
+        None => {
+            UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
+            String::new()
+        }
+    }
+}
+
+/// `stats()` as a dictionary: dotted names, in the order of the reference page.
+pub fn stats_into<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in &stats.entries {
+        match value {
+            StatValue::Count(count) => dict.set_item(name, count)?,
+            StatValue::Text(text) => dict.set_item(name, text)?,
+        }
+    }
+    Ok(dict)
+}

@@ -1,0 +1,49 @@
+//! Errors and panics at the door: the core's error becomes `spanprof.SpanprofError`, a panic becomes a counted fallback.
+//! Only `start` and `update` may raise into the host. Not here: what an error says (the core).
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::prelude::*;
+use spanprof::{Error, ErrorKind};
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Panics stopped at the door since the module was loaded, for `stats()`.
+pub fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+/// Counts a panic that a door stopped.
+pub fn count_panic() {
+    PANICS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The catching door of calls that never raise: a panic becomes `fallback`.
+pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        count_panic();
+        fallback
+    })
+}
+
+/// The catching door of calls that may raise: errors and panics become `SpanprofError`.
+pub fn raising<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        count_panic();
+        Err(Error::new(
+            ErrorKind::System,
+            "the profiler failed inside; the program is not affected",
+            "report the message printed above",
+        ))
+    });
+    outcome.map_err(|error| into_exception(py, &error))
+}
+
+fn into_exception(py: Python<'_>, error: &Error) -> PyErr {
+    let build = || -> PyResult<PyErr> {
+        let class = py.import("spanprof.errors")?.getattr("SpanprofError")?;
+        Ok(PyErr::from_value(class.call1((error.message.as_str(), error.kind.name(), error.hint.as_str()))?))
+    };
+    build().unwrap_or_else(|import_error| import_error)
+}

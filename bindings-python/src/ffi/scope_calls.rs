@@ -1,0 +1,297 @@
+//! C entry points of the scope type: construction, `with`, `async with`, decoration, deallocation. Each goes through the
+//! catching door. Called by the interpreter only.
+
+use std::ffi::{c_int, c_uint, c_void, CStr};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::catching;
+use super::scope::Scope;
+use crate::convert;
+
+#[repr(C)]
+struct ScopeObject {
+    head: ffi::PyObject,
+    scope: Scope,
+}
+
+static SCOPE_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+/// The awaitable that is done at once: what `__aenter__` and `__aexit__` return.
+static DONE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+/// Wraps a function into a scope; `spanprof.decorate.decorate`, set when the package is imported.
+static DECORATE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+
+/// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, named by the limited API from 3.10 on only.
+const METH_FASTCALL: c_int = 0x0080;
+
+type FastCall =
+    unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+type FastCallKeywords = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
+    // SAFETY: a function pointer; METH_FASTCALL in the same row tells the interpreter its true type.
+    unsafe { ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCall, ffi::PyCFunction>(function) } }
+}
+
+const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
+    // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row tell the interpreter its true type.
+    unsafe {
+        ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCallKeywords, ffi::PyCFunction>(function) }
+    }
+}
+
+const fn row(name: &'static CStr, meth: ffi::PyMethodDefPointer, flags: c_int, doc: &'static CStr) -> ffi::PyMethodDef {
+    ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
+}
+
+struct Table<const N: usize>([ffi::PyMethodDef; N]);
+
+// SAFETY: the rows hold pointers to static data and functions only, and are never written.
+unsafe impl<const N: usize> Sync for Table<N> {}
+
+static SCOPE_METHODS: Table<5> = Table([
+    row(c"__enter__", ffi::PyMethodDefPointer { PyCFunction: enter }, ffi::METH_NOARGS, c"Attach the labels."),
+    row(c"__exit__", fast(exit), METH_FASTCALL, c"Take the labels away again."),
+    row(c"__aenter__", ffi::PyMethodDefPointer { PyCFunction: async_enter }, ffi::METH_NOARGS, c"Attach the labels."),
+    row(c"__aexit__", fast(async_exit), METH_FASTCALL, c"Take the labels away again."),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+static TAG_WRAPPER: Table<2> = Table([
+    row(
+        c"tag_wrapper",
+        fast_keywords(tag_wrapper),
+        METH_FASTCALL | ffi::METH_KEYWORDS,
+        c"tag_wrapper(labels)\n--\n\nLabels for a scope: use it in `with`, in `async with`, or as a decorator of a function, a \
+          coroutine function or a generator function. Scopes nest: inner labels override outer ones of the same name. \
+          `trace_id` and `span_id` with hex values become the link of the samples.",
+    ),
+    ffi::PyMethodDef::zeroed(),
+]);
+
+/// Creates the types and adds `tag_wrapper` to the module; called once per import.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let mut scope_slots = [
+        slot(ffi::Py_tp_methods, SCOPE_METHODS.0.as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_call, call as *mut c_void),
+        slot(ffi::Py_tp_new, refuse_new as *mut c_void),
+        slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_doc, c"An open or closed scope of labels; made by tag_wrapper().".as_ptr() as *mut c_void),
+        slot(0, ptr::null_mut()),
+    ];
+    let scope_type = new_type(py, c"spanprof._spanprof.Scope", size_of::<ScopeObject>(), &mut scope_slots)?;
+    let mut done_slots = [
+        slot(ffi::Py_am_await, ffi::PyObject_SelfIter as *mut c_void),
+        slot(ffi::Py_tp_iter, ffi::PyObject_SelfIter as *mut c_void),
+        slot(ffi::Py_tp_iternext, done_next as *mut c_void),
+        slot(0, ptr::null_mut()),
+    ];
+    let done_type = new_type(py, c"spanprof._spanprof.Done", size_of::<ffi::PyObject>(), &mut done_slots)?;
+    let done = done_type.call0()?;
+    module.add("Scope", &scope_type)?;
+    SCOPE_TYPE.store(scope_type.into_ptr().cast(), Ordering::Release);
+    DONE.store(done.into_ptr(), Ordering::Release);
+    let module_name = module.name()?;
+    // SAFETY: the method table is static; the result is a new reference or null with an exception set.
+    let function = unsafe {
+        let definition = TAG_WRAPPER.0.as_ptr() as *mut ffi::PyMethodDef;
+        Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, ptr::null_mut(), module_name.as_ptr()))?
+    };
+    module.add("tag_wrapper", function)
+}
+
+/// Sets what a scope calls when it is used as a decorator.
+pub fn set_decorate(decorate: Bound<'_, PyAny>) {
+    let old = DECORATE.swap(decorate.into_ptr(), Ordering::AcqRel);
+    // SAFETY: null or the reference leaked by the previous call; `decorate` proves that the GIL is held.
+    unsafe { ffi::Py_XDECREF(old) };
+}
+
+fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot, pfunc }
+}
+
+fn new_type<'py>(
+    py: Python<'py>,
+    name: &'static CStr,
+    basicsize: usize,
+    slots: &mut [ffi::PyType_Slot],
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut spec = ffi::PyType_Spec {
+        name: name.as_ptr(),
+        basicsize: basicsize as c_int,
+        itemsize: 0,
+        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    // SAFETY: `slots` ends with a zero row; names, docs and method tables are static, the rest is copied.
+    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }
+}
+
+/// The Rust half of a scope object.
+///
+/// # Safety
+/// `object` is an instance of the scope type, and nobody else uses its scope meanwhile (the GIL is held and the callee
+/// runs no Python code that could come back).
+unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut Scope {
+    // SAFETY: caller's contract; `tag_wrapper` is the only maker of instances and initialises the scope.
+    unsafe { &mut (*object.cast::<ScopeObject>()).scope }
+}
+
+fn none() -> *mut ffi::PyObject {
+    // SAFETY: None lives as long as the interpreter; the caller of a C function owns the result.
+    unsafe { owned(ffi::Py_None()) }
+}
+
+fn done() -> *mut ffi::PyObject {
+    // SAFETY: DONE was set before any scope object could exist, and is never released.
+    unsafe { owned(DONE.load(Ordering::Acquire)) }
+}
+
+/// One more reference to `object`.
+///
+/// # Safety
+/// The GIL is held and `object` is alive.
+unsafe fn owned(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: caller's contract.
+    unsafe { ffi::Py_INCREF(object) };
+    object
+}
+
+unsafe extern "C" fn tag_wrapper(
+    _module: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keyword_names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    catching(ptr::null_mut(), || {
+        // SAFETY: the vectorcall convention gives `positional` values, then one per keyword name.
+        let keywords = if keyword_names.is_null() { 0 } else { unsafe { ffi::PyTuple_Size(keyword_names) } };
+        let labels = if positional + keywords == 1 {
+            // SAFETY: one argument is there, borrowed for the call.
+            unsafe { *arguments }
+        } else {
+            // SAFETY: the GIL is held by the calling interpreter.
+            let py = unsafe { Python::assume_attached() };
+            PyTypeError::new_err("tag_wrapper() takes exactly one argument: the labels").restore(py);
+            return ptr::null_mut();
+        };
+        // SAFETY: the GIL is held by the calling interpreter, `labels` is borrowed for the call.
+        let labels = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), labels) };
+        let prepared = convert::prepared_labels(&labels);
+        let scope_type = SCOPE_TYPE.load(Ordering::Acquire);
+        // SAFETY: the type is alive for ever; the new instance is written before anyone can see it.
+        unsafe {
+            let object = ffi::PyType_GenericAlloc(scope_type, 0);
+            if !object.is_null() {
+                ptr::write(&mut (*object.cast::<ScopeObject>()).scope, Scope::new(prepared));
+            }
+            object
+        }
+    })
+}
+
+unsafe extern "C" fn enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a method of the scope type gets an instance of it; entering runs no Python code.
+    catching((), || unsafe { scope_of(object) }.enter());
+    none()
+}
+
+unsafe extern "C" fn exit(
+    object: *mut ffi::PyObject,
+    _arguments: *const *mut ffi::PyObject,
+    _count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `enter`.
+    catching((), || unsafe { scope_of(object) }.exit());
+    none()
+}
+
+unsafe extern "C" fn async_enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as in `enter`.
+    catching((), || unsafe { scope_of(object) }.enter());
+    done()
+}
+
+unsafe extern "C" fn async_exit(
+    object: *mut ffi::PyObject,
+    _arguments: *const *mut ffi::PyObject,
+    _count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    // SAFETY: as in `enter`.
+    catching((), || unsafe { scope_of(object) }.exit());
+    done()
+}
+
+/// `iternext` of the done awaitable: null without an exception means StopIteration, hence `await` gives None.
+unsafe extern "C" fn done_next(_object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    ptr::null_mut()
+}
+
+/// A scope as a decorator: `decorate(scope, *args, **kwargs)`.
+unsafe extern "C" fn call(
+    object: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    catching(ptr::null_mut(), || {
+        // SAFETY: the GIL is held by the calling interpreter; all three are borrowed for the call.
+        let (py, scope, arguments) = unsafe {
+            let py = Python::assume_attached();
+            (py, Bound::from_borrowed_ptr(py, object), Bound::from_borrowed_ptr(py, arguments))
+        };
+        let decorate = DECORATE.load(Ordering::Acquire);
+        let result = (|| -> PyResult<Bound<'_, PyAny>> {
+            if decorate.is_null() {
+                return Err(PyTypeError::new_err("import spanprof before decorating with tag_wrapper"));
+            }
+            if !keywords.is_null() || arguments.len()? != 1 {
+                return Err(PyTypeError::new_err("a tag_wrapper scope decorates exactly one function"));
+            }
+            // SAFETY: DECORATE holds a reference of its own.
+            let decorate = unsafe { Bound::from_borrowed_ptr(py, decorate) };
+            decorate.call1((scope, arguments.get_item(0)?))
+        })();
+        match result {
+            Ok(decorated) => decorated.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                ptr::null_mut()
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn refuse_new(
+    _type: *mut ffi::PyTypeObject,
+    _arguments: *mut ffi::PyObject,
+    _keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    catching(ptr::null_mut(), || {
+        // SAFETY: the GIL is held by the calling interpreter.
+        let py = unsafe { Python::assume_attached() };
+        PyTypeError::new_err("scopes are made by spanprof.tag_wrapper(labels)").restore(py);
+        ptr::null_mut()
+    })
+}
+
+unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
+    // SAFETY: the last reference is gone, so nobody else reads the scope; instances of a heap type own a reference to it
+    // and were allocated by PyType_GenericAlloc without the GC flag, that is by PyObject_Malloc.
+    unsafe {
+        let object_type = ffi::Py_TYPE(object);
+        catching((), || ptr::drop_in_place(&mut (*object.cast::<ScopeObject>()).scope));
+        ffi::PyObject_Free(object.cast());
+        ffi::Py_DECREF(object_type.cast());
+    }
+}

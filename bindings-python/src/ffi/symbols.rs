@@ -1,0 +1,68 @@
+//! C functions of CPython outside the limited API, found by name at start: one abi3 wheel runs on every version, and a
+//! version without one of them degrades by name instead of failing to load. Called by the rest of `ffi`.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::sync::OnceLock;
+
+use pyo3::ffi::{PyObject, Py_ssize_t};
+
+type ContextVarGet = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject) -> c_int;
+type ContextVarSet = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+type AsUtf8AndSize = unsafe extern "C" fn(*mut PyObject, *mut Py_ssize_t) -> *const c_char;
+
+/// The functions found in this interpreter.
+pub struct Symbols {
+    /// `PyContextVar_Get` and `PyContextVar_Set` (3.7.1 and later); both or none.
+    pub context_var: Option<(ContextVarGet, ContextVarSet)>,
+    /// `PyUnicode_AsUTF8AndSize`: in the limited API from 3.10 only, exported since 3.3.
+    pub as_utf8_and_size: Option<AsUtf8AndSize>,
+}
+
+impl Symbols {
+    /// Names of what is missing, for `stats()`.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        if self.context_var.is_none() {
+            names.push("PyContextVar_Get/Set");
+        }
+        if self.as_utf8_and_size.is_none() {
+            names.push("PyUnicode_AsUTF8AndSize");
+        }
+        names
+    }
+}
+
+/// The symbols of this process, looked up once.
+pub fn symbols() -> &'static Symbols {
+    static FOUND: OnceLock<Symbols> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let context_get = look_up(c"PyContextVar_Get");
+        let context_set = look_up(c"PyContextVar_Set");
+        Symbols {
+            context_var: match (context_get, context_set) {
+                // SAFETY: CPython 3.7.1 to 3.15 declare both functions with exactly these C types.
+                (Some(get), Some(set)) => Some(unsafe {
+                    (
+                        std::mem::transmute::<*mut c_void, ContextVarGet>(get),
+                        std::mem::transmute::<*mut c_void, ContextVarSet>(set),
+                    )
+                }),
+                _ => None,
+            },
+            as_utf8_and_size: look_up(c"PyUnicode_AsUTF8AndSize").map(|function| {
+                // SAFETY: CPython 3.3 to 3.15 declare the function with exactly this C type.
+                unsafe { std::mem::transmute::<*mut c_void, AsUtf8AndSize>(function) }
+            }),
+        }
+    })
+}
+
+fn look_up(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: `name` is a C string; RTLD_DEFAULT searches what is loaded and loads nothing.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if address.is_null() {
+        None
+    } else {
+        Some(address)
+    }
+}

@@ -1,0 +1,89 @@
+//! The text of Python strings without a copy where that is possible: `tag_wrapper` with a fresh dictionary spends most of
+//! its time here. Not here: what becomes of other values ([`crate::convert`]).
+
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use super::symbols::symbols;
+
+/// The pairs of a dictionary whose keys and values are all plain text, borrowed from the strings themselves.
+///
+/// The borrow holds as long as nobody changes the dictionary: no Python code may run before this value is dropped.
+pub struct BorrowedPairs<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> BorrowedPairs<'a> {
+    /// The pairs; `None` when some key or value is no `str`, is not valid Unicode or longer than `max_characters`, when
+    /// there are more than `max_pairs`, or when the interpreter does not export what is needed.
+    pub fn of(dict: &'a Bound<'_, PyDict>, max_characters: usize, max_pairs: usize) -> Option<Self> {
+        symbols().as_utf8_and_size?;
+        if dict.len() > max_pairs {
+            return None;
+        }
+        let mut pairs = Vec::with_capacity(dict.len());
+        let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
+        // SAFETY: `dict` is a dictionary and is not changed while it is walked: reading text runs no Python code.
+        while unsafe { ffi::PyDict_Next(dict.as_ptr(), &mut position, &mut key, &mut value) } != 0 {
+            // SAFETY: both are borrowed from the dictionary, which keeps them alive for `'a` (type's law).
+            pairs.push(unsafe { (borrowed(key, max_characters)?, borrowed(value, max_characters)?) });
+        }
+        Some(Self(pairs))
+    }
+
+    /// The pairs in the dictionary's order.
+    pub fn as_slice(&self) -> &[(&'a str, &'a str)] {
+        &self.0
+    }
+}
+
+/// The text of `object` if it is a string; no exception is left set.
+///
+/// # Safety
+/// `object` is alive for `'a`, and the GIL is held.
+unsafe fn borrowed<'a>(object: *mut ffi::PyObject, max_characters: usize) -> Option<&'a str> {
+    let as_utf8_and_size = symbols().as_utf8_and_size?;
+    // SAFETY: type and length are checked first; the returned bytes are UTF-8, owned by the string object and stay as long
+    // as it does.
+    unsafe {
+        if ffi::PyUnicode_Check(object) == 0 || ffi::PyUnicode_GetLength(object) > max_characters as ffi::Py_ssize_t {
+            return None;
+        }
+        let mut bytes = 0;
+        let start = as_utf8_and_size(object, &mut bytes);
+        if start.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), bytes as usize)))
+    }
+}
+
+/// A copy of the first `max_characters`; lone surrogates become U+FFFD. `None` when Python has no memory left.
+pub fn owned(text: &Bound<'_, PyString>, max_characters: usize) -> Option<String> {
+    let py = text.py();
+    // SAFETY: `text` is a string; a result is a new reference, null comes with an exception, which is cleared.
+    let cut = unsafe {
+        let cut = ffi::PyUnicode_Substring(text.as_ptr(), 0, max_characters as ffi::Py_ssize_t);
+        Bound::from_owned_ptr_or_opt(py, cut).or_else(|| {
+            ffi::PyErr_Clear();
+            None
+        })?
+    };
+    // SAFETY: a live string shorter than the limit; the text is copied before `cut` is dropped.
+    if let Some(valid) = unsafe { borrowed(cut.as_ptr(), max_characters) } {
+        return Some(valid.to_owned());
+    }
+    // SAFETY: the length is asked first, the buffer holds exactly that many characters and no terminator is asked for.
+    let characters = unsafe {
+        let length = ffi::PyUnicode_GetLength(cut.as_ptr()).max(0);
+        let mut buffer = vec![0u32; length as usize];
+        if ffi::PyUnicode_AsUCS4(cut.as_ptr(), buffer.as_mut_ptr(), length, 0).is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        buffer
+    };
+    Some(characters.into_iter().map(|code| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+}

@@ -1,0 +1,29 @@
+//! CPython 3.12.
+
+use super::*;
+
+pub const LAYOUT: Layout = Layout {
+    version: (3, 12),
+    thread: ThreadLayout { context: 208, id: ThreadId::Kernel(144) },
+    frames: FrameChain::Interpreter(InterpreterFrameLayout {
+        current: CurrentFrame::OnCStack { holder: 56, frame: 0, below: 8, bottom: ActivationBottom::EntryFrame },
+        code: 0,
+        previous: 8,
+        instruction: 56,
+        owner: 70,
+        first_entry_owner: 3,
+    }),
+    code: CodeLayout {
+        name: 128,
+        file: 112,
+        first_line: 68,
+        line_table: 136,
+        instructions: Some(InstructionsLayout { first: 192, first_traceable: 176 }),
+    },
+    text: TextLayout { ascii_bytes: 40, compact_bytes: 56 },
+    integer: IntegerForm::Tag,
+    line_table: LineTableFormat::Locations,
+    short_reference_count: false,
+    has_code_watchers: true,
+    published: &[],
+};

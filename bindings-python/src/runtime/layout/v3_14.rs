@@ -1,0 +1,51 @@
+//! CPython 3.14.
+
+use super::*;
+
+pub const LAYOUT: Layout = Layout {
+    version: (3, 14),
+    thread: ThreadLayout { context: 208, id: ThreadId::Kernel(160) },
+    frames: FrameChain::Interpreter(InterpreterFrameLayout {
+        current: CurrentFrame::InThread(72),
+        code: 0,
+        previous: 8,
+        instruction: 56,
+        owner: 74,
+        first_entry_owner: 3,
+    }),
+    code: CodeLayout {
+        name: 128,
+        file: 112,
+        first_line: 68,
+        line_table: 136,
+        instructions: Some(InstructionsLayout { first: 208, first_traceable: 192 }),
+    },
+    text: TextLayout { ascii_bytes: 40, compact_bytes: 56 },
+    integer: IntegerForm::Tag,
+    line_table: LineTableFormat::Locations,
+    short_reference_count: true,
+    has_code_watchers: true,
+    published: &[
+        Published { name: "free_threaded", at: 16, offset: 0 },
+        Published { name: "thread_state.next", at: 192, offset: 8 },
+        Published { name: "thread_state.interp", at: 200, offset: 16 },
+        Published { name: "thread_state.current_frame", at: 208, offset: 72 },
+        Published { name: "thread_state.native_thread_id", at: 224, offset: 160 },
+        Published { name: "interpreter_frame.previous", at: 256, offset: 8 },
+        Published { name: "interpreter_frame.executable", at: 264, offset: 0 },
+        Published { name: "interpreter_frame.instr_ptr", at: 272, offset: 56 },
+        Published { name: "interpreter_frame.owner", at: 288, offset: 74 },
+        Published { name: "code_object.filename", at: 320, offset: 112 },
+        Published { name: "code_object.qualname", at: 336, offset: 128 },
+        Published { name: "code_object.linetable", at: 344, offset: 136 },
+        Published { name: "code_object.firstlineno", at: 352, offset: 68 },
+        Published { name: "code_object.co_code_adaptive", at: 384, offset: 208 },
+        Published { name: "pyobject.ob_type", at: 408, offset: 8 },
+        Published { name: "long_object.lv_tag", at: 576, offset: 16 },
+        Published { name: "long_object.ob_digit", at: 584, offset: 24 },
+        Published { name: "bytes_object.ob_sval", at: 608, offset: 32 },
+        Published { name: "unicode_object.state", at: 624, offset: 32 },
+        Published { name: "unicode_object.length", at: 632, offset: 16 },
+        Published { name: "unicode_object.asciiobject_size", at: 640, offset: 40 },
+    ],
+};

@@ -1,0 +1,51 @@
+//! CPython 3.15.
+
+use super::*;
+
+pub const LAYOUT: Layout = Layout {
+    version: (3, 15),
+    thread: ThreadLayout { context: 232, id: ThreadId::Kernel(184) },
+    frames: FrameChain::Interpreter(InterpreterFrameLayout {
+        current: CurrentFrame::InThread(72),
+        code: 0,
+        previous: 8,
+        instruction: 56,
+        owner: 74,
+        first_entry_owner: 3,
+    }),
+    code: CodeLayout {
+        name: 128,
+        file: 112,
+        first_line: 68,
+        line_table: 136,
+        instructions: Some(InstructionsLayout { first: 208, first_traceable: 192 }),
+    },
+    text: TextLayout { ascii_bytes: 40, compact_bytes: 56 },
+    integer: IntegerForm::Tag,
+    line_table: LineTableFormat::Locations,
+    short_reference_count: true,
+    has_code_watchers: true,
+    published: &[
+        Published { name: "free_threaded", at: 16, offset: 0 },
+        Published { name: "thread_state.next", at: 192, offset: 8 },
+        Published { name: "thread_state.interp", at: 200, offset: 16 },
+        Published { name: "thread_state.current_frame", at: 208, offset: 72 },
+        Published { name: "thread_state.native_thread_id", at: 248, offset: 184 },
+        Published { name: "interpreter_frame.previous", at: 320, offset: 8 },
+        Published { name: "interpreter_frame.executable", at: 328, offset: 0 },
+        Published { name: "interpreter_frame.instr_ptr", at: 336, offset: 56 },
+        Published { name: "interpreter_frame.owner", at: 352, offset: 74 },
+        Published { name: "code_object.filename", at: 384, offset: 112 },
+        Published { name: "code_object.qualname", at: 400, offset: 128 },
+        Published { name: "code_object.linetable", at: 408, offset: 136 },
+        Published { name: "code_object.firstlineno", at: 416, offset: 68 },
+        Published { name: "code_object.co_code_adaptive", at: 448, offset: 208 },
+        Published { name: "pyobject.ob_type", at: 472, offset: 8 },
+        Published { name: "long_object.lv_tag", at: 672, offset: 16 },
+        Published { name: "long_object.ob_digit", at: 680, offset: 24 },
+        Published { name: "bytes_object.ob_sval", at: 704, offset: 32 },
+        Published { name: "unicode_object.state", at: 720, offset: 32 },
+        Published { name: "unicode_object.length", at: 728, offset: 16 },
+        Published { name: "unicode_object.asciiobject_size", at: 736, offset: 40 },
+    ],
+};

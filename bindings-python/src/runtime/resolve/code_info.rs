@@ -1,0 +1,79 @@
+//! What a code object says of itself, copied out of it: name, file, first line, line table. Read on the drain thread
+//! without the GIL, or by the code-end notice with it. Not here: when such a copy may be believed ([`super::Resolver`]).
+
+use std::sync::Arc;
+
+use spanprof::runtime::{Frame, FrameType};
+use spanprof_signal::guarded;
+
+use super::line_table::{self, Position};
+use super::text;
+use crate::runtime::frame_word::FrameWord;
+use crate::runtime::layout::{fixed, Layout, LineTableFormat};
+
+/// Tables of larger code are not copied: the frame then shows its first line.
+const MAX_LINE_TABLE_BYTES: usize = 1 << 20;
+
+/// A copy of what names a code object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeInfo {
+    /// Qualified name (plain name up to 3.10).
+    pub name: Arc<str>,
+    /// File name as compiled.
+    pub file: Arc<str>,
+    /// First line.
+    pub first_line: u32,
+    format: LineTableFormat,
+    line_table: Box<[u8]>,
+}
+
+impl CodeInfo {
+    /// Copies the code object at `code`; `None` when something there is not readable as one.
+    pub fn read(layout: &Layout, code: usize) -> Option<Self> {
+        let pointer = |offset: usize| guarded::read_u64(code.checked_add(offset)?).map(|word| word as usize);
+        let name = text::read(&layout.text, pointer(layout.code.name)?)?;
+        let file = text::read(&layout.text, pointer(layout.code.file)?)?;
+        let first_line = guarded::read_u64(code.checked_add(layout.code.first_line)?)? as u32;
+        let table = pointer(layout.code.line_table)?;
+        let length = guarded::read_u64(table.checked_add(fixed::SIZE)?)? as usize;
+        let line_table = if length <= MAX_LINE_TABLE_BYTES {
+            text::read_bytes(table.checked_add(fixed::BYTES)?, length)?.into_boxed_slice()
+        } else {
+            Box::default()
+        };
+        Some(Self {
+            name: name.into(),
+            file: file.into(),
+            // A negative first line exists in made-up code only.
+            first_line: if first_line > i32::MAX as u32 { 0 } else { first_line },
+            format: layout.line_table,
+            line_table,
+        })
+    }
+
+    /// Line and column of the instruction at `unit`; `None` stands for "before the first instruction".
+    pub fn position(&self, unit: Option<u32>) -> Position {
+        match unit {
+            Some(unit) => line_table::position(self.format, &self.line_table, self.first_line, unit),
+            None => Position { line: self.first_line, column: 0 },
+        }
+    }
+
+    /// The frame a person sees.
+    pub fn frame(&self, word: FrameWord) -> Frame {
+        let position = self.position(word.unit());
+        Frame {
+            function: Arc::clone(&self.name),
+            file: Arc::clone(&self.file),
+            start_line: self.first_line,
+            line: position.line,
+            column: position.column,
+            frame_type: FrameType::Cpython,
+        }
+    }
+
+    /// About how much memory the copy takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.file.len() + self.line_table.len()
+    }
+}

@@ -1,0 +1,176 @@
+//! Which code objects have been sampled, and in which life: a fixed table of buckets over code addresses. Written in
+//! handlers (a code was seen) and by the code-end notice (a code ends); read by both and by the resolver. No allocation,
+//! no lock, no wait. Not here: what is copied when a code ends (`code_lifetime`, which also holds the proof).
+//!
+//! # Rules
+//! 1. A bucket's **generation** only grows (32 bits, wrapping). It grows once for each code of the bucket that ends after
+//!    having been marked, after its tombstone was queued.
+//! 2. A bucket's **owner** is the one code marked in it, or has [`SHARED`] set once two codes met: then each code of the
+//!    bucket counts as marked, for ever.
+//! 3. A code is marked before the handler that saw it commits its sample. An end clears exactly its own mark.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// 256 KiB of zero pages, touched only where codes were sampled.
+const BUCKETS: usize = 1 << 14;
+/// Several codes met in this bucket. Code addresses are multiples of 8: the bit is free.
+const SHARED: u64 = 1;
+/// A tombstone of this bucket was lost: frames of an older generation can no longer be told apart.
+const LOST: u32 = 1;
+
+#[repr(C, align(16))]
+struct Bucket {
+    owner: AtomicU64,
+    generation: AtomicU32,
+    flags: AtomicU32,
+}
+
+/// The table.
+pub struct SampledCode {
+    buckets: [Bucket; BUCKETS],
+    /// Codes that began to end, marked or not; the wall walk compares it before and after.
+    ends_begun: AtomicU64,
+}
+
+/// The process's one table: code objects of the interpreter are as global.
+pub static SAMPLED_CODE: SampledCode = SampledCode::new();
+
+impl SampledCode {
+    const fn new() -> Self {
+        Self {
+            buckets: [const {
+                Bucket { owner: AtomicU64::new(0), generation: AtomicU32::new(0), flags: AtomicU32::new(0) }
+            }; BUCKETS],
+            ends_begun: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn bucket(&self, code: u64) -> &Bucket {
+        // Objects are 16 bytes apart; the multiplication spreads neighbours.
+        let index = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKETS.trailing_zeros());
+        &self.buckets[index as usize & (BUCKETS - 1)]
+    }
+
+    /// The generation for a code that is the marked one of its bucket: it was validated when it was marked, and has not
+    /// ended since.
+    #[inline]
+    pub fn generation_if_marked(&self, code: u64) -> Option<u32> {
+        let bucket = self.bucket(code);
+        // SeqCst: the wall walk's side of rule 3 (see `code_lifetime`, case 4). The generation is read first: were it
+        // read after an end, an owner equal to `code` would belong to the next life, whose generation is as new.
+        let generation = bucket.generation.load(Ordering::SeqCst);
+        (bucket.owner.load(Ordering::SeqCst) == code).then_some(generation)
+    }
+
+    /// Marks `code` and returns the generation it is seen in.
+    #[inline]
+    pub fn mark(&self, code: u64) -> u32 {
+        let bucket = self.bucket(code);
+        if let Err(owner) = bucket.owner.compare_exchange(0, code, Ordering::SeqCst, Ordering::SeqCst) {
+            if owner != code && owner & SHARED == 0 {
+                bucket.owner.fetch_or(SHARED, Ordering::SeqCst);
+            }
+        }
+        bucket.generation.load(Ordering::SeqCst)
+    }
+
+    /// A code begins to end. True when it may have been sampled: its tombstone must be queued, then [`Self::end`] called.
+    #[inline]
+    pub fn begin_end(&self, code: u64) -> bool {
+        self.ends_begun.fetch_add(1, Ordering::SeqCst);
+        let owner = self.bucket(code).owner.load(Ordering::SeqCst);
+        owner == code || owner & SHARED != 0
+    }
+
+    /// The tombstone of `code` is queued (or `lost`): the next code at this address is another one.
+    pub fn end(&self, code: u64, lost: bool) {
+        let bucket = self.bucket(code);
+        if lost {
+            bucket.flags.fetch_or(LOST, Ordering::SeqCst);
+        }
+        let _ = bucket.owner.compare_exchange(code, 0, Ordering::SeqCst, Ordering::SeqCst);
+        bucket.generation.fetch_add(1, Ordering::SeqCst);
+        // The stores that reuse the memory stay behind the new generation: partner of the fence in `Resolver::read_live`.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// The generation that frames of `code` are in now.
+    pub fn generation(&self, code: u64) -> u32 {
+        self.bucket(code).generation.load(Ordering::SeqCst)
+    }
+
+    /// Whether a tombstone of the code's bucket was ever lost.
+    pub fn has_lost(&self, code: u64) -> bool {
+        self.bucket(code).flags.load(Ordering::SeqCst) & LOST != 0
+    }
+
+    /// A tombstone of the code's bucket is forgotten before its samples were certainly drained.
+    pub fn lose(&self, code: u64) {
+        self.bucket(code).flags.fetch_or(LOST, Ordering::SeqCst);
+    }
+
+    /// Codes that began to end so far.
+    #[inline]
+    pub fn ends_begun(&self) -> u64 {
+        self.ends_begun.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Box<SampledCode> {
+        Box::new(SampledCode::new())
+    }
+
+    /// Another code of the same bucket.
+    fn neighbour(table: &SampledCode, code: u64) -> u64 {
+        (1..).map(|step| code + step * 16).find(|&other| std::ptr::eq(table.bucket(other), table.bucket(code))).unwrap()
+    }
+
+    #[test]
+    fn a_code_that_was_never_sampled_ends_unnoticed() {
+        let table = table();
+        assert!(!table.begin_end(0x7000_0000_1000));
+        assert_eq!(table.generation(0x7000_0000_1000), 0);
+        assert_eq!(table.ends_begun(), 1);
+    }
+
+    #[test]
+    fn the_next_life_of_an_address_has_another_generation() {
+        let table = table();
+        let code = 0x7000_0000_1000;
+        let first = table.mark(code);
+        assert_eq!(table.generation_if_marked(code), Some(first));
+        assert!(table.begin_end(code));
+        table.end(code, false);
+        assert_eq!(table.generation_if_marked(code), None);
+        assert_ne!(table.mark(code), first);
+    }
+
+    #[test]
+    fn codes_that_share_a_bucket_all_count_as_sampled() {
+        let table = table();
+        let code = 0x7000_0000_1000;
+        let other = neighbour(&table, code);
+        table.mark(code);
+        let seen = table.mark(other);
+        assert!(table.begin_end(code));
+        table.end(code, false);
+        assert!(table.begin_end(other), "its own mark must survive the end of its neighbour");
+        assert!(table.generation(other) >= seen);
+    }
+
+    #[test]
+    fn a_lost_tombstone_is_remembered() {
+        let table = table();
+        let code = 0x7000_0000_1000;
+        table.mark(code);
+        assert!(!table.has_lost(code));
+        table.begin_end(code);
+        table.end(code, true);
+        assert!(table.has_lost(code));
+    }
+}
