@@ -79,6 +79,7 @@ impl Verb {
 /// A command line that fits its verb.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
+    pub verb: &'static str,
     values: Vec<(&'static str, String)>,
     pub positionals: Vec<String>,
     pub help: bool,
@@ -100,7 +101,7 @@ impl Parsed {
 
 /// Reads `arguments` (without the verb's name) against the verb's table.
 pub(crate) fn parse(verb: &Verb, arguments: &[String]) -> Result<Parsed, Failure> {
-    let mut parsed = Parsed::default();
+    let mut parsed = Parsed { verb: verb.name, ..Parsed::default() };
     let mut rest = arguments.iter();
     let mut only_positionals = false;
     while let Some(argument) = rest.next() {

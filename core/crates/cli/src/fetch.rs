@@ -40,10 +40,14 @@ impl Server {
         if authority.as_str().contains('@') {
             return Err(wrong("a user name is not used"));
         }
+        let port = match authority.as_str()[authority.host().len()..].strip_prefix(':') {
+            None => 80,
+            Some(port) => port.parse().map_err(|_| wrong("the port is not one"))?,
+        };
         Ok(Server {
             authority: authority.as_str().to_owned(),
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port,
             query: uri.query().unwrap_or("").to_owned(),
         })
     }

@@ -22,8 +22,13 @@ pub(crate) const FLAGS: &[Flag] = &[
     Flag::value("--trace-id", "HEX", "only samples of this trace (32 hex digits)"),
     Flag::value("--span-id", "HEX", "only samples of this span (16 hex digits)"),
     Flag::value("--from", "TIME", "only from here on: RFC 3339, unix s or ms, or relative such as -5m"),
-    Flag::value("--to", "TIME", "only up to here; same forms as --from"),
 ];
+
+/// The end of the time range; apart, since `convert` has a second meaning for it.
+pub(crate) const TO: &[Flag] = &[Flag::value("--to", "TIME", "only up to here; same forms as --from")];
+
+/// What `convert --to` can write. None of these words is a time, so `--to` can say either.
+pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", "json"];
 
 /// The profile types shown first when nobody says which.
 const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
@@ -31,8 +36,11 @@ const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
 /// Reads the flags of a verb.
 pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Failure> {
     let mut filter = Filter::default();
-    for flag in FLAGS {
-        for value in parsed.all(flag.long) {
+    for flag in FLAGS.iter().chain(TO) {
+        for value in parsed
+            .all(flag.long)
+            .filter(|value| flag.long != "--to" || parsed.verb != "convert" || !FORMATS.contains(value))
+        {
             set(&mut filter, &flag.long[2..].replace('-', "_"), value, now_unix_ns).map_err(Failure::usage)?;
         }
     }

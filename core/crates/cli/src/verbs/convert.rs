@@ -7,9 +7,9 @@ use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
 use crate::failure::Failure;
 use crate::serve::gzip;
-use crate::{otlp_json, output, selection};
+use crate::{moment, otlp_json, output, selection};
 
-const FORMATS: &str = "otlp, pprof, folded, flamegraph or json";
+const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
 
 pub(crate) static VERB: Verb = Verb {
     name: "convert",
@@ -18,11 +18,13 @@ pub(crate) static VERB: Verb = Verb {
     about: SOURCE_ABOUT,
     flags: &[
         &[
-            Flag::value(
-                "--to",
-                "FORMAT",
-                "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]",
-            ),
+            Flag {
+                long: "--to",
+                short: "",
+                value: "FORMAT|TIME",
+                help: "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]; or where the time range ends",
+                repeats: true,
+            },
             super::flamegraph::OUTPUT,
             Flag::value("--title", "TEXT", "what a flame graph is called [service and type]"),
             Flag::switch("--json", "the same as --to json"),
@@ -39,7 +41,17 @@ pub(crate) static VERB: Verb = Verb {
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let path = parsed.value("--output").unwrap_or("-");
-    let format = match (parsed.value("--to"), parsed.has("--json")) {
+    let formats: Vec<&str> = parsed.all("--to").filter(|value| selection::FORMATS.contains(value)).collect();
+    let times: Vec<&str> = parsed.all("--to").filter(|value| !selection::FORMATS.contains(value)).collect();
+    if let Some(neither) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
+        return Err(Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{neither}`")));
+    }
+    if formats.len() > 1 || times.len() > 1 {
+        return Err(
+            Failure::usage("--to names two formats or two times").hint("give one format, and one time if wanted")
+        );
+    }
+    let format = match (formats.first().copied(), parsed.has("--json")) {
         (Some(format), false) | (Some(format @ "json"), true) => format,
         (None, true) => "json",
         (Some(format), true) => {
@@ -48,12 +60,9 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
             );
         }
         (None, false) => {
-            of_name(path).ok_or_else(|| Failure::usage("which format?").hint(format!("--to FORMAT: {FORMATS}")))?
+            of_name(path).ok_or_else(|| Failure::usage("which format?").hint(format!("--to FORMAT: {EXPECTED}")))?
         }
     };
-    if !["otlp", "pprof", "folded", "flamegraph", "json"].contains(&format) {
-        return Err(Failure::usage(format!("--to: expected {FORMATS}, got `{format}`")));
-    }
     let (data, filter) = selected(parsed)?;
     let bytes = match format {
         "pprof" => pprof::encode(&data),

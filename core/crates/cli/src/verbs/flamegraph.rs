@@ -20,6 +20,7 @@ pub(crate) static VERB: Verb = Verb {
             Flag::switch("--json", "the tree as JSON instead of a page"),
         ],
         selection::FLAGS,
+        selection::TO,
     ],
     examples: &[
         "spanprof flamegraph cpu.pb.gz -o cpu.html",

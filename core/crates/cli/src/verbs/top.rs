@@ -23,6 +23,7 @@ pub(crate) static VERB: Verb = Verb {
             Flag::switch("--json", "as JSON"),
         ],
         selection::FLAGS,
+        selection::TO,
     ],
     examples: &[
         "spanprof top cpu.pb.gz",

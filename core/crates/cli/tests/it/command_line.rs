@@ -1,0 +1,214 @@
+//! The verbs on files: exit codes, formats, messages.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::fixture::{command, encoded, gzip, number, shop, spanprof, spanprof_reading, window, Scratch, Serve, Taken};
+
+#[test]
+fn top_reads_every_form_a_profile_is_kept_in() {
+    let home = Scratch::new();
+    let plain = encoded(&shop("checkout"));
+    let protobuf = home.file("a.otlp.pb", &plain);
+    let zipped = home.file("a.otlp.pb.gz", &gzip(&plain));
+    let json = spanprof(&["convert", &protobuf, "--to", "json"]).stdout;
+    let lines = home.file("a.json", format!("{json}{json}").as_bytes());
+    let pprof = home.path().join("a.pprof").to_str().unwrap().to_owned();
+    assert_eq!(spanprof(&["convert", &zipped, "--to", "pprof", "-o", &pprof]).code, 0);
+    for (file, times) in [(&protobuf, 1), (&zipped, 1), (&lines, 2), (&pprof, 1)] {
+        let top = spanprof(&["top", file, "--type", "cpu", "--json"]);
+        assert_eq!(top.code, 0, "{file}: {top:?}");
+        assert_eq!(number(&top.stdout, "total"), times * 1_000_000_000, "{file}: {top:?}");
+        assert!(top.stdout.contains(r#""function":"price""#), "{file}: {top:?}");
+    }
+    let of_stdin = spanprof_reading(&["top", "-", "--json"], &plain);
+    assert_eq!(number(&of_stdin.stdout, "total"), 1_000_000_000);
+    let all = spanprof(&["top", home.path().to_str().unwrap(), "--type", "cpu", "--json"]);
+    assert_eq!(number(&all.stdout, "total"), 5 * 1_000_000_000, "{all:?}");
+}
+
+#[test]
+fn the_table_for_people_has_flat_and_cum_and_says_what_it_leaves_out() {
+    let home = Scratch::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let top = spanprof(&["top", &file, "--limit", "2", "--sort", "cum"]);
+    assert_eq!(top.code, 0);
+    let lines: Vec<&str> = top.stdout.lines().collect();
+    assert_eq!(lines[0], "cpu: 1.00 s in 3 samples, 6 functions");
+    assert_eq!(
+        lines[2].split_whitespace().collect::<Vec<_>>(),
+        ["0", "0.0%", "1.00", "s", "100.0%", "main", "/srv/checkout/app.py"]
+    );
+    assert!(lines[4].contains("4 more"), "{top:?}");
+}
+
+#[test]
+fn convert_keeps_links_labels_and_weights_through_otlp_json_and_pprof() {
+    let home = Scratch::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    for format in ["otlp", "json", "pprof"] {
+        let out = home.path().join(format!("b.{format}")).to_str().unwrap().to_owned();
+        let convert = spanprof(&["convert", &file, "--to", format, "-o", &out]);
+        assert_eq!((convert.code, convert.stdout.as_str()), (0, ""), "{convert:?}");
+        for (flags, total) in [
+            (&["--label", "endpoint=/cart"][..], 700_000_000),
+            (&["--span-id", "cd00000000000003"][..], 300_000_000),
+            (&["--trace-id", "abababababababab0000000000000002"][..], 200_000_000),
+        ] {
+            let mut arguments = vec!["top", &out, "--type", "cpu", "--json"];
+            arguments.extend(flags);
+            let top = spanprof(&arguments);
+            assert_eq!(top.code, 0, "{format} {flags:?}: {top:?}");
+            assert_eq!(number(&top.stdout, "total"), total, "{format} {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flame_graph_is_one_file_written_whole() {
+    let home = Scratch::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let out = home.path().join("out.html").to_str().unwrap().to_owned();
+    let done = spanprof(&["flamegraph", &file, "-o", &out]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+    let page = std::fs::read_to_string(&out).unwrap();
+    assert!(page.to_lowercase().starts_with("<!doctype html>") && page.contains("price") && page.contains("checkout"));
+    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"));
+    assert_eq!(home.names(), ["a.otlp.pb", "out.html"]);
+    let blocked = spanprof(&["flamegraph", &file, "-o", "/nonexistent/out.html"]);
+    assert_eq!(blocked.code, 1);
+    assert!(blocked.stderr.contains("cannot write /nonexistent/out.html"), "{blocked:?}");
+}
+
+#[test]
+fn check_exits_with_one_when_something_is_wrong() {
+    let home = Scratch::new();
+    let good = home.file("good.otlp.pb", &encoded(&shop("checkout")));
+    let done = spanprof(&["check", &good]);
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.stdout.contains("nothing wrong found"), "{done:?}");
+    // A dictionary whose tables lack their entry 0.
+    let bad = home.file("bad.otlp.pb", &[0x12, 0x04, 0x2a, 0x02, b'h', b'i']);
+    let done = spanprof(&["check", &bad]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stdout.contains("error:"), "{done:?}");
+    let both = spanprof(&["check", home.path().to_str().unwrap(), "--json"]);
+    assert_eq!(both.code, 1, "{both:?}");
+    assert!(both.stdout.starts_with(r#"{"passed":false,"files":["#), "{both:?}");
+    let noise = home.file("noise.pb", b"certainly not protobuf");
+    assert_eq!(spanprof(&["check", &noise]).code, 1);
+}
+
+#[test]
+fn an_empty_selection_says_what_there_is() {
+    let home = Scratch::new();
+    let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let done = spanprof(&["top", &file, "--service", "chekout"]);
+    assert_eq!((done.code, done.stdout.as_str()), (1, ""));
+    assert!(done.stderr.contains("no samples") && done.stderr.contains("\"checkout\" (cpu)"), "{done:?}");
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_two_and_the_way_out() {
+    for (arguments, words) in [
+        (&["serv"][..], "did you mean `spanprof serve`?"),
+        (&["top", "f", "--servce", "x"], "did you mean `--service`?"),
+        (&["top"], "spanprof top --help"),
+        (&["top", "/etc/hostname", "--from", "soon"], "RFC 3339"),
+        (&["top", "/etc/hostname", "--trace-id", "1"], "32 hex digits"),
+        (&["convert", "f", "--to", "xml"], "otlp, pprof, folded, flamegraph or json"),
+        (&["convert", "f", "--to", "otlp", "--to", "pprof"], "one format"),
+        (&["top", "f", "--to", "otlp"], "RFC 3339"),
+        (&["serve", "--http", "70000"], "a port from 0 to 65535"),
+        (&["serve", "--listen", "localhots"], "an IP address"),
+        (&["top", "https://h"], "http://HOST:PORT"),
+        (&[], "Verbs:"),
+    ] {
+        let done = spanprof(arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{done:?}");
+        assert!(done.stderr.contains(words), "{arguments:?}: {done:?}");
+    }
+    let missing = spanprof(&["top", "/nonexistent/cpu.pb"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.stderr.contains("/nonexistent/cpu.pb") && missing.stderr.contains("http://"), "{missing:?}");
+}
+
+#[test]
+fn every_verb_has_help() {
+    for verb in ["serve", "top", "flamegraph", "convert", "check"] {
+        for arguments in [[verb, "--help"], ["help", verb]] {
+            let help = spanprof(&arguments);
+            assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{help:?}");
+            assert!(help.stdout.contains(&format!("Usage: spanprof {verb}")), "{help:?}");
+        }
+    }
+    assert!(spanprof(&["--help"]).stdout.contains("flamegraph"));
+    assert!(spanprof(&["--version"]).stdout.starts_with("spanprof "));
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let home = Scratch::new();
+    let names: Vec<String> = (0..20_000).map(|number| format!("function_{number}")).collect();
+    let stacks: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+    let samples: Vec<Taken<'_>> = stacks.iter().map(|stack| Taken(stack, 10_000_000, &[], 0)).collect();
+    let file = home.file("wide.otlp.pb", &encoded(&window("wide", "cpu", &samples)));
+    let mut child =
+        command(&["top", &file, "--limit", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 16]).unwrap();
+    drop(stdout);
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn hostile_files_end_in_an_error_not_in_a_panic() {
+    let home = Scratch::new();
+    let whole = encoded(&shop("checkout"));
+    let bomb = gzip(&vec![0u8; 200 << 20]);
+    let mut hostile: Vec<Vec<u8>> = vec![vec![], b"{".to_vec(), b"\x1f\x8b".to_vec(), bomb, vec![0xff; 4096]];
+    hostile.extend((1..8).map(|part| whole[..whole.len() * part / 8].to_vec()));
+    for (number, bytes) in hostile.iter().enumerate() {
+        let file = home.file(&format!("{number}.pb"), bytes);
+        for verb in [&["top"][..], &["check"], &["convert", "--to", "otlp"], &["flamegraph"]] {
+            let mut arguments = verb.to_vec();
+            arguments.push(&file);
+            let done = spanprof(&arguments);
+            assert!([0, 1].contains(&done.code), "{number} {verb:?}: {done:?}");
+            assert!(!done.stderr.contains("panicked"), "{number} {verb:?}: {done:?}");
+        }
+    }
+    let all = spanprof(&["top", home.path().to_str().unwrap()]);
+    assert_eq!(all.code, 1, "{all:?}");
+}
+
+#[test]
+fn a_taken_port_is_a_clear_error() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let other = Scratch::new();
+    let port = serve.http.split(':').next_back().unwrap();
+    let done = spanprof(&["serve", "--grpc", "0", "--http", port, "--dir", other.path().to_str().unwrap()]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stderr.contains("is taken by another program") && done.stderr.contains("--http 0"), "{done:?}");
+}
+
+#[test]
+fn the_first_line_says_where_the_server_is() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    assert!(serve.first_line.contains(&format!("\"url\":\"http://{}/\"", serve.http)), "{}", serve.first_line);
+    assert_eq!(number(&serve.first_line, "pid"), i64::from(serve.pid()));
+    let mut plain = command(&["serve", "--grpc", "0", "--http", "0", "--dir", home.path().to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut start = [0; 23];
+    plain.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    plain.kill().unwrap();
+    plain.wait().unwrap();
+    assert_eq!(&start, b"serving grpc=127.0.0.1:");
+}

@@ -1,0 +1,92 @@
+//! What stays: files, restarts, retention.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::client::{get, post};
+use crate::fixture::{encoded, gzip, number, shop, window, Scratch, Serve, Taken};
+
+#[test]
+fn a_request_becomes_one_private_file_with_the_bytes_that_were_sent() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let zipped = gzip(&encoded(&shop("checkout")));
+    assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &zipped).status, 200);
+    let names = home.names();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let path = home.path().join(&names[0]);
+    assert_eq!(std::fs::read(&path).unwrap(), zipped);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_restart_keeps_the_profiles_and_passes_over_corrupt_files() {
+    let home = Scratch::new();
+    let mut first = Serve::start(home.path(), &[]);
+    assert_eq!(post(&first.http, &[], &encoded(&shop("checkout"))).status, 200);
+    let before = get(&first.http, "/api/top?type=cpu").text();
+    let (code, stderr) = first.end("-TERM");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("first profiles from \"checkout\": cpu"), "{stderr}");
+
+    home.file("1700000000000-1-000000.otlp.pb.gz", b"\x1f\x8bnot gzip at all");
+    home.file("1700000000001-1-000001.otlp.pb.gz", b"");
+    home.file("notes.txt", b"not a profile");
+    let mut second = Serve::start(home.path(), &[]);
+    assert_eq!(get(&second.http, "/api/top?type=cpu").text(), before);
+    let stats = get(&second.http, "/api/stats").text();
+    assert_eq!((number(&stats, "windows"), number(&stats, "received_requests")), (1, 0), "{stats}");
+    let (code, stderr) = second.end("-INT");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("passed over") && stderr.contains("1700000000000-1-000000.otlp.pb.gz"), "{stderr}");
+    assert!(!stderr.contains("notes.txt"), "{stderr}");
+}
+
+#[test]
+fn the_oldest_windows_leave_when_there_are_too_many_bytes() {
+    let home = Scratch::new();
+    let body = gzip(&encoded(&shop("checkout")));
+    let room = (body.len() * 3 + 10).to_string();
+    let serve = Serve::start(home.path(), &["--max-bytes", &room]);
+    for _ in 0..5 {
+        assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &body).status, 200);
+    }
+    let stats = get(&serve.http, "/api/stats").text();
+    assert_eq!((number(&stats, "windows"), number(&stats, "removed_by_size")), (3, 2), "{stats}");
+    assert_eq!(home.names().len(), 3);
+    assert_eq!(number(&get(&serve.http, "/api/top?type=cpu").text(), "total"), 3 * 1_000_000_000);
+}
+
+#[test]
+fn what_is_too_old_leaves_at_start_and_foreign_files_stay() {
+    let home = Scratch::new();
+    let old = gzip(&encoded(&shop("old")));
+    home.file("1600000000000-1-000000.otlp.pb.gz", &old);
+    home.file("cpu-1600000000000.pb.gz", &old);
+    let serve = Serve::start(home.path(), &["--max-age", "1h"]);
+    let stats = get(&serve.http, "/api/stats").text();
+    assert_eq!((number(&stats, "windows"), number(&stats, "removed_by_age")), (1, 1), "{stats}");
+    assert_eq!(home.names(), ["cpu-1600000000000.pb.gz"]);
+}
+
+#[test]
+fn a_request_without_samples_is_accepted_and_not_kept() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let empty: &[Taken<'_>] = &[];
+    assert_eq!(post(&serve.http, &[], &encoded(&window("idle", "cpu", empty))).status, 200);
+    assert_eq!(post(&serve.http, &[], b"").status, 200);
+    assert!(home.names().is_empty());
+}
+
+#[test]
+fn a_full_disk_is_answered_with_try_again() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    // The directory vanishes: nothing can be written any more.
+    let moved = home.path().with_extension("moved");
+    std::fs::rename(home.path(), &moved).unwrap();
+    let answer = post(&serve.http, &[], &encoded(&shop("checkout")));
+    std::fs::rename(&moved, home.path()).unwrap();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, "5"));
+    assert_eq!(post(&serve.http, &[], &encoded(&shop("checkout"))).status, 200);
+}

@@ -1,0 +1,160 @@
+//! What can be asked of a running server, by HTTP and by the verbs.
+
+use hyper::Method;
+
+use crate::client::{get, http, post};
+use crate::fixture::{encoded, ids, now_ns, number, shop, spanprof, window, window_at, Scratch, Serve, Taken};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn with_two_services() -> (Scratch, Serve) {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    for data in [
+        shop("checkout"),
+        window("checkout", "wall", &[Taken(&["main", "sleep"], 9_000_000_000, &[], 0)]),
+        window("search", "cpu", &[Taken(&["main", "find"], 70_000_000, &[("endpoint", "/find")], 4)]),
+    ] {
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    (home, serve)
+}
+
+#[test]
+fn services_types_and_labels_are_listed() {
+    let (_home, serve) = with_two_services();
+    let services = get(&serve.http, "/api/services").text();
+    for words in [r#""name":"checkout","types":["cpu","wall"]"#, r#""name":"search","types":["cpu"]"#] {
+        assert!(services.contains(words), "{services}");
+    }
+    let types = get(&serve.http, "/api/types?service=checkout").text();
+    assert!(types.contains(r#""type":"cpu","unit":"nanoseconds""#) && types.contains(r#""type":"wall""#), "{types}");
+    let labels = get(&serve.http, "/api/labels?service=checkout").text();
+    assert!(labels.contains(r#""name":"endpoint","values":["/cart","/pay"]"#), "{labels}");
+    assert!(labels.contains(r#""name":"process.pid","values":["4711"]"#), "{labels}");
+    assert!(!labels.contains("/find"), "{labels}");
+}
+
+#[test]
+fn filters_by_service_type_label_trace_and_span_leave_only_what_they_name() {
+    let (_home, serve) = with_two_services();
+    let total = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total");
+    assert_eq!(total("type=cpu"), 1_070_000_000);
+    assert_eq!(total("service=checkout"), 1_000_000_000, "cpu is the usual type");
+    assert_eq!(total("service=checkout&type=wall"), 9_000_000_000);
+    assert_eq!(total("label=endpoint%3D%2Fcart"), 700_000_000);
+    assert_eq!(total("label=endpoint=/cart&label=endpoint=/pay"), 0);
+    assert_eq!(total("label=process.pid=4711&service=search"), 70_000_000);
+    let (trace_id, span_id) = ids(2);
+    assert_eq!(total(&format!("trace_id={}", hex(&trace_id))), 200_000_000);
+    assert_eq!(total(&format!("span_id={}", hex(&span_id))), 200_000_000);
+    assert_eq!(total(&format!("trace_id={}", hex(&ids(99).0))), 0);
+    assert_eq!(total("service=nobody"), 0);
+}
+
+#[test]
+fn the_top_table_adds_up_and_keeps_its_order() {
+    let (_home, serve) = with_two_services();
+    let top = get(&serve.http, "/api/top?service=checkout&type=cpu&limit=2").text();
+    assert_eq!((number(&top, "samples"), number(&top, "functions"), number(&top, "windows")), (3, 6, 1), "{top}");
+    assert!(
+        top.contains(r#""rows":[{"function":"price","file":"/srv/checkout/app.py","frame_type":"cpython","flat":800000000,"cum":800000000},{"function":"render""#),
+        "{top}"
+    );
+}
+
+#[test]
+fn a_time_range_cuts_windows_off() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let hour_ns = 3_600_000_000_000;
+    for (start_ns, weight_ns) in [(now_ns() - 2 * hour_ns, 100_000_000), (now_ns() - 20_000_000_000, 30_000_000)] {
+        let data = window_at("checkout", "cpu", start_ns, &[Taken(&["main"], weight_ns, &[], 0)]);
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    let total = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total");
+    assert_eq!(total(""), 130_000_000);
+    assert_eq!(total("from=-1h"), 30_000_000);
+    assert_eq!(total("to=-1h"), 100_000_000);
+    assert_eq!(
+        total(&format!("from={}&to={}", now_ns() / 1_000_000 - 7_300_000, now_ns() / 1_000_000_000 - 7_000)),
+        100_000_000
+    );
+    let timeline = get(&serve.http, "/api/timeline?service=checkout&type=cpu").text();
+    let totals = timeline.split("\"totals\":[").nth(1).unwrap().trim_end_matches("]}");
+    let sum: i64 = totals.split(',').map(|step| step.parse::<i64>().unwrap()).sum();
+    assert_eq!(sum, 130_000_000, "{timeline}");
+}
+
+#[test]
+fn the_verbs_ask_a_running_server_as_they_read_files() {
+    let (home, serve) = with_two_services();
+    let trace_id = hex(&ids(3).0);
+    for place in [serve.url(), home.path().to_str().unwrap().to_owned()] {
+        let top = spanprof(&["top", &place, "--service", "checkout", "--type", "cpu", "--json"]);
+        assert_eq!(top.code, 0, "{top:?}");
+        assert_eq!(number(&top.stdout, "total"), 1_000_000_000, "{top:?}");
+        let of_trace = spanprof(&["top", &place, "--trace-id", &trace_id]);
+        assert_eq!(of_trace.code, 0, "{of_trace:?}");
+        assert!(of_trace.stdout.contains("price") && !of_trace.stdout.contains("render"), "{of_trace:?}");
+        let folded = spanprof(&["convert", &place, "--to", "folded", "--service", "search"]);
+        assert_eq!(folded.stdout, "main;find 70000000\n", "{folded:?}");
+    }
+    // A link copied from the page.
+    let link = format!("{}/?service=search&type=cpu&view=top", serve.url());
+    assert_eq!(number(&spanprof(&["top", &link, "--json"]).stdout, "total"), 70_000_000);
+    let check = spanprof(&["check", &serve.url(), "--json"]);
+    assert_eq!(check.code, 0, "{check:?}");
+    assert_eq!(check.stdout.matches("\"findings\"").count(), 3, "{check:?}");
+}
+
+#[test]
+fn profiles_can_be_fetched_in_every_format() {
+    let (_home, serve) = with_two_services();
+    let fetch = |format: &str| get(&serve.http, &format!("/api/profile?service=search&format={format}"));
+    assert_eq!(fetch("folded").text(), "main;find 70000000\n");
+    assert!(fetch("flamegraph").text().to_lowercase().starts_with("<!doctype html>"));
+    assert_eq!(fetch("pprof").body[..2], [0x1f, 0x8b]);
+    assert!(!fetch("otlp").body.is_empty());
+    assert_eq!(fetch("xml").status, 400);
+}
+
+#[test]
+fn wrong_questions_are_answered_with_what_was_expected() {
+    let (_home, serve) = with_two_services();
+    for (query, words) in [
+        ("trace_id=zz", "32 hex digits"),
+        ("span_id=1", "16 hex digits"),
+        ("from=soon", "RFC 3339"),
+        ("label=x", "KEY=VALUE"),
+        ("limit=-1", "expected a number"),
+        ("from=now&to=-1h", "must be before"),
+    ] {
+        let answer = get(&serve.http, &format!("/api/top?{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        assert!(answer.text().starts_with(r#"{"error":""#) && answer.text().contains(words), "{}", answer.text());
+    }
+    for path in ["/api/nothing", "/api/windows/..%2f..%2fetc%2fpasswd", "/api/windows/../../etc/passwd", "/etc/passwd"]
+    {
+        assert_eq!(get(&serve.http, path).status, 404, "{path}");
+    }
+    assert_eq!(http(&serve.http, Method::DELETE, "/api/stats", &[], b"").status, 405);
+}
+
+#[test]
+fn the_page_is_one_document_that_names_no_other_place() {
+    let (_home, serve) = with_two_services();
+    let page = get(&serve.http, "/?service=checkout");
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    let text = page.text();
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http", "{{"] {
+        assert!(!text.contains(outside), "{outside}");
+    }
+    let policy = page.header("content-security-policy").to_owned();
+    let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert!(text.contains(&format!("nonce=\"{nonce}\"")) && nonce.len() == 16, "{policy}");
+    let head = http(&serve.http, Method::HEAD, "/", &[], b"");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+}
