@@ -7,6 +7,8 @@ mod clocks;
 mod copies;
 mod fork;
 mod inboxes;
+#[cfg(test)]
+pub(crate) mod live_tests;
 mod mapping;
 mod own_threads;
 mod perf;

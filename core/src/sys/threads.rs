@@ -46,6 +46,17 @@ pub fn name_current_thread(name: &std::ffi::CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// Keeps `signal` from the calling thread.
+#[cfg(test)]
+pub(super) fn block_signal(signal: libc::c_int) {
+    // SAFETY: an all-zero set is a valid value; both calls work on a local and on this thread's own mask.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

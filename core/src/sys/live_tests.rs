@@ -1,0 +1,407 @@
+//! The clocks on real threads of this process: what is promised of weights, threads, forks, strays and restarts. Bounds
+//! are wide, since the machine may be busy; what must be exact is exact.
+
+use super::*;
+use spanprof_signal::{handler, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The clocks are one per process; tests that start them take turns.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+const WALKED: RawFrame = RawFrame { code: 0x1000_0000, at: 7 };
+
+unsafe fn one_frame(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    stack.push(WALKED);
+    Captured::Walked
+}
+
+unsafe fn no_state(_: &HandlerContext, _: &mut RawStack<'_>) -> Captured {
+    Captured::Dropped(DropReason::NoThreadState)
+}
+
+fn settings(kind: ClockChoice, rate_hz: u32) -> ClockSettings {
+    ClockSettings { kind, rate_hz, max_stack_depth: 64, capture: one_frame, ring_bytes: 1 << 20, signal: libc::SIGPROF }
+}
+
+/// Uses `ns` of the calling thread's CPU time; gives its CPU clock.
+fn burn(ns: u64) -> u64 {
+    let end = current_thread_cpu_ns() + ns;
+    let mut x = 1u64;
+    loop {
+        for _ in 0..5_000 {
+            x = std::hint::black_box(x.wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(7));
+        }
+        let now = current_thread_cpu_ns();
+        if now >= end {
+            return now;
+        }
+    }
+}
+
+#[derive(Default, Debug, Clone)]
+struct Seen {
+    samples: u64,
+    weight_ns: u64,
+    first: u64,
+    walked: u64,
+    native: u64,
+    reasons: HashMap<DropReason, u64>,
+}
+
+fn drain(clocks: &Clocks) -> HashMap<u32, Seen> {
+    let mut seen: HashMap<u32, Seen> = HashMap::new();
+    let ring = clocks.ring();
+    ring.drain(ring.head(), &mut |_, sample| {
+        let of = seen.entry(sample.thread_id).or_default();
+        assert!(sample.values[1] >= 1);
+        of.samples += 1;
+        of.weight_ns += sample.values[0];
+        of.first += sample.flags.has(SampleFlags::FIRST_OF_THREAD) as u64;
+        for frame in sample.frames {
+            of.walked += (*frame == WALKED) as u64;
+            of.native += frame.native_pc().is_some() as u64;
+            if let Some(reason) = frame.as_reason() {
+                *of.reasons.entry(reason).or_default() += sample.values[0];
+            }
+        }
+    });
+    seen
+}
+
+/// Starts with an empty ring.
+fn start(settings: ClockSettings) -> Clocks {
+    let clocks = Clocks::start(settings).expect("the clocks start");
+    drain(&clocks);
+    clocks
+}
+
+fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples: u64) {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(kind, rate_hz));
+    let (thread_id, told_ns) = std::thread::scope(|scope| {
+        let burner = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(500_000_000);
+            told_by_now(&clocks)
+        });
+        burner.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
+    assert!(seen.samples >= least_samples, "{seen:?}");
+    assert_eq!(seen.walked, seen.samples, "{seen:?}");
+    assert_eq!(seen.first, 1, "{seen:?}");
+    assert_eq!(seen.weight_ns, told_ns);
+    // Short of the whole by the last interval at most, which a busy machine's ticks may stretch.
+    assert!(told_ns > 500_000_000 - 1_500_000_000 / rate_hz as u64 - 20_000_000, "{told_ns} ns of 500 ms");
+}
+
+/// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
+fn told_by_now(clocks: &Clocks) -> (u32, u64) {
+    threads::block_signal(libc::SIGPROF);
+    let me = thread_id();
+    let now = clocks.live_threads().into_iter().find(|thread| thread.thread_id == me).expect("it has a clock");
+    (me, now.cpu_ns - now.unaccounted_ns)
+}
+
+#[test]
+fn weights_of_a_thread_on_a_timer_sum_to_its_cpu_clock() {
+    a_burning_thread_is_sampled_by(ClockChoice::ThreadTimer, 100, 20);
+}
+
+#[test]
+fn a_timer_above_the_kernel_tick_still_gives_exact_weights() {
+    a_burning_thread_is_sampled_by(ClockChoice::ThreadTimer, 2_000, 25);
+}
+
+#[test]
+fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
+    if perf::probe(libc::SIGPROF).is_ok() {
+        a_burning_thread_is_sampled_by(ClockChoice::Perf, 1_000, 300);
+    }
+}
+
+#[test]
+fn a_forced_perf_clock_starts_or_says_what_the_kernel_said() {
+    let _turn = one_at_a_time();
+    match (Clocks::start(settings(ClockChoice::Perf, 100)), perf::probe(libc::SIGPROF)) {
+        (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
+        (Err(error), Err(refusal)) => assert!(error.message.contains(&refusal), "{error}"),
+        (started, probe) => panic!("started {:?}, probe {probe:?}", started.map(|c| c.in_use())),
+    }
+}
+
+#[test]
+fn auto_keeps_timers_up_to_the_tick_and_says_why() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::Auto, 19));
+    assert_eq!(clocks.in_use().name, "thread_timer");
+    assert!(clocks.in_use().reason.contains("19 Hz"), "{}", clocks.in_use().reason);
+    clocks.set_rate(5_000);
+    let in_use = clocks.in_use();
+    let expected = if perf::probe(libc::SIGPROF).is_ok() { "perf" } else { "thread_timer" };
+    assert_eq!(in_use.name, expected, "{}", in_use.reason);
+}
+
+#[test]
+fn a_second_start_is_refused_while_the_first_runs() {
+    let _turn = one_at_a_time();
+    let first = start(settings(ClockChoice::ThreadTimer, 100));
+    let second = Clocks::start(settings(ClockChoice::ThreadTimer, 100));
+    assert!(second.is_err_and(|error| error.message.contains("already run")));
+    drop(first);
+    assert!(Clocks::start(settings(ClockChoice::ThreadTimer, 100)).is_ok());
+}
+
+#[test]
+fn a_change_of_rate_loses_no_cpu_time() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::Auto, 100));
+    let (me, told_ns) = std::thread::scope(|scope| {
+        let changed = scope.spawn(|| {
+            clocks.register_current_thread();
+            for rate_hz in [1_000, 50, 3_000, 200] {
+                burn(60_000_000);
+                clocks.set_rate(rate_hz);
+            }
+            burn(60_000_000);
+            told_by_now(&clocks)
+        });
+        changed.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&me).unwrap();
+    assert_eq!(seen.weight_ns, told_ns);
+    assert!(told_ns > 250_000_000, "{told_ns} ns of 300 ms");
+}
+
+#[test]
+fn the_cpu_time_of_a_thousand_short_threads_is_accounted_for() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
+    let mut truth = 0;
+    for round in 0..1_000 {
+        truth += std::thread::scope(|scope| {
+            let short = scope.spawn(|| {
+                clocks.register_current_thread();
+                burn(500_000)
+            });
+            short.join().unwrap()
+        });
+        if round % 100 == 0 {
+            clocks.scan();
+        }
+    }
+    clocks.scan();
+    let account = clocks.account();
+    let threads = clocks.counters().threads;
+    clocks.stop();
+    let parts = account.own_ns + account.sampled_ns + account.waiting_ns + account.unseen_ns();
+    assert!(parts >= account.process_ns && account.process_ns >= truth, "{account:?}, truth {truth}");
+    assert!(account.sampled_ns + account.unseen_ns() >= truth * 9 / 10, "{account:?}, truth {truth}");
+    assert!(threads < 100, "{threads} threads still have a clock");
+}
+
+#[test]
+fn a_thread_found_by_the_scan_brings_its_cpu_time_since_birth() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 100));
+    let (found, total) = std::thread::scope(|scope| {
+        let found = scope.spawn(|| {
+            burn(40_000_000);
+            clocks.scan();
+            let total = burn(60_000_000);
+            (thread_id(), total)
+        });
+        found.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&found).expect("the thread was found");
+    assert_eq!(seen.first, 1);
+    assert!(seen.weight_ns + 40_000_000 > total && seen.weight_ns <= total + 1_000_000, "{seen:?} of {total}");
+}
+
+#[test]
+fn our_own_threads_are_never_sampled_and_their_cpu_is_counted() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
+    let before = own_cpu_ns();
+    let ours = std::thread::scope(|scope| {
+        let ours = scope.spawn(|| {
+            let _own = Clocks::exempt_current_thread();
+            clocks.register_current_thread();
+            clocks.scan();
+            burn(50_000_000);
+            thread_id()
+        });
+        ours.join().unwrap()
+    });
+    assert!(!drain(&clocks).contains_key(&ours));
+    assert!(own_cpu_ns() - before >= 50_000_000);
+}
+
+#[test]
+fn a_thread_without_managed_frames_shows_its_native_leaf() {
+    let _turn = one_at_a_time();
+    let clocks = start(ClockSettings { capture: no_state, ..settings(ClockChoice::ThreadTimer, 250) });
+    let me = std::thread::scope(|scope| {
+        let native = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(100_000_000);
+            thread_id()
+        });
+        native.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&me).unwrap();
+    assert!(seen.samples > 3 && seen.native == seen.samples, "{seen:?}");
+}
+
+#[test]
+fn cpu_time_with_the_signal_blocked_is_told_apart() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
+    let me = std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(20_000_000);
+            threads::block_signal(libc::SIGPROF);
+            burn(200_000_000);
+            clocks.scan();
+            threads::unblock_signal(libc::SIGPROF);
+            burn(20_000_000);
+            thread_id()
+        });
+        blocked.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&me).unwrap();
+    let blocked_ns = seen.reasons.get(&DropReason::SignalBlocked).copied().unwrap_or(0);
+    assert!((190_000_000..230_000_000).contains(&blocked_ns), "{seen:?}");
+}
+
+#[test]
+fn a_full_ring_says_how_much_cpu_time_was_lost() {
+    let _turn = one_at_a_time();
+    let clocks = start(ClockSettings { ring_bytes: 1, ..settings(ClockChoice::ThreadTimer, 1_000) });
+    let before = clocks.counters();
+    let (me, seen_first) = std::thread::scope(|scope| {
+        let full = scope.spawn(|| {
+            clocks.register_current_thread();
+            let filler = spanprof_signal::RawSample {
+                kind: spanprof_signal::SampleKind::Lock,
+                flags: SampleFlags(0),
+                thread_id: 1,
+                time_ns: 0,
+                values: [0, 1],
+                key: 0,
+                context: spanprof_signal::Context::None,
+                frames: &[],
+            };
+            burn(20_000_000);
+            let seen_first = drain(&clocks);
+            while clocks.ring().push(&filler).is_ok() {}
+            burn(60_000_000);
+            let ring = clocks.ring();
+            ring.drain(ring.head(), &mut |_, _| {});
+            burn(20_000_000);
+            (thread_id(), seen_first)
+        });
+        full.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&me).unwrap();
+    let lost = seen.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
+    assert!((40_000_000..90_000_000).contains(&lost), "{seen:?}, before {seen_first:?}");
+    let full = |counters: &ClockCounters| counters.reasons.iter().find(|r| r.0 == DropReason::RingFull).unwrap().1;
+    assert!(full(&clocks.counters()) > full(&before));
+}
+
+#[test]
+fn a_thousand_starts_and_stops_leave_nothing_behind() {
+    let _turn = one_at_a_time();
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let running = Arc::new(AtomicBool::new(true));
+    let burner = {
+        let running = running.clone();
+        std::thread::spawn(move || {
+            while running.load(Ordering::Relaxed) {
+                burn(1_000_000);
+            }
+        })
+    };
+    let mut before = (0, 0);
+    for round in 0..1_000 {
+        if round == 50 {
+            before = (descriptors(), resident_bytes());
+        }
+        let kind = if round % 2 == 0 { ClockChoice::ThreadTimer } else { ClockChoice::Auto };
+        let clocks = start(settings(kind, 4_000));
+        if round % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        clocks.stop();
+        clocks.stop();
+    }
+    running.store(false, Ordering::Relaxed);
+    burner.join().unwrap();
+    let (descriptors, resident) = (descriptors(), resident_bytes());
+    assert!(descriptors <= before.0 + 2, "{descriptors} descriptors, {} before", before.0);
+    assert!(resident < before.1 + (8 << 20), "{resident} bytes, {} before", before.1);
+}
+
+#[test]
+fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_idle() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 250));
+    let scans = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let drainer = scope.spawn(|| {
+            let _own = Clocks::exempt_current_thread();
+            let mut reasons = Vec::new();
+            loop {
+                let reason = clocks.wait_for_samples(None);
+                reasons.push(reason);
+                match reason {
+                    WakeReason::Asked => return reasons,
+                    WakeReason::ScanDue => {
+                        clocks.scan();
+                        scans.fetch_add(1, Ordering::Relaxed);
+                    }
+                    _ => {
+                        drain(&clocks);
+                    }
+                }
+            }
+        });
+        let burner = scope.spawn(|| {
+            clocks.register_current_thread();
+            let mut burnt = 0;
+            while scans.load(Ordering::Relaxed) == 0 && burnt < 200 {
+                burn(10_000_000);
+                burnt += 1;
+            }
+        });
+        burner.join().unwrap();
+        clocks.wake();
+        let reasons = drainer.join().unwrap();
+        assert!(reasons.contains(&WakeReason::ScanDue), "{reasons:?}");
+        assert!(reasons.contains(&WakeReason::Samples), "{reasons:?}");
+    });
+    let timed_out = clocks.wait_for_samples(Some(Duration::from_millis(20)));
+    assert!(matches!(timed_out, WakeReason::TimedOut | WakeReason::ScanDue), "{timed_out:?}");
+}
+
+#[test]
+fn the_handler_stays_ours_after_stop_and_swallows_strays() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 100));
+    clocks.stop();
+    let before = clocks.counters().stray;
+    for _ in 0..100_000 {
+        // SAFETY: sends a signal to this thread, whose handler is ours.
+        unsafe { libc::raise(libc::SIGPROF) };
+    }
+    assert!(handler::is_installed(libc::SIGPROF));
+    assert!(clocks.counters().stray >= before + 100_000);
+}
