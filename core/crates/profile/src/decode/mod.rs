@@ -8,6 +8,7 @@ pub mod pprof;
 
 pub use error::DecodeError;
 
+use crate::wire::scan;
 use crate::ProfilesData;
 
 /// What a decoder accepts.
@@ -38,7 +39,26 @@ pub enum Format {
     Pprof,
 }
 
-/// Decodes either format, telling them apart by content.
+/// Tells the format by content: pprof has fields that OTLP's outermost message lacks, its string table first of all.
+pub fn detect(bytes: &[u8], limits: &Limits) -> Result<Format, DecodeError> {
+    let body = input::open("profile", bytes, limits)?;
+    Ok(format_of(&body))
+}
+
+/// Decodes either format.
 pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
-    Ok((Format::Otlp, otlp::decode(bytes, limits)?))
+    let body = input::open("profile", bytes, limits)?;
+    let format = format_of(&body);
+    let data = match format {
+        Format::Otlp => otlp::decode_opened(body, limits)?,
+        Format::Pprof => pprof::decode_opened(body, limits)?,
+    };
+    Ok((format, data))
+}
+
+fn format_of(body: &[u8]) -> Format {
+    match scan::outer_fields(body) {
+        Some(fields) if fields.iter().any(|field| (3..=15).contains(field)) => Format::Pprof,
+        _ => Format::Otlp,
+    }
 }

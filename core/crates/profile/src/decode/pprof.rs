@@ -4,6 +4,8 @@
 //! What pprof has and the model has not goes into attributes of OpenTelemetry's names (`pprof.mapping.has_functions`,
 //! `pprof.profile.comment`…), so that nothing is lost on the way to OTLP and back.
 
+use std::borrow::Cow;
+
 use hashbrown::HashMap;
 use prost::Message;
 
@@ -21,7 +23,10 @@ fn refuse(at: impl Into<String>, expected: impl Into<String>, got: impl Into<Str
 
 /// Decodes plain or gzipped bytes.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
-    let body = input::open(WHAT, bytes, limits)?;
+    decode_opened(input::open(WHAT, bytes, limits)?, limits)
+}
+
+pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
     scan::scan(WHAT, &body, &schema::PPROF, limits)?;
     let mut file =
         wire::Profile::decode(&body[..]).map_err(|error| refuse("", "a pprof message", error.to_string()))?;

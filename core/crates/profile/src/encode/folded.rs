@@ -1,9 +1,41 @@
-//! Folded stacks: `root;…;leaf weight` lines, sorted. `;` and newlines within names are written as `:` and space.
+//! Folded stacks: `root;…;leaf weight` lines, sorted. A `;` within a name is written as `:`, line breaks as a space, for
+//! the form knows no escape.
+
+use std::fmt::Write;
 
 use crate::query::StackTree;
 
-/// The lines of a stack tree.
+/// The lines of a stack tree. The unit is [`StackTree::unit`].
 pub fn encode(tree: &StackTree) -> String {
-    let _ = tree;
-    String::new()
+    let names: Vec<String> = tree.functions.iter().map(|(name, _, _)| escape(name)).collect();
+    // The path of each node, as the end of its prefix in the path being built; parents come before children.
+    let mut lines = Vec::new();
+    let mut path: Vec<u32> = Vec::new();
+    for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+        while path.last().is_some_and(|last| *last != node.parent) {
+            path.pop();
+        }
+        path.push(at as u32);
+        if node.self_weight != 0 {
+            let mut line = String::new();
+            for (nth, step) in path.iter().enumerate() {
+                if nth > 0 {
+                    line.push(';');
+                }
+                line.push_str(&names[tree.nodes[*step as usize].function as usize]);
+            }
+            // Writing to a String cannot fail.
+            let _ = writeln!(line, " {}", node.self_weight);
+            lines.push(line);
+        }
+    }
+    if let Some(root) = tree.nodes.first().filter(|root| root.self_weight != 0) {
+        lines.push(format!("[no stack] {}\n", root.self_weight));
+    }
+    lines.sort_unstable();
+    lines.concat()
+}
+
+fn escape(name: &str) -> String {
+    name.replace(';', ":").replace(['\n', '\r'], " ")
 }

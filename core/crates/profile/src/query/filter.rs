@@ -1,11 +1,12 @@
 //! Which samples a question is about.
 
-use crate::ProfilesData;
+use crate::model::Transfer;
+use crate::*;
 
 /// Conditions that must all hold; the default holds for everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// `service.name` of the resource.
+    /// `service.name` of the resource, or of the sample where it has one.
     pub service: Option<String>,
     /// [`crate::Profile::type_name`].
     pub type_name: Option<String>,
@@ -20,8 +21,88 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// What passes, with a dictionary of just that.
+    /// What passes, with a dictionary of just that. Profiles of which nothing passes are left out.
     pub fn apply(&self, data: &ProfilesData) -> ProfilesData {
-        data.clone()
+        let mut passed = ProfilesData::default();
+        let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
+        let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.takes_link(link)).collect();
+        for resource in &data.resources {
+            // Whether an attribute set passes is asked once per resource.
+            let mut sets: Vec<Option<bool>> = vec![None; data.dictionary.lens().attribute_sets];
+            let mut profiles = Vec::new();
+            for profile in resource.profiles.iter().filter(|profile| self.takes_profile(profile)) {
+                let mut kept = transfer.empty_profile(profile);
+                for sample in &profile.samples {
+                    if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.takes_link(&Link::default())) {
+                        continue;
+                    }
+                    let ask = || self.takes_labels(&data.dictionary, sample.attributes, &resource.resource);
+                    let takes = match sets.get_mut(sample.attributes.index()) {
+                        Some(known) => *known.get_or_insert_with(ask),
+                        None => ask(),
+                    };
+                    if let Some(part) = takes.then(|| self.within_range(profile, sample)).flatten() {
+                        kept.samples.push(transfer.sample(&part));
+                    }
+                }
+                if !kept.samples.is_empty() {
+                    profiles.push(kept);
+                }
+            }
+            if !profiles.is_empty() {
+                let (resource, scope) = (resource.resource.clone(), resource.scope.clone());
+                passed.resources.push(ResourceProfiles { resource, scope, profiles });
+            }
+        }
+        passed
+    }
+
+    fn takes_link(&self, link: &Link) -> bool {
+        self.trace_id.is_none_or(|id| id == link.trace_id) && self.span_id.is_none_or(|id| id == link.span_id)
+    }
+
+    fn takes_profile(&self, profile: &Profile) -> bool {
+        let overlaps = self.to_unix_nano.is_none_or(|to| profile.time_unix_nano < to)
+            && self.from_unix_nano.is_none_or(|from| profile.end_unix_nano() > from || profile.time_unix_nano == from);
+        overlaps && self.type_name.as_ref().is_none_or(|name| name == profile.type_name())
+    }
+
+    fn takes_labels(&self, dictionary: &Dictionary, set: AttributeSetId, resource: &[Attribute]) -> bool {
+        let of_sample = |key: &str| dictionary.attributes_of(set).find(|attribute| attribute.key == key);
+        let holds = |key: &str, wanted: &str| match of_sample(key) {
+            Some(attribute) => attribute.value.to_string() == wanted,
+            None => {
+                resource.iter().any(|attribute| attribute.key == key && attribute.value.as_ref().to_string() == wanted)
+            }
+        };
+        self.service.as_ref().is_none_or(|service| holds("service.name", service))
+            && self.labels.iter().all(|(key, value)| holds(key, value))
+    }
+
+    /// The sample, or what of it was taken in the range when it kept timestamps.
+    fn within_range(&self, profile: &Profile, sample: &Sample) -> Option<Sample> {
+        let inside = |time: &u64| {
+            self.from_unix_nano.is_none_or(|from| *time >= from) && self.to_unix_nano.is_none_or(|to| *time < to)
+        };
+        let times = &sample.timestamps_unix_nano;
+        if times.iter().all(inside) {
+            return Some(sample.clone());
+        }
+        let kept: Vec<usize> = (0..times.len()).filter(|at| inside(&times[*at])).collect();
+        if kept.is_empty() {
+            return None;
+        }
+        let paired = sample.values.len() == times.len();
+        let mut part = Sample {
+            values: if paired { kept.iter().map(|at| sample.values[*at]).collect() } else { Vec::new() },
+            timestamps_unix_nano: kept.iter().map(|at| times[*at]).collect(),
+            ..sample.clone()
+        };
+        // What was measured is known for the whole sample only; its part is in proportion.
+        if profile.exact_type.is_some() && sample.total() != 0 {
+            let share = i128::from(sample.exact_value) * i128::from(part.total()) / i128::from(sample.total());
+            part.exact_value = i64::try_from(share).unwrap_or(i64::MAX);
+        }
+        Some(part)
     }
 }

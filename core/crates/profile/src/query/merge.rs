@@ -1,9 +1,142 @@
 //! Merging windows: samples of equal identity add up, windows span from the first start to the last end.
 
-use crate::ProfilesData;
+use hashbrown::HashMap;
 
-/// One request that holds the samples of all. The order of the parts does not matter.
+use crate::model::Transfer;
+use crate::*;
+
+/// Profiles that may be added up: same resource and scope, same meaning of a value.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    sample_type: ValueType,
+    period_type: ValueType,
+    period: i64,
+    exact_type: Option<ValueType>,
+    attributes: AttributeSetId,
+}
+
+/// A sample's identity. Aggregated values and timestamped ones cannot share a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Identity {
+    stack: StackId,
+    attributes: AttributeSetId,
+    link: LinkId,
+    has_timestamps: bool,
+    has_values: bool,
+}
+
+#[derive(Default)]
+struct Merged {
+    profile: Profile,
+    samples: HashMap<Identity, usize>,
+}
+
+#[derive(Default)]
+struct Group {
+    kinds: Vec<Merged>,
+    by_kind: HashMap<Kind, usize>,
+}
+
+/// One request that holds the samples of all. The order of the parts does not matter for what it says.
 pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesData {
-    let _ = parts.into_iter().count();
-    ProfilesData::default()
+    let mut merged = ProfilesData::default();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut known: HashMap<(Vec<Attribute>, Scope), usize> = HashMap::new();
+    for part in parts {
+        let mut transfer = Transfer::new(&part.dictionary, &mut merged.dictionary);
+        for resource in &part.resources {
+            // Attributes of a resource have no order.
+            let mut attributes = resource.resource.clone();
+            attributes.sort();
+            let at = *known.entry((attributes, resource.scope.clone())).or_insert_with_key(|(sorted, scope)| {
+                groups.push(Group::default());
+                merged.resources.push(ResourceProfiles {
+                    resource: sorted.clone(),
+                    scope: scope.clone(),
+                    profiles: Vec::new(),
+                });
+                groups.len() - 1
+            });
+            for profile in &resource.profiles {
+                groups[at].add(profile, &mut transfer);
+            }
+        }
+    }
+    for (resource, group) in merged.resources.iter_mut().zip(groups) {
+        resource.profiles = group.kinds.into_iter().map(|merged| merged.profile).collect();
+        resource.profiles.iter_mut().flat_map(|profile| &mut profile.samples).for_each(sort_by_time);
+    }
+    merged
+}
+
+impl Group {
+    fn add(&mut self, profile: &Profile, transfer: &mut Transfer<'_, '_>) {
+        let empty = transfer.empty_profile(profile);
+        let kind = Kind {
+            sample_type: empty.sample_type.clone(),
+            period_type: empty.period_type.clone(),
+            period: empty.period,
+            exact_type: empty.exact_type.clone(),
+            attributes: empty.attributes,
+        };
+        let at = *self.by_kind.entry(kind).or_insert(self.kinds.len());
+        let merged = match self.kinds.get_mut(at) {
+            Some(merged) => {
+                merged.profile.widen(&empty);
+                merged
+            }
+            None => {
+                self.kinds.push(Merged { profile: empty, samples: HashMap::new() });
+                &mut self.kinds[at]
+            }
+        };
+        for sample in &profile.samples {
+            merged.add(transfer.sample(sample));
+        }
+    }
+}
+
+impl Merged {
+    fn add(&mut self, sample: Sample) {
+        let identity = Identity {
+            stack: sample.stack,
+            attributes: sample.attributes,
+            link: sample.link,
+            has_timestamps: !sample.timestamps_unix_nano.is_empty(),
+            has_values: !sample.values.is_empty(),
+        };
+        let samples = &mut self.profile.samples;
+        let at = *self.samples.entry(identity).or_insert(samples.len());
+        let Some(known) = samples.get_mut(at) else { return samples.push(sample) };
+        known.exact_value = known.exact_value.saturating_add(sample.exact_value);
+        if identity.has_timestamps {
+            known.values.extend(sample.values);
+            known.timestamps_unix_nano.extend(sample.timestamps_unix_nano);
+        } else {
+            known.values = vec![known.total().saturating_add(sample.total())];
+        }
+    }
+}
+
+fn sort_by_time(sample: &mut Sample) {
+    if sample.values.len() != sample.timestamps_unix_nano.len() {
+        return sample.timestamps_unix_nano.sort_unstable();
+    }
+    let mut pairs: Vec<(u64, i64)> =
+        sample.timestamps_unix_nano.iter().copied().zip(sample.values.iter().copied()).collect();
+    pairs.sort_unstable();
+    (sample.timestamps_unix_nano, sample.values) = pairs.into_iter().unzip();
+}
+
+impl Profile {
+    /// Takes another window of the same kind in. The id of the earliest names the result.
+    fn widen(&mut self, other: &Self) {
+        let end = self.end_unix_nano().max(other.end_unix_nano());
+        if (other.time_unix_nano, other.profile_id) < (self.time_unix_nano, self.profile_id) {
+            self.profile_id = other.profile_id;
+            self.time_unix_nano = other.time_unix_nano;
+        }
+        self.duration_nano = end - self.time_unix_nano;
+        self.dropped_attributes_count = self.dropped_attributes_count.saturating_add(other.dropped_attributes_count);
+    }
 }

@@ -2,6 +2,7 @@
 //! encoders and the command line print them.
 
 mod filter;
+mod functions;
 mod merge;
 mod top;
 mod tree;
@@ -10,6 +11,8 @@ pub use filter::Filter;
 pub use merge::merge;
 pub use top::{top, TopRow, TopTable};
 pub use tree::{tree, Node, StackTree};
+
+use std::collections::BTreeMap;
 
 use crate::ProfilesData;
 
@@ -30,6 +33,23 @@ pub struct TypeSummary {
 
 /// What is there, sorted by service and type.
 pub fn types(data: &ProfilesData) -> Vec<TypeSummary> {
-    let _ = data;
-    Vec::new()
+    let mut summaries: BTreeMap<(&str, &str), TypeSummary> = BTreeMap::new();
+    for (resource, profile) in data.profiles() {
+        let (service, type_name) = (resource.service_name(), profile.type_name());
+        let summary = summaries.entry((service, type_name)).or_insert_with(|| TypeSummary {
+            service: service.to_owned(),
+            type_name: type_name.to_owned(),
+            unit: profile.unit().to_owned(),
+            samples: 0,
+            total: 0,
+            from_unix_nano: u64::MAX,
+            to_unix_nano: 0,
+        });
+        summary.samples += profile.samples.len();
+        summary.total =
+            profile.samples.iter().fold(summary.total, |sum, sample| sum.saturating_add(profile.weight(sample)));
+        summary.from_unix_nano = summary.from_unix_nano.min(profile.time_unix_nano);
+        summary.to_unix_nano = summary.to_unix_nano.max(profile.end_unix_nano());
+    }
+    summaries.into_values().collect()
 }

@@ -1,5 +1,8 @@
 //! The stack tree: equal call paths merged from the root, for flame graphs and folded lines.
 
+use hashbrown::HashMap;
+
+use super::functions::FunctionTable;
 use crate::{FrameType, ProfilesData};
 
 /// A call path's last function.
@@ -15,7 +18,8 @@ pub struct Node {
     pub total_weight: i64,
 }
 
-/// Node 0 is the root and stands for everything; parents come before their children.
+/// Node 0 is the root and stands for everything. Nodes are in depth-first order, siblings by name: a node's descendants
+/// follow it, and parents come before their children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackTree {
     pub type_name: String,
@@ -25,8 +29,70 @@ pub struct StackTree {
     pub nodes: Vec<Node>,
 }
 
-/// The tree of one profile type.
+/// The tree of one profile type. A function called through different lines is one child of its caller.
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
-    let _ = data;
-    StackTree { type_name: type_name.to_owned(), ..StackTree::default() }
+    let mut functions = FunctionTable::new(&data.dictionary);
+    let mut nodes = vec![Node { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
+    let mut children: HashMap<(u32, u32), u32> = HashMap::new();
+    // Where a stack ends in the tree, by stack id: samples that differ in labels only walk once.
+    let mut ends: HashMap<u32, u32> = HashMap::new();
+    let mut unit = String::new();
+    for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
+        if unit.is_empty() {
+            profile.unit().clone_into(&mut unit);
+        }
+        for sample in &profile.samples {
+            let end = *ends.entry(sample.stack.0).or_insert_with(|| {
+                let mut at = 0;
+                for location in data.dictionary.get_stack(sample.stack).iter().rev() {
+                    for function in functions.of_location(*location).rev() {
+                        at = *children.entry((at, function)).or_insert_with(|| {
+                            nodes.push(Node { parent: at, function, self_weight: 0, total_weight: 0 });
+                            nodes.len() as u32 - 1
+                        });
+                    }
+                }
+                at
+            });
+            let node = &mut nodes[end as usize];
+            node.self_weight = node.self_weight.saturating_add(profile.weight(sample));
+        }
+    }
+    for at in (0..nodes.len()).rev() {
+        let Node { parent, self_weight, .. } = nodes[at];
+        nodes[at].total_weight = nodes[at].total_weight.saturating_add(self_weight);
+        if at > 0 {
+            let total = nodes[at].total_weight;
+            let parent = &mut nodes[parent as usize];
+            parent.total_weight = parent.total_weight.saturating_add(total);
+        }
+    }
+    let functions = functions.into_rows();
+    StackTree { type_name: type_name.to_owned(), unit, nodes: depth_first(&nodes, &functions), functions }
+}
+
+/// The same nodes in depth-first order, siblings by name, file and type. Without recursion: stacks may be deep.
+fn depth_first(nodes: &[Node], functions: &[(String, String, FrameType)]) -> Vec<Node> {
+    let mut rank = vec![0u32; functions.len()];
+    let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
+    by_name.sort_by_key(|at| &functions[*at as usize]);
+    by_name.iter().enumerate().for_each(|(place, at)| rank[*at as usize] = place as u32);
+    let mut order: Vec<u32> = (1..nodes.len() as u32).collect();
+    let key = |at: &u32| (nodes[*at as usize].parent, std::cmp::Reverse(rank[nodes[*at as usize].function as usize]));
+    order.sort_unstable_by_key(key);
+    // `order` now holds each parent's children together, last name first.
+    let mut first_child = vec![(0usize, 0usize); nodes.len()];
+    for (place, at) in order.iter().enumerate() {
+        let range = &mut first_child[nodes[*at as usize].parent as usize];
+        *range = if range.1 == 0 { (place, place + 1) } else { (range.0, place + 1) };
+    }
+    let mut sorted = Vec::with_capacity(nodes.len());
+    let mut waiting = vec![(0u32, 0u32)];
+    while let Some((at, parent)) = waiting.pop() {
+        let new = sorted.len() as u32;
+        sorted.push(Node { parent, ..nodes[at as usize] });
+        let (start, end) = first_child[at as usize];
+        waiting.extend(order[start..end].iter().map(|child| (*child, new)));
+    }
+    sorted
 }

@@ -70,16 +70,18 @@ pub(crate) fn scan(what: &'static str, bytes: &[u8], schema: &Schema, limits: &L
     })
 }
 
-/// The field numbers of the outermost message, in order of appearance; `None` when it is no protobuf.
+/// The distinct field numbers (below 64) of the outermost message; `None` when it is no protobuf.
 pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
     let mut input = Input { bytes, at: 0 };
-    let mut numbers = Vec::new();
-    while !input.is_empty() && numbers.len() < 64 {
+    let mut seen = 0u64;
+    while !input.is_empty() {
         let (number, wire_type) = input.key().ok()?;
         input.skip(wire_type).ok()?;
-        numbers.push(number);
+        if number < 64 {
+            seen |= 1 << number;
+        }
     }
-    Some(numbers)
+    Some((0..64).filter(|number| seen & (1 << number) != 0).collect())
 }
 
 impl Scan<'_> {

@@ -1,8 +1,6 @@
 //! Attribute values of the wire to those of the model, references included. Bounds the text that references copy: many
 //! small references to one long string would otherwise grow without limit.
 
-use std::fmt::Write;
-
 use super::super::{DecodeError, Limits};
 use super::convert::{lookup, Tables};
 use super::WHAT;
@@ -104,11 +102,10 @@ pub(super) fn write_text(
             let text = lookup(tables.texts, *index, || format!("{}.value.string_value_strindex", at()))?;
             out.push_str(&quoted(&budget.copy(text, at)?));
         }
-        // Writing to a String cannot fail.
-        Wire::BoolValue(flag) => drop(write!(out, "{flag}")),
-        Wire::IntValue(number) => drop(write!(out, "{number}")),
-        Wire::DoubleValue(number) => drop(write!(out, "{number}")),
-        Wire::BytesValue(bytes) => bytes.iter().for_each(|byte| drop(write!(out, "{byte:02x}"))),
+        Wire::BoolValue(flag) => out.push_str(&flag.to_string()),
+        Wire::IntValue(number) => out.push_str(&number.to_string()),
+        Wire::DoubleValue(number) => out.push_str(&number.to_string()),
+        Wire::BytesValue(bytes) => out.push_str(&crate::wire::hex(bytes)),
         Wire::ArrayValue(array) => {
             for (nth, value) in array.values.iter().enumerate() {
                 out.push(if nth == 0 { '[' } else { ',' });

@@ -9,6 +9,8 @@ mod attributes;
 mod convert;
 mod json_bound;
 
+use std::borrow::Cow;
+
 use prost::Message;
 
 use super::{input, DecodeError, Limits};
@@ -20,8 +22,12 @@ pub(crate) const WHAT: &str = "OTLP profiles";
 
 /// Decodes plain or gzipped bytes. Several requests in one file become one value, in their order.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
+    decode_opened(input::open(WHAT, bytes, limits)?, limits)
+}
+
+pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
     let mut data = ProfilesData::default();
-    each_request(bytes, limits, |request, nth| {
+    each_request_of(body, limits, |request, nth| {
         convert(&request, &mut data, limits).map_err(|error| within(nth, error))?;
         Ok(model_bytes(&data))
     })?;
@@ -40,9 +46,16 @@ pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &Limits) -> Result
 pub(crate) fn each_request(
     bytes: &[u8],
     limits: &Limits,
+    visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
+) -> Result<(), DecodeError> {
+    each_request_of(input::open(WHAT, bytes, limits)?, limits, visit)
+}
+
+fn each_request_of(
+    body: Cow<'_, [u8]>,
+    limits: &Limits,
     mut visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
-    let body = input::open(WHAT, bytes, limits)?;
     let mut rest = *limits;
     let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut Limits| {
         let held = visit(request.map_err(|error| within(nth, error))?, nth)?;

@@ -3,8 +3,8 @@
 use super::super::order::Order;
 use super::columns::{Columns, Row};
 use crate::model::TextTable;
-use crate::wire::pprof_names as names;
 use crate::wire::write::Writer;
+use crate::wire::{self, pprof_names as names};
 use crate::*;
 
 /// The file, uncompressed.
@@ -107,10 +107,10 @@ impl File<'_> {
         }
         let Link { trace_id, span_id } = dictionary.get_link(row.link);
         if trace_id != [0; 16] {
-            text_label(&mut self.strings, names::TRACE_ID, &hex(&trace_id));
+            text_label(&mut self.strings, names::TRACE_ID, &wire::hex(&trace_id));
         }
         if span_id != [0; 8] {
-            text_label(&mut self.strings, names::SPAN_ID, &hex(&span_id));
+            text_label(&mut self.strings, names::SPAN_ID, &wire::hex(&span_id));
         }
         labels.extend(numbers);
         labels
@@ -250,13 +250,4 @@ impl File<'_> {
 fn common_attributes(data: &ProfilesData) -> impl Iterator<Item = &Attribute> {
     let first = data.resources.first().map_or(&[][..], |resource| &resource.resource);
     first.iter().filter(|attribute| data.resources.iter().all(|resource| resource.resource.contains(attribute)))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
