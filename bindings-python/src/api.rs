@@ -147,7 +147,7 @@ fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
     let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
     let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;
-    let source = runtime.set_context_variable(&variable).map_err(|error| unsupported(error.message, error.hint))?;
+    let source = runtime.set_context_variable(&variable);
     variable::publish_to(source, Arc::clone(&runtime));
     Ok(runtime)
 }

@@ -50,5 +50,11 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(context_calls::set_current, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::carry, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::set_decorate, module)?)?;
+    #[cfg(feature = "testing")]
+    {
+        let doors = PyModule::new(module.py(), "_testing")?;
+        runtime::testing::register(&doors)?;
+        module.add_submodule(&doors)?;
+    }
     Ok(())
 }

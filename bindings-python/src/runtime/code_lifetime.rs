@@ -23,8 +23,8 @@
 //! 4. *The wall walk's frames are alive.* It holds no references; it counts the ends begun before and after. Let its mark
 //!    come before the check, and the end's count before its look at the mark (all sequentially consistent): either the
 //!    end sees the mark and queues a tombstone, or the walk sees the end and discards itself.
-//! 5. *A tombstone was lost* (queue full, or kept too long). Its bucket says so for ever; a frame of an older generation
-//!    in that bucket without a tombstone is `code_ended`. Nothing is guessed.
+//! 5. *A tombstone is no longer to be had* (queue full, or kept its time). Its bucket remembers its generation; a frame of
+//!    that or an older one in that bucket, without a tombstone, is `code_ended`. Nothing is guessed.
 //! 6. *Another interpreter's code.* Watchers do not see it: threads of other interpreters are not walked.
 
 use std::ffi::{c_int, c_void};
@@ -60,10 +60,23 @@ pub enum Notice {
     Deallocator = 2,
 }
 
-/// Copies waiting for the drain take at most this much memory; it is reached only when the drain stands still.
-const MAX_QUEUED_BYTES: usize = 8 << 20;
+impl Notice {
+    /// The word for it in `stats()`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Watcher => "watcher",
+            Self::Deallocator => "deallocator",
+        }
+    }
+}
 
-static QUEUE: SegQueue<Tombstone> = SegQueue::new();
+/// Copies waiting for the drain take at most this much memory; it is reached only when the drain stands still.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+static FIRST_QUEUE: SegQueue<Tombstone> = SegQueue::new();
+/// Null stands for the first queue; a forked child has one of its own.
+static QUEUE: AtomicPtr<SegQueue<Tombstone>> = AtomicPtr::new(std::ptr::null_mut());
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static COPIED: AtomicU64 = AtomicU64::new(0);
@@ -156,7 +169,7 @@ fn bury(code: u64) {
         let info = interpreter::current().and_then(|interpreter| CodeInfo::read(&interpreter.layout, code as usize));
         let tombstone = Tombstone { code, generation, info };
         QUEUED_BYTES.fetch_add(tombstone.bytes(), Ordering::Relaxed);
-        QUEUE.push(tombstone);
+        queue().push(tombstone);
         COPIED.fetch_add(1, Ordering::Relaxed);
         true
     })
@@ -176,9 +189,20 @@ impl Tombstone {
 
 /// The next tombstone, oldest first. Called by the drain.
 pub fn next() -> Option<Tombstone> {
-    let tombstone = QUEUE.pop()?;
+    let tombstone = queue().pop()?;
     QUEUED_BYTES.fetch_sub(tombstone.bytes(), Ordering::Relaxed);
     Some(tombstone)
+}
+
+fn queue() -> &'static SegQueue<Tombstone> {
+    // SAFETY: null, or a box leaked by `forget_after_fork`.
+    unsafe { QUEUE.load(Ordering::Acquire).as_ref() }.unwrap_or(&FIRST_QUEUE)
+}
+
+/// In a forked child: the parent's drain may have been in the middle of taking something out, so its queue is left behind.
+pub fn forget_after_fork() {
+    QUEUE.store(Box::leak(Box::new(SegQueue::new())), Ordering::Release);
+    QUEUED_BYTES.store(0, Ordering::Relaxed);
 }
 
 /// Tombstones made since the process began.

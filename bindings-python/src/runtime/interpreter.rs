@@ -51,6 +51,11 @@ pub fn publish(interpreter: Interpreter) -> &'static Interpreter {
     leaked
 }
 
+/// Takes the interpreter away again: it failed its self-check.
+pub fn withdraw() {
+    CURRENT.store(std::ptr::null_mut(), Ordering::Release);
+}
+
 /// Address of a symbol of the process; `None` when this interpreter has none of that name.
 pub fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: `name` is a C string; RTLD_DEFAULT searches what is loaded and loads nothing.

@@ -2,42 +2,83 @@
 //! lifetime of code objects, the context variable read without the interpreter's help.
 //!
 //! Supported: CPython 3.9 to 3.15 with the GIL, main interpreter. Declined with a clear error: other versions,
-//! free-threaded builds, subinterpreters, an interpreter that fails the self-check. Degraded, by name in `stats()`: the
-//! context variable not found in the context table (thread-local contexts instead), no room for another code watcher.
+//! free-threaded builds, subinterpreters, an interpreter that fails the self-check. Degraded, by name in `stats()`:
+//! `thread_contexts` (the context table is not readable: labels by thread), `deallocator_notice` (all code watchers are
+//! taken), `no_thread_list` (no wall profile).
+//!
+//! Liveness rule of raw frames: `code` is the address of a code object, `at` holds its life and the instruction; see
+//! `code_lifetime` for why a frame never gets another code's name. Ring positions are not needed for it.
 //!
 //! Called by the binding's `start`, and by the engine through the trait. Not here: policy, defaults, exceptions.
 
+mod capture_other;
+mod capture_signal;
+mod code_lifetime;
+mod context_signal;
+mod context_variable;
 mod error;
+mod frame_signal;
+mod frame_word;
+mod interpreter;
+mod layout;
+mod resolve;
+mod sampled_code_signal;
+mod self_check;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod thread_context_signal;
+mod threads;
 mod version;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use pyo3::prelude::*;
-use spanprof::runtime::{Frame, Runtime};
-use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
+use code_lifetime::Notice;
+use interpreter::Interpreter;
+use resolve::Resolver;
+use thread_context_signal::THREAD_CONTEXTS;
+
+pub use context_variable::ContextSource;
 pub use error::{RuntimeError, RuntimeErrorKind};
 pub use version::InterpreterVersion;
-
-/// Where the handler finds the context id of the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContextSource {
-    /// The context variable, read from the thread's current `Context`: nothing to do per switch.
-    ContextVariable,
-    /// The self-test failed: the binding tells each change by [`PythonRuntime::set_thread_context`].
-    ThreadTable,
-}
 
 /// The running CPython interpreter.
 pub struct PythonRuntime {
     version: InterpreterVersion,
+    interpreter: &'static Interpreter,
+    notice: Notice,
+    lists_threads: bool,
+    /// 0: no variable registered; else 1 + [`ContextSource`].
+    context_source: AtomicU8,
+    /// Leaked and replaced in a forked child, where the parent's drain thread may have held the lock for ever.
+    resolver: AtomicPtr<Mutex<Resolver>>,
 }
 
 impl PythonRuntime {
     /// Recognises the interpreter, chooses its layout and runs the self-check. One value per process: a second call
-    /// returns the same one. Needs the GIL; takes well under a millisecond.
+    /// returns the same one. Takes well under a millisecond.
     pub fn new(py: Python<'_>) -> Result<Arc<Self>, RuntimeError> {
-        Ok(Arc::new(Self { version: InterpreterVersion::running(py)? }))
+        static RUNTIME: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
+        if let Some(runtime) = RUNTIME.get() {
+            return Ok(Arc::clone(runtime));
+        }
+        let version = InterpreterVersion::running(py)?;
+        let interpreter = interpreter::publish(Interpreter::recognise(py, &version)?);
+        self_check::run(py, &interpreter.layout).inspect_err(|_| interpreter::withdraw())?;
+        let runtime = Arc::new(Self {
+            version,
+            interpreter,
+            notice: code_lifetime::install(interpreter),
+            lists_threads: interpreter.first_thread.is_some() && threads::calibrate(&interpreter.layout),
+            context_source: AtomicU8::new(0),
+            resolver: AtomicPtr::new(new_resolver()),
+        });
+        Ok(Arc::clone(RUNTIME.get_or_init(|| runtime)))
     }
 
     /// The interpreter's version.
@@ -47,22 +88,44 @@ impl PythonRuntime {
 
     /// Registers the `ContextVar` whose `int` value is the context id, and tests that the handler will find it. The
     /// runtime keeps the variable alive for ever.
-    pub fn set_context_variable(&self, variable: &Bound<'_, PyAny>) -> Result<ContextSource, RuntimeError> {
-        let _ = variable;
-        Ok(ContextSource::ThreadTable)
+    pub fn set_context_variable(&self, variable: &Bound<'_, PyAny>) -> ContextSource {
+        let source = context_variable::register(self.interpreter, variable);
+        self.context_source.store(1 + source as u8, Ordering::Relaxed);
+        source
     }
 
     /// With [`ContextSource::ThreadTable`]: makes `id` the context of the calling thread and returns the previous one; 0
-    /// is none. Needs the GIL (it names the thread state).
+    /// is none.
     pub fn set_thread_context(&self, _py: Python<'_>, id: u64) -> u64 {
-        let _ = id;
-        0
+        // SAFETY: reads a pthread key of this thread.
+        let thread = unsafe { (self.interpreter.current_thread)() };
+        THREAD_CONTEXTS.set(thread as u64, id)
+    }
+
+    /// What works less well than it should on this interpreter, by name.
+    pub fn degraded(&self) -> Vec<&'static str> {
+        let mut modes = Vec::new();
+        if self.context_source.load(Ordering::Relaxed) == 1 + ContextSource::ThreadTable as u8 {
+            modes.push("thread_contexts");
+        }
+        if self.interpreter.layout.has_code_watchers && self.notice == Notice::Deallocator {
+            modes.push("deallocator_notice");
+        }
+        if !self.lists_threads {
+            modes.push("no_thread_list");
+        }
+        modes
+    }
+
+    fn resolver(&self) -> MutexGuard<'_, Resolver> {
+        // SAFETY: always a box leaked by `new_resolver`.
+        let resolver: &Mutex<Resolver> = unsafe { &*self.resolver.load(Ordering::Acquire) };
+        resolver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Stands in until the interpreter was recognised.
-unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
-    Captured::Dropped(DropReason::NoThreadState)
+fn new_resolver() -> *mut Mutex<Resolver> {
+    Box::leak(Box::new(Mutex::new(Resolver::default())))
 }
 
 impl Runtime for PythonRuntime {
@@ -74,10 +137,63 @@ impl Runtime for PythonRuntime {
     }
 
     fn capture(&self) -> CaptureFn {
-        capture_nothing
+        capture_signal::capture
     }
 
-    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
-        let _ = (frame, position, out);
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        if self.lists_threads {
+            Some(capture_other::capture_other)
+        } else {
+            None
+        }
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        if self.lists_threads {
+            threads::list(self.interpreter, out);
+        }
+    }
+
+    fn register_thread(&self) {
+        // SAFETY: reads a pthread key of this thread, which also warms the path the handler takes.
+        let thread = unsafe { (self.interpreter.current_thread)() };
+        // A thread state at the address of an ended one must not inherit its context.
+        THREAD_CONTEXTS.set(thread as u64, 0);
+    }
+
+    /// Codes whose copies went: whatever was cached for them can go. Their raw frames stay distinct from those of later
+    /// code at the address by themselves, so position 0 is as true as any.
+    fn ended(&self, out: &mut Vec<Ended>) {
+        let forgotten = self.resolver().pass(Instant::now());
+        out.extend(forgotten.into_iter().map(|code| Ended { code, position: 0 }));
+    }
+
+    fn resolve(&self, frame: RawFrame, _position: u64, out: &mut Vec<Frame>) {
+        out.extend(self.resolver().frame(&self.interpreter.layout, frame));
+    }
+
+    fn after_fork_in_child(&self) {
+        code_lifetime::forget_after_fork();
+        self.resolver.store(new_resolver(), Ordering::Release);
+    }
+
+    fn stats(&self, out: &mut Vec<(&'static str, String)>) {
+        let resolver = self.resolver();
+        let context = match self.context_source.load(Ordering::Relaxed) {
+            0 => "none",
+            1 => "context_variable",
+            _ => "thread_table",
+        };
+        out.push(("python.version", self.version.text.clone()));
+        out.push(("python.context_source", context.into()));
+        out.push(("python.contexts_unreadable", self.interpreter.context.unreadable().to_string()));
+        out.push(("python.thread_contexts_refused", THREAD_CONTEXTS.refused().to_string()));
+        out.push(("python.code_notice", self.notice.name().into()));
+        out.push(("python.codes_ended", sampled_code_signal::SAMPLED_CODE.ends_begun().to_string()));
+        out.push(("python.tombstones", code_lifetime::copied().to_string()));
+        out.push(("python.tombstones_lost", code_lifetime::lost().to_string()));
+        out.push(("python.tombstones_kept", resolver.tombstones().to_string()));
+        out.push(("python.frames_unresolved", resolver.unresolved().to_string()));
+        out.push(("python.degraded", self.degraded().join(",")));
     }
 }

@@ -11,18 +11,19 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// 256 KiB of zero pages, touched only where codes were sampled.
+/// 384 KiB of zero pages, touched only where codes were sampled.
 const BUCKETS: usize = 1 << 14;
 /// Several codes met in this bucket. Code addresses are multiples of 8: the bit is free.
 const SHARED: u64 = 1;
-/// A tombstone of this bucket was lost: frames of an older generation can no longer be told apart.
-const LOST: u32 = 1;
+/// Set in [`Bucket::lost_through`] once a tombstone was lost; the generation lies below.
+const ANY_LOST: u64 = 1 << 32;
 
-#[repr(C, align(16))]
+#[repr(C, align(8))]
 struct Bucket {
     owner: AtomicU64,
+    /// The newest generation whose tombstone is no longer to be had: frames up to it cannot be told apart without one.
+    lost_through: AtomicU64,
     generation: AtomicU32,
-    flags: AtomicU32,
 }
 
 /// The table.
@@ -32,6 +33,11 @@ pub struct SampledCode {
     ends_begun: AtomicU64,
 }
 
+/// Whether generation `a` is at or after `b`; both wrap.
+pub const fn is_at_or_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) < 1 << 31
+}
+
 /// The process's one table: code objects of the interpreter are as global.
 pub static SAMPLED_CODE: SampledCode = SampledCode::new();
 
@@ -39,7 +45,7 @@ impl SampledCode {
     const fn new() -> Self {
         Self {
             buckets: [const {
-                Bucket { owner: AtomicU64::new(0), generation: AtomicU32::new(0), flags: AtomicU32::new(0) }
+                Bucket { owner: AtomicU64::new(0), lost_through: AtomicU64::new(0), generation: AtomicU32::new(0) }
             }; BUCKETS],
             ends_begun: AtomicU64::new(0),
         }
@@ -87,7 +93,7 @@ impl SampledCode {
     pub fn end(&self, code: u64, lost: bool) {
         let bucket = self.bucket(code);
         if lost {
-            bucket.flags.fetch_or(LOST, Ordering::SeqCst);
+            self.lose(code, bucket.generation.load(Ordering::SeqCst));
         }
         let _ = bucket.owner.compare_exchange(code, 0, Ordering::SeqCst, Ordering::SeqCst);
         bucket.generation.fetch_add(1, Ordering::SeqCst);
@@ -100,14 +106,19 @@ impl SampledCode {
         self.bucket(code).generation.load(Ordering::SeqCst)
     }
 
-    /// Whether a tombstone of the code's bucket was ever lost.
-    pub fn has_lost(&self, code: u64) -> bool {
-        self.bucket(code).flags.load(Ordering::SeqCst) & LOST != 0
+    /// Whether a frame of `code` seen in `generation` may be of a life whose tombstone is no longer to be had.
+    pub fn is_lost(&self, code: u64, generation: u32) -> bool {
+        let lost = self.bucket(code).lost_through.load(Ordering::SeqCst);
+        lost & ANY_LOST != 0 && is_at_or_after(lost as u32, generation)
     }
 
-    /// A tombstone of the code's bucket is forgotten before its samples were certainly drained.
-    pub fn lose(&self, code: u64) {
-        self.bucket(code).flags.fetch_or(LOST, Ordering::SeqCst);
+    /// The tombstone of `code` that ended at `generation` is no longer to be had. Not called in handlers.
+    pub fn lose(&self, code: u64, generation: u32) {
+        let newest = |lost: u64| {
+            let is_newer = lost & ANY_LOST == 0 || is_at_or_after(generation, lost as u32);
+            is_newer.then_some(ANY_LOST | u64::from(generation))
+        };
+        let _ = self.bucket(code).lost_through.fetch_update(Ordering::SeqCst, Ordering::SeqCst, newest);
     }
 
     /// Codes that began to end so far.
@@ -164,13 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_tombstone_is_remembered() {
+    fn a_lost_tombstone_makes_the_frames_up_to_it_uncertain_and_no_later_ones() {
         let table = table();
         let code = 0x7000_0000_1000;
-        table.mark(code);
-        assert!(!table.has_lost(code));
+        let seen = table.mark(code);
+        assert!(!table.is_lost(code, seen));
         table.begin_end(code);
         table.end(code, true);
-        assert!(table.has_lost(code));
+        assert!(table.is_lost(code, seen));
+        assert!(!table.is_lost(code, table.mark(code)));
+        table.lose(code, seen.wrapping_sub(1));
+        assert!(table.is_lost(code, seen), "an older loss hides no newer one");
+    }
+
+    #[test]
+    fn generations_are_compared_across_the_wrap() {
+        assert!(is_at_or_after(0, u32::MAX));
+        assert!(!is_at_or_after(u32::MAX, 0));
+        assert!(is_at_or_after(7, 7));
     }
 }

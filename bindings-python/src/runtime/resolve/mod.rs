@@ -7,31 +7,31 @@ mod line_table;
 mod text;
 
 pub use code_info::CodeInfo;
-pub use line_table::Position;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
+use spanprof::runtime::Frame;
 use spanprof_signal::RawFrame;
 
 use super::code_lifetime::{self, Tombstone};
 use super::frame_word::FrameWord;
 use super::layout::Layout;
-use super::sampled_code_signal::SAMPLED_CODE;
+use super::sampled_code_signal::{is_at_or_after, SAMPLED_CODE};
 
-/// A tombstone is kept this long after the drain took it from the queue: samples of the code are in the ring by then, and
-/// the drain comes by several times a second.
-const TOMBSTONE_LIFE: Duration = Duration::from_secs(5);
-/// Tombstones kept at one time; the oldest goes first, and its bucket remembers the loss.
-const MAX_TOMBSTONES: usize = 32_768;
+/// A tombstone is kept this long after the drain took it from the queue: all samples of the code are in the ring by then,
+/// and the drain comes by several times a second. One that comes too late finds its bucket marked and no name.
+const TOMBSTONE_LIFE: Duration = Duration::from_secs(3);
+/// Tombstones kept at one time take at most this much memory; beyond it the oldest go first.
+const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Names of live code kept at one time.
 const MAX_LIVE: usize = 65_536;
 /// A live read that lost this many races in a row is given up.
 const MAX_READS: usize = 16;
 
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub use text::read as read_text;
 
 /// Resolves raw frames. One per process, used by one thread at a time.
@@ -40,10 +40,15 @@ pub struct Resolver {
     live: HashMap<u64, Live>,
     ended: HashMap<u64, Vec<Buried>>,
     /// Order in which tombstones go.
-    expiry: VecDeque<(Instant, u64)>,
-    /// Codes whose tombstones went, for the engine's caches.
-    forgotten: Vec<u64>,
+    expiry: VecDeque<Expiry>,
+    kept_bytes: usize,
     unresolved: u64,
+}
+
+struct Expiry {
+    due: Instant,
+    code: u64,
+    bytes: usize,
 }
 
 struct Live {
@@ -56,14 +61,14 @@ struct Buried {
     info: Option<CodeInfo>,
 }
 
-/// Whether generation `a` is at or after `b`; both wrap.
-fn is_at_or_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) < 1 << 31
-}
-
 impl Resolver {
-    /// The copy of the code that `frame` saw, and its word; `None` when it can no longer be known.
-    pub fn code_info(&mut self, layout: &Layout, frame: RawFrame) -> Option<&CodeInfo> {
+    /// The frame as a person sees it; `None` when its code can no longer be named.
+    pub fn frame(&mut self, layout: &Layout, raw: RawFrame) -> Option<Frame> {
+        self.code_info(layout, raw).map(|info| info.frame(FrameWord(raw.at)))
+    }
+
+    /// The copy of the code that `frame` saw; `None` when it can no longer be known.
+    fn code_info(&mut self, layout: &Layout, frame: RawFrame) -> Option<&CodeInfo> {
         let generation = FrameWord(frame.at).generation();
         for _ in 0..MAX_READS {
             self.collect();
@@ -98,15 +103,12 @@ impl Resolver {
     /// Makes sure that `live` holds the code that now lives at this address, seen at `generation`.
     fn read_live(&mut self, layout: &Layout, code: u64, generation: u32) -> Reading {
         let now = SAMPLED_CODE.generation(code);
-        let uncertain = now != generation && SAMPLED_CODE.has_lost(code);
-        if uncertain {
+        if SAMPLED_CODE.is_lost(code, generation) {
             return Reading::Gone;
         }
-        if let Some(live) = self.live.get(&code) {
-            // Its end would have been collected, unless it was lost.
-            if live.generation == now || !SAMPLED_CODE.has_lost(code) {
-                return Reading::Done;
-            }
+        // The end of the code behind it would have been collected, unless it was lost.
+        if self.live.get(&code).is_some_and(|live| !SAMPLED_CODE.is_lost(code, live.generation)) {
+            return Reading::Done;
         }
         let info = CodeInfo::read(layout, code as usize);
         // Acquire: what was read above was read before the generation below. Partner: the fence in `SampledCode::end`.
@@ -124,36 +126,37 @@ impl Resolver {
 
     /// Takes the tombstones out of the queue.
     fn collect(&mut self) {
-        while let Some(Tombstone { code, generation, info }) = code_lifetime::next() {
+        while let Some(tombstone) = code_lifetime::next() {
+            let bytes = tombstone.bytes();
+            let Tombstone { code, generation, info } = tombstone;
             self.live.remove(&code);
             self.ended.entry(code).or_default().push(Buried { generation, info });
-            self.expiry.push_back((Instant::now() + TOMBSTONE_LIFE, code));
+            self.expiry.push_back(Expiry { due: Instant::now() + TOMBSTONE_LIFE, code, bytes });
+            self.kept_bytes += bytes;
         }
     }
 
     /// Called once per pass of the drain: takes new tombstones, lets old ones go, and names the codes that went.
     pub fn pass(&mut self, now: Instant) -> Vec<u64> {
         self.collect();
-        while let Some(&(due, code)) = self.expiry.front() {
-            let crowded = self.expiry.len() > MAX_TOMBSTONES;
-            if due > now && !crowded {
+        let mut forgotten = Vec::new();
+        while let Some(&Expiry { due, code, bytes }) = self.expiry.front() {
+            if due > now && self.kept_bytes <= MAX_KEPT_BYTES {
                 break;
             }
             self.expiry.pop_front();
+            self.kept_bytes -= bytes;
             if let Entry::Occupied(mut graves) = self.ended.entry(code) {
-                if !graves.get().is_empty() {
-                    graves.get_mut().remove(0);
-                }
+                let oldest = graves.get_mut().remove(0);
+                // Before the grave goes: a frame that still comes for it must not read the next life's names.
+                SAMPLED_CODE.lose(code, oldest.generation);
                 if graves.get().is_empty() {
                     graves.remove();
                 }
             }
-            if due > now {
-                SAMPLED_CODE.lose(code);
-            }
-            self.forgotten.push(code);
+            forgotten.push(code);
         }
-        std::mem::take(&mut self.forgotten)
+        forgotten
     }
 
     /// Frames that could no longer be named.

@@ -1,0 +1,225 @@
+//! Doors for the Python-driven tests of this room: walks, names, contexts and a small sampler of its own, without the
+//! engine. Built with the feature `testing` only; never part of a wheel.
+
+mod sampler;
+
+use std::time::Instant;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use spanprof::runtime::Runtime;
+use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
+
+use super::frame_word::FrameWord;
+use super::resolve::{read_text, CodeInfo, Resolver};
+use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
+
+/// Function, file, first line, line, column; or the reason alone.
+type NamedFrame = (String, String, u32, u32, u32);
+
+/// Adds the functions to `module`.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(start, module)?)?;
+    module.add_function(wrap_pyfunction!(use_context_variable, module)?)?;
+    module.add_function(wrap_pyfunction!(set_thread_context, module)?)?;
+    module.add_function(wrap_pyfunction!(walk, module)?)?;
+    module.add_function(wrap_pyfunction!(walk_in_handler, module)?)?;
+    module.add_function(wrap_pyfunction!(walk_other, module)?)?;
+    module.add_function(wrap_pyfunction!(threads, module)?)?;
+    module.add_function(wrap_pyfunction!(positions, module)?)?;
+    module.add_function(wrap_pyfunction!(text, module)?)?;
+    module.add_function(wrap_pyfunction!(integer, module)?)?;
+    module.add_function(wrap_pyfunction!(statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(measure, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
+    module.add_function(wrap_pyfunction!(faults, module)?)?;
+    module.add_function(wrap_pyfunction!(sampler::sampler_start, module)?)?;
+    module.add_function(wrap_pyfunction!(sampler::sampler_stop, module)?)?;
+    Ok(())
+}
+
+fn runtime(py: Python<'_>) -> PyResult<std::sync::Arc<PythonRuntime>> {
+    PythonRuntime::new(py)
+        .map_err(|error| PyRuntimeError::new_err((error.kind.name(), error.message.clone(), error.hint.clone())))
+}
+
+/// Recognises the interpreter; gives its version and the degraded modes.
+#[pyfunction]
+fn start(py: Python<'_>) -> PyResult<(String, Vec<&'static str>)> {
+    guarded::install();
+    let runtime = runtime(py)?;
+    Ok((runtime.version().text.clone(), runtime.degraded()))
+}
+
+#[pyfunction]
+fn use_context_variable(variable: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+    Ok(match runtime(variable.py())?.set_context_variable(variable) {
+        ContextSource::ContextVariable => "context_variable",
+        ContextSource::ThreadTable => "thread_table",
+    })
+}
+
+#[pyfunction]
+fn set_thread_context(py: Python<'_>, id: u64) -> PyResult<u64> {
+    Ok(runtime(py)?.set_thread_context(py, id))
+}
+
+fn named(resolver: &mut Resolver, raw: &RawFrame) -> NamedFrame {
+    if let Some(reason) = raw.as_reason() {
+        return (format!("[{}]", reason.name()), String::new(), 0, 0, 0);
+    }
+    let layout = match interpreter::current() {
+        Some(interpreter) => &interpreter.layout,
+        None => return ("[no interpreter]".into(), String::new(), 0, 0, 0),
+    };
+    match resolver.frame(layout, *raw) {
+        Some(frame) => {
+            (frame.function.to_string(), frame.file.to_string(), frame.start_line, frame.line, frame.column)
+        }
+        None => ("[code_ended]".into(), String::new(), 0, 0, 0),
+    }
+}
+
+fn id_of(context: Context) -> u64 {
+    match context {
+        Context::Id(id) => id,
+        _ => 0,
+    }
+}
+
+fn outcome(captured: Captured) -> String {
+    match captured {
+        Captured::Walked => "walked".into(),
+        Captured::Dropped(reason) => reason.name().into(),
+    }
+}
+
+type Walked = (String, Vec<NamedFrame>, u64, bool);
+
+fn report(captured: Captured, stack: &RawStack<'_>) -> Walked {
+    let mut resolver = Resolver::default();
+    let frames = stack.frames().iter().map(|raw| named(&mut resolver, raw)).collect();
+    (outcome(captured), frames, id_of(stack.context), stack.is_truncated())
+}
+
+/// Walks the calling thread outside a handler: outcome, frames leaf first, context id, truncated.
+#[pyfunction]
+#[pyo3(signature = (depth = 512))]
+fn walk(depth: usize) -> Walked {
+    let mut frames = vec![RawFrame::default(); depth];
+    let mut stack = RawStack::new(&mut frames);
+    let captured = walk_here(&mut stack);
+    report(captured, &stack)
+}
+
+fn walk_here(stack: &mut RawStack<'_>) -> Captured {
+    let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
+    // SAFETY: the calling thread's own chain stands still while it is here.
+    unsafe { capture_signal::capture(&context, stack) }
+}
+
+/// The same inside a signal handler on the calling thread.
+#[pyfunction]
+fn walk_in_handler() -> Walked {
+    sampler::capture_by_signal(report)
+}
+
+/// Walks another thread as the wall sampler would.
+#[pyfunction]
+#[pyo3(signature = (thread_id, handle, depth = 512))]
+fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> Walked {
+    py.detach(|| {
+        let mut frames = vec![RawFrame::default(); depth];
+        let mut stack = RawStack::new(&mut frames);
+        // SAFETY: reads are guarded; the handle came from `threads`.
+        let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
+        report(captured, &stack)
+    })
+}
+
+/// Kernel thread id and handle of each thread with Python frames, listed without the GIL.
+#[pyfunction]
+fn threads(py: Python<'_>) -> PyResult<Vec<(u32, u64)>> {
+    let runtime = runtime(py)?;
+    Ok(py.detach(|| {
+        let mut found = Vec::new();
+        runtime.threads(&mut found);
+        found.into_iter().map(|thread| (thread.thread_id, thread.handle)).collect()
+    }))
+}
+
+/// Line and column of every instruction of a code object, and its name, file and first line as read from memory.
+#[pyfunction]
+fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<(String, String, u32, Vec<(u32, u32)>)> {
+    let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
+    let info = CodeInfo::read(&interpreter.layout, code.as_ptr() as usize)
+        .ok_or_else(|| PyRuntimeError::new_err("the code object is not readable"))?;
+    let found = (0..units).map(|unit| info.frame(FrameWord::new(0, i64::from(unit))));
+    let lines = found.map(|frame| (frame.line, frame.column)).collect();
+    Ok((info.name.to_string(), info.file.to_string(), info.first_line, lines))
+}
+
+/// A string as read from memory.
+#[pyfunction]
+fn text(string: &Bound<'_, PyAny>) -> Option<String> {
+    read_text(&interpreter::current()?.layout.text, string.as_ptr() as usize)
+}
+
+/// An `int` as the handler reads it.
+#[pyfunction]
+fn integer(object: &Bound<'_, PyAny>) -> Option<u64> {
+    context_signal::integer(interpreter::current()?, object.as_ptr() as usize)
+}
+
+/// What `stats()` would say.
+#[pyfunction]
+fn statistics(py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
+    let mut found = Vec::new();
+    runtime(py)?.stats(&mut found);
+    Ok(found)
+}
+
+/// Guarded reads that met a fault.
+#[pyfunction]
+fn faults() -> u64 {
+    guarded::faults()
+}
+
+#[pyfunction]
+fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    runtime(py)?.after_fork_in_child();
+    Ok(())
+}
+
+/// Nanoseconds per call, warm: of the walk of the calling thread, of its context look-up alone, of the walk from outside,
+/// of naming one frame that is not cached.
+#[pyfunction]
+fn measure(py: Python<'_>, what: &str, rounds: u32) -> PyResult<(f64, usize)> {
+    let runtime = runtime(py)?;
+    let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
+    // SAFETY: reads a pthread key.
+    let thread = unsafe { (interpreter.current_thread)() } as usize;
+    // SAFETY: names the calling thread.
+    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let mut frames = vec![RawFrame::default(); 512];
+    let mut stack = RawStack::new(&mut frames);
+    walk_here(&mut stack);
+    let first = stack.frames().first().copied().unwrap_or_default();
+    let mut out = Vec::new();
+    let begin = Instant::now();
+    for _ in 0..rounds {
+        stack.clear();
+        match what {
+            "walk" => _ = walk_here(&mut stack),
+            "context" => _ = std::hint::black_box(context_signal::read(interpreter, thread)),
+            // SAFETY: reads are guarded; the state is the calling thread's.
+            "walk_other" => _ = unsafe { capture_other::capture_other(thread as u64, thread_id, &mut stack) },
+            "resolve" => {
+                out.clear();
+                runtime.resolve(first, 0, &mut out);
+            }
+            _ => return Err(PyRuntimeError::new_err("expected walk, context, walk_other or resolve")),
+        }
+    }
+    Ok((begin.elapsed().as_nanos() as f64 / f64::from(rounds), stack.len()))
+}
