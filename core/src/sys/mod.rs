@@ -16,6 +16,7 @@ mod process;
 mod registry;
 mod threads;
 mod time;
+mod walk;
 mod timer;
 
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
@@ -26,6 +27,7 @@ pub use inboxes::inbox;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
+pub use walk::walk_other_thread;
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
 
 pub use spanprof_signal::{Inbox, WakeReason};
