@@ -3,12 +3,24 @@
 
 pub mod config;
 pub mod context;
+mod delivery;
+mod drain;
+mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fake;
+mod hash;
 mod host_log;
-pub(crate) mod labels;
+mod labels;
+mod locations;
+mod own_thread;
 mod profiler;
+mod random;
+mod resource;
 pub mod runtime;
+mod stacks;
 pub mod stats;
+mod window;
 pub mod sys;
 
 pub use config::{Config, ConfigPatch, ConfigValue};

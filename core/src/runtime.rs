@@ -10,7 +10,7 @@
 //!    The runtime states why a raw frame still means something by then (its liveness rule): code that ends while samples
 //!    of it may wait in the ring is announced through [`Runtime::ended`] with the ring position at which it ended.
 //!
-//! Two doors lead into the ring: *capture* (our clock asks) and *submit* (the runtime tells, [`crate::Engine`]). What
+//! Two doors lead into the ring: *capture* (our clock asks) and *submit* (the runtime tells, [`crate::Profiler::submit`]). What
 //! follows the ring cannot tell which was used.
 
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
@@ -18,7 +18,7 @@ use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 pub use spanprof_profile::FrameType;
 
 /// A resolved frame: what a person sees.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Qualified name of the function.
     pub function: std::sync::Arc<str>,

@@ -3,7 +3,7 @@
 
 use super::keys::KEYS;
 use super::load::{Environment, Setting};
-use super::types::ConfigSource;
+use super::types::{ConfigSource, Proxies};
 use super::value::{baggage_pairs, ConfigType, ConfigValue};
 
 /// The variable that switches the profiler off, when one does.
@@ -12,6 +12,18 @@ pub(crate) fn kill_switch(environment: &Environment) -> Option<String> {
         .into_iter()
         .find(|name| environment.get(*name).is_some_and(|value| bool::from_value(&value.as_str().into()) == Some(true)))
         .map(str::to_owned)
+}
+
+/// The proxies of the environment. The upper-case `HTTP_PROXY` is not read: in a CGI program it is a header of the request.
+pub(crate) fn proxies(environment: &Environment) -> Proxies {
+    let text = |names: [&str; 2]| {
+        names.into_iter().find_map(|name| environment.get(name)).filter(|value| !value.trim().is_empty()).cloned()
+    };
+    Proxies {
+        http: text(["http_proxy", "all_proxy"]),
+        https: text(["https_proxy", "HTTPS_PROXY"]).or_else(|| text(["all_proxy", "ALL_PROXY"])),
+        no_proxy: text(["no_proxy", "NO_PROXY"]).unwrap_or_default(),
+    }
 }
 
 /// All settings of the environment, weakest first.

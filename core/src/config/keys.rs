@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::types::{Clock, Compression, ConfigSource, DestinationConfig, Headers, Protocol};
+use super::types::{Clock, Compression, ConfigSource, DestinationConfig, Headers, Protocol, Proxies};
 use super::value::{ConfigType, ConfigValue};
 
 /// Smallest and largest value of a key, in its unit.
@@ -66,6 +66,8 @@ macro_rules! config_keys {
             pub warnings: Vec<String>,
             /// The kill switch that is on, by the name of its variable.
             pub disabled_by: Option<String>,
+            /// The proxies of the environment.
+            pub proxy: Proxies,
         }
 
         impl Default for Config {
@@ -75,6 +77,7 @@ macro_rules! config_keys {
                     sources: BTreeMap::new(),
                     warnings: Vec::new(),
                     disabled_by: None,
+                    proxy: Proxies::default(),
                 }
             }
         }

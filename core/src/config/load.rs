@@ -51,6 +51,7 @@ impl Config {
             config.apply(setting)?;
         }
         config.disabled_by = environment::kill_switch(environment);
+        config.proxy = environment::proxies(environment);
         config.finish()
     }
 

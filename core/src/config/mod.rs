@@ -13,5 +13,7 @@ mod value;
 
 pub use keys::{Bounds, Config, Key, KEYS};
 pub use load::{ConfigBuilder, ConfigPatch, Environment};
-pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol};
+pub use types::{
+    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies,
+};
 pub use value::ConfigValue;

@@ -177,3 +177,33 @@ impl fmt::Display for ConfigSource {
         }
     }
 }
+
+/// The proxies that the environment names, as other HTTP clients read them. No key of ours; URLs may hold passwords.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Proxies {
+    /// `http_proxy`.
+    pub http: Option<String>,
+    /// `https_proxy` or `HTTPS_PROXY`.
+    pub https: Option<String>,
+    /// `no_proxy` or `NO_PROXY`.
+    pub no_proxy: String,
+}
+
+impl Proxies {
+    /// The proxy for requests to `url`.
+    pub fn for_url(&self, url: &str) -> Option<&str> {
+        let proxy = if url.starts_with("https://") { &self.https } else { &self.http };
+        proxy.as_deref()
+    }
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Proxies")
+            .field("http", &self.http.is_some())
+            .field("https", &self.https.is_some())
+            .field("no_proxy", &self.no_proxy)
+            .finish()
+    }
+}

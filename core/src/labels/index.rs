@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::hash::chunk_word;
+
 /// Buckets looked at before a table counts as full: bounds the cost of keys chosen to collide.
 const MAX_PROBES: usize = 128;
 
@@ -62,12 +64,6 @@ impl Arena {
     pub fn used_bytes(&self) -> u64 {
         u64::from(self.used.load(Ordering::Relaxed)) * 8
     }
-}
-
-fn chunk_word(chunk: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..chunk.len()].copy_from_slice(chunk);
-    u64::from_le_bytes(word)
 }
 
 /// Hash → id → offset of the entry in the arena.
@@ -132,18 +128,4 @@ impl Index {
         (0..MAX_PROBES.min(buckets.len()))
             .filter_map(move |step| buckets.get((hash as usize).wrapping_add(step) & mask))
     }
-}
-
-/// Mixes `word` into `hash`: multiplies to 128 bits and folds.
-#[inline]
-pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
-    let product = u128::from(hash ^ word) * 0x9E37_79B9_7F4A_7C15;
-    (product as u64) ^ (product >> 64) as u64 ^ hash.rotate_left(23)
-}
-
-/// Hash of bytes.
-pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
-    let start = mixed(seed ^ 0x2545_F491_4F6C_DD1D, bytes.len() as u64);
-    let hash = bytes.chunks(8).fold(start, |hash, chunk| mixed(hash, chunk_word(chunk)));
-    mixed(hash, 0xD6E8_FEB8_6659_FD93)
 }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::index::{hash_bytes, mixed, Arena, Index};
+use super::index::{Arena, Index};
+use crate::hash::{hash_bytes, mixed};
+
 use super::{LabelLosses, LabelSetId, WriterLock, MAX_KEY_BYTES, MAX_LABELS_PER_SET, OTHER};
 
 /// Bits of an id in a word of the merge cache.

@@ -1,0 +1,152 @@
+//! The engine without clock, thread or network: drain, window, resource. Time comes in as an argument, so that scripted
+//! samples drive it in tests and in the conformance suite. Owned by the drain thread.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::drain::Drain;
+use crate::resource::Resource;
+use crate::runtime::Runtime;
+use crate::stats::Counters;
+use crate::sys::CpuAccount;
+use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
+use spanprof_signal::{DropReason, RawSample, Ring, SampleKind};
+
+/// See the head of the module.
+pub(crate) struct Engine {
+    drain: Drain,
+    window: Window,
+    resource: Resource,
+    tags: Vec<(String, String)>,
+    service_name_attribute: bool,
+    counters: Arc<Counters>,
+    /// Part of the unseen CPU time that windows already show.
+    unseen_given_ns: u64,
+}
+
+/// Time and accounts at a window's end.
+pub(crate) struct WindowEnd<'a> {
+    pub now_monotonic_ns: u64,
+    /// Unix time minus monotonic time.
+    pub unix_offset_ns: i128,
+    /// Where the CPU time went, when clocks run.
+    pub account: Option<CpuAccount>,
+    /// Whether a thread still lives.
+    pub lives: &'a mut dyn FnMut(u32) -> bool,
+    /// Only this kind, or all.
+    pub only: Option<SampleKind>,
+}
+
+impl Engine {
+    pub fn new(
+        config: &Config,
+        runtime: Arc<dyn Runtime>,
+        resource: Resource,
+        counters: Arc<Counters>,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            drain: Drain::new(runtime, config.max_stacks),
+            window: Window::new(window_settings(config), now_ns),
+            resource,
+            tags: config.tags.clone().into_iter().collect(),
+            service_name_attribute: config.service_name_attribute,
+            counters,
+            unseen_given_ns: 0,
+        }
+    }
+
+    /// Takes what waits in the ring. Stops early when the window is full; true when there may be more.
+    pub fn drain(&mut self, ring: &Ring) -> bool {
+        self.drain.drain(ring, &mut self.window, &self.counters)
+    }
+
+    /// Takes one scripted sample.
+    pub fn take(&mut self, position: u64, sample: &RawSample<'_>) {
+        self.drain.ask_ended();
+        self.drain.take(position, sample, &mut self.window, &self.counters);
+    }
+
+    /// Monotonic time at which the window is due; `None` while it is empty.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.window.due_ns()
+    }
+
+    /// Whether the window must close before its time.
+    pub fn is_full(&self) -> bool {
+        self.window.is_full()
+    }
+
+    /// Opens a window when threads that no clock ever caught have burnt at least a period.
+    pub fn notice_unseen(&mut self, account: &CpuAccount, now_ns: u64) {
+        if self.unseen_ns(account) >= self.window.settings().cpu_period_ns {
+            self.window.open(now_ns);
+        }
+    }
+
+    fn unseen_ns(&self, account: &CpuAccount) -> u64 {
+        account.unseen_ns().saturating_sub(self.unseen_given_ns)
+    }
+
+    /// The clocks began anew, and so did their account.
+    pub fn reset_account(&mut self) {
+        self.unseen_given_ns = 0;
+    }
+
+    /// Ends the window; `None` when there is nothing to send.
+    pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
+        self.window.keep_remainders_of(end.lives);
+        if let Some(account) = &end.account {
+            let unseen_ns = self.unseen_ns(account);
+            if unseen_ns >= self.window.settings().cpu_period_ns {
+                let stack = self.drain.reason_stack(DropReason::UnseenThread);
+                self.window.add_unseen(unseen_ns, end.now_monotonic_ns, stack, &self.counters);
+                self.unseen_given_ns += unseen_ns;
+            }
+        }
+        let closed = self.window.close(CloseInput {
+            locations: &self.drain.locations,
+            stacks: &self.drain.stacks,
+            resource: &self.resource.attributes,
+            tags: &self.tags,
+            service_name: if self.service_name_attribute { &self.resource.service_name } else { "" },
+            now_monotonic_ns: end.now_monotonic_ns,
+            unix_offset_ns: end.unix_offset_ns,
+            profile_id: &mut crate::random::bytes,
+            only: end.only,
+        });
+        if self.window.is_empty() {
+            self.drain.between_windows();
+        }
+        if let Some(closed) = &closed {
+            self.counters.windows_closed.add(1);
+            self.counters.stacks_unique.set(closed.stacks);
+        }
+        closed
+    }
+
+    /// Whether `config` can only come into force with a new window.
+    pub fn needs_new_window(&self, config: &Config) -> bool {
+        let (now, then) = (self.window.settings(), window_settings(config));
+        let tags = || config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.tags.iter().cloned());
+        (now.cpu_period_ns, now.wall_period_ns) != (then.cpu_period_ns, then.wall_period_ns) || !tags()
+    }
+
+    /// Brings a changed configuration into force; after `close` when it needs a new window.
+    pub fn apply(&mut self, config: &Config) {
+        self.drain.set_max_stacks(config.max_stacks);
+        self.window.set_settings(window_settings(config));
+        self.tags = config.tags.clone().into_iter().collect();
+        self.service_name_attribute = config.service_name_attribute;
+    }
+}
+
+fn window_settings(config: &Config) -> WindowSettings {
+    WindowSettings {
+        cpu_period_ns: 1_000_000_000 / u64::from(config.sample_rate.max(1)),
+        wall_period_ns: 1_000_000_000 / u64::from(config.wall_rate.unwrap_or(config.sample_rate).max(1)),
+        interval_ns: config.upload_interval.as_nanos() as u64,
+        keep_timestamps: config.keep_timestamps,
+        thread_labels: config.thread_labels,
+    }
+}

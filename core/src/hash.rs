@@ -1,0 +1,93 @@
+//! Fast hashing of small keys for the tables of this crate. Not for keys that must resist an attacker on their own: tables
+//! filled from outside are capped besides.
+
+use spanprof_signal::RawFrame;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Mixes `word` into `hash`: multiplies to 128 bits and folds.
+#[inline]
+pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash ^ word) * 0x9E37_79B9_7F4A_7C15;
+    (product as u64) ^ (product >> 64) as u64 ^ hash.rotate_left(23)
+}
+
+/// Up to eight bytes as a word.
+#[inline]
+pub(crate) fn chunk_word(chunk: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..chunk.len()].copy_from_slice(chunk);
+    u64::from_le_bytes(word)
+}
+
+/// Hash of bytes.
+pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
+    let start = mixed(seed ^ 0x2545_F491_4F6C_DD1D, bytes.len() as u64);
+    let hash = bytes.chunks(8).fold(start, |hash, chunk| mixed(hash, chunk_word(chunk)));
+    mixed(hash, 0xD6E8_FEB8_6659_FD93)
+}
+
+/// Hash of a raw stack. Four independent lanes, so that a stack of 100 frames takes a tenth of a microsecond.
+pub(crate) fn hash_frames(frames: &[RawFrame]) -> u64 {
+    let mut lanes = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344, 0xA409_3822_299F_31D0, 0x082E_FA98_EC4E_6C89];
+    let mut pairs = frames.chunks_exact(2);
+    for pair in &mut pairs {
+        lanes[0] = mixed(lanes[0], pair[0].code);
+        lanes[1] = mixed(lanes[1], pair[0].at);
+        lanes[2] = mixed(lanes[2], pair[1].code);
+        lanes[3] = mixed(lanes[3], pair[1].at);
+    }
+    for frame in pairs.remainder() {
+        lanes[0] = mixed(lanes[0], frame.code);
+        lanes[1] = mixed(lanes[1], frame.at);
+    }
+    lanes.iter().fold(frames.len() as u64, |hash, lane| mixed(hash, *lane))
+}
+
+/// A hasher of few words.
+#[derive(Default)]
+pub(crate) struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash_bytes(self.0, bytes);
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.0 = mixed(self.0, u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mixed(self.0, word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.0 = mixed(self.0, word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        mixed(self.0, 0xA076_1D64_78BD_642F)
+    }
+}
+
+/// A map with [`WordHasher`].
+pub(crate) type WordMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<WordHasher>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_that_differ_in_one_word_have_different_hashes() {
+        let frames: Vec<_> = (0..101).map(|n| RawFrame { code: 0x7f00_0000_0000 + n * 64, at: n }).collect();
+        let hash = hash_frames(&frames);
+        for changed in 0..frames.len() {
+            let mut other = frames.clone();
+            other[changed].at ^= 1;
+            assert_ne!(hash_frames(&other), hash);
+        }
+        let mut swapped = frames.clone();
+        swapped.swap(3, 4);
+        assert_ne!(hash_frames(&swapped), hash);
+        assert_ne!(hash_frames(&frames[..100]), hash);
+    }
+}

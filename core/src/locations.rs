@@ -1,0 +1,183 @@
+//! Raw frames → locations: what the runtime or the linker named once is remembered until its code ends. Owned by the
+//! drain; not shared. Ids are positions in one table and mean something until `forget_all`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::hash::WordMap;
+use crate::runtime::{Frame, FrameType, Runtime};
+use crate::sys;
+use spanprof_signal::{DropReason, RawFrame};
+
+/// Most locations remembered; a window that needs more shows `[too_many_stacks]`, the next one starts afresh.
+pub(crate) const MAX_LOCATIONS: usize = 131_072;
+
+/// Index into the table of locations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LocationIndex(pub u32);
+
+/// See the head of the module.
+#[derive(Default)]
+pub(crate) struct LocationTable {
+    /// Per code the places in it that were seen, by rising `at`.
+    by_code: WordMap<u64, Vec<(u64, LocationIndex)>>,
+    by_content: HashMap<Arc<[Frame]>, LocationIndex>,
+    contents: Vec<Arc<[Frame]>>,
+    scratch: Vec<Frame>,
+}
+
+impl LocationTable {
+    /// The location of a raw frame; `None` when the table is full. `unnamed` counts frames whose code ended.
+    pub fn location(
+        &mut self,
+        raw: RawFrame,
+        position: u64,
+        runtime: &dyn Runtime,
+        unnamed: &mut u64,
+    ) -> Option<LocationIndex> {
+        let known = self.by_code.get(&raw.code).map(|places| places.binary_search_by_key(&raw.at, |(at, _)| *at));
+        if let Some(Ok(found)) = known {
+            return self.by_code.get(&raw.code).map(|places| places[found].1);
+        }
+        if self.contents.len() >= MAX_LOCATIONS {
+            return None;
+        }
+        let mut frames = std::mem::take(&mut self.scratch);
+        frames.clear();
+        let mut lasting = true;
+        if let Some(reason) = raw.as_reason() {
+            frames.push(reason_frame(reason));
+        } else if let Some(pc) = raw.native_pc() {
+            frames.push(native_frame(pc));
+        } else {
+            runtime.resolve(raw, position, &mut frames);
+            if frames.is_empty() {
+                *unnamed += 1;
+                frames.push(reason_frame(DropReason::CodeEnded));
+                // Not remembered: the same words may be other code soon.
+                lasting = false;
+            }
+        }
+        let location = self.intern(&frames);
+        self.scratch = frames;
+        if lasting {
+            let places = self.by_code.entry(raw.code).or_default();
+            let at = places.partition_point(|(at, _)| *at < raw.at);
+            places.insert(at, (raw.at, location));
+        }
+        Some(location)
+    }
+
+    /// The location of frames that no raw frame stands for.
+    pub fn intern(&mut self, frames: &[Frame]) -> LocationIndex {
+        if let Some(known) = self.by_content.get(frames) {
+            return *known;
+        }
+        let content: Arc<[Frame]> = frames.into();
+        let index = LocationIndex(self.contents.len() as u32);
+        self.contents.push(content.clone());
+        self.by_content.insert(content, index);
+        index
+    }
+
+    /// The location that names a loss.
+    pub fn reason(&mut self, reason: DropReason) -> LocationIndex {
+        self.intern(&[reason_frame(reason)])
+    }
+
+    /// Forgets what `code` meant. True when anything of it had been seen.
+    pub fn code_ended(&mut self, code: u64) -> bool {
+        self.by_code.remove(&code).is_some()
+    }
+
+    /// Innermost first.
+    pub fn frames(&self, location: LocationIndex) -> &[Frame] {
+        self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
+    }
+
+    /// Number of locations.
+    pub fn len(&self) -> usize {
+        self.contents.len()
+    }
+
+    /// Native code may be unloaded without a word: its names last one window.
+    pub fn forget_native(&mut self) {
+        self.by_code.remove(&RawFrame::native(0).code);
+    }
+
+    /// Forgets everything; all indices become meaningless.
+    pub fn forget_all(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The frame that says why there is no better one.
+fn reason_frame(reason: DropReason) -> Frame {
+    Frame { function: format!("[{}]", reason.name()).into(), ..Frame::default() }
+}
+
+/// The frame at the root of a stack that was deeper than `max_stack_depth`.
+pub(crate) fn truncated_frame() -> Frame {
+    Frame { function: "[truncated]".into(), ..Frame::default() }
+}
+
+fn native_frame(pc: u64) -> Frame {
+    let Some(found) = sys::native_symbol(pc) else {
+        return Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+    };
+    let file = found.file.to_string_lossy();
+    let function = found.symbol.unwrap_or_else(|| {
+        let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
+        format!("[{name}]")
+    });
+    Frame { function: function.into(), file: file.as_ref().into(), frame_type: FrameType::Native, ..Frame::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeRuntime;
+
+    #[test]
+    fn a_raw_frame_is_resolved_once_and_again_after_its_code_ended() {
+        let runtime = FakeRuntime::new();
+        let code = runtime.define("first", "a.fake", 1);
+        let mut table = LocationTable::default();
+        let mut unnamed = 0;
+        let raw = RawFrame { code, at: 7 };
+        let first = table.location(raw, 0, &*runtime, &mut unnamed).unwrap();
+        assert_eq!(table.location(raw, 1, &*runtime, &mut unnamed), Some(first));
+        assert_eq!(runtime.resolved(), 1);
+
+        runtime.redefine(code, "second", "b.fake", 1);
+        assert!(table.code_ended(code));
+        let second = table.location(raw, 2, &*runtime, &mut unnamed).unwrap();
+        assert_eq!(&*table.frames(first)[0].function, "first");
+        assert_eq!(&*table.frames(second)[0].function, "second");
+    }
+
+    #[test]
+    fn code_that_cannot_be_named_any_more_says_so_and_is_asked_again() {
+        let runtime = FakeRuntime::new();
+        let mut table = LocationTable::default();
+        let mut unnamed = 0;
+        let raw = RawFrame { code: 1 << 40, at: 0 };
+        for _ in 0..2 {
+            let location = table.location(raw, 0, &*runtime, &mut unnamed).unwrap();
+            assert_eq!(&*table.frames(location)[0].function, "[code_ended]");
+        }
+        assert_eq!((unnamed, runtime.resolved()), (2, 2));
+    }
+
+    #[test]
+    fn native_code_is_named_by_the_linker() {
+        let runtime = FakeRuntime::new();
+        let mut table = LocationTable::default();
+        let raw = RawFrame::native(libc::getenv as *const () as u64);
+        let location = table.location(raw, 0, &*runtime, &mut 0).unwrap();
+        assert_eq!(&*table.frames(location)[0].function, "getenv");
+        assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
+        let nowhere = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
+        assert_eq!(&*table.frames(nowhere)[0].function, "[native]");
+    }
+}

@@ -1,0 +1,147 @@
+//! The drain thread: sleeps until there is something to do, drains, closes windows, hands them over. While the window is
+//! empty it sleeps for ever; otherwise it wakes at the window's end, or when the ring fills.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::first_line::FirstLine;
+use super::session::Session;
+use crate::engine::{Engine, WindowEnd};
+use crate::host_log::{log, LogLevel};
+use crate::sys::{self, WakeReason};
+
+/// How often the outcome of the first delivery is looked at, for the one line in the log.
+const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
+
+/// Starts the thread.
+pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("spanprof-drain".to_owned());
+    thread.stack_size(512 * 1024).spawn(move || main(session)).map(drop)
+}
+
+fn main(session: Arc<Session>) {
+    crate::own_thread::begin();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut drain = DrainThread::new(&session);
+        while drain.turn() {}
+    }));
+    if outcome.is_err() {
+        session.counters.panics.add(1);
+        session.stop_clocks();
+        log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program runs on");
+    }
+    session.control.tell(|asked| asked.ended = true);
+    crate::own_thread::end();
+}
+
+struct DrainThread<'a> {
+    session: &'a Session,
+    engine: Engine,
+    first_line: FirstLine,
+}
+
+impl<'a> DrainThread<'a> {
+    fn new(session: &'a Session) -> Self {
+        let config = session.config.load();
+        let engine = Engine::new(
+            &config,
+            session.runtime.clone(),
+            session.resource.clone(),
+            session.counters.clone(),
+            sys::monotonic_ns(),
+        );
+        Self { session, engine, first_line: FirstLine::default() }
+    }
+
+    /// One sleep and what follows it; false at the end.
+    fn turn(&mut self) -> bool {
+        let reason = self.session.inbox.wait(self.sleep_ns());
+        let (closes, reconfigure, stop) = {
+            let mut asked = self.session.control.lock();
+            (asked.closes, std::mem::take(&mut asked.reconfigure), asked.stop)
+        };
+        let clocks = self.session.clocks.load_full();
+        if reason == WakeReason::ScanDue {
+            if let Some(clocks) = &clocks {
+                clocks.scan();
+                self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
+            }
+        }
+        if stop {
+            self.close_and_send(true);
+            return false;
+        }
+        while self.engine.drain(self.session.inbox.ring()) {
+            self.session.counters.windows_closed_early.add(1);
+            self.close_and_send(false);
+        }
+        let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
+        let asked_to_close = closes > self.session.control.lock().closes_done;
+        if reconfigure {
+            self.reconfigure();
+        }
+        if due || asked_to_close || self.engine.is_full() {
+            self.close_and_send(false);
+        }
+        if asked_to_close {
+            self.session.control.tell(|asked| asked.closes_done = closes);
+        }
+        self.first_line.look(self.session);
+        true
+    }
+
+    fn sleep_ns(&self) -> Option<u64> {
+        let due = self.engine.due_ns().map(|due_ns| due_ns.saturating_sub(sys::monotonic_ns()).max(1));
+        if self.first_line.is_waiting() {
+            return Some(due.unwrap_or(u64::MAX).min(FIRST_LINE_POLL.as_nanos() as u64));
+        }
+        due
+    }
+
+    fn reconfigure(&mut self) {
+        let config = self.session.config.load_full();
+        if self.engine.needs_new_window(&config) {
+            self.close_and_send(false);
+        }
+        self.engine.apply(&config);
+        self.session.update_wall();
+        if !config.cpu {
+            self.session.stop_clocks();
+            self.session.clocks.store(None);
+            self.engine.reset_account();
+        }
+    }
+
+    /// Ends the window and hands it over; with `last`, ends the clocks between the account and the last samples.
+    fn close_and_send(&mut self, last: bool) {
+        let session = self.session;
+        // The account before the rest of the ring: what a sample brings after it is never counted twice.
+        let account = session.clocks.load().as_ref().map(|clocks| clocks.account());
+        if last {
+            session.stop_clocks();
+        }
+        while self.engine.drain(session.inbox.ring()) && last {
+            self.close(None);
+        }
+        self.close(account);
+    }
+
+    fn close(&mut self, account: Option<sys::CpuAccount>) {
+        let now_ns = sys::monotonic_ns();
+        let mut living = Vec::new();
+        let listed = sys::thread_ids(&mut living);
+        let closed = self.engine.close(WindowEnd {
+            now_monotonic_ns: now_ns,
+            unix_offset_ns: i128::from(sys::unix_ns()) - i128::from(now_ns),
+            account,
+            lives: &mut |thread_id| !listed || living.contains(&thread_id),
+            only: None,
+        });
+        let Some(closed) = closed else { return };
+        self.first_line.window_closed(&closed);
+        if let Some(delivery) = &self.session.delivery {
+            delivery.send(closed, self.session.config.load().max_profile_size as usize);
+        }
+    }
+}

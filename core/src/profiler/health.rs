@@ -1,0 +1,139 @@
+//! What `stats()` gathers: the engine's counters, the clocks', the destinations', the tables', the configuration.
+
+use super::session::Session;
+use crate::config::Config;
+use crate::context::opened_contexts;
+use crate::labels;
+use crate::stats::{Counters, Stats};
+use crate::sys::ClockCounters;
+use spanprof_export::DestinationStats;
+use spanprof_signal::DropReason;
+
+/// Everything there is to tell.
+pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
+    let mut stats = Stats::default();
+    stats.text("state", state(session, config));
+    match session {
+        Some(session) => session_stats(session, &mut stats),
+        None => Counters::default().append_to(&mut stats),
+    }
+    table_stats(&mut stats);
+    let in_force = session.map(|session| session.config.load_full());
+    config_stats(in_force.as_deref().unwrap_or(config), &mut stats);
+    stats
+}
+
+/// Losses so far, by reason, without those that are 0.
+pub(super) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
+    let mut stats = Stats::default();
+    session.counters.append_to(&mut stats);
+    clock_stats(session, &mut stats);
+    DropReason::ALL
+        .iter()
+        .map(|reason| (reason.name(), stats.counter(&format!("dropped.{}", reason.name()))))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+fn state(session: Option<&Session>, config: &Config) -> String {
+    match (session, &config.disabled_by) {
+        (Some(session), _) if session.counters.panics.value() > 0 => "failed".to_owned(),
+        (Some(session), _) if session.is_running() => "running".to_owned(),
+        (Some(_), _) => "stopped".to_owned(),
+        (None, Some(switch)) => format!("disabled by {switch}"),
+        (None, None) => "disabled by enabled=false".to_owned(),
+    }
+}
+
+fn session_stats(session: &Session, stats: &mut Stats) {
+    session.counters.append_to(stats);
+    clock_stats(session, stats);
+    let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
+    for (index, destination) in destinations.iter().enumerate() {
+        destination_stats(index, destination, stats);
+    }
+    let mut facts = Vec::new();
+    session.runtime.stats(&mut facts);
+    for (name, value) in facts {
+        match value.parse::<u64>() {
+            Ok(count) => stats.count(format!("runtime.{name}"), count),
+            Err(_) => stats.text(format!("runtime.{name}"), value),
+        }
+    }
+}
+
+fn clock_stats(session: &Session, stats: &mut Stats) {
+    let clocks = session.clocks.load_full();
+    let (in_use, counted, account) = match &clocks {
+        Some(clocks) => (Some(clocks.in_use()), clocks.counters(), clocks.account()),
+        None => (None, ClockCounters::default(), Default::default()),
+    };
+    if let Some(in_use) = in_use {
+        stats.text("clock.name", in_use.name);
+        stats.text("clock.reason", in_use.reason);
+        stats.count("clock.kernel_tick_hz", u64::from(in_use.kernel_tick_hz));
+    } else {
+        stats.text("clock.name", "none");
+    }
+    stats.count("clock.handler_ns", counted.handler_ns);
+    stats.count("clock.threads", counted.threads);
+    stats.count("clock.threads_refused", counted.threads_refused);
+    stats.count("clock.signals_forwarded", counted.foreign_forwarded);
+    stats.count("clock.signals_stray", counted.stray);
+    stats.count("clock.guarded_faults", counted.faults);
+    stats.count("clock.scans", counted.scans);
+    stats.count("clock.rearmed", counted.rearmed);
+    for reason in DropReason::ALL {
+        let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
+        stats.count(format!("dropped.{}", reason.name()), of_clocks);
+    }
+    stats.count("cost.own_cpu_ns", account.own_ns);
+    stats.count("cost.process_cpu_ns", account.process_ns);
+}
+
+fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut Stats) {
+    let name = |what: &str| format!("export.{index}.{what}");
+    stats.text(name("kind"), destination.kind);
+    stats.text(name("target"), destination.target.clone());
+    stats.count(name("enqueued"), destination.enqueued);
+    stats.count(name("sent"), destination.sent);
+    stats.count(name("sent_samples"), destination.sent_samples);
+    stats.count(name("sent_bytes"), destination.sent_bytes);
+    stats.count(name("retries"), destination.retries);
+    stats.count(name("splits"), destination.splits);
+    stats.count(name("rejected_profiles"), destination.rejected_profiles);
+    for reason in spanprof_export::DropReason::ALL {
+        stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(reason).payloads);
+    }
+    stats.count(name("dropped_samples"), destination.dropped_total().samples);
+    stats.count(name("queue_payloads"), destination.queue_payloads as u64);
+    stats.count(name("queue_bytes"), destination.queue_bytes as u64);
+    if let Some(error) = &destination.last_error {
+        stats.text(name("last_error"), error.clone());
+    }
+    if let Some(warning) = &destination.last_warning {
+        stats.text(name("last_warning"), warning.clone());
+    }
+    if destination.panics > 0 {
+        stats.count("internal.panics", destination.panics);
+    }
+}
+
+fn table_stats(stats: &mut Stats) {
+    let tables = labels::tables();
+    let losses = tables.losses();
+    stats.count("contexts.opened", opened_contexts());
+    stats.count("labels.sets", tables.set_count() as u64);
+    stats.count("labels.bytes", tables.used_bytes());
+    stats.count("labels.values_truncated", losses.values_truncated);
+    stats.count("labels.values_replaced", losses.values_replaced);
+    stats.count("labels.dropped", losses.labels_dropped);
+}
+
+fn config_stats(config: &Config, stats: &mut Stats) {
+    for (key, value, source) in config.entries() {
+        stats.text(format!("config.{key}"), value);
+        stats.text(format!("config.{key}.source"), source.to_string());
+    }
+    stats.text("config.warnings", config.warnings.join("\n"));
+}

@@ -1,0 +1,209 @@
+//! Begin and end: the state machine around the engine. One profiler per process; every call may come from any thread, in
+//! any order, any number of times. Not here: what the threads do (`drain_thread`, `wall`).
+//!
+//! Law: after `start` nothing is raised into the host. A forked child inherits no lock of ours that a thread of the parent
+//! could hold: the gate is replaced there, the parent's session is never touched again.
+
+mod drain_thread;
+mod first_line;
+mod health;
+mod session;
+mod wall;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+
+use crate::config::{Config, ConfigPatch};
+use crate::host_log::{log, LogLevel};
+use crate::runtime::Runtime;
+use crate::stats::Stats;
+use crate::{context, labels, sys};
+use crate::{Error, ErrorKind};
+use session::Session;
+use spanprof_signal::{DropReason, RawSample};
+
+/// The session that runs.
+static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
+/// Held through a start, a stop or an update; replaced in a forked child.
+static GATE: ArcSwapOption<Mutex<()>> = ArcSwapOption::const_empty();
+
+fn through_gate<T>(pass: impl FnOnce() -> T) -> T {
+    let fresh = Arc::new(Mutex::new(()));
+    GATE.compare_and_swap(&None::<Arc<Mutex<()>>>, Some(fresh.clone()));
+    let gate = GATE.load_full().unwrap_or(fresh);
+    let _held = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    pass()
+}
+
+/// A handle to the profiler of this process. Clones are the same profiler; dropping a handle stops nothing.
+#[derive(Clone)]
+pub struct Profiler {
+    /// `None` when it was switched off at start.
+    session: Option<Arc<Session>>,
+    config: Arc<Config>,
+}
+
+impl Profiler {
+    /// Starts the profiler for a language runtime. When it runs already, returns the running one and says so in the log.
+    /// When switched off (`enabled=false` or a kill switch) it returns a profiler that does nothing.
+    ///
+    /// # Errors
+    /// When the configuration cannot work, the system allows no clock, or another copy of the library profiles the process.
+    pub fn start_with_runtime(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
+        through_gate(|| {
+            if let Some(session) = CURRENT.load_full() {
+                log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
+                let config = session.config.load_full();
+                return Ok(Profiler { session: Some(session), config });
+            }
+            start_session(config, runtime)
+        })
+    }
+
+    /// The profiler of this process, when one was started and not stopped.
+    pub fn running() -> Option<Profiler> {
+        let session = CURRENT.load_full()?;
+        let config = session.config.load_full();
+        Some(Profiler { session: Some(session), config })
+    }
+
+    /// Ends sampling, sends the last window within `stop_timeout`. True when everything was delivered. Doing it again
+    /// does nothing.
+    pub fn stop(&self) -> bool {
+        let Some(session) = &self.session else { return true };
+        through_gate(|| {
+            let current = CURRENT.load();
+            if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+                return true;
+            }
+            CURRENT.store(None);
+            session.stop()
+        })
+    }
+
+    /// Closes the open window and sends it; true when everything was delivered in time.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let Some(session) = &self.session else { return true };
+        let until = Instant::now() + timeout;
+        session.control.close_window(until, session.inbox)
+            && session.delivery.as_ref().is_none_or(|delivery| delivery.flush(until - Instant::now().min(until)))
+    }
+
+    /// Changes live keys while running.
+    ///
+    /// # Errors
+    /// When a key cannot change while running, or its value cannot work. Nothing has changed then.
+    pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
+        let Some(session) = &self.session else { return self.config.patched(patch).map(|_| ()) };
+        through_gate(|| {
+            let config = session.config.load().patched(patch)?;
+            for warning in &config.warnings {
+                log(LogLevel::Warning, &format!("spanprof: {warning}"));
+            }
+            session.update(config)
+        })
+    }
+
+    /// The profiler's own health.
+    pub fn stats(&self) -> Stats {
+        health::stats(self.session.as_deref(), &self.config)
+    }
+
+    /// The configuration in force, with the source of each value.
+    pub fn config(&self) -> Config {
+        let config = self.session.as_ref().map_or_else(|| self.config.clone(), |session| session.config.load_full());
+        Config::clone(&config)
+    }
+
+    /// Whether samples are being taken.
+    pub fn is_running(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_running())
+    }
+
+    /// Announces the current thread, before it runs anything worth sampling. Cheap; optional (others are found by a scan).
+    pub fn register_current_thread(&self) {
+        let Some(session) = &self.session else { return };
+        session.runtime.register_thread();
+        if let Some(clocks) = &*session.clocks.load() {
+            clocks.register_current_thread();
+        }
+    }
+
+    /// The runtime tells of a sample itself (allocation, lock, loop). Never blocks.
+    pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
+        let session = self.session.as_ref().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;
+        session.inbox.submit(sample).inspect_err(|_| session.counters.submit_dropped.add(1))
+    }
+
+    /// The ring position that code ending now must be announced with; 0 when not running.
+    pub fn ring_position(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.inbox.ring().head())
+    }
+
+    /// The language's after-fork hook, in the child on its only thread: profiles the child if the parent was profiled.
+    /// The parent's handles mean nothing in the child; [`Profiler::running`] gives its own.
+    pub fn after_fork_in_child() -> Option<Profiler> {
+        GATE.store(Some(Arc::new(Mutex::new(()))));
+        labels::tables().after_fork_in_child();
+        let parents = CURRENT.swap(None)?;
+        let wanted = parents.is_running();
+        let config = parents.config.load_full();
+        let runtime = parents.runtime.clone();
+        // Its locks may be held, its threads are gone: nothing of it may run again, not even a destructor.
+        parents.forget_after_fork();
+        std::mem::forget(parents);
+        runtime.after_fork_in_child();
+        if !wanted {
+            return None;
+        }
+        let started = through_gate(|| start_session(Config::clone(&config), runtime));
+        match started {
+            Ok(profiler) => {
+                if let Some(session) = &profiler.session {
+                    session.counters.forks.add(1);
+                }
+                Some(profiler)
+            }
+            Err(error) => {
+                log(LogLevel::Warning, &format!("spanprof: this forked process is not profiled: {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// Starts a session and makes it the current one. Behind the gate.
+fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
+    config.check()?;
+    let config = session::effective(config);
+    for warning in &config.warnings {
+        log(LogLevel::Warning, &format!("spanprof: {warning}"));
+    }
+    if !config.enabled || config.disabled_by.is_some() {
+        return Ok(Profiler { session: None, config: Arc::new(config) });
+    }
+    sys::pin_library();
+    sys::install_fork_hook();
+    sys::announce_copy().map_err(|other| {
+        Error::new(
+            ErrorKind::SecondCopy,
+            other.to_string(),
+            "start only one of them, or set SPANPROF_DISABLED=1 for the other",
+        )
+    })?;
+    labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
+    context::set_max_contexts(config.max_contexts);
+    let session = Session::start(config, runtime)?;
+    CURRENT.store(Some(session.clone()));
+    let config = session.config.load_full();
+    Ok(Profiler { session: Some(session), config })
+}
+
+impl Session {
+    fn is_running(&self) -> bool {
+        !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
+    }
+}

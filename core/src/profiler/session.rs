@@ -1,0 +1,282 @@
+//! One run of the profiler: its clocks, threads, tables and destinations, from start to stop. Not here: who may start one
+//! (`profiler`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use super::{drain_thread, wall};
+use crate::config::{Clock, Config, ConfigSource};
+use crate::delivery::Delivery;
+use crate::host_log::{log, LogLevel};
+use crate::resource::{Resource, SystemFacts};
+use crate::runtime::Runtime;
+use crate::stats::Counters;
+use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
+use crate::{context, labels};
+use crate::{Error, ErrorKind};
+
+/// Ring at default depth: some thousands of samples, and a small part of the memory budget.
+const RING_BYTES: usize = 1 << 20;
+/// Entries of the largest size that must fit.
+const RING_ENTRIES: usize = 64;
+
+/// See the head of the module.
+pub(super) struct Session {
+    pub config: ArcSwap<Config>,
+    pub runtime: Arc<dyn Runtime>,
+    pub inbox: &'static Inbox,
+    pub clocks: ArcSwapOption<Clocks>,
+    pub delivery: Option<Delivery>,
+    pub counters: Arc<Counters>,
+    pub resource: Resource,
+    pub control: Control,
+    pub wall: Mutex<Option<wall::WallThread>>,
+    pub stopping: AtomicBool,
+    pub fork_generation: u32,
+}
+
+impl Session {
+    pub fn start(config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
+        let no_memory = || {
+            Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
+        };
+        let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
+        let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
+        let delivery = Delivery::start(&config)?;
+        let counters = Arc::new(Counters::default());
+        counters.resource_attributes_dropped.add(resource.dropped);
+        let clocks = match start_clocks(&config, &*runtime) {
+            Ok(clocks) => clocks.map(Arc::new),
+            Err(error) if config.wall => {
+                log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let session = Arc::new(Self {
+            config: ArcSwap::from_pointee(config),
+            runtime,
+            inbox,
+            clocks: ArcSwapOption::new(clocks),
+            delivery,
+            counters,
+            resource,
+            control: Control::default(),
+            wall: Mutex::new(None),
+            stopping: AtomicBool::new(false),
+            fork_generation: sys::fork_generation(),
+        });
+        if let Err(error) = drain_thread::spawn(session.clone()) {
+            session.stop_clocks();
+            return Err(no_thread(error));
+        }
+        if session.config.load().wall {
+            if let Err(error) = session.start_wall() {
+                session.stop();
+                return Err(no_thread(error));
+            }
+        }
+        Ok(session)
+    }
+
+    /// Ends everything within `stop_timeout`; true when all was delivered.
+    pub fn stop(&self) -> bool {
+        if self.fork_generation != sys::fork_generation() {
+            return true;
+        }
+        let until = Instant::now() + self.config.load().stop_timeout;
+        self.stopping.store(true, Ordering::Release);
+        self.stop_wall();
+        let ended = self.control.stop(until, self.inbox);
+        // The drain thread does this first; again in case it is late or gone.
+        self.stop_clocks();
+        let left = until.saturating_duration_since(Instant::now());
+        self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left)) && ended
+    }
+
+    pub fn stop_clocks(&self) {
+        if let Some(clocks) = &*self.clocks.load() {
+            clocks.stop();
+        }
+    }
+
+    /// Brings a changed configuration into force. Behind the gate.
+    pub fn update(&self, config: Config) -> Result<(), Error> {
+        labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
+        context::set_max_contexts(config.max_contexts);
+        let before = self.config.load_full();
+        let clocks_before = self.clocks.load_full();
+        match (&clocks_before, config.cpu) {
+            (None, true) => {
+                self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new));
+            }
+            (Some(clocks), true) if before.sample_rate != config.sample_rate => clocks.set_rate(config.sample_rate),
+            _ => {}
+        }
+        let wall = config.wall && !self.stopping.load(Ordering::Acquire);
+        self.config.store(Arc::new(config));
+        if wall && !before.wall {
+            self.start_wall().map_err(no_thread)?;
+        } else if !wall && before.wall {
+            self.stop_wall();
+        }
+        // The drain thread closes the window that was open under the old values, and stops the clocks when they must.
+        self.control.reconfigure(self.inbox);
+        Ok(())
+    }
+
+    fn start_wall(self: &Session) -> std::io::Result<()> {
+        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        if wall.is_none() {
+            let Some(capture) = self.runtime.capture_other() else {
+                log(LogLevel::Warning, "spanprof: this runtime cannot give wall-clock samples");
+                return Ok(());
+            };
+            let counters = self.counters.clone();
+            *wall = Some(wall::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
+        } else if let Some(running) = &*wall {
+            running.set_config(self.config.load_full());
+        }
+        Ok(())
+    }
+
+    /// Passes a changed configuration to the wall sampler, if it runs.
+    pub fn update_wall(&self) {
+        if let Some(running) = &*self.wall.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.set_config(self.config.load_full());
+        }
+    }
+
+    fn stop_wall(&self) {
+        let thread = self.wall.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.stop();
+        }
+    }
+
+    /// In a forked child: what must not stay behind with the parent's session.
+    pub fn forget_after_fork(&self) {
+        self.inbox.forget_after_fork();
+    }
+}
+
+/// The configuration that can come into force: without signals there are no CPU samples.
+pub(super) fn effective(mut config: Config) -> Config {
+    if !config.signals && config.cpu {
+        config.cpu = false;
+        if !config.wall && !matches!(config.sources.get("wall"), Some(source) if *source != ConfigSource::Default) {
+            config.wall = true;
+            config.warnings.push("signals=false: wall-clock samples instead of CPU samples".to_owned());
+        }
+    }
+    config
+}
+
+fn ring_bytes(config: &Config) -> usize {
+    let largest_entry = 128 + 16 * config.max_stack_depth as usize;
+    RING_BYTES.max(largest_entry * RING_ENTRIES)
+}
+
+/// The CPU clocks; `None` when they are not wanted.
+fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
+    if !config.cpu {
+        return Ok(None);
+    }
+    let settings = ClockSettings {
+        kind: match config.clock {
+            Clock::Auto => ClockChoice::Auto,
+            Clock::ThreadTimer => ClockChoice::ThreadTimer,
+            Clock::Perf => ClockChoice::Perf,
+        },
+        rate_hz: config.sample_rate,
+        max_stack_depth: config.max_stack_depth as usize,
+        capture: runtime.capture(),
+        ring_bytes: ring_bytes(config),
+        signal: libc::SIGPROF,
+    };
+    Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::System,
+        format!("the system refused a thread for the profiler: {error}"),
+        "raise the limit of threads (pids.max, ulimit -u)",
+    )
+}
+
+/// What other threads ask of the drain thread.
+#[derive(Default)]
+pub(super) struct Control {
+    asked: Mutex<Asked>,
+    done: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Windows asked to be closed, and how many of these requests are done.
+    pub closes: u64,
+    pub closes_done: u64,
+    pub reconfigure: bool,
+    pub stop: bool,
+    pub ended: bool,
+}
+
+impl Control {
+    pub fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, until: Instant, done: impl Fn(&Asked) -> bool) -> bool {
+        let mut asked = self.lock();
+        loop {
+            if done(&asked) {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if asked.ended || left == Duration::ZERO {
+                return done(&asked);
+            }
+            asked = self.done.wait_timeout(asked, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Closes the open window; true when that happened in time.
+    pub fn close_window(&self, until: Instant, inbox: &Inbox) -> bool {
+        let mine = {
+            let mut asked = self.lock();
+            if asked.ended {
+                return false;
+            }
+            asked.closes += 1;
+            asked.closes
+        };
+        inbox.wake();
+        self.wait(until, |asked| asked.closes_done >= mine)
+    }
+
+    /// Ends the drain thread; true when it ended in time, its last window handed over.
+    fn stop(&self, until: Instant, inbox: &Inbox) -> bool {
+        self.lock().stop = true;
+        inbox.wake();
+        self.wait(until, |asked| asked.ended)
+    }
+
+    fn reconfigure(&self, inbox: &Inbox) {
+        self.lock().reconfigure = true;
+        inbox.wake();
+    }
+
+    /// The drain thread tells what it did.
+    pub fn tell(&self, change: impl FnOnce(&mut Asked)) {
+        change(&mut self.lock());
+        self.done.notify_all();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+}

@@ -1,0 +1,287 @@
+//! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. A sample
+//! weighs the time since the last tick times how many threads it stands for.
+//!
+//! A thread that runs while it is walked may show a torn stack. It is walked again; frames on which two walks agree from
+//! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
+//! it would hide exactly the threads that work.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::random::Sequence;
+use crate::runtime::{Runtime, RuntimeThread};
+use crate::stats::Counters;
+use crate::sys::{self, Inbox};
+use spanprof_signal::{
+    CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
+};
+
+/// Walks of one thread per tick.
+const MAX_WALKS: usize = 3;
+
+/// The thread, and how to reach it.
+pub(super) struct WallThread {
+    orders: Arc<Orders>,
+    thread: JoinHandle<()>,
+}
+
+struct Orders {
+    current: Mutex<(Arc<Config>, bool)>,
+    changed: Condvar,
+}
+
+impl WallThread {
+    pub fn set_config(&self, config: Arc<Config>) {
+        self.orders.current.lock().unwrap_or_else(PoisonError::into_inner).0 = config;
+        self.orders.changed.notify_all();
+    }
+
+    pub fn stop(self) {
+        self.orders.current.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.orders.changed.notify_all();
+        // It never waits for anything but these orders; a panic inside was counted there.
+        let _ = self.thread.join();
+    }
+}
+
+/// Starts the thread.
+pub(super) fn spawn(
+    runtime: Arc<dyn Runtime>,
+    capture: CaptureOtherFn,
+    inbox: &'static Inbox,
+    counters: Arc<Counters>,
+    config: Arc<Config>,
+) -> std::io::Result<WallThread> {
+    let orders = Arc::new(Orders { current: Mutex::new((config, false)), changed: Condvar::new() });
+    let followed = orders.clone();
+    let builder = std::thread::Builder::new().name("spanprof-wall".to_owned()).stack_size(256 * 1024);
+    let thread = builder.spawn(move || {
+        crate::own_thread::begin();
+        let sampling = std::panic::AssertUnwindSafe(|| {
+            let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
+            while let Some(config) = followed.sleep(&mut sampler) {
+                sampler.tick(&config, sys::monotonic_ns());
+            }
+        });
+        if std::panic::catch_unwind(sampling).is_err() {
+            counters.panics.add(1);
+        }
+        crate::own_thread::end();
+    })?;
+    Ok(WallThread { orders, thread })
+}
+
+impl Orders {
+    /// Sleeps a random interval around the period; `None` at the end.
+    fn sleep(&self, sampler: &mut WallSampler) -> Option<Arc<Config>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let period_ns = 1_000_000_000 / u64::from(current.0.wall_rate.unwrap_or(current.0.sample_rate).clamp(1, 1000));
+        let until = sys::monotonic_ns() + sampler.random.around(period_ns);
+        loop {
+            if current.1 {
+                return None;
+            }
+            let left_ns = until.saturating_sub(sys::monotonic_ns());
+            if left_ns == 0 {
+                return Some(current.0.clone());
+            }
+            let left = Duration::from_nanos(left_ns);
+            current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+struct WallSampler {
+    runtime: Arc<dyn Runtime>,
+    capture: CaptureOtherFn,
+    inbox: &'static Inbox,
+    counters: Arc<Counters>,
+    random: Sequence,
+    last_tick_ns: u64,
+    threads: Vec<RuntimeThread>,
+    buffers: [Vec<RawFrame>; 2],
+}
+
+/// What one walk saw.
+struct Walk {
+    len: usize,
+    truncated: bool,
+    context: Context,
+    outcome: Captured,
+    /// Whether the thread ran meanwhile.
+    moved: bool,
+}
+
+impl WallSampler {
+    fn new(
+        runtime: Arc<dyn Runtime>,
+        capture: CaptureOtherFn,
+        inbox: &'static Inbox,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let seed = u64::from_le_bytes(crate::random::bytes());
+        Self {
+            runtime,
+            capture,
+            inbox,
+            counters,
+            random: Sequence::new(seed),
+            last_tick_ns: sys::monotonic_ns(),
+            threads: Vec::new(),
+            buffers: [Vec::new(), Vec::new()],
+        }
+    }
+
+    fn tick(&mut self, config: &Config, now_ns: u64) {
+        let interval_ns = now_ns.saturating_sub(self.last_tick_ns);
+        self.last_tick_ns = now_ns;
+        let mut threads = std::mem::take(&mut self.threads);
+        threads.clear();
+        self.runtime.threads(&mut threads);
+        let all = threads.len();
+        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
+        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
+        for buffer in &mut self.buffers {
+            buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
+        }
+        for thread in &threads[..chosen] {
+            self.sample(*thread, weight_ns, now_ns);
+        }
+        self.threads = threads;
+    }
+
+    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64) {
+        let [mut last, mut before] = std::mem::take(&mut self.buffers);
+        let mut walk = self.walk(thread, &mut last);
+        let mut frames = 0..walk.len;
+        if walk.moved {
+            let mut agreed = false;
+            for _ in 1..MAX_WALKS {
+                self.counters.wall_repeated.add(1);
+                std::mem::swap(&mut last, &mut before);
+                let len_before = walk.len;
+                walk = self.walk(thread, &mut last);
+                let common = common_root(&before[..len_before], &last[..walk.len]);
+                agreed = !walk.moved || (common == walk.len && common == len_before);
+                frames = walk.len - common..walk.len;
+                if agreed {
+                    frames = 0..walk.len;
+                    break;
+                }
+            }
+            if !agreed && walk.outcome == Captured::Walked {
+                self.counters.wall_moved.add(1);
+                // The reason takes the place of the youngest frame that is not sure, or stands before the rest.
+                frames = place_reason(&mut last, frames, walk.len);
+            }
+        }
+        if let Captured::Dropped(reason) = walk.outcome {
+            last[0] = RawFrame::reason(reason);
+            frames = 0..1;
+        }
+        let truncated = if walk.truncated { SampleFlags::TRUNCATED } else { 0 };
+        // A full ring is counted by the inbox's reader side as a gap of wall time; here as a lost sample.
+        let outcome = self.inbox.submit(&RawSample {
+            kind: SampleKind::Wall,
+            flags: SampleFlags(truncated),
+            thread_id: thread.thread_id,
+            time_ns: now_ns,
+            values: [weight_ns, 1],
+            key: 0,
+            context: walk.context,
+            frames: &last[frames],
+        });
+        if outcome.is_err() {
+            self.counters.submit_dropped.add(1);
+        }
+        self.buffers = [last, before];
+    }
+
+    fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> Walk {
+        let clock_before = sys::thread_cpu_ns(thread.thread_id);
+        let depth = buffer.len() - 1;
+        let mut stack = RawStack::new(&mut buffer[..depth]);
+        let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
+        let moved = clock_before.is_none() || sys::thread_cpu_ns(thread.thread_id) != clock_before;
+        Walk { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
+    }
+}
+
+/// Brings a random subset to the front; gives its size.
+fn choose(threads: &mut [RuntimeThread], at_most: usize, random: &mut Sequence) -> usize {
+    let chosen = threads.len().min(at_most);
+    for place in 0..chosen {
+        let from = place + random.below(threads.len() - place);
+        threads.swap(place, from);
+    }
+    chosen
+}
+
+/// Number of frames, counted from the root, that two stacks share.
+fn common_root(left: &[RawFrame], right: &[RawFrame]) -> usize {
+    left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count()
+}
+
+/// Puts the reason leafwards of the frames that are sure; the buffer has room for one more than the depth.
+fn place_reason(buffer: &mut [RawFrame], sure: std::ops::Range<usize>, len: usize) -> std::ops::Range<usize> {
+    let reason = RawFrame::reason(DropReason::MovedDuringWalk);
+    match sure.start {
+        0 => {
+            buffer.copy_within(0..len, 1);
+            buffer[0] = reason;
+            0..len + 1
+        }
+        start => {
+            buffer[start - 1] = reason;
+            start - 1..len
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(codes: &[u64]) -> Vec<RawFrame> {
+        codes.iter().map(|code| RawFrame { code: *code, at: 0 }).collect()
+    }
+
+    #[test]
+    fn a_random_subset_has_each_thread_as_often_as_any_other() {
+        let mut random = Sequence::new(3);
+        let mut hits = [0u32; 10];
+        for _ in 0..10_000 {
+            let mut threads: Vec<_> = (0..10).map(|id| RuntimeThread { thread_id: id, handle: 0 }).collect();
+            let chosen = choose(&mut threads, 3, &mut random);
+            assert_eq!(chosen, 3);
+            for thread in &threads[..chosen] {
+                hits[thread.thread_id as usize] += 1;
+            }
+        }
+        assert!(hits.iter().all(|hits| hits.abs_diff(3000) < 250), "{hits:?}");
+    }
+
+    #[test]
+    fn only_what_two_walks_agree_on_from_the_root_is_kept() {
+        let first = frames(&[9, 8, 2, 1]);
+        let mut second = frames(&[7, 2, 1, 0]);
+        second.truncate(3);
+        let common = common_root(&first, &second);
+        assert_eq!(common, 2);
+        second.push(RawFrame::default());
+        let kept = place_reason(&mut second, 3 - common..3, 3);
+        assert_eq!(second[kept.clone()][0].as_reason(), Some(DropReason::MovedDuringWalk));
+        assert_eq!(second[kept][1..], frames(&[2, 1]));
+    }
+
+    #[test]
+    fn a_stack_that_only_grew_between_two_walks_keeps_all_its_frames_below_the_reason() {
+        let mut buffer = frames(&[3, 2, 1, 0]);
+        let kept = place_reason(&mut buffer, 0..3, 3);
+        assert_eq!(kept, 0..4);
+        assert_eq!(buffer[0].as_reason(), Some(DropReason::MovedDuringWalk));
+        assert_eq!(buffer[1..], frames(&[3, 2, 1]));
+    }
+}

@@ -1,0 +1,76 @@
+//! Random bytes for ids and for choosing threads. Not for secrets.
+
+use std::io::Read;
+
+/// Fills an array from the system, or from clocks and addresses where the system has no such file.
+pub(crate) fn bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if read.is_err() {
+        let here = &bytes as *const _ as u64;
+        let mut sequence =
+            Sequence::new(crate::sys::monotonic_ns() ^ crate::sys::unix_ns().rotate_left(32) ^ here ^ u64::from(std::process::id()));
+        for chunk in bytes.chunks_mut(8) {
+            let word = sequence.next().to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+    }
+    bytes
+}
+
+/// A random UUID (version 4) as text.
+pub(crate) fn uuid() -> String {
+    let mut bytes: [u8; 16] = bytes();
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// A fast sequence (SplitMix64) for choices that only need to be even.
+pub(crate) struct Sequence(u64);
+
+impl Sequence {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+
+    /// A length around `mean`, even between half and one and a half of it.
+    pub fn around(&mut self, mean: u64) -> u64 {
+        mean / 2 + (u128::from(self.next()) * u128::from(mean.max(1)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_intervals_keep_their_mean_and_never_leave_their_bounds() {
+        let mut sequence = Sequence::new(1);
+        let drawn: Vec<_> = (0..10_000).map(|_| sequence.around(10_000_000)).collect();
+        let mean = drawn.iter().sum::<u64>() as f64 / 10_000.0;
+        assert!((mean - 1e7).abs() < 1e5, "{mean}");
+        assert!(drawn.iter().all(|interval| (5_000_000..15_000_000).contains(interval)));
+    }
+
+    #[test]
+    fn a_uuid_has_its_version_and_differs_from_the_next() {
+        let uuid = uuid();
+        assert_eq!(uuid.len(), 36);
+        assert_eq!(&uuid[14..15], "4");
+        assert_ne!(uuid, super::uuid());
+    }
+}

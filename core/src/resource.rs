@@ -1,0 +1,178 @@
+//! Who produces the profiles: the attributes of the OTLP resource, at most 15. Read from the configuration, the runtime
+//! and the system once per start; a forked child makes its own.
+
+use crate::config::Config;
+use spanprof_profile::Attribute;
+
+/// Receivers store each attribute as a label of every series; more are refused by some.
+const MAX_ATTRIBUTES: usize = 15;
+
+/// See the head of the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub attributes: Vec<Attribute>,
+    pub service_name: String,
+    /// Attributes that had no room.
+    pub dropped: u64,
+}
+
+/// What the system tells, gathered apart so that tests can state it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SystemFacts {
+    pub process_id: u32,
+    pub program: String,
+    pub host_name: String,
+    pub container_id: Option<String>,
+    pub instance_id: String,
+}
+
+impl SystemFacts {
+    /// Of this process, with a new instance id.
+    pub fn gather() -> Self {
+        let program = std::env::current_exe().ok();
+        let program = program.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            process_id: std::process::id(),
+            program: program.unwrap_or_default(),
+            host_name: host_name.trim().to_owned(),
+            container_id: ["/proc/self/cgroup", "/proc/self/mountinfo"]
+                .iter()
+                .find_map(|path| container_id(&std::fs::read_to_string(path).ok()?)),
+            instance_id: crate::random::uuid(),
+        }
+    }
+}
+
+/// The id that container runtimes put into the paths of a container's cgroup or mounts: 64 hex digits.
+fn container_id(text: &str) -> Option<String> {
+    let interesting = |line: &&str| {
+        let words = ["docker", "containers", "containerd", "crio", "libpod", "kubepods", "lxc", "garden"];
+        words.iter().any(|word| line.contains(word))
+    };
+    text.lines().filter(interesting).find_map(|line| {
+        line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned)
+    })
+}
+
+impl Resource {
+    /// The resource of this process. What the user gave comes first and is never pushed out by what we found.
+    pub fn new(config: &Config, runtime: Vec<(String, String)>, facts: &SystemFacts) -> Self {
+        let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        let service_name = [
+            Some(config.service_name.clone()),
+            config.resource_attributes.get("service.name").cloned(),
+            from_runtime("service.name"),
+            Some(facts.program.clone()),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown_service".to_owned());
+
+        let mut resource = Self { service_name: service_name.clone(), ..Self::default() };
+        resource.add("service.name", &service_name);
+        for (key, value) in &config.resource_attributes {
+            resource.add(key, value);
+        }
+        resource.add("service.instance.id", &facts.instance_id);
+        resource.add_int("process.pid", i64::from(facts.process_id));
+        for (key, value) in &runtime {
+            resource.add(key, value);
+        }
+        resource.add("telemetry.sdk.name", "spanprof");
+        resource.add("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
+        resource.add("host.name", &facts.host_name);
+        if let Some(container_id) = &facts.container_id {
+            resource.add("container.id", container_id);
+        }
+        resource.add("process.executable.name", &facts.program);
+        resource
+    }
+
+    fn add(&mut self, key: &str, value: &str) {
+        if !value.is_empty() {
+            self.push(Attribute::string(key, value));
+        }
+    }
+
+    fn add_int(&mut self, key: &str, value: i64) {
+        self.push(Attribute::int(key, value));
+    }
+
+    fn push(&mut self, attribute: Attribute) {
+        if attribute.key.is_empty() || self.attributes.iter().any(|known| known.key == attribute.key) {
+            return;
+        }
+        if self.attributes.len() == MAX_ATTRIBUTES {
+            self.dropped += 1;
+            return;
+        }
+        self.attributes.push(attribute);
+    }
+
+    /// Text of an attribute.
+    #[cfg(test)]
+    fn text(&self, key: &str) -> Option<&str> {
+        self.attributes.iter().find(|known| known.key == key).and_then(|known| match &known.value {
+            spanprof_profile::AttributeValue::String(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> SystemFacts {
+        SystemFacts {
+            process_id: 42,
+            program: "shop".to_owned(),
+            host_name: "node-1".to_owned(),
+            container_id: None,
+            instance_id: "instance".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_service_without_a_name_is_called_after_its_program() {
+        let resource = Resource::new(&Config::default(), Vec::new(), &facts());
+        assert_eq!(resource.service_name, "shop");
+        let runtime = vec![("service.name".to_owned(), "shop.main".to_owned())];
+        assert_eq!(Resource::new(&Config::default(), runtime, &facts()).service_name, "shop.main");
+        let config = Config { service_name: "checkout".to_owned(), ..Config::default() };
+        assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("service.name"), Some("checkout"));
+    }
+
+    #[test]
+    fn what_the_user_gave_is_kept_and_the_rest_stops_at_fifteen() {
+        let given = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
+        let config = Config { resource_attributes: given, ..Config::default() };
+        let resource = Resource::new(&config, Vec::new(), &facts());
+        assert_eq!(resource.attributes.len(), 15);
+        assert_eq!(resource.text("deployment.key13"), Some("v"));
+        assert_eq!(resource.dropped, 6);
+    }
+
+    #[test]
+    fn a_value_of_the_user_replaces_what_we_would_have_found() {
+        let given = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
+        let config = Config { resource_attributes: given, ..Config::default() };
+        assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("host.name"), Some("mine"));
+    }
+
+    #[test]
+    fn a_container_is_known_by_the_id_in_its_cgroup_path() {
+        let id = "3f4c9a1b".repeat(8);
+        assert_eq!(container_id(&format!("0::/system.slice/docker-{id}.scope\n")), Some(id.clone()));
+        assert_eq!(container_id(&format!("0::/kubepods/burstable/pod1/{id}\n")), Some(id.clone()));
+        assert_eq!(container_id(&format!("0::/user.slice/{id}\n")), None);
+        assert_eq!(container_id("0::/\n"), None);
+    }
+
+    #[test]
+    fn two_starts_have_two_instance_ids() {
+        assert_ne!(SystemFacts::gather().instance_id, SystemFacts::gather().instance_id);
+    }
+}

@@ -1,0 +1,269 @@
+//! An open window → immutable profiles over a dictionary of just what they use. Pure: times and random ids come in.
+
+use std::collections::HashMap;
+
+use super::{Entry, SampleKey, Series, Window, KINDS};
+use crate::context::{labels_of, LabelSetId};
+use crate::locations::{LocationIndex, LocationTable};
+use crate::runtime::Frame;
+use crate::stacks::StackTable;
+use spanprof_profile::{
+    Attribute, AttributeSetId, Dictionary, Function, Line, LinkId, Location, LocationId, Profile, ProfilesData,
+    ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
+};
+use spanprof_signal::SampleKind;
+
+/// What closing needs from outside.
+pub(crate) struct CloseInput<'a> {
+    pub locations: &'a LocationTable,
+    pub stacks: &'a StackTable,
+    pub resource: &'a [Attribute],
+    /// Static labels of every sample.
+    pub tags: &'a [(String, String)],
+    /// Put on every sample when not empty.
+    pub service_name: &'a str,
+    pub now_monotonic_ns: u64,
+    /// Unix time minus monotonic time.
+    pub unix_offset_ns: i128,
+    /// Sixteen random bytes for each profile.
+    pub profile_id: &'a mut dyn FnMut() -> [u8; 16],
+    /// Only this kind, or all.
+    pub only: Option<SampleKind>,
+}
+
+/// A window that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct ClosedWindow {
+    pub data: ProfilesData,
+    pub start_unix_ns: u64,
+    pub duration_ns: u64,
+    /// Raw samples that it was made of.
+    pub samples: u64,
+    /// Different stacks in it.
+    pub stacks: u64,
+}
+
+/// One sample type of a kind.
+struct Shape {
+    sample_type: (&'static str, &'static str),
+    period_type: (&'static str, &'static str),
+    /// Which of an entry's two values it is.
+    value: usize,
+    /// The type of the other value, when that is what was really measured.
+    exact_type: Option<(&'static str, &'static str)>,
+}
+
+const fn shape(value: usize, sample_type: (&'static str, &'static str), period: (&'static str, &'static str)) -> Shape {
+    Shape { sample_type, period_type: period, value, exact_type: None }
+}
+
+fn shapes(kind: SampleKind) -> &'static [Shape] {
+    const NS: &str = "nanoseconds";
+    const CPU: &[Shape] = &[Shape {
+        sample_type: ("samples", "count"),
+        period_type: ("cpu", NS),
+        value: 0,
+        exact_type: Some(("cpu", NS)),
+    }];
+    const WALL: &[Shape] = &[shape(0, ("wall", NS), ("wall", NS))];
+    const ALLOC: &[Shape] =
+        &[shape(0, ("alloc_space", "bytes"), ("space", "bytes")), shape(1, ("alloc_objects", "count"), ("space", "bytes"))];
+    const LOCK: &[Shape] =
+        &[shape(1, ("contentions", "count"), ("contentions", "count")), shape(0, ("delay", NS), ("contentions", "count"))];
+    const EVENT_LOOP: &[Shape] = &[shape(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
+    const OFF_CPU: &[Shape] = &[shape(0, ("off_cpu", NS), ("off_cpu", NS))];
+    match kind {
+        SampleKind::Cpu => CPU,
+        SampleKind::Wall => WALL,
+        SampleKind::Alloc => ALLOC,
+        SampleKind::Lock => LOCK,
+        SampleKind::EventLoop => EVENT_LOOP,
+        SampleKind::OffCpu => OFF_CPU,
+        SampleKind::Free => &[],
+    }
+}
+
+impl Window {
+    /// Ends the window (or one kind of it); `None` when there is nothing to send.
+    pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow> {
+        let opened_ns = self.opened_ns?;
+        let duration_ns = input.now_monotonic_ns.saturating_sub(opened_ns).max(1);
+        let start_unix_ns = (i128::from(opened_ns) + input.unix_offset_ns).clamp(0, i128::from(u64::MAX)) as u64;
+        let mut building = Building {
+            input,
+            links: &self.links,
+            threads: &self.threads,
+            dictionary: Dictionary::new(),
+            location_ids: HashMap::new(),
+            stack_ids: HashMap::new(),
+            attribute_ids: HashMap::new(),
+        };
+        let mut profiles = Vec::new();
+        for code in 1..KINDS as u8 {
+            let Some(kind) = SampleKind::from_code(code) else { continue };
+            if building.input.only.is_some_and(|only| only != kind) || self.series[code as usize].entries.is_empty() {
+                continue;
+            }
+            let series = std::mem::take(&mut self.series[code as usize]);
+            let period_ns = match kind {
+                SampleKind::Cpu => self.settings.cpu_period_ns,
+                SampleKind::Wall => self.settings.wall_period_ns,
+                _ => 1,
+            };
+            for shape in shapes(kind) {
+                let samples = building.samples(&series, shape);
+                profiles.push(Profile {
+                    sample_type: value_type(shape.sample_type),
+                    period_type: value_type(shape.period_type),
+                    period: period_ns as i64,
+                    time_unix_nano: start_unix_ns,
+                    duration_nano: duration_ns,
+                    profile_id: (building.input.profile_id)(),
+                    samples,
+                    exact_type: shape.exact_type.map(value_type),
+                    ..Profile::default()
+                });
+            }
+        }
+        let resource = ResourceProfiles { resource: building.input.resource.to_vec(), scope: Scope::spanprof(), profiles };
+        let stacks = building.stack_ids.len() as u64;
+        let now_ns = building.input.now_monotonic_ns;
+        let data = ProfilesData { dictionary: building.dictionary, resources: vec![resource] };
+        let samples = self.after_close(now_ns);
+        (data.sample_count() > 0).then_some(ClosedWindow { data, start_unix_ns, duration_ns, samples, stacks })
+    }
+
+    fn after_close(&mut self, now_ns: u64) -> u64 {
+        if self.series.iter().all(|series| series.entries.is_empty()) {
+            self.opened_ns = None;
+            self.links.truncate(1);
+            self.link_ids.retain(|_, id| *id == 0);
+            self.threads.clear();
+            self.first_of_thread.clear();
+            self.timestamps = 0;
+        }
+        self.previous_end_ns = now_ns;
+        std::mem::take(&mut self.samples)
+    }
+}
+
+struct Building<'a, 'w> {
+    input: CloseInput<'a>,
+    links: &'w [spanprof_profile::Link],
+    threads: &'w crate::hash::WordMap<u32, String>,
+    dictionary: Dictionary,
+    location_ids: HashMap<LocationIndex, LocationId>,
+    stack_ids: HashMap<crate::stacks::StackIndex, StackId>,
+    attribute_ids: HashMap<(LabelSetId, u32), AttributeSetId>,
+}
+
+impl Building<'_, '_> {
+    fn samples(&mut self, series: &Series, shape: &Shape) -> Vec<Sample> {
+        let mut keys: Vec<_> = series.entries.iter().collect();
+        // The same window gives the same bytes.
+        keys.sort_unstable_by_key(|(key, _)| **key);
+        keys.into_iter().map(|(key, entry)| self.sample(key, entry, shape)).collect()
+    }
+
+    fn sample(&mut self, key: &SampleKey, entry: &Entry, shape: &Shape) -> Sample {
+        let observed: Vec<_> = entry
+            .observations
+            .iter()
+            .filter(|(_, values)| values[shape.value] > 0)
+            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[shape.value])))
+            .collect();
+        let (timestamps_unix_nano, values) = match observed.is_empty() {
+            true => (Vec::new(), vec![signed(entry.values[shape.value])]),
+            false => observed.into_iter().unzip(),
+        };
+        Sample {
+            stack: self.stack(key.stack),
+            attributes: self.attributes(key.label_set, key.thread_id),
+            link: self.link(key.link),
+            values,
+            timestamps_unix_nano,
+            exact_value: if shape.exact_type.is_some() { signed(entry.values[1 - shape.value]) } else { 0 },
+        }
+    }
+
+    fn unix_ns(&self, monotonic_ns: u64) -> u64 {
+        (i128::from(monotonic_ns) + self.input.unix_offset_ns).clamp(0, i128::from(u64::MAX)) as u64
+    }
+
+    fn link(&mut self, link: u32) -> LinkId {
+        self.dictionary.link(self.links.get(link as usize).copied().unwrap_or_default())
+    }
+
+    fn stack(&mut self, stack: crate::stacks::StackIndex) -> StackId {
+        if let Some(known) = self.stack_ids.get(&stack) {
+            return *known;
+        }
+        let locations: Vec<_> =
+            self.input.stacks.locations(stack).iter().map(|location| self.location(*location)).collect();
+        let id = self.dictionary.stack(&locations);
+        self.stack_ids.insert(stack, id);
+        id
+    }
+
+    fn location(&mut self, location: LocationIndex) -> LocationId {
+        if let Some(known) = self.location_ids.get(&location) {
+            return *known;
+        }
+        let frames = self.input.locations.frames(location);
+        let lines: Vec<_> = frames.iter().map(|frame| line(&mut self.dictionary, frame)).collect();
+        let attributes = self.dictionary.frame_type(frames.first().map(|frame| frame.frame_type).unwrap_or_default());
+        let id = self.dictionary.location(Location { lines: &lines, attributes, ..Location::default() });
+        self.location_ids.insert(location, id);
+        id
+    }
+
+    fn attributes(&mut self, label_set: LabelSetId, thread_id: u32) -> AttributeSetId {
+        if let Some(known) = self.attribute_ids.get(&(label_set, thread_id)) {
+            return *known;
+        }
+        let labels = labels_of(label_set);
+        let given = |key: &str| labels.iter().any(|(known, _)| known == key);
+        let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !given(key)).collect();
+        let dictionary = &mut self.dictionary;
+        let mut ids = Vec::with_capacity(labels.len() + tags.len() + 3);
+        let service_name = self.input.service_name;
+        if !service_name.is_empty() && !given("service.name") && !tags.iter().any(|(key, _)| key == "service.name") {
+            ids.push(dictionary.attribute("service.name", Value::String(service_name), ""));
+        }
+        for (key, value) in &tags {
+            ids.push(dictionary.attribute(key, Value::String(value), ""));
+        }
+        if thread_id != 0 {
+            ids.push(dictionary.attribute("thread.id", Value::Int(i64::from(thread_id)), ""));
+            let name = self.threads.get(&thread_id).map_or("", String::as_str);
+            if !name.is_empty() {
+                ids.push(dictionary.attribute("thread.name", Value::String(name), ""));
+            }
+        }
+        for (key, value) in &labels {
+            if thread_id != 0 && (key == "thread.id" || key == "thread.name") {
+                continue;
+            }
+            ids.push(dictionary.attribute(key, Value::String(value), ""));
+        }
+        let id = dictionary.attribute_set(&ids);
+        self.attribute_ids.insert((label_set, thread_id), id);
+        id
+    }
+}
+
+fn line(dictionary: &mut Dictionary, frame: &Frame) -> Line {
+    let name = dictionary.string(&frame.function);
+    let filename = dictionary.string(&frame.file);
+    let start_line = i64::from(frame.start_line);
+    let function = dictionary.function(Function { name, filename, start_line, ..Function::default() });
+    Line { function, line: i64::from(frame.line), column: i64::from(frame.column) }
+}
+
+fn value_type((kind, unit): (&str, &str)) -> ValueType {
+    ValueType::new(kind, unit)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,250 @@
+//! The open window: samples of each kind added up under (stack, label set, link, thread). Owned by the drain thread. Not
+//! here: where samples come from (`drain`), what a closed window looks like on the wire (`window::close`).
+
+mod close;
+mod periods;
+#[cfg(test)]
+mod tests;
+
+use crate::context::{LabelSetId, Link};
+use crate::hash::WordMap;
+use crate::stacks::StackIndex;
+use crate::stats::Counters;
+use spanprof_signal::{RawSample, SampleFlags, SampleKind};
+
+pub(crate) use close::{CloseInput, ClosedWindow};
+use periods::Periods;
+
+/// Entries at which a window closes before its time: bounds memory whatever the rate and the number of spans.
+pub(crate) const MAX_ENTRIES: usize = 65_536;
+/// Kept timestamps at which a window closes before its time.
+pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
+
+/// What the window must know of the configuration. A change of `cpu_period_ns` closes the window first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowSettings {
+    pub cpu_period_ns: u64,
+    pub wall_period_ns: u64,
+    pub interval_ns: u64,
+    pub keep_timestamps: bool,
+    pub thread_labels: bool,
+}
+
+/// A resolved sample at the window's door.
+pub(crate) struct Arrival<'a> {
+    pub sample: &'a RawSample<'a>,
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    pub link: Link,
+}
+
+/// Identity of an aggregated sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SampleKey {
+    pub stack: StackIndex,
+    pub label_set: LabelSetId,
+    /// Index into the window's links.
+    pub link: u32,
+    /// Kernel thread id when samples carry it, else 0.
+    pub thread_id: u32,
+}
+
+/// What was added up for one identity.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// CPU: periods and nanoseconds. Other kinds: the two values of the raw samples.
+    pub values: [u64; 2],
+    /// Monotonic time and the two values of each sample, when asked.
+    pub observations: Vec<(u64, [u64; 2])>,
+}
+
+/// Samples of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    pub entries: WordMap<SampleKey, Entry>,
+}
+
+impl Series {
+    fn add(&mut self, key: SampleKey, values: [u64; 2], time_ns: Option<u64>) {
+        let entry = self.entries.entry(key).or_default();
+        entry.values[0] = entry.values[0].saturating_add(values[0]);
+        entry.values[1] = entry.values[1].saturating_add(values[1]);
+        if let Some(time_ns) = time_ns {
+            entry.observations.push((time_ns, values));
+        }
+    }
+}
+
+/// See the head of the module.
+pub(crate) struct Window {
+    settings: WindowSettings,
+    /// Monotonic times; `None` while nothing has arrived.
+    opened_ns: Option<u64>,
+    /// End of the window before.
+    previous_end_ns: u64,
+    /// By [`SampleKind`] code.
+    series: [Series; KINDS],
+    links: Vec<Link>,
+    link_ids: WordMap<Link, u32>,
+    /// First samples of threads, with the periods they stood for: short-lived threads that were hit once.
+    first_of_thread: Vec<SampleKey>,
+    threads: WordMap<u32, String>,
+    periods: Periods,
+    timestamps: usize,
+    samples: u64,
+}
+
+const KINDS: usize = 8;
+
+impl Window {
+    pub fn new(settings: WindowSettings, now_ns: u64) -> Self {
+        Self {
+            settings,
+            opened_ns: None,
+            previous_end_ns: now_ns,
+            series: Default::default(),
+            links: vec![Link::default()],
+            link_ids: [(Link::default(), 0)].into_iter().collect(),
+            first_of_thread: Vec::new(),
+            threads: WordMap::default(),
+            periods: Periods::default(),
+            timestamps: 0,
+            samples: 0,
+        }
+    }
+
+    pub fn settings(&self) -> WindowSettings {
+        self.settings
+    }
+
+    /// New settings, for an empty window.
+    pub fn set_settings(&mut self, settings: WindowSettings) {
+        self.settings = settings;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.opened_ns.is_none()
+    }
+
+    /// Monotonic time at which it is due; `None` while it is empty.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.opened_ns.map(|opened| opened + self.settings.interval_ns)
+    }
+
+    /// Whether it must close before its time.
+    pub fn is_full(&self) -> bool {
+        self.timestamps >= MAX_TIMESTAMPS || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
+    }
+
+    /// Adds one sample.
+    pub fn add(&mut self, arrival: Arrival<'_>, counters: &Counters) {
+        let Arrival { sample, stack, label_set, link } = arrival;
+        let values = match sample.kind {
+            SampleKind::Cpu => {
+                counters.samples_cpu.add(1);
+                counters.samples_cpu_ns.add(sample.values[0]);
+                let periods =
+                    self.periods.of_thread(sample.thread_id, sample.values[0], self.settings.cpu_period_ns);
+                [periods, sample.values[0]]
+            }
+            SampleKind::Wall => {
+                counters.samples_wall.add(1);
+                [sample.values[0], 0]
+            }
+            SampleKind::Alloc | SampleKind::Lock | SampleKind::EventLoop | SampleKind::OffCpu => {
+                counters.samples_submitted.add(1);
+                sample.values
+            }
+            SampleKind::Free => {
+                counters.samples_unwanted.add(1);
+                return;
+            }
+        };
+        counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
+        counters.samples_linked.add(u64::from(!link.is_empty()));
+        self.open_at(sample.time_ns, self.reach_back_ns(sample));
+        let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
+        if thread_id != 0 && !self.threads.contains_key(&thread_id) {
+            self.threads.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
+        }
+        let key = SampleKey { stack, label_set, link: self.link_id(link), thread_id };
+        if sample.kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
+            self.first_of_thread.push(key);
+        }
+        self.timestamps += usize::from(self.settings.keep_timestamps);
+        let time_ns = self.settings.keep_timestamps.then_some(sample.time_ns);
+        self.samples += 1;
+        self.series_mut(sample.kind).add(key, values, time_ns);
+    }
+
+    /// How far before its own time the first sample of a window reaches.
+    fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
+        match sample.kind {
+            SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
+            SampleKind::Wall => self.settings.wall_period_ns,
+            _ => 0,
+        }
+    }
+
+    /// Opens an empty window now.
+    pub fn open(&mut self, now_ns: u64) {
+        self.open_at(now_ns, 0);
+    }
+
+    /// Opens the window with its first sample: at the end of the one before when work went on, else when it began.
+    fn open_at(&mut self, time_ns: u64, reach_back_ns: u64) {
+        if self.opened_ns.is_none() {
+            let began = time_ns.saturating_sub(reach_back_ns).max(self.previous_end_ns);
+            let went_on = began.saturating_sub(self.previous_end_ns) < self.settings.interval_ns;
+            self.opened_ns = Some(if went_on { self.previous_end_ns } else { began });
+        }
+    }
+
+    fn link_id(&mut self, link: Link) -> u32 {
+        let links = &mut self.links;
+        *self.link_ids.entry(link).or_insert_with(|| {
+            links.push(link);
+            links.len() as u32 - 1
+        })
+    }
+
+    fn series_mut(&mut self, kind: SampleKind) -> &mut Series {
+        &mut self.series[kind as usize % KINDS]
+    }
+
+    /// Adds CPU time that no sample carried: to the first samples of threads up to a period each (they stand for short
+    /// threads that were never hit), the rest to `unseen_stack`. Keeps totals true.
+    pub fn add_unseen(&mut self, unseen_ns: u64, now_ns: u64, unseen_stack: StackIndex, counters: &Counters) {
+        let period_ns = self.settings.cpu_period_ns;
+        let hit_once = std::mem::take(&mut self.first_of_thread);
+        let share_ns = unseen_ns.checked_div(hit_once.len() as u64).unwrap_or(0).min(period_ns);
+        let mut left_ns = unseen_ns;
+        for key in hit_once {
+            if share_ns == 0 {
+                break;
+            }
+            left_ns -= share_ns;
+            self.add_filler(key, share_ns, now_ns);
+        }
+        counters.unseen_distributed_ns.add(unseen_ns - left_ns);
+        counters.unseen_shown_ns.add(left_ns);
+        if left_ns > 0 {
+            let key = SampleKey { stack: unseen_stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0 };
+            self.add_filler(key, left_ns, now_ns);
+        }
+    }
+
+    fn add_filler(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
+        self.open_at(now_ns, ns.min(self.settings.interval_ns));
+        let values = [self.periods.of_unseen(ns, self.settings.cpu_period_ns), ns];
+        let time_ns = self.settings.keep_timestamps.then_some(now_ns);
+        self.timestamps += usize::from(self.settings.keep_timestamps);
+        self.samples += 1;
+        self.series_mut(SampleKind::Cpu).add(key, values, time_ns);
+    }
+
+    /// Threads that ended leave their remainders to the unseen time.
+    pub fn keep_remainders_of(&mut self, live: &mut dyn FnMut(u32) -> bool) {
+        self.periods.keep(live);
+    }
+}

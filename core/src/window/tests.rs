@@ -1,0 +1,1 @@
+//! The laws of the window: sums, periods, times, caps and the unseen.
