@@ -1,0 +1,121 @@
+//! OTLP: what is written is read again, obeys the signal's rules, and splits without loss.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use spanprof_profile::check::{check, CheckSettings, Severity};
+use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::encode::otlp::{encode, encode_split, split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
+use spanprof_profile::encode::text;
+use spanprof_profile::query::merge;
+use spanprof_profile::*;
+
+use crate::random::{profiles_data, ALL};
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: if cfg!(miri) { 2 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn decoded(body: &[u8]) -> ProfilesData {
+    decode::otlp::decode(body, &Limits::default()).expect("what the encoder wrote is readable")
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_encoded_is_decoded_again(data in profiles_data(ALL)) {
+        let body = encode(&data, Revision::One);
+        let again = decoded(&body);
+        prop_assert_eq!(text::encode(&again), text::encode(&data));
+        let second = encode(&again, Revision::One);
+        prop_assert_eq!(second.len(), body.len());
+        prop_assert_eq!(encode(&decoded(&second), Revision::One), second, "the form is stable");
+    }
+
+    #[test]
+    fn what_is_encoded_breaks_no_rule_of_the_signal(data in profiles_data(ALL)) {
+        let findings = check(&encode(&data, Revision::One), &CheckSettings::default()).unwrap();
+        let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
+        prop_assert!(errors.is_empty(), "{errors:#?}");
+    }
+
+    #[test]
+    fn content_tells_otlp(data in profiles_data(ALL)) {
+        let (format, again) = decode::any(&encode(&data, Revision::One), &Limits::default()).unwrap();
+        prop_assert_eq!(format, Format::Otlp);
+        prop_assert_eq!(text::encode(&again), text::encode(&data));
+    }
+
+    #[test]
+    fn parts_are_small_and_together_they_are_the_whole(data in profiles_data(ALL), max_bytes in 600usize..4000) {
+        let whole = text::encode(&without_ids(merge([&data])));
+        let bodies = encode_split(data.clone(), Revision::One, max_bytes);
+        for body in &bodies {
+            prop_assert!(body.len() <= max_bytes || decoded(body).sample_count() == 1);
+        }
+        let parts: Vec<ProfilesData> = bodies.iter().map(|body| decoded(body)).collect();
+        prop_assert_eq!(text::encode(&without_ids(merge(&parts))), whole.clone());
+        let parts = split(data, max_bytes);
+        prop_assert_eq!(parts.len(), bodies.len());
+        prop_assert_eq!(text::encode(&without_ids(merge(&parts))), whole);
+    }
+
+    #[test]
+    fn a_refused_body_splits_until_one_sample_is_left(data in profiles_data(ALL)) {
+        let whole = text::encode(&without_ids(merge([&data])));
+        let mut waiting = vec![encode(&data, Revision::One)];
+        let mut singles = Vec::new();
+        let mut ids = HashSet::new();
+        while let Some(body) = waiting.pop() {
+            match split_encoded(&body) {
+                Some(halves) => waiting.extend(halves),
+                None => singles.push(decoded(&body)),
+            }
+        }
+        prop_assert_eq!(singles.len(), data.sample_count());
+        for (_, profile) in singles.iter().flat_map(ProfilesData::profiles) {
+            prop_assert!(ids.insert(profile.profile_id), "each part has an id of its own");
+        }
+        prop_assert_eq!(text::encode(&without_ids(merge(&singles))), whole);
+    }
+}
+
+fn without_ids(mut data: ProfilesData) -> ProfilesData {
+    data.resources.iter_mut().flat_map(|resource| &mut resource.profiles).for_each(|p| p.profile_id = [0; 16]);
+    data
+}
+
+#[test]
+fn more_samples_than_receivers_take_become_several_profiles() {
+    let count = if cfg!(miri) { 200 } else { 2 * MAX_SAMPLES_PER_PROFILE + 5 };
+    let mut data = ProfilesData::default();
+    let samples = (0..count)
+        .map(|nth| {
+            let attribute = data.dictionary.attribute("n", Value::Int(nth as i64), "");
+            Sample { attributes: data.dictionary.attribute_set(&[attribute]), values: vec![1], ..Sample::default() }
+        })
+        .collect();
+    let profile = Profile { samples, profile_id: [1; 16], ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    let parts = split(data, usize::MAX);
+    let profiles: Vec<&Profile> = parts.iter().flat_map(ProfilesData::profiles).map(|(_, profile)| profile).collect();
+    assert!(profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES_PER_PROFILE));
+    assert_eq!(profiles.iter().map(|profile| profile.samples.len()).sum::<usize>(), count);
+    let ids: HashSet<[u8; 16]> = profiles.iter().map(|profile| profile.profile_id).collect();
+    assert_eq!(ids.len(), profiles.len());
+}
+
+#[test]
+fn the_revision_owns_the_header() {
+    assert_eq!((Revision::HEADER, Revision::default().header_value()), ("OTLP-Profiles-Development-Version", "1"));
+}
+
+#[test]
+fn nothing_worth_sending_is_not_sent() {
+    let mut data = ProfilesData::default();
+    let profile = Profile { samples: vec![Sample { values: vec![0], ..Sample::default() }], ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile, Profile::default()], ..Default::default() });
+    assert_eq!(decoded(&encode(&data, Revision::One)).sample_count(), 0);
+    assert!(decoded(&encode(&data, Revision::One)).resources.is_empty());
+}

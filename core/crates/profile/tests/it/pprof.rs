@@ -1,0 +1,108 @@
+//! pprof: what is written is read again, and a file's way to OTLP and back loses nothing.
+
+use proptest::prelude::*;
+use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::encode::{otlp, pprof, text};
+use spanprof_profile::*;
+
+use crate::random::{profiles_data, ALL, PPROF};
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: if cfg!(miri) { 2 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn decoded(file: &[u8]) -> ProfilesData {
+    decode::pprof::decode(file, &Limits::default()).expect("what the encoder wrote is readable")
+}
+
+/// What the encoder says of the whole file besides.
+fn without_settings(mut data: ProfilesData) -> ProfilesData {
+    for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        profile.attributes = AttributeSetId::EMPTY;
+        // Sample rows of other types only.
+        profile.samples.retain(|sample| !sample.values.is_empty());
+    }
+    data
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_is_encoded_is_decoded_again(data in profiles_data(PPROF)) {
+        let again = decoded(&pprof::encode(&data));
+        prop_assert_eq!(text::encode(&without_settings(again)), text::encode(&data));
+    }
+
+    #[test]
+    fn content_tells_pprof(data in profiles_data(ALL)) {
+        for file in [pprof::encode(&data), pprof::encode_uncompressed(&data)] {
+            prop_assert_eq!(decode::any(&file, &Limits::default()).unwrap().0, Format::Pprof);
+        }
+    }
+
+    #[test]
+    fn the_way_to_otlp_and_back_loses_nothing(data in profiles_data(PPROF)) {
+        // OTLP has no room for exact values, so they must be what the counts say.
+        let mut data = data;
+        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            if profile.exact_type.is_some() {
+                profile.samples.iter_mut().for_each(|sample| sample.exact_value = sample.total() * profile.period);
+            }
+        }
+        let file = decoded(&pprof::encode(&data));
+        let direct = pprof::encode_uncompressed(&file);
+        let body = otlp::encode(&file, otlp::Revision::One);
+        let round = decode::otlp::decode(&body, &Limits::default()).unwrap();
+        prop_assert_eq!(pprof::encode_uncompressed(&round), direct);
+    }
+}
+
+fn one_sample(profile: Profile) -> ProfilesData {
+    ProfilesData {
+        resources: vec![ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() }],
+        ..ProfilesData::default()
+    }
+}
+
+#[test]
+fn counted_periods_become_nanoseconds_beside_the_counts() {
+    let mut profile = Profile {
+        sample_type: ValueType::new("samples", "count"),
+        period_type: ValueType::new("cpu", "nanoseconds"),
+        period: 10_000_000,
+        samples: vec![Sample { values: vec![3], exact_value: 31_000_001, ..Sample::default() }],
+        ..Profile::default()
+    };
+    let read = decoded(&pprof::encode(&one_sample(profile.clone())));
+    let (_, counted) = read.profiles().next().unwrap();
+    assert_eq!((counted.type_name(), counted.unit()), ("cpu", "nanoseconds"));
+    assert_eq!(counted.samples[0].values, [3]);
+    assert_eq!(counted.weight(&counted.samples[0]), 30_000_000, "derived from the period when nothing was measured");
+    profile.exact_type = Some(ValueType::new("cpu", "nanoseconds"));
+    let read = decoded(&pprof::encode(&one_sample(profile)));
+    let (_, counted) = read.profiles().next().unwrap();
+    assert_eq!(counted.weight(&counted.samples[0]), 31_000_001, "measured");
+}
+
+#[test]
+fn services_of_one_file_stay_apart_as_labels() {
+    let profile = Profile {
+        sample_type: ValueType::new("wall", "nanoseconds"),
+        samples: vec![Sample { values: vec![5], ..Sample::default() }],
+        ..Profile::default()
+    };
+    let mut data = one_sample(profile);
+    data.resources[0].resource = vec![Attribute::string("service.name", "a"), Attribute::string("host.name", "h")];
+    let mut other = data.resources[0].clone();
+    other.resource[0] = Attribute::string("service.name", "b");
+    data.resources.push(other);
+    let read = decoded(&pprof::encode(&data));
+    assert_eq!(read.resources[0].resource, [Attribute::string("host.name", "h")]);
+    let services: Vec<String> = read.resources[0].profiles[0]
+        .samples
+        .iter()
+        .flat_map(|sample| read.dictionary.attributes_of(sample.attributes).map(|label| label.value.to_string()))
+        .collect();
+    assert_eq!(services, ["a", "b"]);
+}

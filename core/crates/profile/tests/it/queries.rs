@@ -1,0 +1,157 @@
+//! Queries: merging has no order, totals agree, filters mean what they say.
+
+use proptest::prelude::*;
+use spanprof_profile::encode::text;
+use spanprof_profile::query::{merge, top, tree, types, Filter};
+use spanprof_profile::*;
+
+use crate::random::{profiles_data, ALL};
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: if cfg!(miri) { 2 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn merging_has_no_order(one in profiles_data(ALL), two in profiles_data(ALL), three in profiles_data(ALL)) {
+        let all = text::encode(&merge([&one, &two, &three]));
+        prop_assert_eq!(&text::encode(&merge([&three, &one, &two])), &all);
+        prop_assert_eq!(&text::encode(&merge([&merge([&two, &one]), &three])), &all);
+        prop_assert_eq!(&text::encode(&merge([&merge([&one, &two, &three]), &ProfilesData::default()])), &all);
+    }
+
+    #[test]
+    fn merging_loses_no_weight(one in profiles_data(ALL), two in profiles_data(ALL)) {
+        let both = merge([&one, &two]);
+        for summary in types(&both) {
+            let part = |data: &ProfilesData| types(data)
+                .iter()
+                .filter(|other| (&other.service, &other.type_name) == (&summary.service, &summary.type_name))
+                .map(|other| other.total)
+                .sum::<i64>();
+            prop_assert_eq!(part(&one) + part(&two), summary.total);
+        }
+    }
+
+    #[test]
+    fn table_and_tree_hold_every_sample(data in profiles_data(ALL)) {
+        for name in ["cpu", "wall", "alloc_space", "alloc_objects"] {
+            let total: i64 = types(&data).iter().filter(|row| row.type_name == name).map(|row| row.total).sum();
+            let table = top(&data, name);
+            let tree = tree(&data, name);
+            prop_assert_eq!(table.total, total);
+            prop_assert_eq!(tree.nodes[0].total_weight, total);
+            prop_assert_eq!(tree.nodes.iter().map(|node| node.self_weight).sum::<i64>(), total);
+            let stackless: i64 = tree.nodes[0].self_weight;
+            prop_assert_eq!(table.rows.iter().map(|row| row.flat).sum::<i64>(), total - stackless);
+            for (at, node) in tree.nodes.iter().enumerate().skip(1) {
+                prop_assert!((node.parent as usize) < at);
+                prop_assert!(node.total_weight <= tree.nodes[node.parent as usize].total_weight);
+            }
+            for row in &table.rows {
+                prop_assert!(row.flat <= row.cum && row.cum <= total);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_and_its_complement_are_the_whole(data in profiles_data(ALL)) {
+        let total = |data: &ProfilesData| types(data).iter().map(|row| row.total).sum::<i64>();
+        let routed = Filter { labels: vec![("http.route".into(), "/cart/{id}".into())], ..Filter::default() };
+        let kept = routed.apply(&data);
+        for (_, profile) in kept.profiles() {
+            for sample in &profile.samples {
+                prop_assert!(kept.dictionary.attributes_of(sample.attributes).any(|label| label.key == "http.route"));
+            }
+        }
+        let mut rest = data.clone();
+        for profile in rest.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            profile.samples.retain(|sample| {
+                data.dictionary.attributes_of(sample.attributes).all(|label| label.key != "http.route")
+            });
+        }
+        prop_assert_eq!(total(&kept) + total(&rest), total(&data));
+        prop_assert_eq!(text::encode(&Filter::default().apply(&data)), text::encode(&data));
+        let merged = |data: &ProfilesData| text::encode(&merge([data]));
+        prop_assert_eq!(merged(&routed.apply(&merge([&data]))), merged(&kept), "filter and merge commute");
+    }
+}
+
+fn two_spans() -> ProfilesData {
+    let mut data = ProfilesData::default();
+    let d = &mut data.dictionary;
+    let mut samples = Vec::new();
+    for (n, route) in [(1u8, "/cart"), (2, "/pay")] {
+        let label = d.attribute("route", Value::String(route), "");
+        let size = d.attribute("size", Value::Int(16), "By");
+        samples.push(Sample {
+            attributes: d.attribute_set(&[label, size]),
+            link: d.link(Link { trace_id: [n; 16], span_id: [n; 8] }),
+            values: vec![1, 1, 1],
+            timestamps_unix_nano: vec![100, 200, 300],
+            ..Sample::default()
+        });
+    }
+    let profile = Profile {
+        sample_type: ValueType::new("wall", "nanoseconds"),
+        time_unix_nano: 100,
+        duration_nano: 300,
+        samples,
+        ..Profile::default()
+    };
+    data.resources.push(ResourceProfiles {
+        resource: vec![Attribute::string("service.name", "checkout"), Attribute::int("process.pid", 7)],
+        profiles: vec![profile],
+        ..ResourceProfiles::default()
+    });
+    data
+}
+
+#[test]
+fn each_condition_of_a_filter_holds() {
+    let data = two_spans();
+    let total = |filter: Filter| types(&filter.apply(&data)).iter().map(|row| row.total).sum::<i64>();
+    let label = |key: &str, value: &str| Filter { labels: vec![(key.into(), value.into())], ..Filter::default() };
+    assert_eq!(total(Filter::default()), 6);
+    assert_eq!(total(Filter { trace_id: Some([1; 16]), ..Filter::default() }), 3);
+    assert_eq!(total(Filter { span_id: Some([2; 8]), ..Filter::default() }), 3);
+    assert_eq!(total(Filter { trace_id: Some([1; 16]), span_id: Some([2; 8]), ..Filter::default() }), 0);
+    assert_eq!(total(Filter { service: Some("checkout".into()), ..Filter::default() }), 6);
+    assert_eq!(total(Filter { service: Some("other".into()), ..Filter::default() }), 0);
+    assert_eq!(total(Filter { type_name: Some("wall".into()), ..Filter::default() }), 6);
+    assert_eq!(total(Filter { type_name: Some("cpu".into()), ..Filter::default() }), 0);
+    assert_eq!(total(label("route", "/pay")), 3);
+    assert_eq!(total(label("size", "16")), 6, "numbers are compared as text");
+    assert_eq!(total(label("process.pid", "7")), 6, "a resource's attribute is a label of all its samples");
+    assert_eq!(total(label("route", "/none")), 0);
+    assert_eq!(total(Filter { from_unix_nano: Some(150), to_unix_nano: Some(300), ..Filter::default() }), 2);
+    assert_eq!(total(Filter { from_unix_nano: Some(400), ..Filter::default() }), 0);
+    assert_eq!(total(Filter { to_unix_nano: Some(100), ..Filter::default() }), 0);
+}
+
+#[test]
+fn recursion_counts_once_in_cum_and_the_leaf_is_flat() {
+    let mut data = ProfilesData::default();
+    let d = &mut data.dictionary;
+    let mut place = |name: &str, line| {
+        let name = d.string(name);
+        let function = d.function(Function { name, ..Function::default() });
+        d.location(Location { lines: &[Line { function, line, column: 0 }], ..Location::default() })
+    };
+    let (fib, deeper, main) = (place("fib", 1), place("fib", 2), place("main", 9));
+    let stack = d.stack(&[fib, deeper, fib, main]);
+    let samples = vec![Sample { stack, values: vec![10], ..Sample::default() }];
+    let profile = Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() };
+    data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+    let table = top(&data, "wall");
+    let rows: Vec<(&str, i64, i64)> = table.rows.iter().map(|row| (&row.function[..], row.flat, row.cum)).collect();
+    assert_eq!(rows, [("fib", 10, 10), ("main", 0, 10)]);
+    assert_eq!(table.unit, "nanoseconds");
+    let names: Vec<String> = {
+        let tree = tree(&data, "wall");
+        tree.nodes.iter().map(|node| tree.functions[node.function as usize].0.clone()).collect()
+    };
+    assert_eq!(names, ["root", "main", "fib", "fib", "fib"]);
+}

@@ -1,0 +1,1 @@
+//! Text forms of a small profile, written out.
