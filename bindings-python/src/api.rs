@@ -23,7 +23,10 @@ use crate::runtime::PythonRuntime;
 pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let code = convert::config_from(config);
     let started = raising(py, || {
-        let config = Config::load(&code, &environment())?;
+        let mut config = Config::load(&code, &environment())?;
+        if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
+            config.service_name = convert::program_name(py);
+        }
         // Nothing of the interpreter is looked at when switched off.
         let switched_off = !config.enabled || config.disabled_by.is_some();
         let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py)? };
@@ -116,7 +119,7 @@ pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) {
     host_log::after_fork_in_child();
-    quiet((), || py.detach(Profiler::after_fork_in_child));
+    quiet((), || py.detach(|| drop(Profiler::after_fork_in_child())));
     host_log::hand_over(py);
 }
 

@@ -72,6 +72,21 @@ fn config_value(value: &Bound<'_, PyAny>, depth: usize) -> ConfigValue {
     }
 }
 
+/// The program's name as a person would say it: the script without `.py`, the package behind `-m`; empty when Python runs a
+/// command line or a prompt.
+pub fn program_name(py: Python<'_>) -> String {
+    let argument = || py.import("sys")?.getattr("argv")?.get_item(0)?.extract::<String>();
+    let Ok(argument) = argument() else { return String::new() };
+    let path = std::path::Path::new(&argument);
+    let path = if path.ends_with("__main__.py") { path.parent().unwrap_or(path) } else { path };
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(".py").unwrap_or(&name);
+    if name.starts_with('-') {
+        return String::new();
+    }
+    name.to_owned()
+}
+
 /// Interns the labels of one `tag_wrapper` call. Never raises: what cannot be read is counted and left out.
 pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     if let Ok(dict) = labels.cast_exact::<PyDict>() {

@@ -60,6 +60,10 @@ impl SetDraft {
     fn labels(&self) -> &[u32] {
         &self.labels[..self.len]
     }
+
+    fn is_full(&self) -> bool {
+        self.len == MAX_LABELS_PER_SET
+    }
 }
 
 impl LabelTables {
@@ -120,7 +124,9 @@ impl LabelTables {
     pub fn extend(&self, parent: LabelSetId, labels: &[(&str, &str)]) -> LabelSetId {
         let mut draft = self.draft_of(parent);
         for (key, value) in labels {
-            let added = self.key(key).is_some_and(|key| {
+            // A full set takes no new key, so that a map of thousands does not use up the keys of the process.
+            let key = if draft.is_full() { self.known_key(key) } else { self.key(key) };
+            let added = key.is_some_and(|key| {
                 let label = self.label(key, value);
                 label.is_some_and(|label| draft.put(key, label))
             });
@@ -204,13 +210,19 @@ impl LabelTables {
         if bytes.is_empty() {
             return None;
         }
-        let hash = hash_bytes(1, bytes);
-        let equal = |offset| self.arena.word(offset) == bytes.len() as u64 && self.arena.bytes_equal(offset + 1, bytes);
-        if let Some(id) = self.keys.find(hash, equal) {
+        if let Some(id) = self.known_key(text) {
             return Some(id);
         }
         let _writer = self.writer.lock();
-        self.keys.find(hash, equal).or_else(|| self.keys.insert(hash, || self.entry(bytes.len() as u64, bytes)))
+        let insert = || self.keys.insert(hash_bytes(1, bytes), || self.entry(bytes.len() as u64, bytes));
+        self.known_key(text).or_else(insert)
+    }
+
+    fn known_key(&self, text: &str) -> Option<u32> {
+        let bytes = truncated(text, MAX_KEY_BYTES).as_bytes();
+        self.keys.find(hash_bytes(1, bytes), |offset| {
+            self.arena.word(offset) == bytes.len() as u64 && self.arena.bytes_equal(offset + 1, bytes)
+        })
     }
 
     /// The label of a key and value; a value beyond a cap becomes `other`.

@@ -103,6 +103,21 @@ fn keys_beyond_their_cap_and_empty_keys_are_left_out_and_counted() {
 }
 
 #[test]
+fn a_map_of_hundreds_leaves_keys_for_the_rest_of_the_process() {
+    let (keys, labels, sets) = (Index::new(words(512), halves(128)), Index::new(words(512), halves(256)), 256);
+    let sets = Index::new(words(1024), halves(sets));
+    let tables = LabelTables::new(Arena::new(words(1 << 14)), keys, labels, sets, halves(128), words(64));
+    let names: Vec<_> = (0..300).map(|n| format!("key {n}")).collect();
+    let pairs: Vec<_> = names.iter().map(|key| (key.as_str(), "value")).collect();
+    let many = tables.extend(LabelSetId::EMPTY, &pairs);
+    assert_eq!(tables.labels_of(many).len(), MAX_LABELS_PER_SET);
+    assert_eq!(tables.losses().labels_dropped, 300 - MAX_LABELS_PER_SET as u64);
+    let other = tables.extend(LabelSetId::EMPTY, &[("another request's key", "1")]);
+    assert_eq!(tables.labels_of(other), owned(&[("another request's key", "1")]));
+    assert_eq!(tables.labels_of(tables.extend(many, &[("key 0", "2")]))[0].1, "2", "a known key is still replaced");
+}
+
+#[test]
 fn hostile_text_comes_back_as_it_was() {
     let tables = small_tables();
     let pairs = [("__proto__", "a,b=c;d\n\0\u{202e}"), ("k=1", "\u{1F600}"), ("empty", "")];

@@ -1,0 +1,147 @@
+"""Labels that no one should give: nothing raises, legal text survives unchanged, the rest is cut or replaced and counted."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import types
+
+import pytest
+import spanprof
+from spanprof import _spanprof as native
+
+
+def labels_under(labels: object) -> dict[str, str]:
+    with spanprof.tag_wrapper(labels):
+        return native.describe()["labels"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "a,b=c", "line\nbreak\ttab", "ünïcødé", "日本語", "\u202eright to left", "🙂", "__proto__", "'\";--", "%s %d {x}"],
+)
+def test_legal_text_comes_back_as_it_was(text):
+    assert labels_under({"key": text}) == {"key": text}
+
+
+def test_other_values_become_their_text():
+    class Colour(str, enum.Enum):
+        RED = "red"
+
+    given = {"int": 7, "none": None, "float": 1.5, "bool": True, "bytes": b"x", "list": [1], 5: "int key", "enum": Colour.RED}
+    seen = labels_under(given)
+    assert seen["int"] == "7" and seen["none"] == "None" and seen["bool"] == "True" and seen["5"] == "int key"
+    assert seen["bytes"] == "b'x'" and seen["list"] == "[1]" and seen["enum"] == "red"
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [types.MappingProxyType({"a": "1"}), collections.OrderedDict(a="1"), collections.ChainMap({"a": "1"}), collections.UserDict(a="1")],
+)
+def test_any_mapping_is_taken(mapping):
+    assert labels_under(mapping) == {"a": "1"}
+
+
+def test_a_later_change_of_the_dictionary_does_not_change_the_labels():
+    given = {"a": "1"}
+    scope = spanprof.tag_wrapper(given)
+    given["a"] = "2"
+    with scope:
+        assert native.describe()["labels"] == {"a": "1"}
+
+
+def test_lone_surrogates_are_replaced():
+    assert labels_under({"key": "x\ud800y"}) == {"key": "x\ufffdy"}
+    assert list(labels_under({"k\udfff": "value"}).values()) == ["value"]
+
+
+def test_a_nul_character_neither_ends_the_text_nor_the_program():
+    (value,) = labels_under({"key": "before\0after"}).values()
+    assert value.startswith("before") and value.endswith("after")
+
+
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "é" * 1_000_000, "🙂" * 300_000])
+def test_a_long_value_is_cut_at_a_character(text):
+    (value,) = labels_under({"key": text}).values()
+    assert 0 < len(value.encode()) <= 2048
+    assert text.startswith(value.rstrip("…."))
+
+
+def test_ten_thousand_labels_are_bounded():
+    seen = labels_under({f"key{number}": "value" for number in range(10_000)})
+    assert len(seen) < 1_000
+
+
+class Raises:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class ExitsTheProgram:
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+def test_values_whose_text_raises_do_not_raise_here():
+    assert labels_under({"good": "1", "bad": Raises(), "worse": ExitsTheProgram()})["good"] == "1"
+    assert "good" in labels_under({Raises(): "1", "good": "1"})
+
+
+@pytest.mark.parametrize("labels", [None, 5, "text", [1, 2], [("a", "1")], object(), Raises(), {1, 2}])
+def test_what_is_no_mapping_gives_no_labels_and_does_not_raise(labels):
+    assert labels_under(labels) == {}
+
+
+def test_a_mapping_that_changes_itself_while_it_is_read_does_not_crash():
+    class Growing(dict):
+        def items(self):
+            self[len(self)] = "more"
+            return super().items()
+
+        def keys(self):
+            self[len(self)] = "more"
+            return super().keys()
+
+    class Key:
+        def __init__(self, given: dict) -> None:
+            self.given = given
+
+        def __str__(self) -> str:
+            self.given.clear()
+            return "key"
+
+    given: dict = {}
+    given[Key(given)] = "1"
+    given["other"] = "2"
+    assert "key" in labels_under(given)
+    labels_under(Growing(a="1"))
+
+
+def test_a_wrong_trace_id_stays_a_label():
+    assert labels_under({"trace_id": "not hex"}) == {"trace_id": "not hex"}
+
+
+def test_pyroscope_values_with_commas_and_equals_signs_do_not_mix():
+    spanprof.add_thread_tag("a,b", "c=d,e=f")
+    assert native.describe()["labels"] == {"a,b": "c=d,e=f"}
+    spanprof.remove_thread_tag("a,b", "c=d,e=f")
+    assert native.describe()["labels"] == {}
+
+
+def test_two_hundred_thousand_different_values_stay_bounded_and_never_raise(run_target):
+    # In a process of its own: the label sets of a process are never forgotten, so the rest of the suite would have none.
+    run_target(
+        """
+        import resource
+        import spanprof
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for number in range(200_000):
+            with spanprof.tag_wrapper({"user": number}):
+                pass
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown_kib < 64 * 1024, grown_kib
+        """
+    )
