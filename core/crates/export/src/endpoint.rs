@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn userinfo_becomes_basic_authentication_and_is_shown_nowhere() {
-        let endpoint = Endpoint::parse("http://user:s%40crets@host:1/p?key=tokens", "x").unwrap();
+        let endpoint = Endpoint::parse("http://user:m%40rker@host:1/p?key=tokens", "x").unwrap();
 
-        assert_eq!(endpoint.basic.as_ref().unwrap().reveal(), "Basic dXNlcjpzQGNyZXRz");
+        assert_eq!(endpoint.basic.as_ref().unwrap().reveal(), "Basic dXNlcjptQHJrZXI=");
         assert_eq!(endpoint.authority, "host:1");
         let printed = format!("{endpoint:?}");
-        assert!(!printed.contains("crets") && !printed.contains("tokens") && !printed.contains("dXNl"), "{printed}");
+        assert!(!printed.contains("rker") && !printed.contains("tokens") && !printed.contains("dXNl"), "{printed}");
     }
 
     #[test]

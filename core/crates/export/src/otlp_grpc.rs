@@ -12,9 +12,8 @@ use crate::settings::{Compression, OtlpEndpoint};
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Response, Uri};
-use http_body_util::combinators::MapErr;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::future::Future;
@@ -100,12 +99,13 @@ impl OtlpGrpcSender {
 
     async fn call(&mut self, kept: Kept, parcel: &Parcel, until: Instant) -> Outcome {
         let receiver = self.shown();
-        let broken = Arc::new(AtomicBool::new(false));
-        let service = Call { connection: kept.connection.clone(), broken: broken.clone() };
+        let seen = Arc::new(Seen::default());
+        let service = Call { connection: kept.connection.clone(), seen: seen.clone() };
         let mut client = tonic::client::Grpc::with_origin(service, self.origin.clone())
             .max_decoding_message_size(LONGEST_ANSWER_BYTES);
         if self.compression == Compression::Gzip {
-            client = client.send_compressed(CompressionEncoding::Gzip);
+            // Collectors answer in the coding of the request.
+            client = client.send_compressed(CompressionEncoding::Gzip).accept_compressed(CompressionEncoding::Gzip);
         }
         let mut request = tonic::Request::new(parcel.body.clone());
         *request.metadata_mut() = MetadataMap::from_headers(self.metadata.clone());
@@ -119,8 +119,13 @@ impl OtlpGrpcSender {
         match result {
             // A connection that let a call time out is not trusted with the next one.
             Err(_) => no_answer(format!("{receiver} did not answer within {:?}", self.timeout)),
-            Ok(Err(status)) if broken.load(Ordering::Relaxed) => {
+            Ok(Err(status)) if seen.broken.load(Ordering::Relaxed) => {
                 no_answer(format!("{receiver} hung up without an answer: {}", self.redactor.shown(status.message())))
+            }
+            // The status is tonic's own word for an answer it cannot read; the request may well have been taken.
+            Ok(Err(status)) if !seen.status.load(Ordering::Relaxed) => {
+                let why = self.redactor.shown(status.message());
+                Outcome::Refused { message: format!("{receiver} gave an answer that is not gRPC or too long: {why}") }
             }
             Ok(Err(status)) => {
                 self.keep(kept);
@@ -156,39 +161,63 @@ impl Kept {
 
 type Connection = SendRequest<tonic::body::Body>;
 
-/// One call on the connection; notes whether it was the connection that failed, which no gRPC code tells.
-struct Call {
-    connection: Connection,
-    broken: Arc<AtomicBool>,
+/// What tonic's status does not tell: whose word it is.
+#[derive(Default)]
+struct Seen {
+    /// The connection failed.
+    broken: AtomicBool,
+    /// The receiver gave a gRPC status, or an HTTP status that stands for one.
+    status: AtomicBool,
 }
 
-type AnswerBody = MapErr<Incoming, Box<dyn Fn(hyper::Error) -> Status + Send>>;
+impl Seen {
+    fn connection_failed(&self, error: &hyper::Error) -> Status {
+        self.broken.store(true, Ordering::Relaxed);
+        Status::unavailable(innermost(error))
+    }
+
+    fn look_for_status(&self, headers: &HeaderMap) {
+        if headers.contains_key(Status::GRPC_STATUS) {
+            self.status.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One call on the connection.
+struct Call {
+    connection: Connection,
+    seen: Arc<Seen>,
+}
 
 impl Service<Request<tonic::body::Body>> for Call {
-    type Response = Response<AnswerBody>;
+    type Response = Response<UnsyncBoxBody<Bytes, Status>>;
     type Error = Status;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        let broken = self.broken.clone();
-        self.connection.poll_ready(context).map_err(|error| connection_failed(&broken, &error))
+        self.connection.poll_ready(context).map_err(|error| self.seen.connection_failed(&error))
     }
 
     fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
         let sent = self.connection.send_request(request);
-        let broken = self.broken.clone();
+        let seen = self.seen.clone();
         Box::pin(async move {
-            let response = sent.await.map_err(|error| connection_failed(&broken, &error))?;
-            let map: Box<dyn Fn(hyper::Error) -> Status + Send> =
-                Box::new(move |error| connection_failed(&broken, &error));
-            Ok(response.map(|body| body.map_err(map)))
+            let response = sent.await.map_err(|error| seen.connection_failed(&error))?;
+            seen.look_for_status(response.headers());
+            if response.status() != http::StatusCode::OK {
+                seen.status.store(true, Ordering::Relaxed);
+            }
+            let (seen_in_frames, seen_at_end) = (seen.clone(), seen);
+            Ok(response.map(|body| {
+                body.map_frame(move |frame| {
+                    frame.trailers_ref().into_iter().for_each(|trailers| seen_in_frames.look_for_status(trailers));
+                    frame
+                })
+                .map_err(move |error| seen_at_end.connection_failed(&error))
+                .boxed_unsync()
+            }))
         })
     }
-}
-
-fn connection_failed(broken: &AtomicBool, error: &hyper::Error) -> Status {
-    broken.store(true, Ordering::Relaxed);
-    Status::unavailable(innermost(error))
 }
 
 /// Bodies are encoded already, and answers are decoded by us.

@@ -1,0 +1,211 @@
+//! The file destination: names, contents, rotation, and what it refuses to follow.
+
+use crate::clocks::InstantClock;
+use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, PATIENCE};
+use flate2::read::GzDecoder;
+use spanprof_export::{Destination, DropReason, Exporter, ExporterSettings, FileDirectory, Payload};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+pub fn profile(profile_type: &str, time_unix_ms: u64, body: impl Into<Vec<u8>>) -> Payload {
+    Payload { profile_type: Some(profile_type.to_owned()), time_unix_ms, ..payload(body, 1) }
+}
+
+pub fn names_in(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+pub fn gunzipped(path: &Path) -> Vec<u8> {
+    let mut plain = Vec::new();
+    GzDecoder::new(fs::File::open(path).unwrap()).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+fn into(directory: &Path) -> Destination {
+    Destination::File(FileDirectory::new(directory))
+}
+
+#[test]
+fn a_profile_becomes_a_private_file_named_by_type_and_time() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("a/b");
+    let (exporter, _) = exporter_to(into(&directory));
+
+    exporter.enqueue(0, profile("cpu", 1_795_219_200_123, "not yet gzipped"));
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(names_in(&directory), ["cpu-1795219200123.pb.gz"]);
+    let path = directory.join("cpu-1795219200123.pb.gz");
+    assert_eq!(gunzipped(&path), b"not yet gzipped");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    for made in [&directory, &parent.path().join("a")] {
+        assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.kind, stats.sent, stats.target), ("file", 1, directory.display().to_string()));
+}
+
+#[test]
+fn a_gzipped_profile_is_written_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (exporter, _) = exporter_to(into(directory.path()));
+    let mut gzipped = Vec::new();
+    flate2::read::GzEncoder::new(&b"pprof"[..], flate2::Compression::best()).read_to_end(&mut gzipped).unwrap();
+
+    exporter.enqueue(0, Payload { profile_type: None, ..profile("", 5, gzipped.clone()) });
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(fs::read(directory.path().join("profile-5.pb.gz")).unwrap(), gzipped);
+}
+
+#[test]
+fn files_of_the_same_millisecond_stand_side_by_side() {
+    let directory = tempfile::tempdir().unwrap();
+    let (exporter, _) = exporter_to(into(directory.path()));
+
+    for body in ["first", "second", "third"] {
+        exporter.enqueue(0, profile("cpu", 7, body));
+    }
+    exporter.enqueue(0, profile("wall", 7, "other"));
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(names_in(directory.path()), ["cpu-7-1.pb.gz", "cpu-7-2.pb.gz", "cpu-7.pb.gz", "wall-7.pb.gz"]);
+    assert_eq!(gunzipped(&directory.path().join("cpu-7.pb.gz")), b"first");
+    assert_eq!(gunzipped(&directory.path().join("cpu-7-2.pb.gz")), b"third");
+}
+
+#[test]
+fn only_the_newest_files_are_kept_and_those_of_others_are_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let strangers = ["notes.txt", "cpu.pb.gz", "cpu-old.pb.gz", "a b-1.pb.gz"];
+    for name in strangers {
+        fs::write(directory.path().join(name), name).unwrap();
+    }
+    let (exporter, _) =
+        exporter_to(Destination::File(FileDirectory { keep: 3, ..FileDirectory::new(directory.path()) }));
+
+    for (profile_type, time_unix_ms) in [("cpu", 9), ("wall", 10), ("cpu", 100), ("alloc_space", 99), ("cpu", 1000)] {
+        exporter.enqueue(0, profile(profile_type, time_unix_ms, "x"));
+    }
+    assert!(exporter.flush(PATIENCE));
+
+    let mut expected = vec!["alloc_space-99.pb.gz", "cpu-100.pb.gz", "cpu-1000.pb.gz"];
+    expected.extend(strangers);
+    expected.sort_unstable();
+    assert_eq!(names_in(directory.path()), expected);
+}
+
+#[test]
+fn a_planted_link_is_neither_followed_nor_replaced() {
+    let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let victim = elsewhere.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, directory.path().join("cpu-1.pb.gz")).unwrap();
+    symlink(elsewhere.path().join("absent"), directory.path().join("cpu-2.pb.gz")).unwrap();
+    fs::hard_link(&victim, directory.path().join("cpu-3.pb.gz")).unwrap();
+    let (exporter, _) = exporter_to(into(directory.path()));
+
+    for time_unix_ms in 1..=3 {
+        exporter.enqueue(0, profile("cpu", time_unix_ms, "profile"));
+    }
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    assert_eq!(names_in(elsewhere.path()), ["victim"]);
+    for name in ["cpu-1-1.pb.gz", "cpu-2-1.pb.gz", "cpu-3-1.pb.gz"] {
+        assert_eq!(gunzipped(&directory.path().join(name)), b"profile");
+    }
+}
+
+#[test]
+fn a_type_that_looks_like_a_path_stays_in_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (exporter, _) = exporter_to(into(&directory.path().join("inner")));
+
+    exporter.enqueue(0, profile("../../evil", 1, "x"));
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(names_in(directory.path()), ["inner"]);
+    assert_eq!(names_in(&directory.path().join("inner")), ["______evil-1.pb.gz"]);
+}
+
+#[test]
+fn a_directory_that_vanished_is_made_again() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("profiles");
+    let (exporter, _) = exporter_to(into(&directory));
+    fs::remove_dir(&directory).unwrap();
+
+    exporter.enqueue(0, profile("cpu", 1, "x"));
+    assert!(exporter.flush(PATIENCE));
+
+    assert_eq!(names_in(&directory), ["cpu-1.pb.gz"]);
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_told_and_counted_and_does_not_stop_the_rest() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("profiles");
+    let (exporter, _) = exporter_to(into(&directory));
+    fs::remove_dir(&directory).unwrap();
+    fs::write(&directory, "a file where the directory was").unwrap();
+
+    exporter.enqueue(0, profile("cpu", 1, "x"));
+    assert!(!exporter.flush(PATIENCE));
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
+    assert!(stats.last_error.unwrap().contains("cannot write a profile into"));
+
+    fs::remove_file(&directory).unwrap();
+    exporter.enqueue(0, profile("cpu", 2, "x"));
+    assert!(exporter.flush(PATIENCE));
+    assert_eq!(names_in(&directory), ["cpu-2.pb.gz"]);
+}
+
+#[test]
+fn a_disk_that_refuses_for_a_while_is_tried_again_until_the_profile_is_too_old() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("profiles");
+    let settings = ExporterSettings { retry_max_age: Duration::from_secs(60), ..settings_on(InstantClock::new()) };
+    let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
+    fs::remove_dir(&directory).unwrap();
+    // A link that leads in a circle: neither absent nor forbidden, as little final as a full disk.
+    symlink(&directory, &directory).unwrap();
+
+    exporter.enqueue(0, profile("cpu", 1, "x"));
+    let stats = wait_for(&exporter, "it is given up", |stats| stats.queue_payloads == 0);
+
+    assert_eq!(stats.dropped(DropReason::Expired).payloads, 1, "{stats:#?}");
+    assert!(stats.retries > 1, "{stats:#?}");
+}
+
+#[test]
+fn a_profile_that_a_disk_refused_at_first_is_written_once_it_can_be() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("profiles");
+    let settings = ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(InstantClock::new()) };
+    let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
+    fs::remove_dir(&directory).unwrap();
+    symlink(&directory, &directory).unwrap();
+    exporter.enqueue(0, profile("cpu", 1, "x"));
+    wait_for(&exporter, "it was tried three times", |stats| stats.retries > 1);
+
+    fs::remove_file(&directory).unwrap();
+    let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
+
+    assert_eq!((stats.sent, stats.dropped_total().payloads), (1, 0), "{stats:#?}");
+    assert_eq!(names_in(&directory), ["cpu-1.pb.gz"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_an_error_at_start() {
+    let error = Exporter::start(vec![into(Path::new("/proc/profiles"))], ExporterSettings::default()).unwrap_err();
+
+    assert!(error.message.contains("`/proc/profiles`") && error.hint.contains("file_directory"), "{error}");
+}

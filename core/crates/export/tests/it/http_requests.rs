@@ -1,0 +1,156 @@
+//! What an OTLP/HTTP request looks like, and how connections are used.
+
+use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::shared::{exporter_to, http_endpoint, payload, stats_of, PATIENCE};
+use spanprof_export::{Compression, Destination, DropReason, Exporter, ExporterSettings, Secret};
+
+#[test]
+fn a_request_is_a_post_of_gzipped_protobuf_with_the_given_headers() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let mut endpoint = http_endpoint(server.port());
+    endpoint.url += "?tenant=7";
+    endpoint.profiles_development_version = 3;
+    endpoint.headers = vec![
+        ("X-Scope-OrgID".to_owned(), Secret::from("team")),
+        ("authorization".to_owned(), Secret::from("Bearer token")),
+        ("Content-Type".to_owned(), Secret::from("text/plain")),
+    ];
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload(vec![7; 10_000], 1));
+    assert!(exporter.flush(PATIENCE));
+
+    let received = server.received().remove(0);
+    assert_eq!((received.method.as_str(), received.target.as_str()), ("POST", "/v1development/profiles?tenant=7"));
+    assert_eq!(received.body, vec![7; 10_000]);
+    for (name, value) in [
+        ("content-type", "application/x-protobuf"),
+        ("content-encoding", "gzip"),
+        ("otlp-profiles-development-version", "3"),
+        ("x-scope-orgid", "team"),
+        ("authorization", "Bearer token"),
+        ("host", &format!("127.0.0.1:{}", server.port())),
+        ("user-agent", concat!("spanprof/", env!("CARGO_PKG_VERSION"))),
+    ] {
+        assert_eq!(received.header(name), Some(value), "{name}");
+    }
+    assert!(received.header("content-length").unwrap().parse::<usize>().unwrap() < 1000);
+    assert_eq!(stats_of(&exporter).sent_bytes, 10_000);
+}
+
+#[test]
+fn a_request_can_go_uncompressed() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let mut endpoint = http_endpoint(server.port());
+    endpoint.compression = Compression::None;
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload("plain", 1));
+    assert!(exporter.flush(PATIENCE));
+
+    let received = server.received().remove(0);
+    assert_eq!((received.header("content-encoding"), received.header("content-length")), (None, Some("5")));
+}
+
+#[test]
+fn userinfo_of_the_url_becomes_basic_authentication() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let mut endpoint = http_endpoint(server.port());
+    endpoint.url = endpoint.url.replace("http://", "http://user:p%40ss@");
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload("body", 1));
+    assert!(exporter.flush(PATIENCE));
+
+    let received = server.received().remove(0);
+    assert_eq!(received.header("authorization"), Some("Basic dXNlcjpwQHNz"));
+    assert_eq!(received.header("host"), Some(format!("127.0.0.1:{}", server.port()).as_str()));
+}
+
+#[test]
+fn one_connection_serves_many_windows() {
+    let server = ScriptedHttp::start(|number, _| if number == 1 { Reply::status(400) } else { Reply::ok() });
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
+
+    for number in 0..5u8 {
+        exporter.enqueue(0, payload([number], 1));
+        exporter.flush(PATIENCE);
+    }
+
+    assert_eq!(server.bodies(), [[0], [1], [2], [3], [4]]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_kept_connection_that_the_receiver_closed_is_replaced_without_a_failed_attempt() {
+    let server = ScriptedHttp::start(|number, _| {
+        if number == 0 {
+            Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+        } else {
+            Reply::ok()
+        }
+    });
+    let (exporter, clock) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
+
+    for number in 0..2u8 {
+        exporter.enqueue(0, payload([number], 1));
+        assert!(exporter.flush(PATIENCE));
+    }
+
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.sent, stats.retries, stats.last_error), (2, 0, None));
+    assert_eq!((server.connections(), clock.pauses().len()), (2, 0));
+}
+
+#[test]
+fn a_kept_connection_that_dies_under_a_request_is_replaced_once_within_the_attempt() {
+    let server = ScriptedHttp::start(|number, _| if number == 1 { Reply::Reset } else { Reply::ok() });
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
+
+    for number in 0..2u8 {
+        exporter.enqueue(0, payload([number], 1));
+        assert!(exporter.flush(PATIENCE));
+    }
+
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.sent, stats.retries), (2, 0));
+    assert_eq!(server.bodies(), [[0], [1], [1]]);
+}
+
+#[test]
+fn destinations_have_their_own_queues_and_do_not_wait_for_each_other() {
+    let silent = ScriptedHttp::start(|_, _| Reply::Silence);
+    let quick = ScriptedHttp::start(|_, _| Reply::ok());
+    let destinations = [&silent, &quick].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
+    let exporter = Exporter::start(destinations.to_vec(), ExporterSettings::default()).unwrap();
+
+    exporter.enqueue(0, payload("a", 1));
+    exporter.enqueue(1, payload("b", 1));
+    exporter.enqueue(2, payload("nowhere", 1));
+    assert!(!exporter.flush(std::time::Duration::from_millis(500)));
+
+    let stats = exporter.stats();
+    assert_eq!((stats[0].sent, stats[0].queue_payloads), (0, 1));
+    assert_eq!((stats[1].sent, stats[1].queue_payloads), (1, 0));
+    assert_eq!(quick.bodies(), [b"b"]);
+}
+
+#[test]
+fn a_request_over_the_limit_of_otlp_is_never_sent() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let settings = ExporterSettings { max_request_bytes: 1000, ..ExporterSettings::default() };
+    let destination = Destination::OtlpHttp(http_endpoint(server.port()));
+    let exporter = Exporter::start(vec![destination], settings).unwrap();
+
+    let mut large = payload(vec![1; 1500], 10);
+    exporter.enqueue(0, large.clone());
+    large.split = Some(|body| Some(body.chunks(750).map(<[u8]>::to_vec).collect()));
+    exporter.enqueue(0, large);
+    exporter.flush(PATIENCE);
+
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.dropped(DropReason::TooLarge).payloads, stats.dropped(DropReason::TooLarge).samples), (1, 10));
+    assert_eq!((stats.sent, stats.sent_samples, stats.splits), (2, 10, 1));
+    assert_eq!(server.bodies(), [vec![1; 750], vec![1; 750]]);
+    assert!(stats.last_error.unwrap().contains("1500 bytes is over the limit of 1000 bytes"));
+}

@@ -1,0 +1,42 @@
+//! An exporter with nothing to do does nothing: no timer, no wake-up, no thread but its own.
+
+use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::shared::{http_endpoint, payload, PATIENCE};
+use spanprof_export::{Destination, Exporter, ExporterSettings};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+static THREADS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Times the thread went to sleep, as the kernel counts them.
+fn sleeps_of(task: &PathBuf) -> u64 {
+    let status = std::fs::read_to_string(PathBuf::from("/proc").join(task).join("status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+    line.split_ascii_whitespace().last().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_idle_exporter_is_one_named_thread_that_never_wakes() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let settings = ExporterSettings {
+        on_thread_start: || THREADS.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap()),
+        ..ExporterSettings::default()
+    };
+    let mut endpoint = http_endpoint(server.port());
+    endpoint.url = endpoint.url.replace("127.0.0.1", "localhost");
+    let exporter = Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap();
+    exporter.enqueue(0, payload("body", 1));
+    assert!(exporter.flush(PATIENCE));
+
+    let threads = THREADS.lock().unwrap().clone();
+    assert_eq!(threads.len(), 1, "a request to localhost needs no thread for look-ups");
+    let name = std::fs::read_to_string(PathBuf::from("/proc").join(&threads[0]).join("comm")).unwrap();
+    assert_eq!(name.trim(), "spanprof-export");
+    // What follows the answer (accounting, keeping the connection) may still be going on.
+    std::thread::sleep(Duration::from_millis(200));
+    let before = sleeps_of(&threads[0]);
+    std::thread::sleep(Duration::from_millis(1000));
+    assert_eq!(sleeps_of(&threads[0]), before);
+    drop(exporter);
+}

@@ -1,0 +1,208 @@
+//! Receivers that refuse, swallow, never answer or reset: delivery resumes in order, and the counters tell exactly what
+//! was lost.
+
+use crate::clocks::{FastClock, InstantClock};
+use crate::scripted_http::{refusing_port, BlackHole, Reply, ScriptedHttp};
+use crate::shared::{assert_accounts_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
+use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
+use std::time::Duration;
+
+fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
+    let mut endpoint = http_endpoint(port);
+    endpoint.timeout = Duration::from_millis(200);
+    Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap()
+}
+
+/// Pauses of half a minute take 30 ms, and nothing gets too old.
+fn patient_settings() -> ExporterSettings {
+    ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(FastClock::new(1000)) }
+}
+
+/// Five payloads are enqueued while the receiver is away; all arrive in order once it is back.
+fn assert_all_arrive(exporter: &Exporter, server: &ScriptedHttp) {
+    let stats = wait_for(exporter, "all five are sent", |stats| stats.sent == 5);
+    assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Dropped::default()), "{stats:#?}");
+    assert!(stats.retries > 0 && stats.last_error.is_some(), "{stats:#?}");
+    assert_accounts_balance(&stats, 0);
+    let mut bodies = server.bodies();
+    bodies.dedup();
+    assert_eq!(bodies, [[0], [1], [2], [3], [4]]);
+}
+
+fn enqueue_five(exporter: &Exporter) {
+    for number in 0..5u8 {
+        exporter.enqueue(0, payload([number], 2));
+    }
+}
+
+#[test]
+fn what_a_refusing_receiver_missed_arrives_in_order_once_it_listens() {
+    let port = refusing_port();
+    let exporter = exporter_at(port, patient_settings());
+    enqueue_five(&exporter);
+    let stats = wait_for(&exporter, "it was tried three times", |stats| stats.retries >= 2);
+    assert!(stats.last_error.unwrap().contains("Connection refused"));
+    assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 5, 5));
+
+    let server = ScriptedHttp::start_at(port, None, |_, _| Reply::ok());
+
+    assert_all_arrive(&exporter, &server);
+}
+
+#[test]
+fn what_a_black_hole_swallowed_arrives_in_order_once_it_opens() {
+    let black_hole = BlackHole::open();
+    let exporter = exporter_at(black_hole.port, patient_settings());
+    enqueue_five(&exporter);
+    let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
+    assert!(stats.last_error.unwrap().contains("within 200ms"));
+
+    let server = black_hole.become_receiver(|_, _| Reply::ok());
+
+    assert_all_arrive(&exporter, &server);
+}
+
+#[test]
+fn a_receiver_that_accepts_and_never_answers_gets_everything_later() {
+    let server = ScriptedHttp::start(|number, _| if number < 3 { Reply::Silence } else { Reply::ok() });
+    let exporter = exporter_at(server.port(), patient_settings());
+    enqueue_five(&exporter);
+
+    assert_all_arrive(&exporter, &server);
+    assert_eq!((stats_of(&exporter).retries, server.received().len()), (3, 8));
+}
+
+#[test]
+fn a_receiver_that_resets_gets_everything_later() {
+    let server = ScriptedHttp::start(|number, _| if number % 2 == 0 { Reply::Reset } else { Reply::ok() });
+    let exporter = exporter_at(server.port(), patient_settings());
+    enqueue_five(&exporter);
+
+    assert_all_arrive(&exporter, &server);
+    // A kept connection that is reset costs no retry: only the very first reset did.
+    assert_eq!((stats_of(&exporter).retries, server.received().len()), (1, 10));
+}
+
+#[test]
+fn a_receiver_under_pressure_is_tried_until_the_payload_is_too_old() {
+    let server = ScriptedHttp::start(|_, _| Reply::status(503));
+    let clock = InstantClock::new();
+    let settings = ExporterSettings { retry_max_age: Duration::from_secs(120), ..settings_on(clock.clone()) };
+    let exporter = exporter_at(server.port(), settings);
+
+    exporter.enqueue(0, payload("body", 3));
+    let stats = wait_for(&exporter, "it is given up", |stats| stats.queue_payloads == 0);
+
+    assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 1, samples: 3 }, "{stats:#?}");
+    assert_eq!(server.received().len() as u64, stats.retries + 1);
+    assert!(clock.pauses().iter().sum::<Duration>() <= Duration::from_secs(120), "{:?}", clock.pauses());
+    assert!(stats.last_error.unwrap().contains("503 Service Unavailable"));
+}
+
+#[test]
+fn a_payload_that_expires_does_not_shorten_the_pause_the_receiver_asked_for() {
+    let server = ScriptedHttp::start(|number, _| match number {
+        0 => Reply::status(429).with("Retry-After", "100"),
+        _ => Reply::ok(),
+    });
+    let clock = InstantClock::new();
+    let settings = ExporterSettings { retry_max_age: Duration::from_secs(99), ..settings_on(clock.clone()) };
+    let exporter = exporter_at(server.port(), settings);
+
+    exporter.enqueue(0, payload("first", 3));
+    wait_for(&exporter, "the first is given up", |stats| stats.dropped(DropReason::Expired).payloads == 1);
+    exporter.enqueue(0, payload("second", 3));
+    let stats = wait_for(&exporter, "the second is settled", |stats| stats.queue_payloads == 0);
+
+    // Enqueued at the very moment of the refusal, the second is as old when the receiver would listen again.
+    assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 2, samples: 6 }, "{stats:#?}");
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn a_full_queue_drops_the_oldest_and_counts_them() {
+    let server = ScriptedHttp::start(|number, _| if number == 0 { Reply::Silence } else { Reply::ok() });
+    let mut settings = patient_settings();
+    settings.queue_max_bytes = 300;
+    let exporter = exporter_at(server.port(), settings);
+    exporter.enqueue(0, payload(vec![0; 100], 10));
+    wait_for(&exporter, "the first is in flight", |_| server.received().len() == 1);
+
+    for number in 1..=9u8 {
+        exporter.enqueue(0, payload(vec![number; 100], 10));
+    }
+    exporter.enqueue(0, payload(vec![99; 301], 4));
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.queue_payloads, stats.queue_bytes), (4, 400), "one in flight, three waiting");
+    assert_eq!(stats.dropped(DropReason::QueueFull), Dropped { payloads: 7, samples: 64 });
+
+    let stats = wait_for(&exporter, "the rest is sent", |stats| stats.queue_payloads == 0);
+    assert_eq!((stats.sent, stats.sent_samples), (4, 40));
+    let mut firsts: Vec<_> = server.bodies().iter().map(|body| body[0]).collect();
+    firsts.dedup();
+    assert_eq!(firsts, [0, 7, 8, 9]);
+    assert_accounts_balance(&stats, 0);
+}
+
+#[test]
+fn a_queue_also_has_a_limit_of_payloads() {
+    let server = ScriptedHttp::start(|_, _| Reply::Silence);
+    let mut settings = patient_settings();
+    settings.queue_max_payloads = 5;
+    let exporter = exporter_at(server.port(), settings);
+    exporter.enqueue(0, payload("", 1));
+    wait_for(&exporter, "the first is in flight", |_| server.received().len() == 1);
+
+    for _ in 0..100 {
+        exporter.enqueue(0, payload("", 1));
+    }
+
+    let stats = stats_of(&exporter);
+    assert_eq!((stats.queue_payloads, stats.dropped(DropReason::QueueFull).payloads), (6, 95));
+}
+
+#[test]
+fn a_flush_ends_our_own_pause_but_not_one_the_receiver_asked_for() {
+    // The system's clock: these pauses are real, and only a flush ends them in time.
+    let server = ScriptedHttp::start(|number, _| match number {
+        0..=7 => Reply::status(503),
+        8 => Reply::status(503).with("Retry-After", "3600"),
+        _ => Reply::ok(),
+    });
+    let settings = ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..ExporterSettings::default() };
+    let exporter = exporter_at(server.port(), settings);
+    exporter.enqueue(0, payload("body", 1));
+    for attempts in 1..=8 {
+        let stats = wait_for(&exporter, "the next attempt failed", |_| server.received().len() >= attempts);
+        assert_eq!(stats.sent, 0);
+        exporter.flush(Duration::from_millis(20));
+    }
+    wait_for(&exporter, "the pause was demanded", |_| server.received().len() == 9);
+
+    assert!(!exporter.flush(Duration::from_millis(300)));
+    assert_eq!(server.received().len(), 9);
+}
+
+#[test]
+fn a_panic_turns_one_destination_off_and_leaves_the_others() {
+    let too_large = ScriptedHttp::start(|_, _| Reply::status(413));
+    let fine = ScriptedHttp::start(|_, _| Reply::ok());
+    let destinations = [&too_large, &fine].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
+    let exporter = Exporter::start(destinations.to_vec(), ExporterSettings::default()).unwrap();
+
+    let mut broken = payload("body", 5);
+    broken.split = Some(|_| panic!("the split function is broken"));
+    exporter.enqueue(0, broken);
+    exporter.enqueue(0, payload("next", 3));
+    exporter.flush(PATIENCE);
+    wait_for(&exporter, "it is off", |stats| stats.disabled);
+    exporter.enqueue(0, payload("after", 2));
+    exporter.enqueue(1, payload("other", 1));
+    assert!(!exporter.flush(PATIENCE));
+
+    let stats = exporter.stats();
+    assert_eq!((stats[0].panics, stats[0].dropped(DropReason::Disabled)), (1, Dropped { payloads: 3, samples: 10 }));
+    assert_accounts_balance(&stats[0], 0);
+    assert!(stats[0].last_error.as_ref().unwrap().contains("internal error"));
+    assert_eq!((stats[1].sent, stats[1].disabled), (1, false));
+}

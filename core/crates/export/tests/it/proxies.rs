@@ -1,0 +1,121 @@
+//! Through a proxy: plain HTTP asks it in full, TLS and gRPC tunnel through it, and its password stays with it.
+
+use crate::certificates::{write, Authority};
+use crate::scripted_grpc::{self, ScriptedGrpc};
+use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::shared::{exporter_to, payload, stats_of, wait_for, PATIENCE};
+use spanprof_export::{Destination, OtlpEndpoint, ProxySettings};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A proxy that knows one tunnel: whatever is asked for, it connects to `to`.
+struct Tunnel {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Tunnel {
+    fn start(to: u16, answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let remembered = asked.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
+                let head: Vec<_> = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                remembered.lock().unwrap().push(head.join("\n"));
+                (&client).write_all(answer.as_bytes()).unwrap();
+                if !answer.contains("200") {
+                    continue;
+                }
+                let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+                for (mut from, mut to) in [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server.try_clone().unwrap(), client.try_clone().unwrap()),
+                ] {
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn settings(&self) -> ProxySettings {
+        ProxySettings { url: format!("http://user:pass@127.0.0.1:{}", self.port), no_proxy: String::new() }
+    }
+}
+
+const CONNECTED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
+
+#[test]
+fn plain_http_asks_the_proxy_in_full() {
+    let proxy = ScriptedHttp::start(|_, _| Reply::ok());
+    let mut endpoint = OtlpEndpoint::new("http://collector.test:4318/v1development/profiles");
+    let url = format!("http://user:pass@127.0.0.1:{}", proxy.port());
+    endpoint.proxy = Some(ProxySettings { url, no_proxy: String::new() });
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload("body", 1));
+    assert!(exporter.flush(PATIENCE));
+
+    let received = proxy.received().remove(0);
+    assert_eq!(received.target, "http://collector.test:4318/v1development/profiles");
+    assert_eq!(received.header("host"), Some("collector.test:4318"));
+    assert_eq!(received.header("proxy-authorization"), Some("Basic dXNlcjpwYXNz"));
+}
+
+#[test]
+fn https_tunnels_through_the_proxy_and_the_receiver_never_sees_its_password() {
+    let authority = Authority::new("ours");
+    let config = authority.server("collector.test").server_config(b"http/1.1", None);
+    let server = ScriptedHttp::start_at(0, Some(config), |_, _| Reply::ok());
+    let proxy = Tunnel::start(server.port(), CONNECTED);
+    let directory = tempfile::tempdir().unwrap();
+    let mut endpoint = OtlpEndpoint::new("https://collector.test/v1development/profiles");
+    endpoint.tls.certificate = Some(write(directory.path(), "ca.pem", &authority.pem));
+    endpoint.proxy = Some(proxy.settings());
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload("body", 1));
+    assert!(exporter.flush(PATIENCE), "{:?}", stats_of(&exporter));
+
+    let received = server.received().remove(0);
+    assert_eq!(
+        (received.target.as_str(), received.header("host")),
+        ("/v1development/profiles", Some("collector.test"))
+    );
+    assert_eq!(received.header("proxy-authorization"), None);
+    let asked = proxy.asked.lock().unwrap()[0].to_ascii_lowercase();
+    assert!(asked.starts_with("connect collector.test:443 http/1.1"), "{asked}");
+    assert!(asked.contains("proxy-authorization: basic "), "{asked}");
+}
+
+#[test]
+fn grpc_tunnels_through_the_proxy() {
+    let server = ScriptedGrpc::start(|_, _| scripted_grpc::Reply::Ok(vec![]));
+    let proxy = Tunnel::start(server.port(), CONNECTED);
+    let mut endpoint = OtlpEndpoint::new("http://collector.test:4317");
+    endpoint.proxy = Some(proxy.settings());
+    let (exporter, _) = exporter_to(Destination::OtlpGrpc(endpoint));
+
+    exporter.enqueue(0, payload("body", 1));
+    assert!(exporter.flush(PATIENCE), "{:?}", stats_of(&exporter));
+
+    assert_eq!(server.bodies(), [b"body"]);
+}
+
+#[test]
+fn a_proxy_that_refuses_is_told_of_without_its_password() {
+    let proxy = Tunnel::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    let mut endpoint = OtlpEndpoint::new("https://collector.test");
+    endpoint.proxy = Some(proxy.settings());
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload("body", 1));
+    let error = wait_for(&exporter, "it failed", |stats| stats.last_error.is_some()).last_error.unwrap();
+
+    assert!(error.contains("407") && error.contains(&format!("http://127.0.0.1:{}", proxy.port)), "{error}");
+    assert!(!error.contains("pass"), "{error}");
+}

@@ -1,0 +1,210 @@
+//! A gRPC receiver that does exactly what a test says: HTTP/2 by hyper, the gRPC layer by hand.
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::TlsAcceptor;
+
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub path: String,
+    pub metadata: HeaderMap,
+    /// Without framing and compression.
+    pub body: Vec<u8>,
+    pub was_compressed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// An answer with status OK and this message.
+    Ok(Vec<u8>),
+    /// A status, with details.
+    Status { code: i32, message: &'static str, details: Vec<u8> },
+    /// An HTTP status without any gRPC, as a load balancer gives it.
+    Http(u16),
+    /// An answer that ends without a status.
+    NoStatus,
+    /// The connection is closed.
+    HangUp,
+    /// Nothing.
+    Silence,
+}
+
+impl Reply {
+    pub fn status(code: i32, message: &'static str) -> Self {
+        Self::Status { code, message, details: vec![] }
+    }
+}
+
+type Script = Box<dyn FnMut(usize, &Received) -> Reply + Send>;
+
+struct Shared {
+    script: Mutex<Script>,
+    received: Mutex<Vec<Received>>,
+    connections: AtomicUsize,
+}
+
+pub struct ScriptedGrpc {
+    shared: Arc<Shared>,
+    port: u16,
+    end: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl ScriptedGrpc {
+    /// Answers call number n (from 0) as `script` says.
+    pub fn start(script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> Self {
+        Self::start_with(None, script)
+    }
+
+    pub fn start_with(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            script: Mutex::new(Box::new(script)),
+            received: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
+        let (end, mut ended) = oneshot::channel();
+        let serving = std::thread::spawn({
+            let shared = shared.clone();
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                    loop {
+                        tokio::select! {
+                            _ = &mut ended => return,
+                            accepted = listener.accept() => {
+                                let (stream, _) = accepted.unwrap();
+                                shared.connections.fetch_add(1, Ordering::SeqCst);
+                                tokio::spawn(shared.clone().serve(stream, tls.clone().map(TlsAcceptor::from)));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Self { shared, port, end: Some(end), serving: Some(serving) }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.received.lock().unwrap().clone()
+    }
+
+    pub fn bodies(&self) -> Vec<Vec<u8>> {
+        self.received().into_iter().map(|received| received.body).collect()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for ScriptedGrpc {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.join();
+        }
+    }
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, stream: tokio::net::TcpStream, tls: Option<TlsAcceptor>) {
+        match tls {
+            Some(tls) => {
+                if let Ok(stream) = tls.accept(stream).await {
+                    self.serve_calls(TokioIo::new(stream)).await;
+                }
+            }
+            None => self.serve_calls(TokioIo::new(stream)).await,
+        }
+    }
+
+    async fn serve_calls<S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static>(self: Arc<Self>, stream: S) {
+        let hang_up = Arc::new(tokio::sync::Notify::new());
+        let service = service_fn({
+            let hang_up = hang_up.clone();
+            move |request| self.clone().answer(request, hang_up.clone())
+        });
+        let connection =
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service);
+        tokio::select! {
+            _ = connection => {}
+            () = hang_up.notified() => {}
+        }
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        hang_up: Arc<tokio::sync::Notify>,
+    ) -> Result<Response<BoxBody<Bytes, Infallible>>, hyper::Error> {
+        let (parts, body) = request.into_parts();
+        let framed = body.collect().await?.to_bytes();
+        let was_compressed = framed[0] == 1;
+        let mut body = Vec::new();
+        if was_compressed {
+            GzDecoder::new(&framed[5..]).read_to_end(&mut body).unwrap();
+        } else {
+            body.extend_from_slice(&framed[5..]);
+        }
+        let received = Received { path: parts.uri.path().to_owned(), metadata: parts.headers, body, was_compressed };
+        let number = {
+            let mut all = self.received.lock().unwrap();
+            all.push(received.clone());
+            all.len() - 1
+        };
+        let reply = (self.script.lock().unwrap())(number, &received);
+        let empty = || Full::new(Bytes::new());
+        let grpc = Response::builder().header("content-type", "application/grpc");
+        Ok(match reply {
+            Reply::Ok(message) => {
+                let mut framed = vec![0];
+                framed.extend((message.len() as u32).to_be_bytes());
+                framed.extend(message);
+                let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from(0))]);
+                let body = Full::new(Bytes::from(framed)).with_trailers(async move { Some(Ok(trailers)) });
+                grpc.body(body.boxed()).unwrap()
+            }
+            Reply::Status { code, message, details } => {
+                use base64::prelude::{Engine, BASE64_STANDARD_NO_PAD};
+                let details = BASE64_STANDARD_NO_PAD.encode(details);
+                grpc.header("grpc-status", code)
+                    .header("grpc-message", message)
+                    .header("grpc-status-details-bin", details)
+                    .body(empty().boxed())
+                    .unwrap()
+            }
+            Reply::Http(status) => Response::builder().status(status).body(empty().boxed()).unwrap(),
+            Reply::NoStatus => grpc.body(empty().boxed()).unwrap(),
+            Reply::HangUp => {
+                hang_up.notify_one();
+                std::future::pending().await
+            }
+            Reply::Silence => std::future::pending().await,
+        })
+    }
+}

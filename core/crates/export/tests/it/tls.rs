@@ -1,0 +1,154 @@
+//! The TLS matrix: only who is trusted gets a profile, over HTTP and over gRPC, and nothing ever goes in plain text.
+
+use crate::certificates::{write, Authority, Identity};
+use crate::clocks::InstantClock;
+use crate::scripted_grpc::{self, ScriptedGrpc};
+use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::shared::{payload, settings_on, wait_for};
+use spanprof_export::{Destination, DestinationStats, Exporter, ExporterSettings, OtlpEndpoint, TlsFiles};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What the client is given.
+#[derive(Default)]
+struct Client<'a> {
+    trusts: Option<&'a Authority>,
+    identity: Option<&'a Identity>,
+}
+
+impl Client<'_> {
+    fn files(&self, directory: &TempDir) -> TlsFiles {
+        let path = directory.path();
+        TlsFiles {
+            certificate: self.trusts.map(|authority| write(path, "ca.pem", &authority.pem)),
+            client_certificate: self.identity.map(|identity| write(path, "client.pem", &identity.certificate)),
+            client_key: self.identity.map(|identity| write(path, "client.key", &identity.key)),
+        }
+    }
+}
+
+/// Sends one payload over HTTP and one over gRPC to a server of this identity; returns what became of both.
+fn sent_to(server: &Identity, clients: Option<&Authority>, client: &Client<'_>) -> [DestinationStats; 2] {
+    let http = ScriptedHttp::start_at(0, Some(server.server_config(b"http/1.1", clients)), |_, _| Reply::ok());
+    let grpc =
+        ScriptedGrpc::start_with(Some(server.server_config(b"h2", clients)), |_, _| scripted_grpc::Reply::Ok(vec![]));
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = |port: u16| OtlpEndpoint {
+        tls: client.files(&directory),
+        ..OtlpEndpoint::new(format!("https://localhost:{port}/v1development/profiles"))
+    };
+    let destinations = [Destination::OtlpHttp(endpoint(http.port())), Destination::OtlpGrpc(endpoint(grpc.port()))];
+    let outcomes = destinations.map(|destination| {
+        let settings =
+            ExporterSettings { retry_max_age: Duration::from_millis(100), ..settings_on(InstantClock::new()) };
+        let exporter = Exporter::start(vec![destination], settings).unwrap();
+        exporter.enqueue(0, payload("body", 1));
+        wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0)
+    });
+    let arrived = [http.received().len() as u64, grpc.received().len() as u64];
+    assert_eq!(arrived, [outcomes[0].sent, outcomes[1].sent], "{outcomes:#?}");
+    outcomes
+}
+
+fn assert_delivered(outcomes: &[DestinationStats]) {
+    for stats in outcomes {
+        assert_eq!(stats.sent, 1, "{stats:#?}");
+    }
+}
+
+fn assert_never_delivered(outcomes: &[DestinationStats], reason: &str) {
+    for stats in outcomes {
+        assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
+        let error = stats.last_error.as_ref().unwrap();
+        assert!(error.contains(reason), "`{error}` does not say `{reason}`");
+    }
+}
+
+#[test]
+fn a_server_signed_by_the_given_authority_gets_profiles() {
+    let authority = Authority::new("ours");
+
+    let outcomes = sent_to(&authority.server("localhost"), None, &Client { trusts: Some(&authority), identity: None });
+
+    assert_delivered(&outcomes);
+}
+
+#[test]
+fn a_server_signed_by_another_authority_gets_nothing() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+
+    let outcomes = sent_to(&theirs.server("localhost"), None, &Client { trusts: Some(&ours), identity: None });
+
+    assert_never_delivered(&outcomes, "UnknownIssuer");
+}
+
+#[test]
+fn a_server_that_only_we_signed_gets_nothing_when_the_machine_decides() {
+    let authority = Authority::new("ours");
+
+    let outcomes = sent_to(&authority.server("localhost"), None, &Client::default());
+
+    assert_never_delivered(&outcomes, "UnknownIssuer");
+}
+
+#[test]
+fn a_server_of_another_name_gets_nothing() {
+    let authority = Authority::new("ours");
+    let client = Client { trusts: Some(&authority), identity: None };
+
+    let outcomes = sent_to(&authority.server("other.example"), None, &client);
+
+    assert_never_delivered(&outcomes, "not valid for name");
+}
+
+#[test]
+fn a_server_whose_certificate_ended_gets_nothing() {
+    let authority = Authority::new("ours");
+    let client = Client { trusts: Some(&authority), identity: None };
+
+    let outcomes = sent_to(&authority.expired_server("localhost"), None, &client);
+
+    assert_never_delivered(&outcomes, "expired");
+}
+
+#[test]
+fn a_server_that_asks_who_we_are_gets_our_certificate() {
+    let authority = Authority::new("ours");
+    let us = authority.client("service-a");
+    let client = Client { trusts: Some(&authority), identity: Some(&us) };
+
+    let outcomes = sent_to(&authority.server("localhost"), Some(&authority), &client);
+
+    assert_delivered(&outcomes);
+}
+
+#[test]
+fn without_a_certificate_of_our_own_or_with_a_wrong_one_such_a_server_takes_nothing() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("other"));
+    let server = authority.server("localhost");
+    let stranger = other.client("service-a");
+
+    for identity in [None, Some(&stranger)] {
+        let outcomes = sent_to(&server, Some(&authority), &Client { trusts: Some(&authority), identity });
+        for stats in &outcomes {
+            assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
+        }
+    }
+}
+
+#[test]
+fn an_https_endpoint_is_never_reached_in_plain_text() {
+    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let endpoint = OtlpEndpoint::new(format!("https://localhost:{}/v1development/profiles", server.port()));
+    for destination in [Destination::OtlpHttp(endpoint.clone()), Destination::OtlpGrpc(endpoint)] {
+        let mut settings = settings_on(InstantClock::new());
+        settings.retry_max_age = Duration::from_millis(100);
+        let exporter = Exporter::start(vec![destination], settings).unwrap();
+        exporter.enqueue(0, payload("body", 1));
+        // The plain server may wait for the end of a line that never comes: closing is up to us.
+        exporter.stop(Duration::from_millis(500));
+        let stats = exporter.stats().remove(0);
+        assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
+    }
+    assert!(server.received().is_empty());
+}
