@@ -23,7 +23,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Dice of this thread's own: forked children and replicas started together must not retry in step.
+    /// To be made on the export thread: its randomness is drawn from the system for the thread, while that of a thread
+    /// which lived through a fork is the same in every child, and they would retry in step.
     pub fn new() -> Self {
         Self::with_seed(RandomState::new().hash_one(0u8))
     }

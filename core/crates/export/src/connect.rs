@@ -19,6 +19,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// A connection, whatever lies below.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
@@ -36,6 +38,12 @@ pub(crate) struct Connector {
 impl Connector {
     pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8]) -> Result<Self, ExportError> {
         let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
+        if settings.timeout.is_zero() || settings.timeout > LONGEST_TIMEOUT {
+            return Err(ExportError::new(
+                format!("the timeout of {} is {:?}", endpoint.shown, settings.timeout),
+                format!("expected more than 0 and at most {} s", LONGEST_TIMEOUT.as_secs()),
+            ));
+        }
         let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
         let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
         Ok(Self { endpoint, proxy, tls, resolver: Resolver::default(), timeout: settings.timeout })
@@ -177,5 +185,64 @@ impl AsyncWrite for PlainTcp {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connector, PlainTcp, Resolver};
+    use crate::settings::OtlpEndpoint;
+    use std::time::Duration;
+    use tokio::io::AsyncWrite;
+
+    fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn a_connection_never_gathers_writes_since_those_could_raise_a_signal() {
+        block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            assert!(stream.is_write_vectored(), "tokio has changed: the wrapper may no longer be needed");
+            assert!(!PlainTcp(stream).is_write_vectored());
+        });
+    }
+
+    #[test]
+    fn addresses_and_localhost_are_known_without_asking_the_system() {
+        block_on(async {
+            let mut resolver = Resolver::default();
+            for (host, expected) in [
+                ("::1", "[::1]:7"),
+                ("192.0.2.1", "192.0.2.1:7"),
+                ("LocalHost", "127.0.0.1:7"),
+                ("localhost", "127.0.0.1:7"),
+            ] {
+                let resolved = resolver.resolve(host, 7).await.unwrap();
+                assert_eq!(resolved[0].to_string(), expected);
+            }
+            assert!(resolver.pending.is_none());
+        });
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_an_error_and_can_be_asked_again() {
+        block_on(async {
+            let mut resolver = Resolver::default();
+            for _ in 0..2 {
+                assert!(resolver.resolve("collector.invalid", 7).await.is_err());
+                assert!(resolver.pending.is_none());
+            }
+        });
+    }
+
+    #[test]
+    fn a_timeout_of_nothing_or_for_ever_is_an_error_at_start() {
+        for timeout in [Duration::ZERO, Duration::MAX] {
+            let settings = OtlpEndpoint { timeout, ..OtlpEndpoint::new("http://u:marker@h") };
+            let error = Connector::start(&settings, b"h2").err().unwrap().to_string();
+            assert!(error.contains("the timeout of http://h is") && error.contains("at most 3600 s"), "{error}");
+        }
     }
 }

@@ -55,17 +55,21 @@ pub(crate) struct Delivery {
     pub max_request_bytes: usize,
     pub retry_max_age: Duration,
     pub control: watch::Receiver<Control>,
-    pub backoff: Backoff,
-    pub owed: Option<Owed>,
 }
 
 /// A pause that the last failure asks for, in readings of the monotonic clock. It holds for the destination, not for the
 /// payload that failed: the next payload waits for it as well.
-pub(crate) struct Owed {
+struct Owed {
     demanded_until: Duration,
     until: Duration,
     /// What had been asked of us when the failed attempt began: a later `flush` or `stop` ends our own part of the pause.
     seen: Control,
+}
+
+/// How a destination's failures bear on its next attempt.
+struct Patience {
+    backoff: Backoff,
+    owed: Option<Owed>,
 }
 
 /// What came of a payload.
@@ -80,18 +84,19 @@ impl Delivery {
     /// Runs until `stop`; sleeps without a timer while the queue is empty.
     pub async fn run(mut self) {
         let mut stopping = self.control.clone();
+        let mut patience = Patience { backoff: Backoff::new(), owed: None };
         tokio::select! {
             () = stop_reached(&mut stopping) => {}
-            () = self.deliver_all() => {}
+            () = self.deliver_all(&mut patience) => {}
         }
         // What was in flight when the time ran out was accounted by its own guard.
         self.queue.close(DropReason::Deadline);
     }
 
-    async fn deliver_all(&mut self) {
+    async fn deliver_all(&mut self, patience: &mut Patience) {
         loop {
             if let Some(parcel) = self.queue.take() {
-                let goes_on = self.deliver(parcel).await;
+                let goes_on = self.deliver(parcel, patience).await;
                 self.sender.forget_payload();
                 if goes_on {
                     continue;
@@ -109,7 +114,7 @@ impl Delivery {
     }
 
     /// Delivers what was taken, in parts if it must be cut; `false` when it is time to give up.
-    async fn deliver(&mut self, parcel: Parcel) -> bool {
+    async fn deliver(&mut self, parcel: Parcel, patience: &mut Patience) -> bool {
         let mut flight = Flight { queue: self.queue.clone(), parts: VecDeque::from([parcel]), may_split: true };
         while let Some(part) = flight.parts.front().cloned() {
             let verdict = if part.body.len() > self.max_request_bytes {
@@ -118,7 +123,7 @@ impl Delivery {
                     "a request of {bytes} bytes is over the limit of {limit} bytes and was not sent"
                 ))
             } else {
-                self.try_until_settled(&part).await
+                self.try_until_settled(&part, patience).await
             };
             match verdict {
                 Verdict::Settled(fate) => flight.settle_front(fate),
@@ -129,12 +134,12 @@ impl Delivery {
         true
     }
 
-    async fn try_until_settled(&mut self, parcel: &Parcel) -> Verdict {
+    async fn try_until_settled(&mut self, parcel: &Parcel, patience: &mut Patience) -> Verdict {
         let mut is_retry = false;
         loop {
-            if let Some(owed) = self.owed.take() {
+            if let Some(owed) = patience.owed.take() {
                 if owed.until.saturating_sub(parcel.enqueued_at) > self.retry_max_age {
-                    self.owed = Some(owed);
+                    patience.owed = Some(owed);
                     return Verdict::Settled(Fate::Dropped { reason: DropReason::Expired, message: None });
                 }
                 if !self.pause(&owed).await {
@@ -148,7 +153,7 @@ impl Delivery {
             let seen = *self.control.borrow();
             let outcome = self.sender.attempt(parcel, self.clock.as_ref()).await;
             if !matches!(outcome, Outcome::Retry { .. }) {
-                self.backoff.reset();
+                patience.backoff.reset();
             }
             let (reason, message) = match outcome {
                 Outcome::Accepted { warning } => return Verdict::Settled(Fate::Sent { warning }),
@@ -167,9 +172,9 @@ impl Delivery {
                 return Verdict::GiveUp;
             }
             let demanded = if let RetryReason::Asked(demanded) = reason { demanded } else { None };
-            let Pause { demanded, own } = self.backoff.next_pause(demanded);
+            let Pause { demanded, own } = patience.backoff.next_pause(demanded);
             let demanded_until = self.clock.monotonic() + demanded;
-            self.owed = Some(Owed { demanded_until, until: demanded_until + own, seen });
+            patience.owed = Some(Owed { demanded_until, until: demanded_until + own, seen });
         }
     }
 

@@ -1,6 +1,5 @@
 //! The exporter: its thread, its life, and the calls of the facade.
 
-use crate::backoff::Backoff;
 use crate::delivery::{Control, Delivery, Sender};
 use crate::error::ExportError;
 use crate::file::FileSender;
@@ -56,8 +55,6 @@ impl Exporter {
                 max_request_bytes: settings.max_request_bytes,
                 retry_max_age: settings.retry_max_age,
                 control: controlled.clone(),
-                backoff: Backoff::new(),
-                owed: None,
             });
         }
         let cannot_start = |what: &str, error: std::io::Error| {
@@ -82,9 +79,18 @@ impl Exporter {
         std::thread::Builder::new()
             .name(THREAD_NAME.to_owned())
             .spawn(move || {
-                (settings.on_thread_start)();
-                deliver_until_stopped(runtime, deliveries);
-                (settings.on_thread_stop)();
+                let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
+                // Nothing that panics leaves the thread, and whatever happens every payload is accounted.
+                let result = catch_unwind(AssertUnwindSafe(|| {
+                    (settings.on_thread_start)();
+                    deliver_until_stopped(runtime, deliveries);
+                    (settings.on_thread_stop)();
+                }));
+                if result.is_err() {
+                    for queue in &queues {
+                        queue.disable("the export is off after an internal error (panic); please report it".to_owned());
+                    }
+                }
                 thread_ended.tell();
             })
             .map_err(|error| cannot_start("a thread", error))?;
@@ -103,7 +109,7 @@ impl Exporter {
     /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
     /// stays queued.
     pub fn flush(&self, deadline: Duration) -> bool {
-        let until = Instant::now() + deadline;
+        let until = after(deadline);
         let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
         self.control.send_modify(|control| control.flushes += 1);
         self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
@@ -112,7 +118,7 @@ impl Exporter {
     /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. A receiver that cannot
     /// be reached is not waited for. Further payloads are dropped and counted. A second call waits for the first.
     pub fn stop(&self, deadline: Duration) {
-        let until = Instant::now() + deadline;
+        let until = after(deadline);
         self.stop_until(until);
         self.ended.wait(until + GRACE);
         // Also when the thread is late: then it accounts only for what it has in flight.
@@ -172,29 +178,24 @@ fn sender_for(
     })
 }
 
-/// The thread's main: nothing that panics in it leaves it, and whatever happens every payload is accounted.
+/// The end of a deadline; one that reaches beyond any process's life is cut.
+fn after(deadline: Duration) -> Instant {
+    Instant::now() + deadline.min(Duration::from_secs(365 * 86_400))
+}
+
 fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
-    let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
-    let all = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            let tasks: Vec<_> = deliveries.into_iter().map(|delivery| tokio::spawn(delivery.run())).collect();
-            for (task, queue) in tasks.into_iter().zip(&queues) {
-                // A task can only fail by a panic: nobody cancels it.
-                if task.await.is_err() {
-                    queue.disable(
-                        "this destination is off after an internal error (panic); please report it".to_owned(),
-                    );
-                }
+    runtime.block_on(async {
+        let start = |delivery: Delivery| (delivery.queue.clone(), tokio::spawn(delivery.run()));
+        let tasks: Vec<_> = deliveries.into_iter().map(start).collect();
+        for (queue, task) in tasks {
+            // A task can only fail by a panic: nobody cancels it.
+            if task.await.is_err() {
+                queue.disable("this destination is off after an internal error (panic); please report it".to_owned());
             }
-        });
-        // A hanging look-up or disk must not hold the thread.
-        runtime.shutdown_background();
-    }));
-    if all.is_err() {
-        for queue in &queues {
-            queue.disable("the export is off after an internal error (panic); please report it".to_owned());
         }
-    }
+    });
+    // A hanging look-up or disk must not hold the thread.
+    runtime.shutdown_background();
 }
 
 /// Whether the thread is done.

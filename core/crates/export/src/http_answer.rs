@@ -85,9 +85,17 @@ fn judge_success(answer: &Answer, body: Option<&[u8]>, receiver: &str, redactor:
         return Outcome::Accepted { warning: None };
     }
     if is_json(&answer.headers) {
-        let warning =
-            format!("{receiver} answered {status} with JSON: {}", redactor.shown(&String::from_utf8_lossy(body)));
-        return Outcome::Accepted { warning: Some(warning) };
+        // Not what we asked for, but some receivers know no other language.
+        let text = String::from_utf8_lossy(body);
+        let shown = redactor.shown(&text);
+        return match rejected_in_json(&text) {
+            0 if text.trim() == "{}" => Outcome::Accepted { warning: None },
+            0 => Outcome::Accepted { warning: Some(format!("{receiver} answered {status} with JSON: {shown}")) },
+            rejected_profiles => Outcome::Partial {
+                rejected_profiles,
+                message: format!("{receiver} refused {rejected_profiles} profiles of a request: {shown}"),
+            },
+        };
     }
     let decoded = is_protobuf(&answer.headers).then(|| ExportProfilesServiceResponse::decode(body).ok()).flatten();
     let Some(response) = decoded else {
@@ -115,6 +123,14 @@ pub(crate) fn partial_success(response: ExportProfilesServiceResponse, receiver:
             message: format!("{receiver} refused {rejected_profiles} profiles of a request: {remark}"),
         },
     }
+}
+
+/// The number at `rejectedProfiles`, which JSON of protobuf writes as text; 0 where there is none.
+fn rejected_in_json(text: &str) -> u64 {
+    let after_name = text.split_once("\"rejectedProfiles\"").map_or("", |(_, rest)| rest);
+    let digits = after_name.trim_start_matches([':', ' ', '"']);
+    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(0)
 }
 
 /// The body without its compression; `None` when it did not arrive whole.

@@ -131,7 +131,11 @@ impl OtlpHttpSender {
         *request.uri_mut() = self.target.clone();
         *request.headers_mut() = self.headers.clone();
         let no_answer = |message: String| Outcome::Retry { reason: RetryReason::NoAnswer, message };
-        let response = match tokio::time::timeout_at(until, kept.sender.send_request(request)).await {
+        let exchange = async {
+            kept.sender.ready().await?;
+            kept.sender.send_request(request).await
+        };
+        let response = match tokio::time::timeout_at(until, exchange).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_parse() => {
                 let message = format!("{} answered something that is not HTTP: {}", self.shown(), innermost(&error));

@@ -175,6 +175,56 @@ mod tests {
     use super::{machine_trust, Tls};
     use crate::settings::TlsFiles;
     use std::path::PathBuf;
+    use std::sync::Arc;
+
+    fn self_signed() -> (String, String) {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (certified.cert.pem(), certified.signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn rotated_files_are_taken_up_and_half_a_rotation_is_waited_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (certificate, key) = self_signed();
+        std::fs::write(path("ca.pem"), &certificate).unwrap();
+        std::fs::write(path("client.pem"), &certificate).unwrap();
+        std::fs::write(path("client.key"), &key).unwrap();
+        let files = TlsFiles {
+            certificate: Some(path("ca.pem")),
+            client_certificate: Some(path("client.pem")),
+            client_key: Some(path("client.key")),
+        };
+        let mut tls = Tls::start(files, b"h2").unwrap();
+        let first = tls.config().unwrap();
+
+        tls.take_up_rotated_files();
+        assert_eq!(tls.generation, 0);
+        let (other_certificate, other_key) = self_signed();
+        std::fs::write(path("client.pem"), &other_certificate).unwrap();
+        tls.take_up_rotated_files();
+        assert_eq!(tls.generation, 0, "the key of another certificate must not be taken up");
+        assert!(Arc::ptr_eq(&first, &tls.config().unwrap()));
+        std::fs::write(path("client.key"), &other_key).unwrap();
+        tls.take_up_rotated_files();
+        assert_eq!(tls.generation, 1);
+        assert!(!Arc::ptr_eq(&first, &tls.config().unwrap()));
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_an_error_at_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("client.pem"), self_signed().0).unwrap();
+        std::fs::write(path("client.key"), self_signed().1).unwrap();
+        let files = TlsFiles {
+            client_certificate: Some(path("client.pem")),
+            client_key: Some(path("client.key")),
+            ..TlsFiles::default()
+        };
+
+        assert!(Tls::start(files, b"h2").err().unwrap().message.contains("does not fit client_certificate"));
+    }
 
     #[test]
     fn there_is_always_someone_to_trust() {

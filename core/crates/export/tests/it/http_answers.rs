@@ -87,6 +87,22 @@ fn a_remark_without_rejected_profiles_is_a_warning() {
 }
 
 #[test]
+fn an_answer_in_json_is_understood_as_far_as_it_goes() {
+    let json = |text: &str| Reply::Answer { status: 200, headers: vec![], body: text.as_bytes().to_vec() };
+    let json = |text: &str| json(text).with("Content-Type", "application/json; charset=utf-8");
+
+    let (stats, _) = after_first_answer(json("{}"));
+    assert_sent_at_once(&stats);
+    assert_eq!(stats.last_warning, None);
+    let (stats, _) = after_first_answer(json(r#"{"code":200,"stored":1}"#));
+    assert_sent_at_once(&stats);
+    assert!(stats.last_warning.unwrap().contains("stored"));
+    let (stats, _) = after_first_answer(json(r#"{"partialSuccess":{"rejectedProfiles": "2","errorMessage":"old"}}"#));
+    assert!(assert_dropped_at_once(&stats, DropReason::Partial).contains("refused 2 profiles"));
+    assert_eq!(stats.rejected_profiles, 2);
+}
+
+#[test]
 fn a_demanded_pause_in_seconds_is_kept_and_jitter_comes_on_top() {
     for status in [429, 503] {
         let (stats, pauses) = after_first_answer(Reply::status(status).with("Retry-After", "7"));

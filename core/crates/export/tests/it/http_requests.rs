@@ -1,8 +1,10 @@
 //! What an OTLP/HTTP request looks like, and how connections are used.
 
 use crate::scripted_http::{Reply, ScriptedHttp};
-use crate::shared::{exporter_to, http_endpoint, payload, stats_of, PATIENCE};
+use crate::shared::{exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Compression, Destination, DropReason, Exporter, ExporterSettings, Secret};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
 
 #[test]
 fn a_request_is_a_post_of_gzipped_protobuf_with_the_given_headers() {
@@ -153,4 +155,32 @@ fn a_request_over_the_limit_of_otlp_is_never_sent() {
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (2, 10, 1));
     assert_eq!(server.bodies(), [vec![1; 750], vec![1; 750]]);
     assert!(stats.last_error.unwrap().contains("1500 bytes is over the limit of 1000 bytes"));
+}
+
+#[test]
+fn an_answer_that_comes_before_the_body_is_read_counts() {
+    // Larger than what the kernel buffers, so that the answer overtakes the body.
+    let body: Vec<u8> = std::iter::repeat_with({
+        let mut dice = fastrand::Rng::with_seed(3);
+        move || dice.u8(..)
+    })
+    .take(12 << 20)
+    .collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 100]).unwrap();
+        stream.write_all(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink())
+    });
+    let mut endpoint = http_endpoint(port);
+    endpoint.compression = Compression::None;
+    let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
+
+    exporter.enqueue(0, payload(body, 2));
+    let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
+
+    assert_eq!((stats.dropped(DropReason::TooLarge).payloads, stats.retries), (1, 0), "{stats:#?}");
 }
