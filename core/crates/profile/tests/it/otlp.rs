@@ -36,8 +36,12 @@ proptest! {
     #[test]
     fn what_is_encoded_breaks_no_rule_of_the_signal(data in profiles_data(ALL)) {
         let findings = check(&encode(&data, Revision::One), &CheckSettings::default()).unwrap();
-        let errors: Vec<_> = findings.iter().filter(|finding| finding.severity == Severity::Error).collect();
-        prop_assert!(errors.is_empty(), "{errors:#?}");
+        // The random samples of one profile differ in shape, which is only advised against.
+        let told: Vec<_> = findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error || finding.path.starts_with("dictionary"))
+            .collect();
+        prop_assert!(told.is_empty(), "{told:#?}");
     }
 
     #[test]

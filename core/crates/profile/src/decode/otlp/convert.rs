@@ -22,6 +22,7 @@ pub(super) fn lookup<T: Copy + Default>(
     match usize::try_from(index).ok().and_then(|index| table.get(index)) {
         Some(entry) => Ok(*entry),
         None if index == 0 => Ok(T::default()),
+        None if table.is_empty() => Err(refuse(at(), "0, for the table is empty", index.to_string())),
         None => Err(refuse(at(), format!("an index below {}", table.len()), index.to_string())),
     }
 }

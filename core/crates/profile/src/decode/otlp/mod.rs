@@ -95,10 +95,13 @@ enum Form {
     LengthPrefixed,
 }
 
-/// No protobuf message begins with a zero byte (field 0), and no OTLP request with `{` (field 15).
+/// No protobuf message begins with a zero byte (field 0). A request begins with a line feed (field 1), which may well be
+/// followed by `{` (a length of 123): what reads as a request is one.
 fn form(body: &[u8]) -> Form {
+    let is_request =
+        || scan::outer_fields(body).is_some_and(|fields| fields.iter().all(|field| matches!(field, 1 | 2)));
     match body.trim_ascii_start().first() {
-        Some(b'{') => Form::JsonLines,
+        Some(b'{') if !is_request() => Form::JsonLines,
         _ if body.first() == Some(&0) => Form::LengthPrefixed,
         _ => Form::Protobuf,
     }

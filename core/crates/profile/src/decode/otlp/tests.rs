@@ -87,7 +87,8 @@ fn an_index_that_lies_is_refused_with_its_place() {
     );
     assert!(refusal(|request| sample(request).attribute_indices = vec![1, 2]).contains("attribute_indices[1]"));
     let stacks = |request: &mut wire::ProfilesData| dictionary(request).stack_table[1].location_indices = vec![0, 7];
-    assert!(refusal(stacks).contains("dictionary.stack_table[1].location_indices[1]: expected an index below 0, got 7"));
+    assert!(refusal(stacks)
+        .contains("dictionary.stack_table[1].location_indices[1]: expected 0, for the table is empty, got 7"));
     let line = wire::Line { function_index: 3, ..Default::default() };
     let location = wire::Location { lines: vec![line], ..Default::default() };
     assert!(
@@ -174,4 +175,22 @@ fn stacks_deeper_than_the_limit_are_refused_in_json_too() {
     let line = br#"{"dictionary":{"stackTable":[{"locationIndices":[0,0,0]}]}}"#;
     let refused = decode(line, &limits).unwrap_err().to_string();
     assert!(refused.contains("dictionary.stack_table[0].location_indices: expected at most 2 locations, got 3"));
+}
+
+#[test]
+fn a_request_of_123_bytes_is_no_json() {
+    let scope_profiles = vec![wire::ScopeProfiles::default()];
+    let request = |schema_url: String| wire::ProfilesData {
+        resource_profiles: vec![wire::ResourceProfiles {
+            schema_url,
+            scope_profiles: scope_profiles.clone(),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let body = request("x".repeat(119)).encode_to_vec();
+    assert_eq!(&body[..2], b"\n{");
+    assert_eq!(decode(&body, &Limits::default()).unwrap().resources.len(), 1);
+    assert_eq!(super::super::any(&body, &Limits::default()).unwrap().1.resources.len(), 1);
+    assert_eq!(decode(b"\n{\"resourceProfiles\":[]}\n", &Limits::default()).unwrap().resources.len(), 0);
 }
