@@ -2,6 +2,8 @@
 #![deny(missing_docs)]
 
 pub mod config;
+#[doc(hidden)]
+pub mod conformance;
 pub mod context;
 mod delivery;
 mod drain;

@@ -36,7 +36,7 @@ fn parse(text: &str, path: &str) -> Result<Vec<Setting>, String> {
         .collect())
 }
 
-fn value(yaml: &Value) -> ConfigValue {
+pub(crate) fn value(yaml: &Value) -> ConfigValue {
     match yaml {
         Value::Null => ConfigValue::Null,
         Value::Bool(value) => ConfigValue::Bool(*value),

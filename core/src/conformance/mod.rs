@@ -1,0 +1,154 @@
+//! The conformance suite's engine: scripted samples instead of clocks, through the same drain, window, encoder and decoder
+//! as real ones. The runner of each language feeds it the configuration and the contexts that its own API made. Cases are
+//! data (`core/conformance/cases`). Not part of the public API.
+
+mod case;
+mod run;
+
+pub use case::{Case, Step};
+pub use run::{run, value_from_yaml};
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::engine::{Engine, WindowEnd};
+use crate::fake::FakeRuntime;
+use crate::resource::{Resource, SystemFacts};
+use crate::runtime::Runtime;
+use crate::stats::{Counters, Stats};
+use crate::sys::CpuAccount;
+use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::{decode, ProfilesData};
+use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
+
+/// Unix time of monotonic 0 in every case.
+pub const UNIX_OFFSET_NS: i128 = 1_700_000_000_000_000_000;
+
+/// One scripted sample.
+#[derive(Clone, Debug)]
+pub struct ScriptedSample<'a> {
+    /// What produced it.
+    pub kind: SampleKind,
+    /// Kernel thread id.
+    pub thread_id: u32,
+    /// Monotonic time.
+    pub time_ns: u64,
+    /// See [`SampleKind`].
+    pub values: [u64; 2],
+    /// Id from `open_context`.
+    pub context: u64,
+    /// `root;…;leaf`; a part `name:12` executes at offset 12 of the function; `[reason]` names a drop reason.
+    pub stack: &'a str,
+    /// Whether it is its thread's first.
+    pub first_of_thread: bool,
+    /// Whether the stack was cut.
+    pub truncated: bool,
+}
+
+/// An engine that is driven by hand.
+pub struct Session {
+    engine: Engine,
+    runtime: Arc<FakeRuntime>,
+    counters: Arc<Counters>,
+    position: u64,
+    account: CpuAccount,
+}
+
+impl Session {
+    /// A session over a configuration; limits of labels and contexts are set as `start` does.
+    pub fn new(config: &Config) -> Self {
+        crate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
+        crate::context::set_max_contexts(config.max_contexts);
+        let runtime = FakeRuntime::new();
+        let facts = SystemFacts {
+            process_id: 42,
+            program: "program".to_owned(),
+            host_name: "host".to_owned(),
+            container_id: None,
+            instance_id: "instance".to_owned(),
+        };
+        let resource = Resource::new(config, runtime.resource_attributes(), &facts);
+        let counters = Arc::new(Counters::default());
+        let engine = Engine::new(config, runtime.clone(), resource, counters.clone(), 0);
+        Self { engine, runtime, counters, position: 0, account: CpuAccount::default() }
+    }
+
+    /// Takes one sample.
+    pub fn sample(&mut self, sample: &ScriptedSample<'_>) {
+        let frames: Vec<_> = sample.stack.rsplit(';').map(|name| self.frame(name)).collect();
+        let first = if sample.first_of_thread { SampleFlags::FIRST_OF_THREAD } else { 0 };
+        let truncated = if sample.truncated { SampleFlags::TRUNCATED } else { 0 };
+        if sample.kind == SampleKind::Cpu {
+            self.account.sampled_ns += sample.values[0];
+            self.account.process_ns += sample.values[0];
+        }
+        self.engine.take(
+            self.position,
+            &RawSample {
+                kind: sample.kind,
+                flags: SampleFlags(first | truncated),
+                thread_id: sample.thread_id,
+                time_ns: sample.time_ns,
+                values: sample.values,
+                key: 0,
+                context: if sample.context == 0 { Context::None } else { Context::Id(sample.context) },
+                frames: &frames,
+            },
+        );
+        self.position += 1;
+    }
+
+    fn frame(&self, name: &str) -> RawFrame {
+        let reasons = spanprof_signal::DropReason::ALL;
+        if let Some(reason) = reasons.iter().find(|reason| name == format!("[{}]", reason.name())) {
+            return RawFrame::reason(*reason);
+        }
+        let (name, at) = match name.rsplit_once(':') {
+            Some((function, at)) => (function, at.parse().unwrap_or(0)),
+            None => (name, 0),
+        };
+        RawFrame { code: self.runtime.code_of(name), at }
+    }
+
+    /// A function's code ends here; another takes its place when one is named.
+    pub fn end_code(&mut self, function: &str, reborn_as: Option<&str>) {
+        self.runtime.end(self.runtime.code_of(function), self.position, reborn_as);
+    }
+
+    /// CPU time burnt by threads that no sample saw.
+    pub fn burn_unseen(&mut self, ns: u64) {
+        self.account.process_ns += ns;
+    }
+
+    /// Monotonic time at which the open window is due.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.engine.due_ns()
+    }
+
+    /// Ends the window. What comes back went through the OTLP encoder and decoder; exact values, which that wire has no
+    /// room for, are dropped.
+    pub fn close(&mut self, now_ns: u64) -> Option<ProfilesData> {
+        let data = self.close_in_memory(now_ns)?;
+        let decoded = decode::otlp::decode(&otlp::encode(&data, Revision::One), &decode::Limits::default());
+        decoded.ok()
+    }
+
+    /// Ends the window; the profiles as they are in memory.
+    pub fn close_in_memory(&mut self, now_ns: u64) -> Option<ProfilesData> {
+        let closed = self.engine.close(WindowEnd {
+            now_monotonic_ns: now_ns,
+            unix_offset_ns: UNIX_OFFSET_NS,
+            account: Some(self.account),
+            lives: &mut |_| true,
+            only: None,
+        });
+        closed.map(|closed| closed.data)
+    }
+
+    /// The engine's counters.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.counters.append_to(&mut stats);
+        stats
+    }
+}

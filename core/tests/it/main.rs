@@ -1,0 +1,3 @@
+//! The facade from outside: the conformance cases, the whole way of a sample, and the life of the profiler.
+
+mod conformance;
