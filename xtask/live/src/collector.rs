@@ -15,7 +15,7 @@ use crate::payload;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends one request per transport, then reads every written file back.
-pub fn run(grpc: &str, http: &str, written: &[String]) -> Result<(), String> {
+pub fn run(grpc: &str, http: &str, written: &[&str]) -> Result<(), String> {
     let http = format!("{http}/v1development/profiles");
     let transports = [
         ("live-grpc", Destination::OtlpGrpc(endpoint(grpc, Compression::None))),
@@ -52,7 +52,7 @@ pub fn refused(protocol: &str, url: &str) -> Result<(), String> {
     let delivered = exporter.flush(PATIENCE);
     let stats = exporter.stats().swap_remove(0);
     exporter.stop(Duration::from_secs(1));
-    let said = stats.last_error.unwrap_or_default();
+    let said = stats.last_error.clone().unwrap_or_default();
     if delivered || stats.retries != 0 || stats.dropped_total() != stats.dropped(spanprof_export::DropReason::Permanent)
     {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! The Rust half of the live suites: sends profiles through the real exporter and engine to a receiver that is already
+//! The Rust half of the live suites and of the documents: prints the reference pages that the core's tables make, sends profiles through the real exporter and engine to a receiver that is already
 //! running, and compares what the receiver wrote with what was sent. Started by `cargo xtask live`, not by people.
 
 mod collector;
@@ -10,8 +10,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["collector", grpc, http, written @ ..] if !written.is_empty() => collector::run(grpc, http, written),
+        ["reference", page] => reference(page),
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
-        _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL".to_owned()),
+        _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | reference PAGE"
+            .to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -20,4 +22,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a generated page of docs/.
+fn reference(page: &str) -> Result<(), String> {
+    match page {
+        "configuration" => print!("{}", spanprof::Config::reference_markdown()),
+        "statistics" => print!("{}", spanprof::Stats::reference_markdown()),
+        other => return Err(format!("no reference page `{other}`")),
+    }
+    Ok(())
 }

@@ -36,7 +36,8 @@ pub fn directions(metadata: &Value) -> Vec<Finding> {
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = text(dependency, "name");
             let ours = MAY_USE.iter().any(|(known, _)| *known == used);
-            if text(dependency, "kind") == "dev" {
+            // Models are built only when asked for, never into what ships.
+            if text(dependency, "kind") == "dev" || text(dependency, "target") == "cfg(loom)" {
                 continue;
             }
             if ours && !may_use.contains(&used) {

@@ -7,7 +7,7 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names that others gave: standard libraries, published crates, terms of a language.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 12] = [
     "importlib.util",
     "java.util",
     "hyper_util",
@@ -18,6 +18,8 @@ const FOREIGN: [&str; 10] = [
     "ContextManager",
     "context manager",
     "multiprocessing.managers",
+    "multiprocessing.util",
+    "multiprocessing_util",
 ];
 /// Words of a language that have no place in the core; frame-type names (`cpython`, `v8js`, `jvm`) are not among them.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
@@ -69,7 +71,7 @@ fn empty_name(part: &str) -> Option<String> {
         .find(|segment| EMPTY_NAMES.contains(&segment.as_str()))
 }
 
-/// `GuardedReadHelper` and `guarded_read_helper` are the same words.
+/// `GuardedRead` and `guarded_read` are the same words.
 fn segments(name: &str) -> Vec<String> {
     let mut segments = vec![String::new()];
     let mut before = '_';

@@ -12,7 +12,7 @@ pub const VERB: Verb = Verb {
     name: "docs",
     usage: "docs [--check]",
     about: "generated reference pages, rustdoc, and the documents' code blocks executed\n\n\
-        docs/configuration.md and docs/counters.md come from the tables in core. Blocks marked ```python in README.md and\n\
+        docs/configuration.md and docs/statistics.md come from the tables in core. Blocks marked ```python in README.md and\n\
         docs/*.md run against the wheel; relative links must lead somewhere. --check: fails when a generated page differs\n\
         from what lies there, and writes nothing.",
     options: &[Known::Switch("check")],
@@ -32,9 +32,9 @@ fn run(given: &Arguments) -> Outcome {
 
 /// Writes, or compares, the pages that the core's tables make.
 pub fn generated(check: bool) -> Outcome {
-    for page in ["configuration", "counters"] {
+    for page in ["configuration", "statistics"] {
         let text = Step::cargo(format!("generate {page}"))
-            .args(["run", "--quiet", "-p", "spanprof", "--example", "reference", "--", page])
+            .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
             .capture()?;
         let path = workspace::root().join("docs").join(format!("{page}.md"));
         if !check {

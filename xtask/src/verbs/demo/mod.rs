@@ -99,10 +99,12 @@ pub fn show(seconds: Option<u64>, ports: &Ports) -> Outcome {
     std::thread::sleep(Duration::from_secs(seconds.unwrap_or(FIRST_LOOK_SECONDS)));
     let trace_id = load.one_heavy_request()?;
     let look = Look { command, address: format!("http://127.0.0.1:{}", server.http_port) };
-    let cost = own_cost(service_port)?;
     look.wait_for(&["--trace-id", &trace_id])?;
-    look.report(&trace_id)?;
-    println!("\n── the profiler's own cost\n{cost}");
+    let stats = own_stats(service_port)?;
+    look.print("top functions", &["-n", "12"])?;
+    print_linked_share(&stats)?;
+    look.one_trace(&trace_id)?;
+    print_own_cost(&stats)?;
     println!("requests answered: {}, failed: {}", load.answered(), load.failed());
     if load.answered() == 0 || load.failed() > 0 {
         return Err(Failure::new("load", "requests failed; the profiler must not change what the service answers"));
@@ -141,24 +143,43 @@ fn start_service(venv: &Venv, folder: &Path, server: &Server) -> Outcome<(Runnin
     Ok((service, port))
 }
 
-/// What the service's own profiler says it cost.
-fn own_cost(service_port: u16) -> Outcome<String> {
+/// What the service's own profiler says of itself.
+fn own_stats(service_port: u16) -> Outcome<Value> {
     let answer = http::get(service_port, "/profiler");
-    let stats: Value = match answer {
-        Ok((200, body)) => serde_json::from_str(&body).unwrap_or_default(),
-        other => return Err(Failure::new("own cost", format!("the service answered {other:?}"))),
-    };
-    let own = stats["own_cpu_seconds"].as_f64().unwrap_or_default();
-    let process = stats["process_cpu_seconds"].as_f64().unwrap_or_default();
+    match &answer {
+        Ok((200, body)) => {
+            serde_json::from_str(body).map_err(|error| Failure::new("own statistics", error.to_string()))
+        }
+        other => Err(Failure::new("own statistics", format!("the service answered {other:?}"))),
+    }
+}
+
+fn print_own_cost(stats: &Value) -> Outcome {
+    let number = |name: &str| stats[name].as_f64().unwrap_or_default();
+    let own = number("cost.own_cpu_ns") + number("clock.handler_ns");
+    let process = number("cost.process_cpu_ns");
     if own <= 0.0 || process <= 0.0 {
         return Err(Failure::new("own cost", format!("stats() does not tell it: {stats}")));
     }
-    Ok(format!(
-        "{:.1} ms of {process:.1} s of CPU the service used: {:.2} %; clock: {}",
-        own * 1e3,
+    println!(
+        "\n── the profiler's own cost\n{:.1} ms (own threads and handler) of {:.1} s of CPU the service used: {:.2} %; clock: {}",
+        own / 1e6,
+        process / 1e9,
         own / process * 100.0,
-        stats["clock"].as_str().unwrap_or("not told"),
-    ))
+        stats["clock.name"].as_str().unwrap_or("not told"),
+    );
+    Ok(())
+}
+
+fn print_linked_share(stats: &Value) -> Outcome {
+    let linked = stats["samples.linked"].as_f64().unwrap_or_default();
+    let share = linked / stats["samples.cpu"].as_f64().unwrap_or(f64::INFINITY);
+    println!("\n── samples linked to spans: {:.1} % of {}", share * 100.0, stats["samples.cpu"]);
+    if share < LEAST_LINKED_SHARE {
+        let message = format!("expected at least {:.0} %", LEAST_LINKED_SHARE * 100.0);
+        return Err(Failure::new("link to spans", message));
+    }
+    Ok(())
 }
 
 fn page_answers(server: &Server) -> Outcome {
@@ -197,15 +218,8 @@ impl Look {
         Err(Failure::new("delivery", format!("no sample of {SERVICE} {words:?} arrived within 20 s")))
     }
 
-    fn report(&self, trace_id: &str) -> Outcome {
-        self.print("top functions", &["-n", "12"])?;
-        let all = self.json(&["-n", "0"]).unwrap_or_default();
-        let share = all["linked"].as_f64().unwrap_or_default() / all["total"].as_f64().unwrap_or(f64::INFINITY);
-        println!("\n── samples linked to spans: {:.1} %", share * 100.0);
-        if share < LEAST_LINKED_SHARE {
-            let message = format!("expected at least {:.0} %", LEAST_LINKED_SHARE * 100.0);
-            return Err(Failure::new("link to spans", message));
-        }
+    /// The heavy request alone: its own function, and none of another request.
+    fn one_trace(&self, trace_id: &str) -> Outcome {
         self.print(&format!("top functions of trace {trace_id}"), &["-n", "6", "--trace-id", trace_id])?;
         let trace = self.json(&["-n", "0", "--trace-id", trace_id]).unwrap_or_default();
         let names: Vec<_> =

@@ -1,0 +1,44 @@
+"""Signals that arrive after stop: the process survives, and what was caught while profiling is still caught."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import spanprof
+import suite
+
+
+def caught():
+    """Signals with a handler, as the kernel sees them."""
+    with open("/proc/self/status") as status:
+        mask = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt"))
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+def main():
+    clock, seconds = suite.arguments()
+    suite.watch(seconds)
+    before = caught()
+    sent = 0
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        suite.start(clock, 1000)
+        sum(range(300_000))
+        ours = caught() - before if not sent else ours
+        spanprof.stop()
+        if ours - caught():
+            sys.exit(f"signals {ours - caught()} went back to their default at stop")
+        for _ in range(2000):
+            for number in ours - {signal.SIGSEGV, signal.SIGBUS}:
+                signal.pthread_kill(threading.get_ident(), number)
+                os.kill(os.getpid(), number)
+                sent += 2
+    print(f"{sent} stray signals survived; caught by us: {sorted(ours)}")
+    if not sent:
+        sys.exit("no signal of ours was found")
+
+
+if __name__ == "__main__":
+    main()

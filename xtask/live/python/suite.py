@@ -1,0 +1,59 @@
+"""What the scripts of this folder share: how a cell starts, what it leaves behind, and a watchdog against hangs."""
+
+import faulthandler
+import os
+import sys
+import tempfile
+
+import spanprof
+
+#: A cell that takes so much longer than asked hangs: it dumps every stack and ends with an error.
+GRACE_SECONDS = 90
+
+
+def arguments():
+    """Clock and size from the command line."""
+    clock, size = sys.argv[1:]
+    return clock, int(size)
+
+
+def watch(seconds):
+    """Ends the process, with every stack on stderr, when it hangs."""
+    faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True)
+
+
+def start(clock, rate, **settings):
+    """Starts into files of a fresh folder and returns it; ends the cell when this machine has no such clock."""
+    folder = tempfile.mkdtemp(prefix="spanprof-live-")
+    settings.setdefault("destinations", [{"type": "file", "directory": folder, "keep": 10_000}])
+    try:
+        spanprof.start(service_name="live", clock=clock, sample_rate=rate, upload_interval=5, **settings)
+    except spanprof.SpanprofError as error:
+        if error.kind == "no_clock":
+            print(f"not to be had here: clock {clock}: {error}")
+            sys.exit(0)
+        raise
+    if not str(spanprof.stats()["clock.name"]).startswith(clock):
+        sys.exit(f"asked for clock {clock}, got {spanprof.stats()['clock']}")
+    return folder
+
+
+def resident_bytes():
+    """Resident memory of this process."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def open_files():
+    """Descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def kernel_threads():
+    """Threads of this process as the kernel counts them."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def counters(prefix):
+    """Counters of stats() that begin with `prefix` and are not zero."""
+    return {name: value for name, value in spanprof.stats().items() if name.startswith(prefix) and value}
