@@ -1,20 +1,184 @@
-//! The flame graph: one self-contained HTML page, and the parts of it that the command line's page uses too.
+//! The flame graph: one self-contained HTML page, and the parts of it that the command line's page uses too. Written for
+//! this project; loads nothing from elsewhere, and text of a profile can become neither markup nor script.
+
+use std::fmt::Write;
+
+use hashbrown::HashMap;
 
 use crate::query::StackTree;
 
-/// The renderer's style sheet.
-pub const STYLE: &str = "";
-/// The renderer: defines `Flamegraph(element)` with `.show(tree)`, where `tree` is the value of [`json`].
-pub const SCRIPT: &str = "";
+/// The renderer's style sheet; every rule is below `.flamegraph`.
+pub const STYLE: &str = include_str!("flamegraph.css");
+
+/// The renderer: `new Flamegraph(element)` has `.show(tree)` with the value of [`json`], `.search(text)`, `.reset()` and
+/// `.resize()`. It follows `data-theme` of the document's root, else the system's colour scheme.
+pub const SCRIPT: &str = include_str!("flamegraph.js");
+
+const PAGE: &str = include_str!("page.html");
 
 /// A whole page that works offline.
 pub fn html(tree: &StackTree, title: &str) -> String {
-    let _ = (tree, title);
-    String::new()
+    let title = escape_markup(title);
+    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + tree.nodes.len() * 12);
+    // One pass over the template: what is put in is never searched for places again.
+    let mut pieces = PAGE.split("{{");
+    page.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (place, rest) = piece.split_once("}}").unwrap_or(("", piece));
+        match place {
+            "title" => page.push_str(&title),
+            "style" => page.push_str(STYLE),
+            "script" => page.push_str(SCRIPT),
+            "tree" => write_json(&mut page, tree),
+            _ => {}
+        }
+        page.push_str(rest);
+    }
+    page
 }
 
-/// The tree as compact JSON for the renderer.
+/// The tree as compact JSON for the renderer. `names`, `file` (into `files`) and `kind` (into `kinds`) are by function;
+/// `nodes` holds level, function and self weight of each node, depth first.
 pub fn json(tree: &StackTree) -> String {
-    let _ = tree;
-    String::new()
+    let mut out = String::with_capacity(tree.nodes.len() * 12);
+    write_json(&mut out, tree);
+    out
+}
+
+fn write_json(out: &mut String, tree: &StackTree) {
+    let mut files: Vec<&str> = Vec::new();
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut known = HashMap::new();
+    let mut file_of = Vec::with_capacity(tree.functions.len());
+    let mut kind_of = Vec::with_capacity(tree.functions.len());
+    for (_, file, frame_type) in &tree.functions {
+        file_of.push(*known.entry(file.as_str()).or_insert_with(|| {
+            files.push(file);
+            files.len() - 1
+        }));
+        let kind = frame_type.as_str().unwrap_or("");
+        kind_of.push(kinds.iter().position(|known| *known == kind).unwrap_or_else(|| {
+            kinds.push(kind);
+            kinds.len() - 1
+        }));
+    }
+    out.push_str("{\"type\":");
+    write_text(out, &tree.type_name);
+    out.push_str(",\"unit\":");
+    write_text(out, &tree.unit);
+    write_texts(out, "names", tree.functions.iter().map(|(name, _, _)| name.as_str()));
+    write_texts(out, "files", files.into_iter());
+    write_numbers(out, "file", file_of.into_iter().map(|at| at as i64));
+    write_texts(out, "kinds", kinds.into_iter());
+    write_numbers(out, "kind", kind_of.into_iter().map(|at| at as i64));
+    let mut levels: Vec<i64> = Vec::with_capacity(tree.nodes.len());
+    for (at, node) in tree.nodes.iter().enumerate() {
+        let level = if at == 0 { 0 } else { levels[node.parent as usize] + 1 };
+        levels.push(level);
+    }
+    let nodes = tree.nodes.iter().zip(levels);
+    let triples = nodes.flat_map(|(node, level)| [level, i64::from(node.function), node.self_weight]);
+    write_numbers(out, "nodes", triples);
+    out.push('}');
+}
+
+fn write_texts<'t>(out: &mut String, name: &str, texts: impl Iterator<Item = &'t str>) {
+    begin_list(out, name);
+    for (nth, text) in texts.enumerate() {
+        if nth > 0 {
+            out.push(',');
+        }
+        write_text(out, text);
+    }
+    out.push(']');
+}
+
+fn write_numbers(out: &mut String, name: &str, numbers: impl Iterator<Item = i64>) {
+    begin_list(out, name);
+    for (nth, number) in numbers.enumerate() {
+        // Writing to a String cannot fail.
+        let _ = if nth > 0 { write!(out, ",{number}") } else { write!(out, "{number}") };
+    }
+    out.push(']');
+}
+
+fn begin_list(out: &mut String, name: &str) {
+    out.push_str(",\"");
+    out.push_str(name);
+    out.push_str("\":[");
+}
+
+/// A JSON string that may also stand inside of a script element: `<` opens nothing, and the two line separators that
+/// scripts of old took for line ends are escaped.
+fn write_text(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' | '\u{7f}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+fn escape_markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Node;
+    use crate::FrameType;
+
+    fn tree() -> StackTree {
+        let node = |parent, function, self_weight, total_weight| Node { parent, function, self_weight, total_weight };
+        let function = |name: &str, file: &str, frame_type| (name.to_owned(), file.to_owned(), frame_type);
+        StackTree {
+            type_name: "cpu".to_owned(),
+            unit: "nanoseconds".to_owned(),
+            functions: vec![
+                function("root", "", FrameType::Unspecified),
+                function("main", "app.py", FrameType::Cpython),
+                function("a \"<b>\" \\ \u{1}", "app.py", FrameType::Cpython),
+            ],
+            nodes: vec![node(0, 0, 0, 30), node(0, 1, 10, 30), node(1, 2, 20, 20)],
+        }
+    }
+
+    #[test]
+    fn the_tree_is_compact_json() {
+        let expected = concat!(
+            r#"{"type":"cpu","unit":"nanoseconds","names":["root","main","a \"\u003cb\u003e\" \\ \u0001"],"#,
+            r#""files":["","app.py"],"file":[0,1,1],"kinds":["","cpython"],"kind":[0,1,1],"#,
+            r#""nodes":[0,0,0,1,1,10,2,2,20]}"#
+        );
+        assert_eq!(json(&tree()), expected);
+        let read: serde_json::Value = serde_json::from_str(expected).expect("valid JSON");
+        assert_eq!(read["names"][2], "a \"<b>\" \\ \u{1}");
+    }
+
+    #[test]
+    fn nothing_of_a_profile_becomes_markup_or_script() {
+        let mut tree = tree();
+        tree.functions[1].0 = "</script><script>alert(1)</script><!--{{script}}".to_owned();
+        let page = html(&tree, "<img src=x onerror=alert(1)> {{tree}}");
+        assert!(!page.contains("<img") && !page.contains("alert(1)</script>") && !page.contains("<!--"));
+        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt; {{tree}}"));
+        assert!(page.contains(r"\u003c/script\u003e\u003cscript\u003ealert(1)\u003c/script\u003e\u003c!--{{script}}"));
+        assert_eq!(page.matches("<script").count(), 2);
+    }
+
+    #[test]
+    fn the_page_loads_nothing_from_elsewhere() {
+        let page = html(&tree(), "title");
+        for outside in ["http://", "https://", "src=", "@import", "url(", "<link", "fetch(", "import("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(!STYLE.contains("{{") && !SCRIPT.contains("{{"), "places of the template");
+    }
 }

@@ -1,0 +1,450 @@
+/*
+ * Draws a stack tree on a canvas, root at the top. `new Flamegraph(element)`, then `.show(tree)` with the value of the
+ * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Only what is wide enough to be seen is visited, so that
+ * the cost of a frame follows the screen, not the profile.
+ */
+window.Flamegraph = (() => {
+"use strict";
+
+const ROW = 19;
+const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const SEEN = 0.35;
+/** Hue and saturation of a frame type; the package varies them a little. */
+const KINDS = {
+  "": ["other", 220, 9], cpython: ["cpython", 46, 82], v8js: ["v8js", 88, 52], jvm: ["jvm", 162, 45],
+  native: ["native", 212, 60], kernel: ["kernel", 354, 62], rust: ["rust", 20, 74],
+};
+const SCALES = {
+  nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+  bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
+};
+
+function amount(value, unit) {
+  const scales = SCALES[unit];
+  if (!scales || value === 0) return value.toLocaleString("en") + (scales || !unit || unit === "count" ? "" : " " + unit);
+  const [scale, name] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[scales.length - 1];
+  const scaled = value / scale;
+  return scaled.toFixed(scale === 1 || scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2) + "\u00a0" + name;
+}
+const percent = (part, whole) => (whole > 0 ? ((100 * part) / whole).toFixed(part < whole / 1000 ? 3 : 1) + "%" : "–");
+
+function element(name, className, parent) {
+  const made = document.createElement(name);
+  made.className = className;
+  if (parent) parent.append(made);
+  return made;
+}
+
+function hash(text) {
+  let value = 2166136261;
+  for (let at = 0; at < text.length; at++) value = Math.imul(value ^ text.charCodeAt(at), 16777619);
+  return value >>> 0;
+}
+
+/** The tree as typed arrays, in depth-first order: a node's subtree is [node, end[node]). */
+function unpack(tree) {
+  const flat = tree.nodes;
+  const count = flat.length / 3;
+  const nodes = {
+    count,
+    level: new Uint32Array(count), fn: new Uint32Array(count), parent: new Uint32Array(count), end: new Uint32Array(count),
+    self: new Float64Array(count), total: new Float64Array(count), start: new Float64Array(count), depth: 0,
+  };
+  const path = [];
+  for (let node = 0; node < count; node++) {
+    const level = flat[node * 3];
+    nodes.level[node] = level;
+    nodes.fn[node] = flat[node * 3 + 1];
+    nodes.self[node] = nodes.total[node] = Math.max(0, flat[node * 3 + 2]);
+    nodes.parent[node] = level ? path[level - 1] : 0;
+    path[level] = node;
+    nodes.depth = Math.max(nodes.depth, level);
+  }
+  for (let node = count - 1; node >= 0; node--) {
+    if (!nodes.end[node]) nodes.end[node] = node + 1;
+    if (node) {
+      const parent = nodes.parent[node];
+      nodes.total[parent] += nodes.total[node];
+      nodes.end[parent] = Math.max(nodes.end[parent], nodes.end[node]);
+    }
+  }
+  const next = new Float64Array(count);
+  for (let node = 1; node < count; node++) {
+    const parent = nodes.parent[node];
+    nodes.start[node] = next[node] = next[parent];
+    next[parent] += nodes.total[node];
+  }
+  return nodes;
+}
+
+class Flamegraph {
+  constructor(host) {
+    this.root = element("div", "flamegraph", host);
+    const bar = element("div", "flamegraph-bar", this.root);
+    this.about = element("span", "flamegraph-about", bar);
+    this.match = element("span", "flamegraph-match", bar);
+    this.match.setAttribute("role", "status");
+    this.legend = element("span", "flamegraph-legend", bar);
+    this.back = element("button", "flamegraph-reset", bar);
+    this.back.type = "button";
+    this.back.textContent = "Reset zoom";
+    this.back.addEventListener("click", () => this.reset());
+    this.view = element("div", "flamegraph-view", this.root);
+    this.space = element("div", "flamegraph-space", this.view);
+    this.canvas = element("canvas", "", this.view);
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "img");
+    this.pen = this.canvas.getContext("2d");
+    this.tip = element("div", "flamegraph-tip", this.root);
+    this.tip.setAttribute("role", "tooltip");
+    this.tip.hidden = true;
+    this.spoken = element("div", "flamegraph-spoken", this.root);
+    this.spoken.setAttribute("aria-live", "polite");
+    this.wanted = "";
+    this.colours = new Map();
+    this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
+
+    this.view.addEventListener("scroll", () => this.redraw());
+    this.canvas.addEventListener("mousemove", (event) => this.hover(this.nodeAt(event), event));
+    this.canvas.addEventListener("mouseleave", () => this.hover(-1));
+    this.canvas.addEventListener("click", (event) => {
+      const node = this.nodeAt(event);
+      if (node >= 0) this.zoom(node);
+    });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.resize()).observe(this.view);
+    const recolour = () => { this.colours.clear(); this.redraw(); this.showLegend(); };
+    new MutationObserver(recolour).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+  }
+
+  /** Takes another tree. The zoom stays where the same call path still exists. */
+  show(tree) {
+    const path = this.tree ? this.pathTo(this.zoomed).map((node) => this.name(node)) : [];
+    this.tree = tree;
+    this.nodes = unpack(tree);
+    this.colours.clear();
+    this.zoomed = this.find(path.slice(1));
+    this.selected = -1;
+    this.hovered = -1;
+    this.tip.hidden = true;
+    this.search(this.wanted);
+    this.showLegend();
+    this.resize();
+  }
+
+  /** Marks functions whose name or file contains the text, or matches it when it is written as /expression/. */
+  search(text) {
+    this.wanted = text = (text || "").trim();
+    this.matched = null;
+    if (text) {
+      let test = (name) => name.toLowerCase().includes(text.toLowerCase());
+      const expression = /^\/(.+)\/$/.exec(text);
+      if (expression) {
+        try {
+          const pattern = new RegExp(expression[1], "i");
+          test = (name) => pattern.test(name);
+        } catch { /* Half-typed expressions are searched as text. */ }
+      }
+      const { names, files, file } = this.tree;
+      const inFile = files.map((name) => name !== "" && test(name));
+      this.matched = names.map((name, at) => at > 0 && (inFile[file[at]] || test(name)));
+    }
+    this.count();
+    this.redraw();
+  }
+
+  /** Shows everything again. */
+  reset() { this.zoom(0); }
+
+  /** Fits the drawing to its element. */
+  resize() {
+    this.space.style.height = (this.nodes.depth + 1) * ROW + 6 + "px";
+    const [width, height] = [this.view.clientWidth, this.view.clientHeight];
+    const ratio = window.devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    this.canvas.style.width = width + "px";
+    this.canvas.style.height = height + "px";
+    this.width = width;
+    this.height = height;
+    this.ratio = ratio;
+    this.redraw();
+  }
+
+  zoom(node) {
+    this.zoomed = node;
+    this.count();
+    this.describe();
+    this.reveal(node);
+    this.redraw();
+  }
+
+  // ---- what the words around the drawing say ----
+
+  /** Weight of the topmost matches within the zoom: nested matches count once. */
+  count() {
+    const { nodes, matched } = this;
+    let weight = 0;
+    if (matched) {
+      for (let node = this.zoomed; node < nodes.end[this.zoomed];) {
+        if (matched[nodes.fn[node]]) {
+          weight += nodes.total[node];
+          node = nodes.end[node];
+        } else node++;
+      }
+    }
+    this.match.textContent = matched ? `Matched ${percent(weight, nodes.total[this.zoomed])} (${amount(weight, this.tree.unit)})` : "";
+    this.root.dataset.matched = matched ? weight : "";
+  }
+
+  describe() {
+    const { nodes, zoomed, tree } = this;
+    this.back.hidden = zoomed === 0;
+    const total = amount(nodes.total[zoomed], tree.unit);
+    this.about.textContent = zoomed === 0 ? `${tree.type ? tree.type + ": " : ""}${total}`
+      : `${this.name(zoomed)}: ${total}, ${percent(nodes.total[zoomed], nodes.total[0])} of all`;
+    this.canvas.setAttribute("aria-label", `Flame graph. ${this.about.textContent}. Arrow keys move, Enter zooms, Escape resets.`);
+  }
+
+  showLegend() {
+    this.root.classList.toggle("flamegraph-dark", this.isDark());
+    const used = new Set(this.tree.kind.slice(1));
+    this.legend.replaceChildren(...[...used].sort().map((kind) => {
+      const [name, hue, saturation] = KINDS[this.tree.kinds[kind]] || KINDS[""];
+      const entry = element("span", "");
+      element("i", "", entry).style.background = this.tint(hue, saturation, 0);
+      entry.append(this.tree.kinds[kind] ? name : "other");
+      return entry;
+    }));
+    this.describe();
+  }
+
+  hover(node, event) {
+    if (node !== this.hovered) {
+      this.hovered = node;
+      this.canvas.style.cursor = node >= 0 ? "pointer" : "";
+      this.tip.hidden = node < 0;
+      if (node >= 0) this.fillTip(node);
+      this.redraw();
+    }
+    if (event && node >= 0) this.placeTip(event.clientX + 14, event.clientY + 16, event.clientY - 10);
+  }
+
+  fillTip(node) {
+    const { nodes, tree, zoomed } = this;
+    const heading = element("b", "");
+    heading.textContent = this.name(node);
+    const place = element("small", "");
+    place.textContent = [this.file(node), this.kind(node)].filter(Boolean).join(" · ");
+    const table = element("table", "");
+    const row = (label, value) => {
+      const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];
+      if (zoomed && nodes.level[node] >= nodes.level[zoomed]) cells.push(percent(value, nodes.total[zoomed]) + " of zoom");
+      const made = table.insertRow();
+      for (const cell of cells) made.insertCell().textContent = cell;
+    };
+    row("total", nodes.total[node]);
+    row("self", nodes.self[node]);
+    this.tip.replaceChildren(heading, place, table);
+  }
+
+  placeTip(left, below, above) {
+    const { width, height } = this.tip.getBoundingClientRect();
+    const top = below + height > innerHeight - 4 ? above - height : below;
+    this.tip.style.left = Math.max(4, Math.min(left, innerWidth - width - 6)) + "px";
+    this.tip.style.top = Math.max(4, top) + "px";
+  }
+
+  // ---- moving about ----
+
+  name(node) { return this.tree.names[this.nodes.fn[node]]; }
+  file(node) { return this.tree.files[this.tree.file[this.nodes.fn[node]]]; }
+  kind(node) { return this.tree.kinds[this.tree.kind[this.nodes.fn[node]]]; }
+
+  pathTo(node) {
+    const path = [node];
+    while (node) path.unshift(node = this.nodes.parent[node]);
+    return path;
+  }
+
+  children(node) {
+    const all = [];
+    for (let child = node + 1; child < this.nodes.end[node]; child = this.nodes.end[child]) all.push(child);
+    return all;
+  }
+
+  /** The node at the end of a path of names, or the root. */
+  find(names) {
+    let node = 0;
+    for (const name of names) {
+      const child = this.children(node).find((child) => this.name(child) === name);
+      if (child === undefined) return 0;
+      node = child;
+    }
+    return node;
+  }
+
+  key(event) {
+    const { nodes } = this;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const from = this.selected < 0 ? this.zoomed : this.selected;
+    const siblings = () => (from ? this.children(nodes.parent[from]) : [0]);
+    const heaviest = (all) => all.reduce((best, child) => (nodes.total[child] > nodes.total[best] ? child : best), all[0]);
+    const step = (by) => siblings()[siblings().indexOf(from) + by];
+    const moves = {
+      ArrowUp: () => nodes.parent[from], ArrowDown: () => heaviest(this.children(from)), ArrowLeft: () => step(-1),
+      ArrowRight: () => step(1), Home: () => 0,
+    };
+    if (moves[event.key]) this.select(this.selected < 0 ? this.zoomed : moves[event.key]() ?? from);
+    else if (event.key === "Enter") this.zoom(from);
+    else if (event.key === "Backspace") this.select(nodes.parent[this.zoomed]), this.zoom(nodes.parent[this.zoomed]);
+    else if (event.key === "Escape") this.reset();
+    else return;
+    event.preventDefault();
+  }
+
+  select(node) {
+    const { nodes, zoomed } = this;
+    this.selected = node;
+    const inside = node >= zoomed && node < nodes.end[zoomed];
+    const above = zoomed >= node && zoomed < nodes.end[node];
+    if (!inside && !above) this.zoom(nodes.parent[node]);
+    this.reveal(node);
+    this.spoken.textContent = `${this.name(node)}, total ${amount(nodes.total[node], this.tree.unit)}, ` +
+      `${percent(nodes.total[node], nodes.total[0])}, self ${amount(nodes.self[node], this.tree.unit)}`;
+    this.hovered = -1;
+    this.hover(node);
+    const box = this.canvas.getBoundingClientRect();
+    const [x] = this.span(node);
+    const y = box.top + nodes.level[node] * ROW - this.view.scrollTop;
+    this.placeTip(box.left + Math.max(0, x) + 8, y + ROW + 6, y - 6);
+  }
+
+  reveal(node) {
+    const top = this.nodes.level[node] * ROW;
+    if (top < this.view.scrollTop) this.view.scrollTop = Math.max(0, top - ROW);
+    else if (top + 2 * ROW > this.view.scrollTop + this.height) this.view.scrollTop = top - this.height / 2;
+  }
+
+  /** Left edge and width of a node on the screen; those above the zoom fill it. */
+  span(node) {
+    const { nodes, zoomed, width } = this;
+    const total = nodes.total[zoomed];
+    if (nodes.level[node] < nodes.level[zoomed] || total <= 0) return [0, width];
+    return [((nodes.start[node] - nodes.start[zoomed]) / total) * width, (nodes.total[node] / total) * width];
+  }
+
+  nodeAt(event) {
+    const { nodes, zoomed } = this;
+    const box = this.canvas.getBoundingClientRect();
+    const level = Math.floor((event.clientY - box.top + this.view.scrollTop) / ROW);
+    const x = event.clientX - box.left;
+    if (level < 0 || level > nodes.depth || nodes.total[zoomed] <= 0) return -1;
+    if (level <= nodes.level[zoomed]) return this.pathTo(zoomed)[level];
+    const at = nodes.start[zoomed] + (x / this.width) * nodes.total[zoomed];
+    let node = zoomed;
+    while (nodes.level[node] < level) {
+      const inside = this.children(node).find((child) => at >= nodes.start[child] && at < nodes.start[child] + nodes.total[child]);
+      if (inside === undefined) return -1;
+      node = inside;
+    }
+    return node;
+  }
+
+  // ---- drawing ----
+
+  isDark() {
+    const theme = document.documentElement.dataset.theme;
+    return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+
+  tint(hue, saturation, vary) {
+    return this.isDark() ? `hsl(${hue} ${saturation * 0.62}% ${36 + vary}%)` : `hsl(${hue} ${saturation}% ${74 + vary}%)`;
+  }
+
+  /** Colour of a function: its frame type, varied by package (the folder of its file, else the head of its name). */
+  colour(fn) {
+    let found = this.colours.get(fn);
+    if (!found) {
+      const { names, files, file, kinds, kind } = this.tree;
+      const [, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
+      const place = files[file[fn]];
+      const cut = Math.max(place.lastIndexOf("/"), place.lastIndexOf("\\"));
+      const seed = hash(cut > 0 ? place.slice(0, cut) : place || names[fn].split(/[.:]/)[0]);
+      found = fn === 0 ? this.tint(220, 6, 8) : this.tint(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5);
+      this.colours.set(fn, found);
+    }
+    return found;
+  }
+
+  redraw() {
+    if (this.waiting) return;
+    this.waiting = requestAnimationFrame(() => {
+      this.waiting = 0;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const { nodes, pen, zoomed, width, height, matched } = this;
+    if (!width || !height) return;
+    const dark = this.isDark();
+    const began = performance.now();
+    pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    pen.font = FONT;
+    pen.textBaseline = "middle";
+    const letter = pen.measureText("m").width;
+    const top = this.view.scrollTop;
+    const [first, last] = [Math.floor(top / ROW), Math.ceil((top + height) / ROW)];
+    const base = nodes.start[zoomed];
+    const scale = nodes.total[zoomed] > 0 ? width / nodes.total[zoomed] : 0;
+    const [ink, faded] = dark ? ["#f1f3f5", "#8b95a1"] : ["#16191d", "#868e96"];
+    const box = (node, x, wide, isAbove) => {
+      const fn = nodes.fn[node];
+      const y = nodes.level[node] * ROW - top;
+      const hit = matched && matched[fn];
+      pen.globalAlpha = isAbove ? 0.55 : matched && !hit ? 0.35 : 1;
+      pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.colour(fn);
+      pen.fillRect(x, y, Math.max(SEEN, wide - (wide > 3 ? 1 : 0)), ROW - 1);
+      if (node === this.hovered || node === this.selected) {
+        pen.globalAlpha = 1;
+        pen.strokeStyle = ink;
+        pen.strokeRect(x + 0.5, y + 0.5, Math.max(0, wide - 2), ROW - 2);
+      }
+      const letters = Math.floor((wide - 8) / letter);
+      if (letters >= 3) {
+        const name = this.name(node);
+        pen.globalAlpha = 1;
+        pen.fillStyle = matched && !hit ? faded : ink;
+        pen.fillText(name.length > letters ? name.slice(0, letters - 1) + "…" : name, x + 4, y + ROW / 2);
+      }
+    };
+    for (const node of this.pathTo(zoomed).slice(0, -1)) if (nodes.level[node] >= first) box(node, 0, width, true);
+    // The right edge drawn so far in each row: slivers within the same pixel are drawn once.
+    const edges = new Float64Array(nodes.depth + 2).fill(-1);
+    let drawn = 0;
+    for (let node = zoomed; node < nodes.end[zoomed] && scale > 0;) {
+      const level = nodes.level[node];
+      const x = (nodes.start[node] - base) * scale;
+      const wide = nodes.total[node] * scale;
+      if (level > last || (wide < SEEN && x + wide < edges[level] + SEEN)) {
+        node = nodes.end[node];
+        continue;
+      }
+      edges[level] = x + wide;
+      if (level >= first) {
+        box(node, x, wide, false);
+        drawn++;
+      }
+      node = wide < SEEN ? nodes.end[node] : node + 1;
+    }
+    pen.globalAlpha = 1;
+    this.root.dataset.drawn = drawn;
+    this.root.dataset.drawMs = (performance.now() - began).toFixed(2);
+  }
+}
+
+return Flamegraph;
+})();
