@@ -12,7 +12,14 @@ use super::symbols::symbols;
 /// The pairs of a dictionary whose keys and values are all plain text, borrowed from the strings themselves.
 ///
 /// The borrow holds as long as nobody changes the dictionary: no Python code may run before this value is dropped.
-pub struct BorrowedPairs<'a>(Vec<(&'a str, &'a str)>);
+pub struct BorrowedPairs<'a> {
+    /// The usual few, without an allocation.
+    few: [(&'a str, &'a str); FEW],
+    len: usize,
+    many: Vec<(&'a str, &'a str)>,
+}
+
+const FEW: usize = 8;
 
 impl<'a> BorrowedPairs<'a> {
     /// The pairs; `None` when some key or value is no `str`, is not valid Unicode or longer than `max_characters`, when
@@ -22,19 +29,35 @@ impl<'a> BorrowedPairs<'a> {
         if dict.len() > max_pairs {
             return None;
         }
-        let mut pairs = Vec::with_capacity(dict.len());
+        let mut pairs = Self { few: [("", ""); FEW], len: 0, many: Vec::new() };
         let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
         // SAFETY: `dict` is a dictionary and is not changed while it is walked: reading text runs no Python code.
         while unsafe { ffi::PyDict_Next(dict.as_ptr(), &mut position, &mut key, &mut value) } != 0 {
             // SAFETY: both are borrowed from the dictionary, which keeps them alive for `'a` (type's law).
             pairs.push(unsafe { (borrowed(key, max_characters)?, borrowed(value, max_characters)?) });
         }
-        Some(Self(pairs))
+        Some(pairs)
+    }
+
+    fn push(&mut self, pair: (&'a str, &'a str)) {
+        if self.len < FEW {
+            self.few[self.len] = pair;
+        } else {
+            if self.len == FEW {
+                self.many.extend_from_slice(&self.few);
+            }
+            self.many.push(pair);
+        }
+        self.len += 1;
     }
 
     /// The pairs in the dictionary's order.
     pub fn as_slice(&self) -> &[(&'a str, &'a str)] {
-        &self.0
+        if self.len <= FEW {
+            &self.few[..self.len]
+        } else {
+            &self.many
+        }
     }
 }
 

@@ -1,0 +1,309 @@
+"""Profiles of real programs: shares, labels and totals as their own clocks tell, and the verbs around them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+BURN = """
+import time
+
+def burn(seconds):
+    start = time.thread_time()
+    while time.thread_time() - start < seconds:
+        sum(range(500))
+"""
+
+
+def test_an_unconfigured_program_is_profiled_with_its_lines_and_labels(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+def cart():
+    burn(0.6)
+
+def checkout():
+    burn(0.2)
+
+assert spanprof.start() is True
+with spanprof.tag_wrapper({"endpoint": "/cart"}):
+    cart()
+with spanprof.tag_wrapper({"endpoint": "/checkout"}):
+    checkout()
+burn(0.2)
+assert spanprof.stop() is True
+"""
+    )
+    profiles = target.profiles()
+    assert profiles.files[0].types == [("samples", "count"), ("cpu", "nanoseconds")]
+    assert profiles.files[0].period == 10_000_000
+    by_label = profiles.by_label("endpoint", through="burn")
+    total = sum(by_label.values())
+    assert total == pytest.approx(1.0e9, rel=0.1)
+    # Three standard errors of a share of 0.6 over some hundred samples.
+    assert by_label["/cart"] / total == pytest.approx(0.6, abs=0.15)
+    assert by_label["/checkout"] / total == pytest.approx(0.2, abs=0.12)
+    (sample, *_) = profiles.through("cart")
+    assert sample.frames[-2:] == ["cart", "<module>"]
+    assert sample.lines[0][0].endswith("target.py")
+    assert sample.labels["service.name"] == "target"
+
+
+def test_threads_generators_and_recursion_show_their_own_stacks(run_target):
+    target = run_target(
+        BURN
+        + """
+import threading
+import spanprof
+
+def deep(levels):
+    if levels:
+        deep(levels - 1)
+    else:
+        burn(0.3)
+
+def numbers():
+    for _ in range(3):
+        burn(0.1)
+        yield 1
+
+def in_thread(name):
+    with spanprof.tag_wrapper({"thread": name}):
+        sum(numbers())
+
+spanprof.start()
+threads = [threading.Thread(target=in_thread, args=(str(n),)) for n in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+deep(20)
+"""
+    )
+    profiles = target.profiles()
+    by_thread = profiles.by_label("thread", through="in_thread")
+    assert set(by_thread) == {"0", "1", "2", "3"}
+    assert all("numbers" in sample.frames for sample in profiles.through("in_thread") if "burn" in sample.frames)
+    deepest = max(profiles.through("deep"), key=lambda sample: len(sample.frames))
+    assert deepest.frames.count("deep") == 21
+
+
+def test_time_in_c_code_without_the_gil_is_charged_to_the_calling_function(run_target):
+    target = run_target(
+        """
+        import hashlib, time
+        import spanprof
+
+        def hashing(data, seconds):
+            start = time.thread_time()
+            while time.thread_time() - start < seconds:
+                hashlib.sha256(data).digest()
+
+        spanprof.start()
+        hashing(b"x" * 4_000_000, 0.5)
+        """
+    )
+    profiles = target.profiles()
+    inside = sum(sample.nanoseconds for sample in profiles.through("hashing"))
+    assert inside == pytest.approx(0.5e9, rel=0.15)
+
+
+def test_wall_profiles_show_where_a_program_waits(run_target):
+    target = run_target(
+        """
+        import threading, time
+        import spanprof
+
+        def waiting():
+            time.sleep(1)
+
+        spanprof.start(wall=True, cpu=False)
+        thread = threading.Thread(target=waiting)
+        thread.start()
+        thread.join()
+        """
+    )
+    assert not target.profiles().samples
+    wall = target.profiles("wall")
+    waited = sum(sample.nanoseconds for sample in wall.through("waiting"))
+    assert waited == pytest.approx(1e9, rel=0.25)
+
+
+def test_the_verbs_work_in_any_order_and_twice(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+assert spanprof.stop() is True
+assert spanprof.flush() is True
+assert spanprof.stats() == {}
+assert spanprof.update(sample_rate=50) is False
+assert spanprof.start() is True
+assert spanprof.start() is True
+burn(0.2)
+assert spanprof.flush(5) is True
+stats = spanprof.stats()
+assert stats["samples.cpu"] > 5, stats
+assert spanprof.update(sample_rate=200) is True
+assert spanprof.stats()["config.sample_rate"] == "200"
+assert spanprof.stats()["config.sample_rate.source"] == "update"
+burn(0.2)
+assert spanprof.stop() is True
+assert spanprof.stop() is True
+assert spanprof.stats() == {} or spanprof.stats()["state"] != "running"
+assert spanprof.start() is True
+burn(0.2)
+"""
+    )
+    periods = {profile.period for profile in target.profiles().files}
+    assert periods == {10_000_000, 5_000_000}
+    assert target.profiles().nanoseconds == pytest.approx(0.6e9, rel=0.15)
+
+
+def test_a_hundred_cycles_from_four_threads_leave_nothing_behind(run_target):
+    run_target(
+        """
+        import os, random, threading, time
+        import spanprof
+
+        def busy():
+            while not done:
+                sum(range(1000))
+
+        def cycle(seed):
+            random.seed(seed)
+            for _ in range(25):
+                spanprof.start(sample_rate=1000)
+                time.sleep(random.random() / 200)
+                spanprof.flush(0.1) if random.random() < 0.2 else None
+                spanprof.stop()
+
+        def open_things():
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+        done = False
+        spanprof.start()
+        spanprof.stop()
+        time.sleep(0.1)
+        before = open_things()
+        burner = threading.Thread(target=busy)
+        burner.start()
+        threads = [threading.Thread(target=cycle, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        spanprof.stop()
+        done = True
+        burner.join()
+        time.sleep(0.3)
+        after = open_things()
+        assert after <= before, (before, after)
+        """,
+        SPANPROF_FILE_KEEP="5",
+    )
+
+
+@pytest.mark.parametrize(
+    "variable", [{"SPANPROF_DISABLED": "1"}, {"OTEL_SDK_DISABLED": "true"}, {"SPANPROF_ENABLED": "false"}]
+)
+def test_a_kill_switch_keeps_the_profiler_out_of_the_process(run_target, variable):
+    target = run_target(
+        """
+        import os, signal, threading
+        import spanprof
+
+        assert spanprof.start() is False
+        with spanprof.tag_wrapper({"a": "1"}):
+            pass
+        assert len(os.listdir("/proc/self/task")) == 1
+        assert signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
+        assert spanprof.stop() is True
+        """,
+        **variable,
+    )
+    assert not target.profiles().files
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"sample_rate": 0}, ["sample_rate", "10000", "0"]),
+        ({"sample_rate": "fast"}, ["sample_rate", "fast"]),
+        ({"clock": "sundial"}, ["clock", "thread_timer", "sundial"]),
+        ({"max_stack_depth": 4}, ["max_stack_depth", "16"]),
+        ({"headers": 5}, ["headers"]),
+        ({"config_file": "/does/not/exist.yaml"}, ["/does/not/exist.yaml"]),
+    ],
+)
+def test_an_impossible_setting_is_an_error_that_says_what_was_expected(run_target, config, words):
+    target = run_target(
+        f"""
+        import json, spanprof
+
+        try:
+            spanprof.start(**json.loads({json.dumps(json.dumps(config))}))
+        except spanprof.SpanprofError as error:
+            print(json.dumps([error.kind, str(error), error.hint]))
+        else:
+            raise AssertionError("no error")
+        with spanprof.tag_wrapper({{"a": "1"}}):
+            print("still here")
+        """
+    )
+    error, still = target.stdout.splitlines()
+    kind, message, hint = json.loads(error)
+    assert kind in ("invalid_config", "config_file")
+    assert hint
+    assert all(word in message for word in words), message
+    assert still == "still here"
+
+
+def test_an_unknown_setting_is_a_warning_with_the_nearest_name(run_target):
+    target = run_target(
+        """
+        import logging
+        import spanprof
+
+        logging.basicConfig()
+        assert spanprof.start(sampel_rate=50) is True
+        """
+    )
+    assert "sampel_rate" in target.stderr and "`sample_rate`" in target.stderr
+
+
+def test_the_first_window_says_one_line_on_the_hosts_logger(run_target):
+    target = run_target(
+        BURN
+        + """
+import logging
+import spanprof
+
+logging.basicConfig(level=logging.INFO)
+spanprof.start(upload_interval=0.3)
+burn(1)
+"""
+    )
+    lines = [line for line in target.stderr.splitlines() if "first window" in line]
+    assert len(lines) == 1, target.stderr
+    assert "samples" in lines[0] and "delivered" in lines[0]
+
+
+def test_secrets_given_to_start_are_shown_nowhere(run_target):
+    target = run_target(
+        """
+        import logging
+        import spanprof
+
+        logging.basicConfig(level=logging.DEBUG)
+        spanprof.start(
+            endpoint="http://user:marker-one@127.0.0.1:9/", headers={"authorization": "marker-two"}, stop_timeout=0.1
+        )
+        print(spanprof.stats())
+        """
+    )
+    assert "marker" not in target.stdout + target.stderr
