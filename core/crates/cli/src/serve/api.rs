@@ -15,6 +15,7 @@ use super::directory;
 use super::reply::{self, Reply};
 use super::route::Shared;
 use super::store::{gzip, unix_ns, Answer};
+use super::traces;
 use super::window::Window;
 use crate::json::Json;
 use crate::{query_string, selection};
@@ -30,13 +31,13 @@ const WORTH_COMPRESSING_BYTES: usize = 2048;
 /// A content type and its bytes, or a status and a sentence.
 type Outcome = Result<(&'static str, Vec<u8>), (StatusCode, String)>;
 
-pub(crate) async fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Reply {
+pub(crate) async fn answer(shared: &Arc<Shared>, path: &str, request: &Request<Incoming>) -> Reply {
     let accepts_gzip = request
         .headers()
         .get(ACCEPT_ENCODING)
         .and_then(|value| value.to_str().ok())
         .is_some_and(|value| value.split(',').any(|coding| coding.trim().split(';').next() == Some("gzip")));
-    let path = request.uri().path().to_owned();
+    let path = path.to_owned();
     let parameters = query_string::parse(request.uri().query().unwrap_or(""));
     let owned = shared.clone();
     let work = move || {
@@ -80,22 +81,25 @@ fn outcome(shared: &Shared, path: &str, parameters: &[(String, String)]) -> Outc
     let filter =
         selection::of_parameters(parameters, unix_ns()).map_err(|message| (StatusCode::BAD_REQUEST, message))?;
     let parameter = |name: &str| parameters.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
+    let limit = || match parameter("limit") {
+        None => Ok(DEFAULT_ROWS),
+        Some(text) => {
+            text.parse().map_err(|_| (StatusCode::BAD_REQUEST, format!("`limit`: expected a number, got `{text}`")))
+        }
+    };
     let json = match path {
         "/api/services" => services(&windows(shared, &filter), &filter),
         "/api/types" => types(&windows(shared, &filter), &filter),
         "/api/labels" => labels(&windows(shared, &filter), &filter),
-        "/api/timeline" => timeline(&windows(shared, &filter), &filter),
+        // Labels and links are not in the index.
+        "/api/timeline" if !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some() => {
+            timeline(shared.store.answer(&filter, &shared.settings.limits).parts.iter(), &filter)
+        }
+        "/api/timeline" => timeline(summaries(&windows(shared, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(shared, &filter)),
         "/api/stats" => stats(shared),
-        "/api/top" => {
-            let rows = match parameter("limit") {
-                None => DEFAULT_ROWS,
-                Some(text) => text
-                    .parse()
-                    .map_err(|_| (StatusCode::BAD_REQUEST, format!("`limit`: expected a number, got `{text}`")))?,
-            };
-            top(&shared.store.answer(&filter, &shared.settings.limits), &filter, rows)
-        }
+        "/api/top" => top(&shared.store.answer(&filter, &shared.settings.limits), &filter, limit()?),
+        "/api/traces" => traces(&shared.store.answer(&filter, &shared.settings.limits), &filter, limit()?),
         "/api/flamegraph" => flame(&shared.store.answer(&filter, &shared.settings.limits), &filter),
         "/api/profile" => {
             let answer = shared.store.answer(&filter, &shared.settings.limits);
@@ -223,10 +227,9 @@ fn labels(windows: &[Arc<Window>], filter: &Filter) -> Json {
     json
 }
 
-/// Weight over time, in equal steps, by the middle of each window. Labels and links are not looked at: it shows when
-/// there is something, not what.
-fn timeline(windows: &[Arc<Window>], filter: &Filter) -> Json {
-    let all: Vec<_> = summaries(windows, filter).filter(|of| of.samples > 0).collect();
+/// Weight over time, in equal steps, by the middle of each window.
+fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Json {
+    let all: Vec<_> = all.filter(|of| of.samples > 0).collect();
     let from = filter.from_unix_nano.or(all.iter().map(|of| of.from_unix_nano).min()).unwrap_or(0);
     let to = filter.to_unix_nano.or(all.iter().map(|of| of.to_unix_nano).max()).unwrap_or(from);
     // Not below a second: windows are seconds long.
@@ -262,6 +265,15 @@ fn top(answer: &Answer, filter: &Filter, limit: usize) -> Json {
     let mut json = Json::new();
     json.object(|json| {
         crate::verbs::top::fields(json, &table, limit);
+        completeness(json, answer);
+    });
+    json
+}
+
+fn traces(answer: &Answer, filter: &Filter, limit: usize) -> Json {
+    let mut json = Json::new();
+    json.object(|json| {
+        traces::fields(json, &answer.data, &selection::type_to_show(&answer.data, filter), limit);
         completeness(json, answer);
     });
     json

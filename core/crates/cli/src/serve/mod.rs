@@ -11,6 +11,7 @@ mod page;
 mod reply;
 mod route;
 mod store;
+mod traces;
 mod window;
 
 use std::future::Future;

@@ -92,7 +92,9 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     if otlp_grpc::is_grpc(content_type) {
         return otlp_grpc::answer(shared, request).await;
     }
+    // A base URL that ends in a slash, joined with a path that begins with one, means the path.
     let path = request.uri().path();
+    let path = if path.starts_with("//") { &path[path.len() - path.trim_start_matches('/').len() - 1..] } else { path };
     if path == otlp_http::PATH {
         return otlp_http::answer(shared, request).await;
     }
@@ -114,7 +116,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     if let Some(refused) = refuse_foreign_host(shared, &request) {
         return refused;
     }
-    let answered = if is_page { page::answer(&request) } else { api::answer(shared, &request).await };
+    let answered = if is_page { page::answer(&request) } else { api::answer(shared, path, &request).await };
     if is_head {
         reply::without_body(answered)
     } else {

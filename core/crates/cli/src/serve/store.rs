@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use spanprof_profile::decode::{self, Limits};
-use spanprof_profile::query::{self, Filter};
+use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
 use super::directory::{self, Directory};
@@ -44,6 +44,8 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub data: ProfilesData,
+    /// Of each window what passed, for a timeline.
+    pub parts: Vec<TypeSummary>,
     pub windows: usize,
     /// Windows that could hold more and were not looked at before the deadline.
     pub windows_left_out: usize,
@@ -184,6 +186,7 @@ impl Store {
         let started = Instant::now();
         let mut merged = ProfilesData::default();
         let mut batch = Vec::new();
+        let mut parts = Vec::new();
         let (mut windows, mut windows_left_out) = (0, 0);
         for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
             if started.elapsed() > QUERY_DEADLINE {
@@ -197,6 +200,7 @@ impl Store {
                 continue;
             }
             windows += 1;
+            parts.extend(query::types(&part));
             batch.push(part);
             if batch.len() == MERGE_BATCH {
                 merged = query::merge(std::iter::once(&merged).chain(&batch));
@@ -206,7 +210,7 @@ impl Store {
         if !batch.is_empty() {
             merged = query::merge(std::iter::once(&merged).chain(&batch));
         }
-        let answer = Arc::new(Answer { data: merged, windows, windows_left_out });
+        let answer = Arc::new(Answer { data: merged, parts, windows, windows_left_out });
         let mut answers = lock(&self.answers);
         answers.truncate(ANSWERS_KEPT - 1);
         answers.push_front((generation, filter.clone(), answer.clone()));

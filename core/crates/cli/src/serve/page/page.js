@@ -1,0 +1,431 @@
+"use strict";
+(() => {
+const Flamegraph = window.Flamegraph || class { show() {} search() {} resize() {} };
+const byId = (id) => document.getElementById(id);
+const root = document.documentElement;
+
+/** Builds an element; text always goes in as text. */
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// ---- amounts and times -------------------------------------------------------------------------------------------
+
+const SCALES = {
+  nanoseconds: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+  bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
+};
+function amount(value, unit) {
+  if (value === 0) return "0";
+  const scales = SCALES[unit];
+  if (!scales) return value.toLocaleString("en");
+  const [scale, name] = scales.find(([scale]) => Math.abs(value) >= scale) || scales[scales.length - 1];
+  const scaled = value / scale;
+  const digits = scale === 1 || Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
+  return scaled.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + "\u00a0" + name;
+}
+const share = (part, whole) => (whole ? ((100 * part) / whole).toFixed(1) + "%" : "–");
+function clock(ms, withDate) {
+  const date = new Date(ms);
+  const day = date.toLocaleDateString(undefined, { month: "short", day: "numeric" });
+  const time = date.toLocaleTimeString(undefined, { hour12: false });
+  return withDate ? day + ", " + time : time;
+}
+
+// ---- what is asked: the address bar holds all of it ---------------------------------------------------------------
+
+const asked = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false };
+
+function readAddress() {
+  const query = new URLSearchParams(location.search);
+  asked.service = query.get("service");
+  asked.type = query.get("type");
+  asked.labels = query.getAll("label");
+  asked.trace = query.get("trace_id") || "";
+  asked.span = query.get("span_id") || "";
+  asked.from = query.get("from");
+  asked.to = query.get("to") || "";
+  asked.view = ["both", "flame", "top", "traces"].includes(query.get("view")) ? query.get("view") : "both";
+  asked.search = query.get("search") || "";
+  asked.sort = ["flat", "cum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
+  asked.live = query.get("live") === "1";
+}
+function writeAddress() {
+  const query = selection(true);
+  if (asked.view !== "both") query.set("view", asked.view);
+  if (asked.search) query.set("search", asked.search);
+  if (asked.sort !== "flat") query.set("sort", asked.sort);
+  if (asked.live) query.set("live", "1");
+  history.replaceState(null, "", location.pathname + "?" + query);
+}
+/** The filters as query parameters. `asWritten` keeps relative times; otherwise they become moments, equal in all requests. */
+function selection(asWritten, without) {
+  const query = new URLSearchParams();
+  if (asked.service !== null && (asked.service || asWritten)) query.set("service", asked.service);
+  if (asked.type && without !== "type") query.set("type", asked.type);
+  for (const label of asked.labels) query.append("label", label);
+  if (asked.trace) query.set("trace_id", asked.trace);
+  if (asked.span) query.set("span_id", asked.span);
+  if (without !== "time") {
+    const from = asWritten ? asked.from : moment(asked.from);
+    if (from || (asWritten && from !== null)) query.set("from", from);
+    if (asked.to) query.set("to", asWritten ? asked.to : moment(asked.to));
+  }
+  return query;
+}
+const UNITS_MS = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 };
+let now = Date.now();
+function moment(text) {
+  const relative = /^-(\d+)([smhd])$/.exec(text || "");
+  return relative ? String(Math.floor(now - relative[1] * UNITS_MS[relative[2]])) : text || "";
+}
+
+async function ask(name, query) {
+  const response = await fetch("/api/" + name + "?" + query);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error || response.statusText);
+  return answer;
+}
+
+// ---- one round: ask everything, show everything -------------------------------------------------------------------
+
+let round = 0;
+let shown = { top: null, unit: "" };
+const flamegraph = new Flamegraph(byId("flame"));
+
+async function load() {
+  const mine = ++round;
+  root.removeAttribute("data-ready");
+  now = Date.now();
+  try {
+    const { services } = await ask("services", "");
+    if (mine !== round) return;
+    if (services.length === 0) return await showEmpty(mine);
+    byId("empty").hidden = true;
+    if (asked.service === null) asked.service = services.reduce((best, of) => (of.samples > best.samples ? of : best)).name;
+    if (asked.from === null) asked.from = Math.max(...services.map((of) => of.to_ms)) > now - 3600e3 ? "-1h" : "";
+    showServices(services);
+    const { types } = await ask("types", selection(false, "type"));
+    if (mine !== round) return;
+    if (!asked.type || (types.length && !types.some((of) => of.type === asked.type))) asked.type = usualType(types);
+    showTypes(types);
+    writeAddress();
+    const filters = selection(false);
+    const [labels, timeline, top, flame, traces] = await Promise.all([
+      ask("labels", selection(false, "type")), ask("timeline", filters), ask("top", filters + "&limit=500"),
+      ask("flamegraph", filters), ask("traces", filters + "&limit=200"),
+    ]);
+    if (mine !== round) return;
+    showFilters(labels.labels);
+    showTimeline(timeline);
+    showFigures(top, traces);
+    showDownloads();
+    shown = { top, unit: top.unit };
+    byId("content").hidden = false;
+    showView();
+    showTop();
+    showTraces(traces);
+    flamegraph.show(flame.tree);
+    applySearch();
+    problem("");
+    root.dataset.total = top.total;
+    root.dataset.samples = top.samples;
+    root.dataset.ready = "true";
+  } catch (error) {
+    if (mine !== round) return;
+    problem(error instanceof TypeError ? "The server does not answer. Is spanprof serve still running?" : error.message);
+    root.dataset.ready = "error";
+  }
+}
+function problem(text) {
+  byId("problem").textContent = text;
+  byId("problem").hidden = !text;
+}
+const USUAL = ["cpu", "wall", "alloc_space", "inuse_space"];
+function usualType(types) {
+  const names = types.map((of) => of.type);
+  return USUAL.find((name) => names.includes(name)) || names[0] || "cpu";
+}
+
+// ---- header -------------------------------------------------------------------------------------------------------
+
+function showServices(services) {
+  const options = services.map((of) => element("option", { value: of.name }, of.name || "(no service.name)"));
+  if (services.length > 1) options.unshift(element("option", { value: "*" }, "All services"));
+  if (asked.service && !services.some((of) => of.name === asked.service)) options.push(element("option", { value: asked.service }, asked.service));
+  byId("service").replaceChildren(...options);
+  byId("service").value = asked.service === "" && services.length > 1 ? "*" : asked.service;
+  document.title = (asked.service || "all services") + " · spanprof";
+}
+byId("service").addEventListener("change", (event) => {
+  asked.service = event.target.value === "*" ? "" : event.target.value;
+  asked.labels = [];
+  load();
+});
+function showTypes(types) {
+  const names = types.map((of) => of.type);
+  if (!names.includes(asked.type)) names.push(asked.type);
+  byId("types").replaceChildren(...names.map((name) => element("button", {
+    role: "radio", "aria-checked": String(name === asked.type),
+    onclick: () => { asked.type = name; load(); },
+  }, name)));
+  const range = byId("range");
+  const isPreset = !asked.to && [...range.options].some((option) => option.value === (asked.from || ""));
+  range.querySelector("[value=custom]").hidden = isPreset;
+  range.value = isPreset ? asked.from || "" : "custom";
+}
+byId("range").addEventListener("change", (event) => {
+  if (event.target.value === "custom") return;
+  asked.from = event.target.value;
+  asked.to = "";
+  load();
+});
+byId("refresh").addEventListener("click", () => load());
+function showLive() {
+  byId("live").setAttribute("aria-pressed", String(asked.live));
+}
+byId("live").addEventListener("click", () => {
+  asked.live = !asked.live;
+  showLive();
+  writeAddress();
+  if (asked.live) load();
+});
+let lastSeen = null;
+setInterval(async () => {
+  if (document.hidden || !(asked.live || !byId("empty").hidden)) return;
+  try {
+    const stats = await ask("stats", "");
+    const seen = stats.windows + ":" + stats.received_requests;
+    if (seen !== lastSeen) { lastSeen = seen; load(); }
+  } catch (error) {
+    problem("The server does not answer. Is spanprof serve still running?");
+  }
+}, 2500);
+
+const THEME_KEY = "spanprof-theme";
+function applyTheme(name) {
+  root.dataset.theme = name || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+}
+let chosenTheme = null;
+try { chosenTheme = localStorage.getItem(THEME_KEY); } catch (error) { /* storage may be off */ }
+applyTheme(chosenTheme);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme(chosenTheme));
+byId("theme").addEventListener("click", () => {
+  chosenTheme = root.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem(THEME_KEY, chosenTheme); } catch (error) { /* storage may be off */ }
+  applyTheme(chosenTheme);
+});
+
+// ---- filters ------------------------------------------------------------------------------------------------------
+
+function chip(name, value, remove) {
+  return element("span", { class: "chip", title: name + " = " + value }, element("span", {}, element("b", {}, name), " " + value),
+    element("button", { "aria-label": "Remove filter " + name, onclick: () => { remove(); load(); } }, "×"));
+}
+function showFilters(labels) {
+  const chips = asked.labels.map((label, at) => {
+    const split = label.indexOf("=");
+    return chip(label.slice(0, split), label.slice(split + 1) || "“”", () => asked.labels.splice(at, 1));
+  });
+  if (asked.trace) chips.push(chip("trace", asked.trace, () => { asked.trace = ""; }));
+  if (asked.span) chips.push(chip("span", asked.span, () => { asked.span = ""; }));
+  if (asked.to) {
+    const from = Number(moment(asked.from)), to = Number(moment(asked.to));
+    const text = Number.isFinite(from) && Number.isFinite(to) ? clock(from, true) + " – " + clock(to) : asked.from + " – " + asked.to;
+    chips.push(chip("time", text, () => { asked.from = null; asked.to = ""; }));
+  }
+  byId("chips").replaceChildren(...chips);
+  const options = labels.flatMap((label) => label.values.map((value) => element("option", { value: label.name + "=" + value })));
+  byId("suggestions").replaceChildren(...options.slice(0, 2000));
+}
+byId("filter-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = byId("filter").value.trim();
+  const hex = text.toLowerCase();
+  let error = "";
+  if (/^[0-9a-f]{32}$/.test(hex)) asked.trace = hex;
+  else if (/^[0-9a-f]{16}$/.test(hex)) asked.span = hex;
+  else if (text.indexOf("=") > 0) { if (!asked.labels.includes(text)) asked.labels.push(text); }
+  else if (text) error = "Expected label=value, 32 hex digits of a trace, or 16 of a span";
+  byId("filter-error").textContent = error;
+  if (text && !error) { byId("filter").value = ""; load(); }
+});
+byId("filter").addEventListener("input", (event) => {
+  byId("filter-error").textContent = "";
+  // A suggestion was picked: it needs no Enter.
+  if (event.inputType === "insertReplacementText" || event.inputType === undefined) byId("filter-form").requestSubmit();
+});
+
+// ---- figures and downloads ----------------------------------------------------------------------------------------
+
+function showFigures(top, traces) {
+  const figure = (value, words, kind) => element("span", {}, element("b", { class: kind }, value), " " + words);
+  const parts = [
+    figure(amount(top.total, top.unit), asked.type, "total"),
+    figure(top.samples.toLocaleString("en"), "samples"),
+    figure(share(traces.linked_total, traces.total), "linked to " + traces.spans.toLocaleString("en") + (traces.spans === 1 ? " span" : " spans")),
+    figure(top.windows.toLocaleString("en"), top.windows === 1 ? "window" : "windows"),
+  ];
+  if (top.windows_left_out) parts.push(element("span", { class: "warn" }, top.windows_left_out + " older windows left out: narrow the range"));
+  byId("figures").replaceChildren(...parts);
+}
+function showDownloads() {
+  const formats = [["pprof", "pprof (.pb.gz)", "pb.gz"], ["otlp", "OTLP (.otlp.pb)", "otlp.pb"], ["folded", "Folded stacks (.txt)", "txt"], ["flamegraph", "Flame graph (.html)", "html"]];
+  const name = (asked.service || "profiles").replace(/[^\w.-]+/g, "_") + "-" + asked.type;
+  byId("downloads").replaceChildren(...formats.map(([format, words, suffix]) =>
+    element("a", { href: "/api/profile?" + selection(false) + "&format=" + format, download: name + "." + suffix }, words)));
+}
+
+// ---- views --------------------------------------------------------------------------------------------------------
+
+for (const button of byId("views").children) {
+  button.setAttribute("role", "radio");
+  button.addEventListener("click", () => { asked.view = button.dataset.view; writeAddress(); showView(); flamegraph.resize(); });
+}
+function showView() {
+  byId("panes").dataset.view = asked.view;
+  for (const button of byId("views").children) button.setAttribute("aria-checked", String(button.dataset.view === asked.view));
+}
+byId("search").addEventListener("input", (event) => { asked.search = event.target.value; writeAddress(); applySearch(); showTop(); });
+function applySearch() {
+  if (byId("search").value !== asked.search) byId("search").value = asked.search;
+  flamegraph.search(asked.search);
+}
+
+const COLUMNS = [["flat", "Self", "number"], ["cum", "Total", "number"], ["function", "Function", ""]];
+function showTop() {
+  byId("top-head").replaceChildren(element("tr", {}, ...COLUMNS.map(([name, words, kind]) => element("th", {
+    class: kind, "data-sort": name, tabindex: 0, "aria-sort": asked.sort === name ? (name === "function" ? "ascending" : "descending") : null,
+    onclick: () => sortBy(name), onkeydown: (event) => { if (event.key === "Enter") sortBy(name); },
+  }, words + (asked.sort === name ? (name === "function" ? " ↑" : " ↓") : "")))));
+  const { rows, total, functions } = shown.top;
+  const wanted = asked.search.toLowerCase();
+  const visible = rows.filter((row) => !wanted || (row.function + " " + row.file).toLowerCase().includes(wanted));
+  visible.sort((left, right) => asked.sort === "function" ? left.function.localeCompare(right.function) : right[asked.sort] - left[asked.sort]);
+  const number = meter(visible, ["flat", "cum"], total, shown.unit);
+  const lines = visible.slice(0, 300).map((row) => element("tr", {
+    tabindex: 0, class: asked.search === row.function ? "chosen" : null,
+    onclick: () => choose(row.function), onkeydown: (event) => { if (event.key === "Enter") choose(row.function); },
+  }, number(row, "flat"), number(row, "cum"),
+  element("td", { class: "name", title: row.function + "\n" + row.file }, element("div", {}, row.function || "(no name)"), element("small", {}, "\u200e" + row.file))));
+  const left = functions - rows.length + Math.max(0, visible.length - 300);
+  if (!wanted && left > 0) lines.push(element("tr", {}, element("td", { colspan: 3, class: "name" }, left.toLocaleString("en") + " smaller functions")));
+  byId("top-rows").replaceChildren(...lines);
+}
+/** Makes number cells whose bar is relative to the longest of their column. */
+function meter(rows, columns, total, unit) {
+  const longest = Object.fromEntries(columns.map((name) => [name, rows.reduce((most, row) => Math.max(most, row[name]), 1)]));
+  return (row, name) => {
+    const cell = element("td", { class: "number" }, amount(row[name], unit), element("small", {}, share(row[name], total)));
+    cell.style.setProperty("--share", Math.max(0, (100 * row[name]) / longest[name]) + "%");
+    return cell;
+  };
+}
+function sortBy(name) { asked.sort = name; writeAddress(); showTop(); }
+/** A second click on the same row takes the choice back. */
+function choose(name) {
+  asked.search = asked.search === name ? "" : name;
+  writeAddress();
+  applySearch();
+  showTop();
+}
+
+function showTraces(traces) {
+  const number = meter(traces.rows, ["weight"], traces.total, traces.unit);
+  const only = (key, id) => (event) => { event.stopPropagation(); asked[key] = id; asked.view = "both"; load(); };
+  const lines = traces.rows.map((row) => element("tr", { tabindex: 0, onclick: only("span", row.span_id) },
+    element("td", { class: "id", title: "Show this trace " + row.trace_id, onclick: only("trace", row.trace_id) }, row.trace_id),
+    element("td", { class: "id", title: "Show this span" }, row.span_id), number(row, "weight"),
+    element("td", { class: "number" }, row.samples.toLocaleString("en")),
+    element("td", { class: "name" }, element("div", {}, Object.entries(row.labels).map(([key, value]) => key + "=" + value).join("  ")))));
+  if (!lines.length) lines.push(element("tr", {}, element("td", { colspan: 5 }, "No sample here belongs to a span. With an OpenTelemetry SDK in the service, samples link themselves.")));
+  byId("trace-rows").replaceChildren(...lines);
+}
+
+// ---- timeline -----------------------------------------------------------------------------------------------------
+
+const SVG = "http://www.w3.org/2000/svg";
+function showTimeline(timeline) {
+  const box = byId("timeline");
+  const highest = Math.max(1, ...timeline.totals);
+  const svg = document.createElementNS(SVG, "svg");
+  const count = Math.max(1, timeline.totals.length);
+  svg.setAttribute("viewBox", "0 0 " + count + " 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  timeline.totals.forEach((total, at) => {
+    if (total <= 0) return;
+    const height = Math.max(3, (92 * total) / highest);
+    const bar = document.createElementNS(SVG, "rect");
+    for (const [name, value] of [["class", "step"], ["x", at + 0.08], ["y", 100 - height], ["width", 0.84], ["height", height]]) bar.setAttribute(name, value);
+    const title = document.createElementNS(SVG, "title");
+    title.textContent = clock(timeline.from_ms + at * timeline.step_ms, true) + "  " + amount(total, timeline.unit);
+    bar.append(title);
+    svg.append(bar);
+  });
+  const end = timeline.from_ms + count * timeline.step_ms;
+  const dated = end - timeline.from_ms > 43200e3;
+  const axis = element("div", { class: "axis" }, ...[0, 0.25, 0.5, 0.75, 1].map((part) =>
+    element("span", {}, clock(timeline.from_ms + part * (end - timeline.from_ms), dated || part === 0))));
+  box.replaceChildren(svg, axis);
+  box.hidden = !timeline.totals.length;
+  box.onpointerdown = (event) => brush(event, timeline.from_ms, end);
+}
+function brush(event, from, to) {
+  const box = byId("timeline");
+  const bounds = box.querySelector("svg").getBoundingClientRect();
+  const place = (at) => Math.min(1, Math.max(0, (at - bounds.left) / bounds.width));
+  const start = place(event.clientX);
+  const mark = element("div", { class: "brush" });
+  box.append(mark);
+  box.setPointerCapture(event.pointerId);
+  let stop = start;
+  const move = (moved) => {
+    stop = place(moved.clientX);
+    mark.style.left = 100 * Math.min(start, stop) + "%";
+    mark.style.width = 100 * Math.abs(stop - start) + "%";
+  };
+  const end = () => {
+    box.removeEventListener("pointermove", move);
+    mark.remove();
+    if (Math.abs(stop - start) * bounds.width < 5) return;
+    asked.from = String(Math.floor(from + Math.min(start, stop) * (to - from)));
+    asked.to = String(Math.ceil(from + Math.max(start, stop) * (to - from)));
+    load();
+  };
+  box.addEventListener("pointermove", move);
+  box.addEventListener("pointerup", end, { once: true });
+  box.addEventListener("pointercancel", () => { box.removeEventListener("pointermove", move); mark.remove(); }, { once: true });
+}
+
+// ---- nothing yet --------------------------------------------------------------------------------------------------
+
+async function showEmpty(mine) {
+  const stats = await ask("stats", "");
+  if (mine !== round) return;
+  byId("content").hidden = true;
+  byId("timeline").hidden = true;
+  byId("types").replaceChildren();
+  byId("empty").replaceChildren(
+    element("h1", {}, stats.indexing ? "Reading the profiles of earlier runs…" : "Waiting for the first profiles"),
+    element("p", {}, "This page fills itself as soon as a service sends. In a Python service:"),
+    element("pre", {}, 'import spanprof\nspanprof.start(service_name="my-service", endpoint="http://' + stats.http + '")'),
+    element("p", {}, "Or point any OTLP profiles exporter here:"),
+    element("pre", {}, "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + stats.http + "     # http/protobuf\nOTEL_EXPORTER_OTLP_ENDPOINT=http://" + stats.grpc + "     # grpc"),
+    element("p", {}, "Profiles are kept in ", element("code", {}, stats.dir)),
+  );
+  byId("empty").hidden = false;
+  problem("");
+  root.dataset.ready = "empty";
+}
+
+addEventListener("popstate", () => { readAddress(); showLive(); load(); });
+readAddress();
+showLive();
+load();
+})();
