@@ -177,7 +177,7 @@ impl Registry {
                 perf::close(perf::Event { descriptor, id: slot.event_id() });
                 *perf_open -= 1;
             }
-            slot.free_if_quiet();
+            slot.free();
             free.push(index);
             false
         });

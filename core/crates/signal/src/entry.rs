@@ -12,11 +12,11 @@
 use crate::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// The deepest stack an entry carries; deeper ones are cut on the root side and flagged.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub const MAX_FRAMES: usize = 2048;
-/// The model checker's threads have small stacks.
-#[cfg(loom)]
-pub const MAX_FRAMES: usize = 4;
+/// The checkers have small stacks and little patience.
+#[cfg(any(loom, miri))]
+pub const MAX_FRAMES: usize = 12;
 
 /// Words before the context.
 pub(crate) const FIXED_WORDS: usize = 6;

@@ -88,8 +88,9 @@ impl Inbox {
             let depth = if timeout_ns.is_some() { UNTIL_QUARTER } else { UNTIL_FIRST };
             self.sleeping.store(depth, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            let samples = if timeout_ns.is_some() { self.is_quarter_full() } else { !self.ring.is_empty() };
-            if samples {
+            // An entry that is reserved and not committed is no reason to come back: its commit will ring.
+            let enough = timeout_ns.is_none() || self.is_quarter_full();
+            if enough && self.ring.has_committed() {
                 self.sleeping.store(AWAKE, Ordering::Relaxed);
                 return self.take_reason().unwrap_or(WakeReason::Samples);
             }

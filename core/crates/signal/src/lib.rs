@@ -15,7 +15,11 @@ pub mod forward;
 pub mod guarded;
 pub mod handler;
 mod inbox;
+#[cfg(all(test, loom))]
+mod model;
 mod ring;
+#[cfg(all(test, not(loom)))]
+mod ring_tests;
 mod sample;
 mod slot;
 

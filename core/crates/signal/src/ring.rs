@@ -80,6 +80,11 @@ impl Ring {
         self.head().saturating_sub(tail)
     }
 
+    /// Whether [`Ring::drain`] would find an entry now.
+    pub fn has_committed(&self) -> bool {
+        self.load(self.tail(), Ordering::Acquire) != 0
+    }
+
     /// Whether nothing is reserved.
     pub fn is_empty(&self) -> bool {
         self.used_words() == 0

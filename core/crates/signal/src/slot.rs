@@ -7,7 +7,9 @@
 //! 2. The handler raises `in_handler`, then looks at state and generation; who closes sets the state, then looks at
 //!    `in_handler`. With a full fence between the steps on both sides one of them sees the other: a slot that is closing
 //!    and quiet is in no handler and will be in none, so its descriptor may be closed and its memory used again.
-//! 3. Each opening has a new generation. A signal names the generation it was armed for; a late one touches nothing.
+//! 3. Each opening has a new generation. A signal names the generation it was armed for; a late one touches nothing. At
+//!    worst it raises the flag while the new owner's signal comes, which then counts as nested; the scan arms its clock
+//!    again.
 //! 4. The accounting words are written by the handler of the owning thread while the slot is live, by the opener before.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
@@ -149,16 +151,13 @@ impl Slot {
         fence(Ordering::SeqCst);
     }
 
-    /// Frees a closing slot if no handler is inside; false means: try again later.
-    pub fn free_if_quiet(&self) -> bool {
-        if !self.is_quiet() {
-            return false;
-        }
+    /// Frees a slot that was closing and quiet.
+    pub fn free(&self) {
         self.state.store(FREE, Ordering::Release);
-        true
     }
 
-    /// Whether no handler is inside. Meaningful once the slot is closing (rule 2).
+    /// Whether no handler is inside. Once true of a closing slot it stays so in meaning (rule 2): a late handler may
+    /// still raise the flag, find the slot closed, and leave.
     pub fn is_quiet(&self) -> bool {
         fence(Ordering::SeqCst);
         self.in_handler.load(Ordering::Acquire) == 0
@@ -314,5 +313,110 @@ impl Slot {
     pub(crate) fn set_lost(&self, [cpu_ns, periods]: [u64; 2]) {
         self.lost_cpu_ns.store(cpu_ns, Ordering::Relaxed);
         self.lost_periods.store(periods, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn opened() -> (Slot, u32) {
+        let slot = Slot::new();
+        let opening = Opening { thread_id: 7, accounted_cpu_ns: 100, first_of_thread: true, seed: 42 };
+        let generation = slot.open(&opening);
+        (slot, generation)
+    }
+
+    #[test]
+    fn a_second_entry_is_nested_until_the_first_leaves() {
+        let (slot, generation) = opened();
+        assert_eq!(slot.enter(generation), Entry::Entered);
+        assert_eq!(slot.enter(generation), Entry::Nested);
+        assert!(!slot.is_quiet());
+        slot.leave();
+        assert_eq!(slot.enter(generation), Entry::Entered);
+    }
+
+    #[test]
+    fn a_signal_of_an_earlier_opening_finds_the_slot_gone() {
+        let (slot, first) = opened();
+        slot.close();
+        assert_eq!(slot.enter(first), Entry::Gone);
+        slot.free();
+        let second = slot.open(&Opening { thread_id: 8, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 });
+        assert_eq!(slot.enter(first), Entry::Gone);
+        assert!(slot.is_quiet());
+        assert_eq!(slot.enter(second), Entry::Entered);
+    }
+
+    #[test]
+    fn intervals_have_the_period_as_their_mean_and_spread_by_half_of_it() {
+        let (slot, _) = opened();
+        let (period, count) = (10_000_000, 20_000);
+        let drawn: Vec<u64> = (0..count).map(|_| slot.draw_interval_ns(period)).collect();
+        let mean = drawn.iter().sum::<u64>() / count;
+        assert!(mean.abs_diff(period) < period / 100, "mean {mean}");
+        assert!(drawn.iter().all(|d| (period / 2..=period * 3 / 2).contains(d)));
+        assert!(drawn.iter().any(|d| *d < period * 55 / 100) && drawn.iter().any(|d| *d > period * 145 / 100));
+    }
+
+    #[test]
+    fn the_schedule_makes_up_for_late_ticks() {
+        let (slot, _) = opened();
+        let (period, tick) = (10_000_000, 4_000_000);
+        slot.begin_schedule(0, period, true);
+        let (mut samples, mut periods, mut cpu) = (0u64, 0, 0);
+        while cpu < 40_000_000_000 {
+            cpu += tick;
+            if slot.due_cpu_ns() <= cpu {
+                samples += 1;
+                periods += slot.advance(cpu, period);
+            }
+        }
+        assert!(samples.abs_diff(4_000) < 60, "{samples} samples in 40 s at 100 Hz");
+        assert!(periods >= samples && periods.abs_diff(4_000) < 60, "{periods} periods");
+    }
+
+    #[test]
+    fn a_rate_above_the_tick_counts_every_period_that_passed() {
+        let (slot, _) = opened();
+        let (period, tick) = (1_000_000, 4_000_000);
+        slot.begin_schedule(0, period, true);
+        let mut periods = 0;
+        for n in 1..=10_000 {
+            periods += slot.advance(n * tick, period);
+        }
+        assert!(periods.abs_diff(40_000) < 400, "{periods} periods in 40 s at 1000 Hz");
+    }
+
+    #[test]
+    fn a_schedule_left_far_behind_catches_up_in_bounded_steps() {
+        let (slot, _) = opened();
+        slot.begin_schedule(0, 100_000, true);
+        let periods = slot.advance(60_000_000_000, 100_000);
+        assert!(periods.abs_diff(600_000) < 6_000, "{periods}");
+        assert!(slot.due_cpu_ns() > 60_000_000_000);
+    }
+
+    #[test]
+    fn weights_are_what_was_burnt_since_the_last_sample() {
+        let (slot, _) = opened();
+        assert_eq!(slot.account(350), 250);
+        assert_eq!(slot.account(350), 0);
+        assert_eq!(slot.account(300), 0, "a clock that seems to go back weighs nothing");
+        assert_eq!(slot.account(400), 50);
+    }
+
+    #[test]
+    fn a_young_threads_first_sample_is_due_within_a_period_of_its_birth() {
+        let (slot, _) = opened();
+        let mut earliest = u64::MAX;
+        for _ in 0..1_000 {
+            let due = slot.begin_schedule(0, 1_000, true);
+            assert!((1..=1_000).contains(&due));
+            earliest = earliest.min(due);
+        }
+        assert!(earliest < 20, "{earliest}");
+        assert!(slot.begin_schedule(5_000, 1_000, true) > 5_000, "never in the past");
     }
 }

@@ -1,0 +1,194 @@
+//! Every interleaving of the ring, the bell and the slot, as far as the model checker's bound reaches. Built only with
+//! `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
+
+use crate::atomics::{AtomicU32, AtomicU64, Ordering};
+use crate::entry::{Header, FIXED_WORDS};
+use crate::{Context, DropReason, Entry, Inbox, Opening, RawSample, Ring, SampleFlags, SampleKind, Slot};
+use loom::sync::Arc;
+use loom::thread;
+
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn words(count: usize) -> &'static [AtomicU64] {
+    let words: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+    Box::leak(words.into_boxed_slice())
+}
+
+fn ring(count: usize) -> Arc<Ring> {
+    Arc::new(Ring::new(words(count)).unwrap())
+}
+
+/// A sample whose every word is derived from `mark`, so that a torn entry shows.
+fn sample(mark: u64) -> RawSample<'static> {
+    RawSample {
+        kind: SampleKind::Cpu,
+        flags: SampleFlags(0),
+        thread_id: mark as u32,
+        time_ns: mark,
+        values: [mark, mark],
+        key: mark,
+        context: Context::None,
+        frames: &[],
+    }
+}
+
+/// Drains once; gives the marks in order.
+fn drain(ring: &Ring) -> Vec<u64> {
+    let mut marks = Vec::new();
+    let mut last = None;
+    ring.drain(ring.head(), &mut |position, s| {
+        assert!(last.is_none_or(|last| last < position));
+        last = Some(position);
+        let mark = s.key;
+        assert_eq!((s.thread_id as u64, s.time_ns, s.values), (mark, mark, [mark, mark]), "a torn entry");
+        marks.push(mark);
+    });
+    marks
+}
+
+#[test]
+fn model_two_writers_and_a_reader_lose_and_tear_nothing() {
+    check(2, || {
+        let ring = ring(16);
+        let writers: Vec<_> = [1, 2]
+            .map(|mark| {
+                let ring = ring.clone();
+                thread::spawn(move || ring.push(&sample(mark)).unwrap())
+            })
+            .into_iter()
+            .collect();
+        let mut marks = drain(&ring);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        marks.extend(drain(&ring));
+        marks.sort_unstable();
+        assert_eq!(marks, [1, 2]);
+        assert!(ring.is_empty());
+    });
+}
+
+#[test]
+fn model_a_signal_between_reserve_and_commit_only_delays_the_reader() {
+    check(3, || {
+        let ring = ring(16);
+        let writer = {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                let interrupted = sample(1);
+                let header = Header::of(&interrupted);
+                let position = ring.reserve(header.words() as u64).unwrap();
+                // The signal comes here.
+                let nested = ring.push(&sample(2)).unwrap();
+                assert!(nested > position);
+                ring.fill(position, &interrupted, header);
+                ring.commit(position, header);
+            })
+        };
+        let mut marks = drain(&ring);
+        writer.join().unwrap();
+        marks.extend(drain(&ring));
+        assert_eq!(marks, [1, 2], "in the order of their positions");
+    });
+}
+
+#[test]
+fn model_a_full_ring_drops_the_new_sample_and_reuses_what_was_read() {
+    check(2, || {
+        // Two entries fit, a third does not; entries wrap word by word.
+        let ring = ring(16);
+        assert!(FIXED_WORDS * 2 <= 16 && FIXED_WORDS * 3 > 16);
+        ring.push(&sample(1)).unwrap();
+        ring.push(&sample(2)).unwrap();
+        let writer = {
+            let ring = ring.clone();
+            thread::spawn(move || match ring.push(&sample(3)) {
+                Ok(position) => {
+                    assert_eq!(position, 2 * FIXED_WORDS as u64);
+                    1
+                }
+                Err(reason) => {
+                    assert_eq!(reason, DropReason::RingFull);
+                    0
+                }
+            })
+        };
+        let mut marks = drain(&ring);
+        let accepted = writer.join().unwrap();
+        marks.extend(drain(&ring));
+        assert_eq!(marks.len(), 2 + accepted);
+        assert_eq!(marks[..2], [1, 2]);
+    });
+}
+
+#[test]
+fn model_the_first_sample_wakes_a_reader_that_waits_for_ever() {
+    check(3, || {
+        let inbox = Arc::new(Inbox::new(words(8)).unwrap());
+        let writer = {
+            let inbox = inbox.clone();
+            thread::spawn(move || inbox.submit(&sample(1)).unwrap())
+        };
+        // A lost wake-up would spin here for ever, which the checker reports.
+        let mut marks = Vec::new();
+        while marks.is_empty() {
+            inbox.wait(None);
+            marks = drain(inbox.ring());
+        }
+        writer.join().unwrap();
+        assert_eq!(marks, [1]);
+    });
+}
+
+#[test]
+fn model_a_wake_up_is_never_lost() {
+    check(3, || {
+        let inbox = Arc::new(Inbox::new(words(8)).unwrap());
+        let asker = {
+            let inbox = inbox.clone();
+            thread::spawn(move || {
+                inbox.scan_due();
+                inbox.wake();
+            })
+        };
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            seen.push(inbox.wait(None));
+        }
+        asker.join().unwrap();
+        assert!(seen.contains(&crate::WakeReason::Asked) && seen.contains(&crate::WakeReason::ScanDue), "{seen:?}");
+    });
+}
+
+#[test]
+fn model_a_closed_and_quiet_slot_has_no_handler_inside() {
+    check(3, || {
+        let slot = Arc::new(Slot::new());
+        let opening = Opening { thread_id: 7, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 };
+        let generation = slot.open(&opening);
+        // What rule 2 protects: used by the handler inside, taken away by who closed.
+        let taken = Arc::new(AtomicU32::new(0));
+        let handler = {
+            let (slot, taken) = (slot.clone(), taken.clone());
+            thread::spawn(move || {
+                if slot.enter(generation) == Entry::Entered {
+                    assert_eq!(taken.load(Ordering::Relaxed), 0, "used after it was taken");
+                    assert_eq!(slot.thread_id(), 7);
+                    slot.leave();
+                }
+            })
+        };
+        slot.close();
+        if slot.is_quiet() {
+            taken.store(1, Ordering::Relaxed);
+            slot.free();
+            // A late signal of the first generation must not touch the second.
+            slot.open(&Opening { thread_id: 8, ..opening });
+        }
+        handler.join().unwrap();
+    });
+}

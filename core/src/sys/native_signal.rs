@@ -1,0 +1,58 @@
+//! The walk of native code by frame pointers, and the context of a native thread. Runs inside the handler on the
+//! interrupted thread: no allocation, no lock, no thread-local storage; the stack is read through guarded loads alone.
+//!
+//! Limits: code compiled without frame pointers ends the walk early or skips callers (`-C force-frame-pointers=yes`).
+
+use super::thread_context;
+use spanprof_signal::{guarded, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+
+/// A frame pointer moves towards the root by less than this in real stacks.
+const MAX_FRAME_BYTES: u64 = 4 << 20;
+
+/// Walks the interrupted thread.
+///
+/// # Safety
+/// As `spanprof_signal::CaptureFn` demands: called by the handler, with its ucontext or null.
+pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    match thread_context::context_of(handler.thread_id) {
+        0 => {}
+        id => stack.context = Context::Id(id),
+    }
+    if handler.ucontext.is_null() {
+        return Captured::Dropped(DropReason::NoThreadState);
+    }
+    // SAFETY: the handler passes on the ucontext that the kernel gave it; it lies on this thread's stack.
+    let (pc, mut frame_pointer) = unsafe { registers(&*handler.ucontext.cast::<libc::ucontext_t>()) };
+    if pc < RawFrame::FIRST_RUNTIME_CODE {
+        return Captured::Dropped(DropReason::InvalidFrame);
+    }
+    let mut room = stack.push(RawFrame { code: pc, at: 0 });
+    while room {
+        if frame_pointer == 0 || frame_pointer % 8 != 0 {
+            break;
+        }
+        let Some(next) = guarded::read_u64(frame_pointer as usize) else { break };
+        let Some(return_address) = guarded::read_u64(frame_pointer as usize + 8) else { break };
+        if return_address < RawFrame::FIRST_RUNTIME_CODE {
+            break;
+        }
+        // One byte back lies in the call, whose line it is; `at` 1 says so.
+        room = stack.push(RawFrame { code: return_address - 1, at: 1 });
+        if next <= frame_pointer || next - frame_pointer > MAX_FRAME_BYTES {
+            break;
+        }
+        frame_pointer = next;
+    }
+    Captured::Walked
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> (u64, u64) {
+    let registers = &context.uc_mcontext.gregs;
+    (registers[libc::REG_RIP as usize] as u64, registers[libc::REG_RBP as usize] as u64)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::ucontext_t) -> (u64, u64) {
+    (context.uc_mcontext.pc, context.uc_mcontext.regs[29])
+}
