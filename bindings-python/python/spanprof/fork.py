@@ -27,17 +27,21 @@ def install() -> None:
 
 def _after_in_child() -> None:
     native.after_fork_in_child()
-    # multiprocessing clears the inherited finalizers first, then runs what is registered here, then the child's work.
+    stop_at_process_exit()
+
+
+def stop_at_process_exit() -> None:
+    """In a child, before ``multiprocessing`` runs it: the profiler is stopped after the program's own finalizers.
+
+    multiprocessing forgets the finalizers that are registered now, then calls what is registered here, then runs the child.
+    """
     multiprocessing_util = sys.modules.get("multiprocessing.util")
     if multiprocessing_util is not None:
         try:
-            multiprocessing_util.register_after_fork(_anchor, stop_at_process_exit)
+            multiprocessing_util.register_after_fork(_anchor, _register_finalizer)
         except Exception:
             pass
 
 
-def stop_at_process_exit(_anchor: object = None) -> None:
-    """In a ``multiprocessing`` child: stops the profiler after the program's own finalizers."""
-    multiprocessing_util = sys.modules.get("multiprocessing.util")
-    if multiprocessing_util is not None:
-        multiprocessing_util.Finalize(None, native.stop, exitpriority=-(10**6))
+def _register_finalizer(_anchor: object) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, native.stop, exitpriority=-(10**6))

@@ -92,6 +92,4 @@ def start_in_child(configuration: dict[str, Any]) -> None:
     from .fork import stop_at_process_exit
 
     lifecycle.start_quietly(configuration)
-    import multiprocessing.util  # noqa: F401  (already loaded here; named for stop_at_process_exit)
-
     stop_at_process_exit()

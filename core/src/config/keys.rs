@@ -54,6 +54,17 @@ const fn between(min: f64, max: f64) -> Option<Bounds> {
     Some(Bounds { min, max })
 }
 
+/// A value as `stats()` may show it: the user and password of a URL, and its query, are secrets.
+fn shown(name: &str, text: String) -> String {
+    match name {
+        "endpoint" => {
+            let url = super::check::without_userinfo(&text);
+            url.split_once('?').map_or(url.clone(), |(address, _)| address.to_owned())
+        }
+        _ => text,
+    }
+}
+
 macro_rules! config_keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr, $unit:literal, $bounds:expr, $live:literal;)+) => {
         /// Every setting of the profiler, typed. [`Config::load`] reads the layers; `Config::default()` reads nothing.
@@ -127,7 +138,7 @@ macro_rules! config_keys {
             /// Each key with its value as text (secrets masked) and where it came from.
             pub fn entries(&self) -> Vec<(&'static str, String, ConfigSource)> {
                 let source = |name| self.sources.get(name).cloned().unwrap_or(ConfigSource::Default);
-                vec![$((stringify!($name), self.$name.to_text(), source(stringify!($name))),)+]
+                vec![$((stringify!($name), shown(stringify!($name), self.$name.to_text()), source(stringify!($name))),)+]
             }
         }
 
@@ -216,4 +227,17 @@ config_keys! {
     signals: bool = true, "", None, false;
     /// YAML file with these keys, read at start.
     config_file: Option<String> = None, "", None, false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_shown_without_user_password_and_query() {
+        let config = Config { endpoint: Some("https://user:marker@host:4318/path?key=marker".to_owned()), ..Config::default() };
+        let entries = config.entries();
+        let shown = entries.iter().find(|(name, _, _)| *name == "endpoint").map(|(_, text, _)| text.as_str());
+        assert_eq!(shown, Some("https://host:4318/path"));
+    }
 }

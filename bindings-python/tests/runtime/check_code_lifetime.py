@@ -1,0 +1,139 @@
+"""Code objects die and their addresses are used again, while samples of them wait in the ring: no name is ever wrong."""
+
+import contextvars
+import gc
+import os
+import time
+import unittest
+
+from doors import runtime, variable
+
+#: Samples of churning code that a run must judge.
+ENOUGH = 1000
+#: A run that cannot collect them in this time fails.
+PATIENCE_S = 60
+
+
+def compiled(number, body):
+    scope = {}
+    exec(f"def burn_{number}(rounds):\n{body}", scope)
+    return scope[f"burn_{number}"]
+
+
+LOOP = "    total = 0\n    for step in range(rounds):\n        total += step * step\n    return total\n"
+CALLS = "    total = 0\n    for step in range(rounds // 8):\n        total += max(len(str(step)), step)\n    return total\n"
+
+
+def judge(samples):
+    """(right, wrong, ended): burning leaf frames by whether their name bears the number of their context."""
+    right, wrong, ended = 0, [], 0
+    for context, _, frames in samples:
+        for name, _ in frames:
+            if name == "[code_ended]":
+                ended += 1
+            elif name.startswith("burn_"):
+                if name == f"burn_{context}":
+                    right += 1
+                else:
+                    wrong.append((name, context))
+    return right, wrong, ended
+
+
+class CodeLifetime(unittest.TestCase):
+    def churn(self, interval_us, drain_ms, rounds, kept_alive=0):
+        def burn_all():
+            number = 0
+            alive = []
+            deadline = time.monotonic() + PATIENCE_S
+            while time.monotonic() < deadline:
+                for _ in range(500):
+                    number += 1
+                    variable.set(number)
+                    burn = compiled(number, LOOP if number % 2 else CALLS)
+                    burn(rounds)
+                    if kept_alive:
+                        alive.append(burn)
+                        if len(alive) > kept_alive:
+                            alive.pop(number % kept_alive)
+                    del burn
+                if runtime_samples_likely(number, rounds):
+                    return number
+
+        started = time.process_time()
+
+        def runtime_samples_likely(number, rounds):
+            return time.process_time() - started > ENOUGH * 3 * interval_us / 1e6 + 1
+
+        runtime.sampler_start(interval_us, drain_ms)
+        try:
+            made = contextvars.Context().run(burn_all)
+        finally:
+            samples, sent, dropped = runtime.sampler_stop()
+        right, wrong, ended = judge(samples)
+        report = f"{made} codes, {len(samples)} samples of {sent} signals, {dropped} dropped: {right} right, {len(wrong)} wrong, {ended} ended"
+        if "SPANPROF_SHOW" in os.environ:
+            print(report, dict(runtime.statistics()))
+        self.assertEqual(wrong, [], report)
+        self.assertGreaterEqual(right, ENOUGH, report)
+        self.assertLessEqual(ended, right // 100, report)
+        return samples
+
+    def test_codes_that_end_right_after_they_ran(self):
+        self.churn(interval_us=300, drain_ms=20, rounds=2000)
+
+    def test_codes_that_end_long_before_the_drain_comes(self):
+        self.churn(interval_us=300, drain_ms=700, rounds=300)
+
+    def test_some_codes_live_on_among_the_dying(self):
+        self.churn(interval_us=300, drain_ms=100, rounds=600, kept_alive=300)
+
+    def test_codes_that_never_ran_leave_nothing_behind(self):
+        def copied():
+            return int(dict(runtime.statistics())["python.tombstones"])
+
+        for number in range(20_000):
+            compile("x = 1", "quiet", "exec")
+        gc.collect()
+        before = copied()
+        for number in range(20_000):
+            compile("x = 1", "quiet", "exec")
+        gc.collect()
+        self.assertLessEqual(copied() - before, 200, "only a bucket shared with sampled code may copy")
+
+    def test_memory_of_the_dead_is_given_back(self):
+        for number in range(3000):
+            exec(f"def gone_{number}():\n    return walk()\ngone_{number}()", {"walk": runtime.walk})
+        time.sleep(3.2)
+        runtime.sampler_start(1000, 10)
+        time.sleep(0.1)
+        runtime.sampler_stop()
+        kept = int(dict(runtime.statistics())["python.tombstones_kept"])
+        self.assertLessEqual(kept, 3000)
+        time.sleep(3.2)
+        runtime.sampler_start(1000, 10)
+        time.sleep(0.1)
+        runtime.sampler_stop()
+        self.assertLessEqual(int(dict(runtime.statistics())["python.tombstones_kept"]), 50)
+
+    def test_a_forked_child_names_its_own_code(self):
+        runtime.sampler_start(300, 20)
+        try:
+            for number in range(30):
+                child = os.fork()
+                if child == 0:
+                    ok = False
+                    try:
+                        runtime.after_fork_in_child()
+                        burn = compiled(number, "    return walk()\n")
+                        burn.__globals__["walk"] = runtime.walk
+                        ok = burn(1)[1][0][0] == f"burn_{number}"
+                        del burn
+                    finally:
+                        os._exit(0 if ok else 1)
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+        finally:
+            runtime.sampler_stop()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,262 @@
+"""Children profile themselves: fork, multiprocessing with each start method, pools. Nothing in them calls the profiler."""
+
+from __future__ import annotations
+
+import pytest
+
+BURN = """
+import os, sys, time
+
+def burn(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        sum(range(500))
+
+def in_child(name=""):
+    burn(0.4)
+"""
+
+
+def seconds_by_process(target, through: str) -> dict[str, float]:
+    """CPU seconds by process id, of stacks through a function."""
+    found: dict[str, float] = {}
+    for profile in target.profiles().files:
+        pid = next(comment.partition("=")[2] for comment in profile.comments if comment.startswith("process.pid="))
+        inside = sum(sample.nanoseconds for sample in profile.samples if through in sample.frames)
+        if inside:
+            found[pid] = found.get(pid, 0) + inside / 1e9
+    return found
+
+
+def test_a_forked_child_profiles_itself_under_its_own_process_id(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+def in_parent():
+    burn(0.4)
+
+spanprof.start()
+burn(0.1)
+pid = os.fork()
+if pid == 0:
+    in_child()
+    print("child", os.getpid(), flush=True)
+    sys.exit(7)
+in_parent()
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+"""
+    )
+    child = target.stdout.split()[1]
+    assert seconds_by_process(target, "in_child") == {child: pytest.approx(0.4, rel=0.25)}
+    (parent_seconds,) = seconds_by_process(target, "in_parent").values()
+    assert parent_seconds == pytest.approx(0.4, rel=0.25)
+    instances = {comment for profile in target.profiles().files for comment in profile.comments if "instance.id" in comment}
+    assert len(instances) == 2
+
+
+def test_labels_current_at_the_fork_are_current_in_the_child(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+spanprof.start()
+with spanprof.tag_wrapper({"job": "nightly"}):
+    pid = os.fork()
+    if pid == 0:
+        with spanprof.tag_wrapper({"step": "child"}):
+            in_child()
+        sys.exit(0)
+os.waitpid(pid, 0)
+"""
+    )
+    inside = target.profiles().through("in_child")
+    assert inside and all((s.labels["job"], s.labels["step"]) == ("nightly", "child") for s in inside)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing_children_profile_themselves_and_send_their_last_window(run_target, method):
+    target = run_target(
+        BURN
+        + f"""
+import multiprocessing
+import spanprof
+
+if __name__ == "__main__":
+    spanprof.start(service_name="parent", tags={{"team": "blue"}})
+    context = multiprocessing.get_context("{method}")
+    processes = [context.Process(target=in_child, args=(str(n),)) for n in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0, process.exitcode
+    print(*(process.pid for process in processes))
+"""
+    )
+    found = seconds_by_process(target, "in_child")
+    assert set(found) == set(target.stdout.split())
+    assert all(seconds == pytest.approx(0.4, rel=0.25) for seconds in found.values())
+    inside = target.profiles().through("in_child")
+    assert all((s.labels["service.name"], s.labels["team"]) == ("parent", "blue") for s in inside)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_process_pool_is_profiled_and_its_results_are_unchanged(run_target, method):
+    target = run_target(
+        BURN
+        + f"""
+import concurrent.futures, multiprocessing
+import spanprof
+
+def job(number):
+    in_child()
+    return number * 2
+
+if __name__ == "__main__":
+    spanprof.start()
+    context = multiprocessing.get_context("{method}")
+    with spanprof.tag_wrapper({{"a": "1"}}), concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+        assert list(pool.map(job, range(4))) == [0, 2, 4, 6]
+"""
+    )
+    total = sum(seconds_by_process(target, "in_child").values())
+    assert total == pytest.approx(1.6, rel=0.2)
+
+
+def test_a_pool_of_multiprocessing_ends_and_loses_no_window_when_closed(run_target):
+    target = run_target(
+        BURN
+        + """
+import multiprocessing
+import spanprof
+
+if __name__ == "__main__":
+    spanprof.start()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(in_child, range(4), chunksize=1)
+        pool.close()
+        pool.join()
+"""
+    )
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(1.6, rel=0.2)
+
+
+def test_spawned_children_start_no_profiler_after_the_parent_stopped(run_target):
+    target = run_target(
+        BURN
+        + """
+import multiprocessing
+import spanprof
+
+def report():
+    in_child()
+    print(spanprof.stats())
+
+if __name__ == "__main__":
+    spanprof.start()
+    spanprof.stop()
+    process = multiprocessing.get_context("spawn").Process(target=report)
+    process.start()
+    process.join()
+"""
+    )
+    assert target.stdout.strip() == "{}"
+    assert not target.profiles().through("in_child")
+
+
+def test_secrets_of_the_configuration_are_in_no_command_line_and_no_environment_of_a_child(run_target):
+    target = run_target(
+        """
+        import multiprocessing, os
+        import spanprof
+
+        def look():
+            for name in ("cmdline", "environ"):
+                print(open(f"/proc/self/{name}").read().replace("\\0", " "))
+            print("header", spanprof.stats()["config.headers"])
+
+        if __name__ == "__main__":
+            spanprof.start(headers={"authorization": "marker"}, stop_timeout=0.2)
+            process = multiprocessing.get_context("spawn").Process(target=look)
+            process.start()
+            process.join()
+        """
+    )
+    assert "marker" not in target.stdout
+    assert "header" in target.stdout and "authorization" in target.stdout
+
+
+def test_a_hundred_forks_while_sampling_hang_and_crash_never(run_target):
+    run_target(
+        BURN
+        + """
+import threading
+import spanprof
+
+def busy():
+    while not done:
+        with spanprof.tag_wrapper({"n": str(time.monotonic_ns() % 50)}):
+            sum(range(200))
+
+done = False
+spanprof.start(sample_rate=1000, wall=True, upload_interval=0.2)
+threads = [threading.Thread(target=busy, daemon=True) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for _ in range(100):
+    pid = os.fork()
+    if pid == 0:
+        burn(0.01)
+        spanprof.flush(0.5)
+        os._exit(0)
+    deadline = time.monotonic() + 30
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            assert status == 0, status
+            break
+        assert time.monotonic() < deadline, "a child hangs"
+        time.sleep(0.002)
+done = True
+""",
+        timeout=120,
+        SPANPROF_FILE_KEEP="20",
+    )
+
+
+def test_a_forked_grandchild_profiles_itself_too(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+spanprof.start()
+pid = os.fork()
+if pid == 0:
+    pid = os.fork()
+    if pid == 0:
+        in_child()
+        sys.exit(0)
+    os.waitpid(pid, 0)
+    sys.exit(0)
+os.waitpid(pid, 0)
+"""
+    )
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.4, rel=0.25)
+
+
+def test_subprocesses_run_as_ever(run_target):
+    run_target(
+        """
+        import subprocess, sys
+        import spanprof
+
+        spanprof.start(sample_rate=1000)
+        for _ in range(20):
+            assert subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True).stdout == "42\\n"
+            assert subprocess.run(["true"], preexec_fn=lambda: None).returncode == 0
+        """
+    )
