@@ -227,19 +227,30 @@ fn labels(windows: &[Arc<Window>], filter: &Filter) -> Json {
     json
 }
 
-/// Weight over time, in equal steps, by the middle of each window.
+/// Weight over time, in equal steps; a window's weight is spread evenly over its duration.
 fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Json {
     let all: Vec<_> = all.filter(|of| of.samples > 0).collect();
     let from = filter.from_unix_nano.or(all.iter().map(|of| of.from_unix_nano).min()).unwrap_or(0);
     let to = filter.to_unix_nano.or(all.iter().map(|of| of.to_unix_nano).max()).unwrap_or(from);
     // Not below a second: windows are seconds long.
-    let step = (to.saturating_sub(from) / TIMELINE_STEPS).max(1_000_000_000);
-    let mut totals = vec![0i64; (to.saturating_sub(from).div_ceil(step) as usize).min(TIMELINE_STEPS as usize + 1)];
+    let step = to.saturating_sub(from).div_ceil(TIMELINE_STEPS).max(1_000_000_000);
+    let mut totals = vec![0i64; to.saturating_sub(from).div_ceil(step) as usize];
     for of in &all {
-        let middle = of.from_unix_nano / 2 + of.to_unix_nano / 2;
-        let at = (middle.saturating_sub(from) / step) as usize;
-        if let Some(total) = totals.get_mut(at) {
-            *total = total.saturating_add(of.total);
+        let duration = of.to_unix_nano.saturating_sub(of.from_unix_nano).max(1);
+        // Both ends within the range, hence at most as many steps as there are.
+        let (start, end) = (of.from_unix_nano.max(from), of.from_unix_nano.saturating_add(duration).min(to));
+        let mut spent = 0;
+        let mut at = start;
+        while at < end {
+            let nth = (at - from) / step;
+            let next = from.saturating_add((nth + 1).saturating_mul(step)).min(end);
+            // By what is spent up to here, so that roundings do not add up.
+            let upto = i128::from(of.total) * i128::from(next - start) / i128::from(duration);
+            if let Some(total) = totals.get_mut(nth as usize) {
+                *total = total.saturating_add((upto - spent) as i64);
+            }
+            spent = upto;
+            at = next;
         }
     }
     let mut json = Json::new();

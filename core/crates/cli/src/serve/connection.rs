@@ -22,7 +22,7 @@ use super::route::{self, Shared};
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 
 /// Time a peer has to say what it wants, on a new connection and for the head of each request.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Time without a request after which a connection is closed. Exporters send every few seconds.
 const IDLE_DEADLINE: Duration = Duration::from_secs(120);
 /// The same while every connection is taken and others wait.

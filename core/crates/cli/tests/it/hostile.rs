@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 
 use crate::client::{get, grpc, http, post, EXPORT};
-use crate::fixture::{encoded, gzip, number, shop, Scratch, Serve};
+use crate::fixture::{encoded, gzip, number, shop, window_at, Scratch, Serve, Taken};
 
 fn resident_bytes(serve: &Serve) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", serve.pid())).unwrap();
@@ -19,7 +19,8 @@ fn resident_bytes(serve: &Serve) -> u64 {
 fn a_decompression_bomb_is_refused_within_memory_and_time() {
     let home = Scratch::new();
     let serve = Serve::start(home.path(), &[]);
-    let bomb = gzip(&vec![0u8; 400 << 20]);
+    // 2 GiB of zeros in one gzip stream of many members.
+    let bomb = gzip(&vec![0u8; 32 << 20]).repeat(64);
     assert!(bomb.len() < 4 << 20);
     let started = Instant::now();
     assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &bomb).status, 400);
@@ -46,6 +47,29 @@ fn requests_cut_anywhere_and_flipped_bytes_never_stop_the_server() {
     for query in ["top", "flamegraph", "types", "labels", "services", "timeline"] {
         assert_eq!(get(&serve.http, &format!("/api/{query}")).status, 200, "{query}");
     }
+}
+
+#[test]
+fn impossible_times_are_shown_without_harm() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    for start_ns in [0, 1, u64::MAX - 1, u64::MAX] {
+        let data = window_at("odd", "cpu", start_ns, &[Taken(&["main"], 10_000_000, &[], 1)]);
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    for query in [
+        "top",
+        "flamegraph",
+        "types",
+        "timeline",
+        "traces",
+        "timeline?label=service.name=odd",
+        "timeline?from=0&to=now",
+    ] {
+        assert_eq!(get(&serve.http, &format!("/api/{query}")).status, 200, "{query}");
+    }
+    assert_eq!(number(&get(&serve.http, "/api/top").text(), "total"), 40_000_000);
+    assert_eq!(get(&serve.http, "/api/stats").status, 200);
 }
 
 #[test]
@@ -112,6 +136,6 @@ fn a_peer_that_never_finishes_its_head_is_closed() {
     let half_http2 = closed_within(b"PRI * HTTP/2.0\r\n", None);
     for peer in [silent, stalled, trickling, half_http2] {
         let after = peer.join().unwrap();
-        assert!(after > Duration::from_secs(5) && after < Duration::from_secs(16), "{after:?}");
+        assert!(after > Duration::from_secs(3) && after < Duration::from_secs(12), "{after:?}");
     }
 }

@@ -1,6 +1,5 @@
 "use strict";
 (() => {
-const Flamegraph = window.Flamegraph || class { show() {} search() {} resize() {} };
 const byId = (id) => document.getElementById(id);
 const root = document.documentElement;
 
@@ -18,7 +17,7 @@ function element(name, attributes, ...children) {
 // ---- amounts and times -------------------------------------------------------------------------------------------
 
 const SCALES = {
-  nanoseconds: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+  nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
   bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]],
 };
 function amount(value, unit) {
@@ -56,13 +55,16 @@ function readAddress() {
   asked.sort = ["flat", "cum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
   asked.live = query.get("live") === "1";
 }
-function writeAddress() {
+/** With `asStep` the browser's Back button leads here again. */
+function writeAddress(asStep) {
   const query = selection(true);
   if (asked.view !== "both") query.set("view", asked.view);
   if (asked.search) query.set("search", asked.search);
   if (asked.sort !== "flat") query.set("sort", asked.sort);
   if (asked.live) query.set("live", "1");
-  history.replaceState(null, "", location.pathname + "?" + query);
+  const address = location.pathname + "?" + query;
+  if (asStep && address !== location.pathname + location.search) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
 }
 /** The filters as query parameters. `asWritten` keeps relative times; otherwise they become moments, equal in all requests. */
 function selection(asWritten, without) {
@@ -79,11 +81,24 @@ function selection(asWritten, without) {
   }
   return query;
 }
+/** A timeline of the last hour ends now, not with the last window in it. */
+function untilNow(query) {
+  const timed = new URLSearchParams(query);
+  if (timed.has("from") && !timed.has("to")) timed.set("to", String(now));
+  return timed;
+}
 const UNITS_MS = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3 };
 let now = Date.now();
 function moment(text) {
   const relative = /^-(\d+)([smhd])$/.exec(text || "");
   return relative ? String(Math.floor(now - relative[1] * UNITS_MS[relative[2]])) : text || "";
+}
+
+/** Of a moment as the address bar may hold it: relative, a unix number of any size, or a date. */
+function milliseconds(text) {
+  const number = Number(moment(text));
+  if (!Number.isFinite(number)) return Date.parse(text);
+  return number < 1e11 ? number * 1e3 : number < 1e14 ? number : number / 1e6;
 }
 
 async function ask(name, query) {
@@ -96,6 +111,7 @@ async function ask(name, query) {
 // ---- one round: ask everything, show everything -------------------------------------------------------------------
 
 let round = 0;
+let isStep = false;
 let shown = { top: null, unit: "" };
 const flamegraph = new Flamegraph(byId("flame"));
 
@@ -115,10 +131,11 @@ async function load() {
     if (mine !== round) return;
     if (!asked.type || (types.length && !types.some((of) => of.type === asked.type))) asked.type = usualType(types);
     showTypes(types);
-    writeAddress();
+    writeAddress(isStep);
+    isStep = true;
     const filters = selection(false);
     const [labels, timeline, top, flame, traces] = await Promise.all([
-      ask("labels", selection(false, "type")), ask("timeline", filters), ask("top", filters + "&limit=500"),
+      ask("labels", selection(false, "type")), ask("timeline", untilNow(filters)), ask("top", filters + "&limit=500"),
       ask("flamegraph", filters), ask("traces", filters + "&limit=200"),
     ]);
     if (mine !== round) return;
@@ -131,8 +148,8 @@ async function load() {
     showView();
     showTop();
     showTraces(traces);
-    flamegraph.show(flame.tree);
     applySearch();
+    flamegraph.show(flame.tree);
     problem("");
     root.dataset.total = top.total;
     root.dataset.samples = top.samples;
@@ -236,8 +253,7 @@ function showFilters(labels) {
   if (asked.trace) chips.push(chip("trace", asked.trace, () => { asked.trace = ""; }));
   if (asked.span) chips.push(chip("span", asked.span, () => { asked.span = ""; }));
   if (asked.to) {
-    const from = Number(moment(asked.from)), to = Number(moment(asked.to));
-    const text = Number.isFinite(from) && Number.isFinite(to) ? clock(from, true) + " – " + clock(to) : asked.from + " – " + asked.to;
+    const text = (asked.from ? clock(milliseconds(asked.from), true) : "…") + " – " + clock(milliseconds(asked.to));
     chips.push(chip("time", text, () => { asked.from = null; asked.to = ""; }));
   }
   byId("chips").replaceChildren(...chips);
@@ -305,8 +321,10 @@ function showTop() {
     onclick: () => sortBy(name), onkeydown: (event) => { if (event.key === "Enter") sortBy(name); },
   }, words + (asked.sort === name ? (name === "function" ? " ↑" : " ↓") : "")))));
   const { rows, total, functions } = shown.top;
-  const wanted = asked.search.toLowerCase();
-  const visible = rows.filter((row) => !wanted || (row.function + " " + row.file).toLowerCase().includes(wanted));
+  // A function chosen by click stays among the others; a search leaves what it finds.
+  const wanted = rows.some((row) => row.function === asked.search) ? "" : asked.search.trim();
+  const finds = finder(wanted);
+  const visible = rows.filter((row) => !wanted || finds(row.function) || finds(row.file));
   visible.sort((left, right) => asked.sort === "function" ? left.function.localeCompare(right.function) : right[asked.sort] - left[asked.sort]);
   const number = meter(visible, ["flat", "cum"], total, shown.unit);
   const lines = visible.slice(0, 300).map((row) => element("tr", {
@@ -317,6 +335,17 @@ function showTop() {
   const left = functions - rows.length + Math.max(0, visible.length - 300);
   if (!wanted && left > 0) lines.push(element("tr", {}, element("td", { colspan: 3, class: "name" }, left.toLocaleString("en") + " smaller functions")));
   byId("top-rows").replaceChildren(...lines);
+}
+/** The flame graph's rule: text anywhere, or /an expression/. */
+function finder(wanted) {
+  const expression = /^\/(.+)\/$/.exec(wanted);
+  if (expression) {
+    try {
+      const pattern = new RegExp(expression[1], "i");
+      return (text) => pattern.test(text);
+    } catch (error) { /* half-typed: searched as text */ }
+  }
+  return (text) => text.toLowerCase().includes(wanted.toLowerCase());
 }
 /** Makes number cells whose bar is relative to the longest of their column. */
 function meter(rows, columns, total, unit) {
@@ -424,7 +453,7 @@ async function showEmpty(mine) {
   root.dataset.ready = "empty";
 }
 
-addEventListener("popstate", () => { readAddress(); showLive(); load(); });
+addEventListener("popstate", () => { isStep = false; readAddress(); showLive(); load(); });
 readAddress();
 showLive();
 load();
