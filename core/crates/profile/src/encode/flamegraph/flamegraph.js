@@ -169,7 +169,8 @@ class Flamegraph {
     this.width = width;
     this.height = height;
     this.ratio = ratio;
-    this.redraw();
+    // At once: a canvas that was given a size is blank.
+    this.draw();
   }
 
   zoom(node) {
