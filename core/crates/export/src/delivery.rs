@@ -41,8 +41,10 @@ impl Sender {
     }
 
     fn forget_payload(&mut self) {
-        if let Self::OtlpHttp(sender) = self {
-            sender.forget_payload();
+        match self {
+            Self::File(_) => {}
+            Self::OtlpGrpc(sender) => sender.forget_payload(),
+            Self::OtlpHttp(sender) => sender.forget_payload(),
         }
     }
 }

@@ -18,6 +18,7 @@
 
 mod backoff;
 mod clock;
+mod compressed_body;
 mod connect;
 mod delivery;
 mod endpoint;

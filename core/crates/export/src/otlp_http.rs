@@ -1,6 +1,7 @@
 //! OTLP over HTTP/1.1: one POST per payload on a connection kept open between windows. Redirects are not followed, so no
 //! header ever reaches another host.
 
+use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{innermost, Connector, Transport};
 use crate::error::ExportError;
 use crate::headers::request_headers;
@@ -9,14 +10,12 @@ use crate::outcome::{Outcome, Redactor, RetryReason};
 use crate::queue::Parcel;
 use crate::settings::{Compression, OtlpEndpoint};
 use bytes::Bytes;
-use flate2::write::GzEncoder;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Request, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use std::io::Write;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,12 +26,10 @@ pub(crate) struct OtlpHttpSender {
     connector: Connector,
     headers: HeaderMap,
     target: Uri,
-    compression: Compression,
+    body: CompressedBody,
     timeout: Duration,
     redactor: Redactor,
     kept: Option<Kept>,
-    /// The compressed form of the body last tried, so that a retry does not compress again.
-    compressed: Option<(Bytes, Bytes)>,
 }
 
 struct Kept {
@@ -72,11 +69,10 @@ impl OtlpHttpSender {
             connector,
             headers,
             target,
-            compression: settings.compression,
+            body: CompressedBody::new(settings.compression, Framing::Bare),
             timeout: settings.timeout,
             redactor,
             kept: None,
-            compressed: None,
         })
     }
 
@@ -88,7 +84,7 @@ impl OtlpHttpSender {
     /// turns out dead is replaced once.
     pub async fn attempt(&mut self, parcel: &Parcel, unix_now: Duration) -> Outcome {
         let until = Instant::now() + self.timeout;
-        let body = match self.encoded(parcel) {
+        let body = match self.body.of(&parcel.body) {
             Ok(body) => body,
             Err(error) => return Outcome::Refused { message: format!("the body cannot be compressed: {error}") },
         };
@@ -115,7 +111,7 @@ impl OtlpHttpSender {
 
     /// Called once a payload is settled: what was kept for its next attempt is freed.
     pub fn forget_payload(&mut self) {
-        self.compressed = None;
+        self.body.forget();
     }
 
     /// `Err` when there was no answer at all.
@@ -170,22 +166,6 @@ impl OtlpHttpSender {
         // Ends with the connection; what went wrong is told to whoever waits for an answer.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)
-    }
-
-    fn encoded(&mut self, parcel: &Parcel) -> std::io::Result<Bytes> {
-        if self.compression == Compression::None {
-            return Ok(parcel.body.clone());
-        }
-        if let Some((plain, compressed)) = &self.compressed {
-            if plain.as_ptr() == parcel.body.as_ptr() && plain.len() == parcel.body.len() {
-                return Ok(compressed.clone());
-            }
-        }
-        let mut encoder = GzEncoder::new(Vec::with_capacity(parcel.body.len() / 4), flate2::Compression::fast());
-        encoder.write_all(&parcel.body)?;
-        let compressed = Bytes::from(encoder.finish()?);
-        self.compressed = Some((parcel.body.clone(), compressed.clone()));
-        Ok(compressed)
     }
 }
 

@@ -131,6 +131,18 @@ fn a_partial_success_is_counted_and_never_sent_again() {
 }
 
 #[test]
+fn a_gzipped_answer_is_read_and_a_gzip_bomb_is_not() {
+    let (stats, _) = after_first_answer(Reply::Gzipped(vec![0x0a, 0x00]));
+    assert_eq!((stats.sent, stats.last_error), (1, None));
+
+    let (stats, _) = after_first_answer(Reply::Gzipped([&[0x0a, 11, 0x08, 2, 0x12, 7][..], b"too old"].concat()));
+    assert_eq!((stats.rejected_profiles, stats.dropped(DropReason::Partial).payloads), (2, 1));
+
+    let (stats, _) = after_first_answer(Reply::Gzipped(vec![0; 6 << 20]));
+    assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
+}
+
+#[test]
 fn a_connection_that_ends_without_an_answer_is_retried() {
     let (stats, pauses) = after_first_answer(Reply::HangUp);
 

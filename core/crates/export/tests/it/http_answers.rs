@@ -213,9 +213,9 @@ fn an_answer_over_four_mebibytes_is_not_read_and_not_retried() {
 
 #[test]
 fn a_gzip_bomb_in_an_answer_is_not_unpacked() {
-    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let zeros = vec![0; 1 << 20];
-    for _ in 0..64 {
+    for _ in 0..8 {
         encoder.write_all(&zeros).unwrap();
     }
     let bomb = encoder.finish().unwrap();

@@ -1,7 +1,8 @@
 //! An exporter with nothing to do does nothing: no timer, no wake-up, no thread but its own.
 
+use crate::scripted_grpc::{self, ScriptedGrpc};
 use crate::scripted_http::{Reply, ScriptedHttp};
-use crate::shared::{http_endpoint, payload, PATIENCE};
+use crate::shared::{grpc_endpoint, http_endpoint, payload, PATIENCE};
 use spanprof_export::{Destination, Exporter, ExporterSettings};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -25,8 +26,11 @@ fn an_idle_exporter_is_one_named_thread_that_never_wakes() {
     };
     let mut endpoint = http_endpoint(server.port());
     endpoint.url = endpoint.url.replace("127.0.0.1", "localhost");
-    let exporter = Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap();
+    let grpc = ScriptedGrpc::start(|_, _| scripted_grpc::Reply::Ok(vec![]));
+    let destinations = vec![Destination::OtlpHttp(endpoint), Destination::OtlpGrpc(grpc_endpoint(grpc.port()))];
+    let exporter = Exporter::start(destinations, settings).unwrap();
     exporter.enqueue(0, payload("body", 1));
+    exporter.enqueue(1, payload("body", 1));
     assert!(exporter.flush(PATIENCE));
 
     let threads = THREADS.lock().unwrap().clone();

@@ -1,7 +1,7 @@
 //! A gRPC receiver that does exactly what a test says: HTTP/2 by hyper, the gRPC layer by hand.
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
+use flate2::read::{GzDecoder, GzEncoder};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -31,6 +31,8 @@ pub struct Received {
 pub enum Reply {
     /// An answer with status OK and this message.
     Ok(Vec<u8>),
+    /// The same, gzipped, as a Go server answers a gzipped request.
+    Gzipped(Vec<u8>),
     /// A status, with details.
     Status { code: i32, message: &'static str, details: Vec<u8> },
     /// An HTTP status without any gRPC, as a load balancer gives it.
@@ -181,13 +183,24 @@ impl Shared {
         let empty = || Full::new(Bytes::new());
         let grpc = Response::builder().header("content-type", "application/grpc");
         Ok(match reply {
-            Reply::Ok(message) => {
-                let mut framed = vec![0];
+            Reply::Ok(_) | Reply::Gzipped(_) => {
+                let (flag, coding, message) = match reply {
+                    Reply::Gzipped(plain) => {
+                        let mut gzipped = Vec::new();
+                        GzEncoder::new(plain.as_slice(), flate2::Compression::fast())
+                            .read_to_end(&mut gzipped)
+                            .unwrap();
+                        (1, "gzip", gzipped)
+                    }
+                    Reply::Ok(message) => (0, "identity", message),
+                    _ => unreachable!(),
+                };
+                let mut framed = vec![flag];
                 framed.extend((message.len() as u32).to_be_bytes());
                 framed.extend(message);
                 let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from(0))]);
                 let body = Full::new(Bytes::from(framed)).with_trailers(async move { Some(Ok(trailers)) });
-                grpc.body(body.boxed()).unwrap()
+                grpc.header("grpc-encoding", coding).body(body.boxed()).unwrap()
             }
             Reply::Status { code, message, details } => {
                 use base64::prelude::{Engine, BASE64_STANDARD_NO_PAD};

@@ -1,0 +1,124 @@
+//! The body of a request as it goes over the wire: compressed once, however often it is tried. Shared by HTTP and gRPC.
+
+use crate::settings::Compression;
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use std::io::{self, Write};
+
+/// What surrounds the compressed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// Nothing.
+    Bare,
+    /// The prefix of a gRPC message: one byte for "compressed", four for the length.
+    GrpcMessage,
+}
+
+const GRPC_PREFIX_BYTES: usize = 5;
+
+/// Encodes bodies and remembers the last.
+pub(crate) struct CompressedBody {
+    compression: Compression,
+    framing: Framing,
+    last: Option<(Bytes, Bytes)>,
+}
+
+impl CompressedBody {
+    pub fn new(compression: Compression, framing: Framing) -> Self {
+        Self { compression, framing, last: None }
+    }
+
+    /// The wire form of `plain`.
+    pub fn of(&mut self, plain: &Bytes) -> io::Result<Bytes> {
+        match &self.last {
+            // The same memory, which cannot have changed meanwhile: we hold it.
+            Some((last, encoded)) if last.as_ptr() == plain.as_ptr() && last.len() == plain.len() => {
+                Ok(encoded.clone())
+            }
+            _ => {
+                let encoded = self.encode(plain)?;
+                self.last = Some((plain.clone(), encoded.clone()));
+                Ok(encoded)
+            }
+        }
+    }
+
+    /// Frees what was kept for another attempt.
+    pub fn forget(&mut self) {
+        self.last = None;
+    }
+
+    fn encode(&self, plain: &Bytes) -> io::Result<Bytes> {
+        if (self.compression, self.framing) == (Compression::None, Framing::Bare) {
+            return Ok(plain.clone());
+        }
+        let prefix_bytes = if self.framing == Framing::GrpcMessage { GRPC_PREFIX_BYTES } else { 0 };
+        let mut encoded = vec![0; prefix_bytes];
+        match self.compression {
+            Compression::Gzip => {
+                encoded.reserve(plain.len() / 4);
+                // The fastest level: a quarter more bytes than the usual one, for an eighth of the host's CPU.
+                let mut encoder = GzEncoder::new(encoded, flate2::Compression::fast());
+                encoder.write_all(plain)?;
+                encoded = encoder.finish()?;
+            }
+            Compression::None => encoded.extend_from_slice(plain),
+        }
+        if self.framing == Framing::GrpcMessage {
+            let length = u32::try_from(encoded.len() - prefix_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+            encoded[0] = u8::from(self.compression == Compression::Gzip);
+            encoded[1..GRPC_PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+        }
+        Ok(encoded.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CompressedBody, Framing};
+    use crate::settings::Compression;
+    use bytes::Bytes;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+
+    fn gunzipped(bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        GzDecoder::new(bytes).read_to_end(&mut plain).unwrap();
+        plain
+    }
+
+    #[test]
+    fn a_bare_body_is_gzip_or_the_bytes_themselves() {
+        let plain = Bytes::from(vec![7; 9000]);
+
+        let gzipped = CompressedBody::new(Compression::Gzip, Framing::Bare).of(&plain).unwrap();
+        assert_eq!(gunzipped(&gzipped), plain);
+        let same = CompressedBody::new(Compression::None, Framing::Bare).of(&plain).unwrap();
+        assert_eq!(same.as_ptr(), plain.as_ptr());
+    }
+
+    #[test]
+    fn a_grpc_message_tells_its_compression_and_length() {
+        let plain = Bytes::from(vec![7; 9000]);
+
+        let message = CompressedBody::new(Compression::None, Framing::GrpcMessage).of(&plain).unwrap();
+        assert_eq!(message[..5], [0, 0, 0, 35, 40]);
+        assert_eq!(message[5..], plain);
+        let message = CompressedBody::new(Compression::Gzip, Framing::GrpcMessage).of(&plain).unwrap();
+        assert_eq!((message[0], message[1..5].to_vec()), (1, (message.len() as u32 - 5).to_be_bytes().to_vec()));
+        assert_eq!(gunzipped(&message[5..]), plain);
+    }
+
+    #[test]
+    fn another_attempt_takes_the_form_made_for_the_first_and_another_body_does_not() {
+        let (first, second) = (Bytes::from(vec![1; 100]), Bytes::from(vec![2; 100]));
+        let mut body = CompressedBody::new(Compression::Gzip, Framing::Bare);
+
+        let once = body.of(&first).unwrap();
+        assert_eq!(body.of(&first).unwrap().as_ptr(), once.as_ptr());
+        assert_eq!(gunzipped(&body.of(&second).unwrap()), second);
+        assert_eq!(gunzipped(&body.of(&first).unwrap()), first);
+        body.forget();
+        assert!(body.last.is_none());
+    }
+}
