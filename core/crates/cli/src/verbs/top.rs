@@ -84,7 +84,7 @@ pub(crate) fn fields(json: &mut Json, table: &TopTable, limit: usize) {
 fn text(table: &TopTable, limit: usize) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let mut text = format!(
-        "{}: {} in {} samples, {} functions\n",
+        "{}: {} in {} distinct samples, {} functions\n",
         table.type_name,
         quantity(table.total),
         table.samples,
