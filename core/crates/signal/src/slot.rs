@@ -349,6 +349,7 @@ mod tests {
         assert_eq!(slot.enter(second), Entry::Entered);
     }
 
+    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
     #[test]
     fn intervals_have_the_period_as_their_mean_and_spread_by_half_of_it() {
         let (slot, _) = opened();
@@ -360,6 +361,7 @@ mod tests {
         assert!(drawn.iter().any(|d| *d < period * 55 / 100) && drawn.iter().any(|d| *d > period * 145 / 100));
     }
 
+    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
     #[test]
     fn the_schedule_makes_up_for_late_ticks() {
         let (slot, _) = opened();
@@ -377,6 +379,7 @@ mod tests {
         assert!(periods >= samples && periods.abs_diff(4_000) < 60, "{periods} periods");
     }
 
+    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
     #[test]
     fn a_rate_above_the_tick_counts_every_period_that_passed() {
         let (slot, _) = opened();
@@ -407,6 +410,7 @@ mod tests {
         assert_eq!(slot.account(400), 50);
     }
 
+    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
     #[test]
     fn a_young_threads_first_sample_is_due_within_a_period_of_its_birth() {
         let (slot, _) = opened();

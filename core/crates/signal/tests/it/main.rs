@@ -1,0 +1,46 @@
+//! What the handlers promise the host, shown with real signals and real faults in this process. Tests that change what
+//! the whole process shares take turns.
+
+mod clock_handler;
+mod fault_guard;
+mod no_allocation;
+
+use std::sync::{Mutex, MutexGuard};
+
+#[global_allocator]
+static ALLOCATOR: no_allocation::Watching = no_allocation::Watching;
+
+/// Signal handlers belong to the process: one test at a time.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Runs `child` in a forked process; gives its wait status. The child ends with `_exit`.
+fn status_of_child(child: impl FnOnce()) -> libc::c_int {
+    // SAFETY: the child runs plain code on its only thread and leaves by _exit.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).is_err();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(failed as libc::c_int) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    status
+}
+
+/// Installs a handler as a host would; gives the action that was there.
+fn host_installs(signal: libc::c_int, handler: usize, flags: libc::c_int) -> libc::sigaction {
+    // SAFETY: all-zero actions are valid; the handlers of these tests have the signature their flags say.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        assert_eq!(libc::sigaction(signal, &action, &mut old), 0);
+        old
+    }
+}
