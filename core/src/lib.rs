@@ -15,6 +15,8 @@ mod hash;
 mod host_log;
 mod labels;
 mod locations;
+#[cfg(feature = "native")]
+mod native;
 mod own_thread;
 mod profiler;
 mod random;
@@ -22,11 +24,15 @@ mod resource;
 pub mod runtime;
 mod stacks;
 pub mod stats;
+mod tag;
 mod window;
 pub mod sys;
 
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};
 pub use host_log::{set_log_callback, LogCallback, LogLevel};
+#[cfg(feature = "native")]
+pub use native::NativeRuntime;
 pub use profiler::Profiler;
 pub use stats::{StatValue, Stats};
+pub use tag::{tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};

@@ -23,14 +23,17 @@ pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
     stats
 }
 
-/// Losses so far, by reason, without those that are 0.
+/// Losses of this run, by reason, without those that are 0.
 pub(super) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
     let mut stats = Stats::default();
     session.counters.append_to(&mut stats);
     clock_stats(session, &mut stats);
     DropReason::ALL
         .iter()
-        .map(|reason| (reason.name(), stats.counter(&format!("dropped.{}", reason.name()))))
+        .map(|reason| {
+            let before = session.losses_before.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
+            (reason.name(), stats.counter(&format!("dropped.{}", reason.name())).saturating_sub(before))
+        })
         .filter(|(_, count)| *count > 0)
         .collect()
 }

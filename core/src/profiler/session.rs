@@ -17,6 +17,7 @@ use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
 use crate::{context, labels};
 use crate::{Error, ErrorKind};
+use spanprof_signal::DropReason;
 
 /// Ring at default depth: some thousands of samples, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
@@ -36,6 +37,8 @@ pub(super) struct Session {
     pub wall: Mutex<Option<wall::WallThread>>,
     pub stopping: AtomicBool,
     pub fork_generation: u32,
+    /// What the clocks had counted as lost when this run began: they count for the life of the process.
+    pub losses_before: Vec<(DropReason, u64)>,
 }
 
 impl Session {
@@ -44,6 +47,8 @@ impl Session {
             Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
         };
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
+        // What a run before left behind belongs to no window of this one.
+        inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
         let delivery = Delivery::start(&config)?;
         let counters = Arc::new(Counters::default());
@@ -56,6 +61,7 @@ impl Session {
             }
             Err(error) => return Err(error),
         };
+        let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
         let session = Arc::new(Self {
             config: ArcSwap::from_pointee(config),
             runtime,
@@ -68,6 +74,7 @@ impl Session {
             wall: Mutex::new(None),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),
+            losses_before,
         });
         if let Err(error) = drain_thread::spawn(session.clone()) {
             session.stop_clocks();

@@ -88,7 +88,7 @@ fn take_place(thread_id: u32, context: u64) -> Option<usize> {
         if key != 0 && key != LEFT && key != u64::from(thread_id) {
             continue;
         }
-        CONTEXTS[index].store(if key == u64::from(thread_id) { 0 } else { context }, Ordering::Relaxed);
+        // A free place has context 0: whoever left it, or nobody, saw to that. Only its owner writes it.
         let taken = KEYS[index].compare_exchange(key, u64::from(thread_id), Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
             CONTEXTS[index].store(context, Ordering::Relaxed);

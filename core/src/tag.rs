@@ -1,0 +1,220 @@
+//! Labels for a scope in Rust: around a closure, a block, or a future. The Rust form of what every language calls
+//! `tag_wrapper`. Not here: what labels are (`context`).
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+
+use crate::context::{context_row, merge, open_context, with_labels, ContextRow};
+use crate::sys::thread_context;
+
+/// Labels made beforehand, so that entering a scope costs tens of nanoseconds.
+///
+/// ```
+/// let labels = spanprof::Labels::new(&[("route", "/cart"), ("method", "GET")]);
+/// let total = spanprof::tag_wrapper(&labels, || 1 + 1);
+/// # assert_eq!(total, 2);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labels(ContextRow);
+
+impl Labels {
+    /// Interns labels. Valid `trace_id` and `span_id` among them become the link of the samples.
+    pub fn new(labels: &[(&str, &str)]) -> Self {
+        Self(with_labels(ContextRow::default(), labels))
+    }
+}
+
+/// What can label a scope: [`Labels`], or pairs of text.
+pub trait AsLabels {
+    /// The labels, interned.
+    fn as_labels(&self) -> Labels;
+}
+
+impl AsLabels for Labels {
+    fn as_labels(&self) -> Labels {
+        *self
+    }
+}
+
+impl AsLabels for [(&str, &str)] {
+    fn as_labels(&self) -> Labels {
+        Labels::new(self)
+    }
+}
+
+impl<const N: usize> AsLabels for [(&str, &str); N] {
+    fn as_labels(&self) -> Labels {
+        Labels::new(self)
+    }
+}
+
+impl<T: AsLabels + ?Sized> AsLabels for &T {
+    fn as_labels(&self) -> Labels {
+        (**self).as_labels()
+    }
+}
+
+/// Runs `work` with labels on every sample of this thread; nests, and ends on every way out, panics included.
+pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
+    let _scope = TagScope::enter(labels);
+    work()
+}
+
+/// Labels until it is dropped, on this thread. Scopes must end in the reverse order of their beginning.
+#[must_use = "the labels end when the scope is dropped"]
+pub struct TagScope {
+    outer: u64,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl TagScope {
+    /// Begins a scope.
+    pub fn enter(labels: impl AsLabels) -> Self {
+        let outer = thread_context::current();
+        Self::enter_id(inner_id(outer, labels.as_labels()))
+    }
+
+    fn enter_id(id: u64) -> Self {
+        Self { outer: thread_context::replace_current(id), _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for TagScope {
+    fn drop(&mut self) {
+        thread_context::replace_current(self.outer);
+    }
+}
+
+/// The context of labels inside an outer one.
+fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
+    if row.link.is_empty() {
+        row.link = active_span();
+    }
+    // An expired outer context has no labels left to inherit.
+    let parent = if outer == 0 { ContextRow::default() } else { context_row(outer).unwrap_or_default() };
+    if parent == ContextRow::default() {
+        return open_context(row);
+    }
+    let merged = merge(parent, row);
+    if merged == parent { outer } else { open_context(merged) }
+}
+
+/// The span that is active in OpenTelemetry's context of this thread.
+#[cfg(feature = "opentelemetry")]
+fn active_span() -> crate::context::Link {
+    use opentelemetry::trace::TraceContextExt;
+    opentelemetry::Context::map_current(|context| {
+        let span = context.span();
+        let span = span.span_context();
+        match span.is_valid() {
+            true => crate::context::Link { trace_id: span.trace_id().to_bytes(), span_id: span.span_id().to_bytes() },
+            false => crate::context::Link::default(),
+        }
+    })
+}
+
+#[cfg(not(feature = "opentelemetry"))]
+fn active_span() -> crate::context::Link {
+    crate::context::Link::default()
+}
+
+pin_project_lite::pin_project! {
+    /// A future whose polls carry labels, on whatever thread they happen.
+    pub struct TaggedFuture<F> {
+        #[pin]
+        future: F,
+        labels: Labels,
+        // Context of the last poll: what it was made inside of, and the context itself.
+        opened: Option<(u64, crate::context::Link, u64)>,
+    }
+}
+
+/// Puts labels on every sample of a future, wherever it is polled.
+///
+/// ```
+/// let work = spanprof::tag_future([("route", "/cart")], async { 1 + 1 });
+/// # let _ = work;
+/// ```
+pub fn tag_future<F: Future>(labels: impl AsLabels, future: F) -> TaggedFuture<F> {
+    TaggedFuture { future, labels: labels.as_labels(), opened: None }
+}
+
+impl<F: Future> Future for TaggedFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let outer = thread_context::current();
+        let span = active_span();
+        let id = match *this.opened {
+            // The same surroundings as last time need no new context.
+            Some((known_outer, known_span, id)) if (known_outer, known_span) == (outer, span) => id,
+            _ => {
+                let id = inner_id(outer, *this.labels);
+                *this.opened = Some((outer, span, id));
+                id
+            }
+        };
+        let _scope = TagScope::enter_id(id);
+        this.future.poll(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::labels_of;
+
+    fn now() -> Vec<(String, String)> {
+        labels_of(context_row(thread_context::current()).unwrap().label_set)
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn scopes_nest_and_are_restored_after_a_panic() {
+        tag_wrapper([("a", "1")], || {
+            let caught = std::panic::catch_unwind(|| {
+                tag_wrapper([("b", "2"), ("a", "3")], || {
+                    assert_eq!(now(), pairs(&[("a", "3"), ("b", "2")]));
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                })
+            });
+            assert!(caught.is_err());
+            assert_eq!(now(), pairs(&[("a", "1")]));
+        });
+        assert!(now().is_empty());
+    }
+
+    #[test]
+    fn a_future_carries_its_labels_only_while_it_is_polled() {
+        let work = tag_future([("task", "t")], async {
+            assert_eq!(now(), pairs(&[("outer", "o"), ("task", "t")]));
+            std::future::poll_fn(|_| Poll::<()>::Pending).await;
+        });
+        let mut work = std::pin::pin!(work);
+        let mut task = TaskContext::from_waker(std::task::Waker::noop());
+        tag_wrapper([("outer", "o")], || {
+            assert!(work.as_mut().poll(&mut task).is_pending());
+            assert_eq!(now(), pairs(&[("outer", "o")]));
+        });
+    }
+
+    #[test]
+    fn a_link_stays_over_inner_scopes_and_opens_one_context_for_equal_labels() {
+        let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7")];
+        tag_wrapper(trace, || {
+            let outer = thread_context::current();
+            tag_wrapper([], || assert_eq!(thread_context::current(), outer));
+            tag_wrapper([("k", "v")], || {
+                let row = context_row(thread_context::current()).unwrap();
+                assert_eq!(row.link.span_id[7], 0xb7);
+                assert_eq!(now(), pairs(&[("k", "v")]));
+            });
+        });
+    }
+}

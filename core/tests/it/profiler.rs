@@ -1,0 +1,297 @@
+//! The life of the profiler with real clocks, threads and destinations.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use spanprof::config::{Compression, Environment};
+use spanprof::fake::FakeRuntime;
+use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
+use spanprof_profile::decode;
+use spanprof_profile::{ProfilesData, Value};
+
+/// There is one profiler in a process; tests that start it take turns.
+pub fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A receiver of OTLP/HTTP that answers 200 to everything and hands over the bodies.
+struct Receiver200 {
+    address: String,
+    bodies: Receiver<Vec<u8>>,
+}
+
+impl Receiver200 {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (send, bodies) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                while let Some(body) = read_request(&mut stream) {
+                    let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                    if send.send(body).is_err() || answered.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Self { address, bodies }
+    }
+
+    fn next(&self, timeout: Duration) -> Option<ProfilesData> {
+        let body = self.bodies.recv_timeout(timeout).ok()?;
+        Some(decode::otlp::decode(&body, &decode::Limits::default()).unwrap())
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
+    assert!(head.contains("/v1development/profiles"), "{head}");
+    assert!(head.contains("otlp-profiles-development-version: 1"), "{head}");
+    let length: usize = head.split("content-length:").nth(1)?.split("\r\n").next()?.trim().parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+fn nowhere() -> Config {
+    Config { destinations: Some(Vec::new()), service_name: "test".to_owned(), ..Config::default() }
+}
+
+fn burn(cpu: Duration) -> u64 {
+    let begun = spanprof::sys::current_thread_cpu_ns();
+    let mut mixed = begun | 1;
+    while spanprof::sys::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
+        let mut round = 0;
+        // Operators only: a build without optimisation calls nothing here.
+        while round < 20_000 {
+            mixed ^= mixed << 13;
+            mixed ^= mixed >> 7;
+            mixed ^= mixed << 17;
+            round += 1;
+        }
+    }
+    mixed
+}
+
+#[test]
+fn a_native_program_sends_labelled_stacks_and_true_totals() {
+    let _turn = one_at_a_time();
+    let receiver = Receiver200::start();
+    let config = Config {
+        endpoint: Some(receiver.address.clone()),
+        service_name: "native-test".to_owned(),
+        compression: Compression::Uncompressed,
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let hosts_before = hosts_cpu_ns();
+    let trace = [
+        ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("span_id", "00f067aa0ba902b7"),
+        ("route", "/burn"),
+    ];
+    spanprof::tag_wrapper(trace, || burn(Duration::from_millis(600)));
+    burn(Duration::from_millis(200));
+    assert!(profiler.stop(), "everything was delivered");
+    let hosts_ns = hosts_cpu_ns() - hosts_before;
+
+    let data = receiver.next(Duration::from_secs(2)).expect("a request");
+    let (resource, profile) = data.profiles().next().expect("a profile");
+    assert_eq!(resource.service_name(), "native-test");
+    assert_eq!((profile.sample_type.kind.as_str(), profile.sample_type.unit.as_str()), ("samples", "count"));
+    assert_eq!(profile.period, 10_000_000);
+    let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
+    // The receiver burns a little too; up to a period per thread is carried, not sent.
+    assert!((total_ns - hosts_ns as i64).abs() < 60_000_000, "{total_ns} of {hosts_ns} ns");
+
+    let labelled: Vec<_> = profile
+        .samples
+        .iter()
+        .filter(|sample| {
+            let mut attributes = data.dictionary.attributes_of(sample.attributes);
+            attributes.any(|label| label.key == "route" && label.value == Value::String("/burn"))
+        })
+        .collect();
+    assert!(labelled.iter().all(|sample| data.dictionary.get_link(sample.link).span_id[7] == 0xb7));
+    let labelled_ns: i64 = labelled.iter().map(|sample| profile.weight(sample)).sum();
+    assert!((labelled_ns - 600_000_000).abs() < 60_000_000, "{labelled_ns} ns carry the label");
+    // The leaf is known without frame pointers, which this test's own build may lack.
+    let in_burn = labelled.iter().filter(|sample| {
+        let leaf = data.dictionary.get_stack(sample.stack).first().copied().unwrap_or_default();
+        data.dictionary.get_location(leaf).lines.iter().any(|line| {
+            let function = data.dictionary.get_function(line.function);
+            let name = data.dictionary.get_string(function.name);
+            name.contains("burn") && data.dictionary.get_string(function.filename).ends_with("profiler.rs")
+        })
+    });
+    let in_burn_ns: i64 = in_burn.map(|sample| profile.weight(sample)).sum();
+    assert!(in_burn_ns > 100_000_000, "{in_burn_ns} ns are charged to the function that burns");
+    let stats = profiler.stats();
+    assert_eq!(stats.counter("export.0.sent"), 1);
+    assert!(stats.counter("samples.cpu") > 20, "{stats:?}");
+    assert!(!profiler.is_running());
+}
+
+#[test]
+fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
+    let _turn = one_at_a_time();
+    let threads_now = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let files_now = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // The first start maps what lives as long as the process.
+    Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap().stop();
+    let (threads, files) = (threads_now(), files_now());
+    let workers: Vec<_> = (0..4)
+        .map(|worker| {
+            std::thread::spawn(move || {
+                for cycle in 0..250 {
+                    let profiler = Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap();
+                    match (worker + cycle) % 4 {
+                        0 => drop(profiler.update(&ConfigPatch(vec![("sample_rate".into(), ConfigValue::Int(50))]))),
+                        1 => drop(profiler.flush(Duration::from_millis(50))),
+                        2 => drop(profiler.stats()),
+                        _ => burn(Duration::from_micros(200)).to_string().clear(),
+                    }
+                    assert!(profiler.stop());
+                    assert!(profiler.stop(), "a second stop does nothing");
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert!(Profiler::running().is_none());
+    let patience = Instant::now() + Duration::from_secs(5);
+    while threads_now() > threads && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(threads_now() <= threads, "{} threads, {threads} before", threads_now());
+    assert!(files_now() <= files, "{} files, {files} before", files_now());
+}
+
+#[test]
+fn flush_sends_the_open_window_and_work_goes_on() {
+    let _turn = one_at_a_time();
+    let receiver = Receiver200::start();
+    let config = Config {
+        endpoint: Some(receiver.address.clone()),
+        compression: Compression::Uncompressed,
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    for _ in 0..2 {
+        burn(Duration::from_millis(100));
+        assert!(profiler.flush(Duration::from_secs(2)));
+        assert!(receiver.next(Duration::from_millis(100)).is_some(), "delivered before flush came back");
+    }
+    assert!(profiler.is_running());
+    assert_eq!(profiler.stats().counter("windows.closed"), 2);
+    profiler.stop();
+}
+
+#[test]
+fn a_receiver_that_is_not_there_delays_stop_by_no_more_than_its_deadline() {
+    let _turn = one_at_a_time();
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = Config {
+        endpoint: Some(format!("http://{refused}")),
+        stop_timeout: Duration::from_millis(300),
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    burn(Duration::from_millis(60));
+    let begun = Instant::now();
+    assert!(!profiler.stop(), "nothing was delivered");
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    let stats = profiler.stats();
+    assert_eq!(stats.counter("export.0.dropped_deadline"), 1);
+    assert!(stats.counter("export.0.dropped_samples") > 0);
+}
+
+#[test]
+fn the_first_window_says_one_line_to_the_hosts_logger() {
+    let _turn = one_at_a_time();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let heard = lines.clone();
+    spanprof::set_log_callback(Some(Arc::new(move |level, line| {
+        heard.lock().unwrap().push((level, line.to_owned()));
+    })));
+    let receiver = Receiver200::start();
+    let config = Config {
+        endpoint: Some(receiver.address.clone()),
+        upload_interval: Duration::from_millis(200),
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while lines.lock().unwrap().is_empty() && Instant::now() < patience {
+        burn(Duration::from_millis(50));
+    }
+    burn(Duration::from_millis(600));
+    profiler.stop();
+    spanprof::set_log_callback(None);
+    let lines = lines.lock().unwrap().clone();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let (level, line) = &lines[0];
+    assert_eq!(*level, LogLevel::Info);
+    assert!(line.starts_with("spanprof: first window: "), "{line}");
+    assert!(line.contains("clock ") && line.contains("nothing lost"), "{line}");
+    assert!(line.contains(&format!("delivered to {}", receiver.address)), "{line}");
+}
+
+#[test]
+fn a_kill_switch_gives_a_profiler_that_does_nothing() {
+    let _turn = one_at_a_time();
+    let environment: Environment = [("SPANPROF_DISABLED".to_owned(), "1".to_owned())].into_iter().collect();
+    let config = Config::load(&[], &environment).unwrap();
+    let profiler = Profiler::start(config).unwrap();
+    assert!(!profiler.is_running() && profiler.stop() && profiler.flush(Duration::ZERO));
+    assert_eq!(profiler.stats().get("state"), Some(&spanprof::StatValue::Text("disabled by SPANPROF_DISABLED".into())));
+    assert!(Profiler::running().is_none());
+}
+
+#[test]
+fn update_changes_live_keys_and_refuses_the_others() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap();
+    let patch = |key: &str, value: i64| ConfigPatch(vec![(key.to_owned(), ConfigValue::Int(value))]);
+    profiler.update(&patch("sample_rate", 19)).unwrap();
+    assert_eq!(profiler.config().sample_rate, 19);
+    let error = profiler.update(&patch("max_stack_depth", 64)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidConfig);
+    assert_eq!(error.message, "max_stack_depth cannot change while the profiler runs");
+    assert!(profiler.update(&patch("sample_rate", 0)).is_err());
+    assert_eq!(profiler.config().sample_rate, 19);
+    profiler.stop();
+}
+
+#[test]
+fn cpu_can_be_switched_off_and_on_while_running() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start(nowhere()).unwrap();
+    let patch = |on| ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(on))]);
+    profiler.update(&patch(false)).unwrap();
+    profiler.flush(Duration::from_secs(2));
+    let before = profiler.stats().counter("samples.cpu");
+    burn(Duration::from_millis(100));
+    profiler.flush(Duration::from_secs(2));
+    assert_eq!(profiler.stats().counter("samples.cpu"), before);
+    profiler.update(&patch(true)).unwrap();
+    burn(Duration::from_millis(200));
+    profiler.flush(Duration::from_secs(2));
+    assert!(profiler.stats().counter("samples.cpu") > before + 5);
+    profiler.stop();
+}
