@@ -20,8 +20,8 @@ pub const VERB: Verb = Verb {
 };
 
 /// Pinned, so that a build today and a build next month are the same build.
-const MATURIN: &str = "maturin==1.9.6";
-const ZIG: &str = "ziglang==0.13.0.post1";
+const MATURIN: &str = "maturin==1.16.0";
+const ZIG: &str = "ziglang==0.17.0";
 /// Oldest glibc the wheel promises to run on.
 const GLIBC_FLOOR: (u32, u32) = (2, 17);
 /// Budgets of the design, in bytes.
@@ -71,8 +71,8 @@ fn maturin(tools: &Venv, python: &Python, name: &str, dist: &Path) -> Step {
         .arg(&python.program)
         .env("CARGO_TARGET_DIR", workspace::target())
         .env("PYO3_PYTHON", &python.program)
-        // maturin finds `python -m ziglang` of its own environment by this.
-        .env("CARGO_ZIGBUILD_ZIG_PATH", tools.program("python-zig"))
+        // maturin runs `python -m ziglang` by this.
+        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
 }
 
 fn only_wheel(dist: &Path) -> Outcome<PathBuf> {

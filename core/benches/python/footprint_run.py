@@ -1,0 +1,32 @@
+"""Starts one profiler in a fresh process; prints how long that took and the resident memory after some work, as JSON.
+
+    footprint_run.py PROFILER ADDRESS SECONDS
+"""
+
+import json
+import os
+import sys
+import time
+
+import profilers
+import work
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main():
+    name, address, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    began = time.perf_counter()
+    stop = profilers.start(name, 100, address)
+    first = time.perf_counter() - began
+    work.mix(20, seconds)
+    resident = resident_bytes()
+    stop()
+    print(json.dumps({"start_ms": first * 1000, "resident": resident}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""How each profiler is started and stopped by its own documentation; imported by the measured process only."""
+
+import os
+
+
+def start(name, rate, address):
+    """Starts a profiler in this process and returns how to stop it. `none` and `py-spy` (from outside) start nothing."""
+    return {"none": nothing, "py-spy": nothing, "spanprof": spanprof, "pyroscope": pyroscope, "ddtrace": ddtrace}[name](
+        rate, address
+    )
+
+
+def nothing(_rate, _address):
+    return lambda: {}
+
+
+def spanprof(rate, address):
+    import spanprof
+
+    spanprof.start(service_name="bench", sample_rate=rate, endpoint=address)
+
+    def stop():
+        stats = spanprof.stats()
+        spanprof.stop()
+        return stats
+
+    return stop
+
+
+def pyroscope(rate, address):
+    import pyroscope
+
+    pyroscope.configure(application_name="bench", server_address=address, sample_rate=rate, oncpu=True)
+
+    def stop():
+        pyroscope.shutdown()
+        return {}
+
+    return stop
+
+
+def ddtrace(_rate, address):
+    # Its stack sampler has a rate of its own (100 Hz, adaptive); memory, lock and exception profiling are switched off so
+    # that the same thing is compared.
+    os.environ.update(
+        DD_TRACE_AGENT_URL=address,
+        DD_INSTRUMENTATION_TELEMETRY_ENABLED="false",
+        DD_PROFILING_MEMORY_ENABLED="false",
+        DD_PROFILING_LOCK_ENABLED="false",
+        DD_PROFILING_EXCEPTION_ENABLED="false",
+    )
+    from ddtrace.profiling import Profiler
+
+    profiler = Profiler(service="bench", env="bench", version="1")
+    profiler.start()
+
+    def stop():
+        profiler.stop(flush=False)
+        return {}
+
+    return stop
