@@ -21,7 +21,7 @@ const THREAD_NAME: &str = "spanprof-export";
 /// What `stop` allows the thread on top of the deadline to account for what it drops.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// An idle helper thread ends after this long.
+/// An idle thread that looks names up or writes files ends after this long.
 const IDLE_THREAD_LIFE: Duration = Duration::from_millis(200);
 
 /// Delivers payloads on a thread of its own, named `spanprof-export`. Every method may be called from any thread.

@@ -9,7 +9,7 @@ pub enum Context {
     /// No labels, no link.
     #[default]
     None,
-    /// Row of the engine's context table (Python, Node: the runtime carries the integer along).
+    /// Row of the engine's context table (runtimes that carry the integer along with their tasks).
     Id(u64),
     /// The record itself (Java's buffer, Rust, OTEP 4947).
     Inline(InlineContext),
