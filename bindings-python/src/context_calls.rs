@@ -10,10 +10,10 @@ use crate::convert;
 use crate::error::quiet;
 use crate::ffi::variable::{self, Value};
 
-/// The context id current here; 0 for none.
+/// The context id current here; 0 for none. The very object, so that `set_current` gives back what scopes recognise.
 #[pyfunction]
-pub fn current() -> u64 {
-    quiet(0, || variable::get().id())
+pub fn current(py: Python<'_>) -> Bound<'_, PyAny> {
+    quiet(Value::UNSET, variable::get).into_object(py)
 }
 
 /// Labels and link of a context id, or of the current one: `{"labels": {...}, "trace_id": hex, "span_id": hex,
@@ -122,10 +122,10 @@ pub fn remove_label(key: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) {
     });
 }
 
-/// Makes `id` current in a context that is about to run something for another one.
+/// Makes an id taken by `current` current here, whatever was in between.
 #[pyfunction]
-pub fn set_current(id: u64) {
-    quiet((), || variable::set(&Value::new(id)));
+pub fn set_current(id: &Bound<'_, PyAny>) {
+    quiet((), || variable::set(&Value::of(id)));
 }
 
 /// A function that runs under the context it was carried from.

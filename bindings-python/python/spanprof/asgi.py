@@ -29,12 +29,12 @@ class Middleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        watched = _WatchedScope(scope)
-        with native.tag_wrapper(request_labels(scope.get("method", ""), _traceparent(scope))):
-            try:
-                await self.app(watched, receive, send)
-            finally:
-                watched.leave_route()
+        before = native.current()
+        try:
+            with native.tag_wrapper(request_labels(scope.get("method", ""), _traceparent(scope))):
+                await self.app(_WatchedScope(scope), receive, send)
+        finally:
+            native.set_current(before)
 
 
 def _traceparent(scope: Scope) -> str:
@@ -44,14 +44,21 @@ def _traceparent(scope: Scope) -> str:
     return ""
 
 
+def _effective_route(scope: Scope) -> Any:
+    # FastAPI keeps the route without the prefixes it was included under, and those beside it.
+    beside = scope.get("fastapi")
+    return beside.get("effective_route_context") if isinstance(beside, dict) else None
+
+
 class _WatchedScope(dict):
     """The request's scope, writing through to the server's, that sees the router write the route into it."""
 
-    __slots__ = ("_outer", "_route_scope")
+    __slots__ = ("_outer", "_route_scope", "_served_under")
 
     def __init__(self, outer: Scope) -> None:
         super().__init__(outer)
         self._outer = outer
+        self._served_under = outer.get("root_path", "")
         self._route_scope: Any = None
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -68,15 +75,15 @@ class _WatchedScope(dict):
             self._enter_route(changed["route"])
 
     def _enter_route(self, route: Any) -> None:
-        path = getattr(route, "path", None)
-        if isinstance(path, str) and self._route_scope is None:
+        # A mounted application writes its own, deeper route later.
+        if self._route_scope is not None:
+            self._route_scope.__exit__(None, None, None)
+            self._route_scope = None
+        path = getattr(_effective_route(self) or route, "path", None)
+        if isinstance(path, str):
             mounted = str(self.get("root_path", ""))
-            served_under = str(self.get("app_root_path", self._outer.get("root_path", "")))
+            served_under = str(self.get("app_root_path", self._served_under))
             if served_under and mounted.startswith(served_under):
                 mounted = mounted[len(served_under) :]
             self._route_scope = native.tag_wrapper({"http.route": mounted + path})
             self._route_scope.__enter__()
-
-    def leave_route(self) -> None:
-        if self._route_scope is not None:
-            self._route_scope.__exit__(None, None, None)

@@ -30,13 +30,13 @@ class Middleware:
         labels = request_labels(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
         scope = native.tag_wrapper(labels)
         environ[_ROUTE_SCOPE] = None
-        with scope:
-            try:
+        before = native.current()
+        try:
+            with scope:
                 body = self.app(environ, start_response)
-            finally:
-                route_scope = environ.pop(_ROUTE_SCOPE, None)
-                if route_scope is not None:
-                    route_scope.__exit__(None, None, None)
+        finally:
+            native.set_current(before)
+            route_scope = environ.pop(_ROUTE_SCOPE, None)
         file_wrapper = environ.get("wsgi.file_wrapper")
         if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
             # Already there, or sent by the server itself, which looks at the type.

@@ -39,6 +39,19 @@ impl Value {
         }
     }
 
+    /// The value of an `int` object.
+    pub fn of(object: &Bound<'_, PyAny>) -> Self {
+        Self(object.clone().into_ptr())
+    }
+
+    /// The `int` object; 0 when unset.
+    pub fn into_object(self, py: Python<'_>) -> Bound<'_, PyAny> {
+        let object = if self.0.is_null() { zero() } else { self.0 };
+        // SAFETY: an owned reference or the immortal zero, cloned before `self` gives its own up; zero is set at import,
+        // before anything here can be called.
+        unsafe { Bound::from_borrowed_ptr(py, object) }
+    }
+
     /// The id it holds; 0 when unset or not a fitting `int`.
     pub fn id(&self) -> u64 {
         if self.0.is_null() {
