@@ -34,7 +34,7 @@ fn run(given: &Arguments) -> Outcome {
     step(&mut |_| check::clippy());
     step(&mut |_| tidy::run());
     step(&mut rust);
-    step(&mut |tally| check::loom(2, tally));
+    step(&mut |tally| check::loom(None, tally));
     step(&mut |tally| {
         let wheel = wheel::build_for_tests()?;
         pythons::oldest_and_newest()?.iter().try_for_each(|python| {

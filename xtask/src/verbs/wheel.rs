@@ -54,12 +54,15 @@ pub fn release() -> Outcome<PathBuf> {
     only_wheel(&dist)
 }
 
-/// A wheel of the profile that the workspace's tests use, so that nothing is compiled twice; for this machine only.
+/// A wheel of the profile that the workspace's tests use, so that nothing is compiled twice, with the
+/// doors that tests need; for this machine only.
 pub fn build_for_tests() -> Outcome<PathBuf> {
     let python = pythons::preferred()?;
     let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
     let dist = scratch::empty("dist-for-tests")?;
-    maturin(&tools, &python, "build the wheel for tests", &dist).args(["--compatibility", "linux"]).run()?;
+    maturin(&tools, &python, "build the wheel for tests", &dist)
+        .args(["--compatibility", "linux", "--features", "extension-module,testing"])
+        .run()?;
     only_wheel(&dist)
 }
 
