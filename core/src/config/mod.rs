@@ -11,6 +11,7 @@ mod reference;
 mod types;
 mod value;
 
+pub(crate) use environment::kill_switch;
 pub(crate) use file::value as yaml_value;
 pub use keys::{Bounds, Config, Key, KEYS};
 pub use load::{ConfigBuilder, ConfigPatch, Environment};

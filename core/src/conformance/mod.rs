@@ -6,7 +6,7 @@ mod case;
 mod run;
 
 pub use case::{Case, Step};
-pub use run::{run, value_from_yaml};
+pub use run::{run, run_in, value_from_yaml, Language};
 
 use std::sync::Arc;
 
@@ -96,6 +96,17 @@ impl Session {
             },
         );
         self.position += 1;
+    }
+
+    /// Takes a raw sample as it came from the ring, for benchmarks.
+    pub fn take(&mut self, sample: &RawSample<'_>) {
+        self.engine.take(self.position, sample);
+        self.position += 1;
+    }
+
+    /// The code of a function in raw samples.
+    pub fn code_of(&self, function: &str) -> u64 {
+        self.runtime.code_of(function)
     }
 
     fn frame(&self, name: &str) -> RawFrame {

@@ -14,16 +14,43 @@ use spanprof_profile::query::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
 use spanprof_signal::SampleKind;
 
+/// What a language's own API does in a case.
+pub trait Language {
+    /// The code layer, as the language's `start` would hand it over.
+    fn code(&mut self, case: &Case) -> Vec<(String, ConfigValue)> {
+        case.config.iter().map(|(key, value)| (key.clone(), value_from_yaml(value))).collect()
+    }
+
+    /// The context id current inside `scopes` (outermost first) of the language's `tag_wrapper`.
+    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64;
+}
+
+struct Rust;
+
+impl Language for Rust {
+    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
+        open_context(scopes.iter().fold(ContextRow::default(), |row, scope| {
+            let labels: Vec<_> = scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            with_labels(row, &labels)
+        }))
+    }
+}
+
 /// Runs the case in `text`; the error says what was expected and what came.
 pub fn run(text: &str) -> Result<String, String> {
+    run_in(text, &mut Rust)
+}
+
+/// Runs the case in `text` through another language's API.
+pub fn run_in(text: &str, language: &mut dyn Language) -> Result<String, String> {
     let case: Case = serde_norway::from_str(text).map_err(|error| format!("the case cannot be read: {error}"))?;
-    let code: Vec<_> = case.config.iter().map(|(key, value)| (key.clone(), value_from_yaml(value))).collect();
+    let code = language.code(&case);
     let name = case.name.clone();
-    check_case(case, &code).map_err(|problem| format!("{name}: {problem}"))?;
+    check_case(case, &code, language).map_err(|problem| format!("{name}: {problem}"))?;
     Ok(name)
 }
 
-fn check_case(case: Case, code: &[(String, ConfigValue)]) -> Result<(), String> {
+fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Language) -> Result<(), String> {
     let config = match (Config::load(code, &case.environment), &case.expect.error) {
         (Ok(config), None) => config,
         (Err(error), None) => return Err(format!("the configuration was refused: {error}")),
@@ -40,7 +67,7 @@ fn check_case(case: Case, code: &[(String, ConfigValue)]) -> Result<(), String> 
     for (index, step) in case.steps.iter().enumerate() {
         let at = |problem: String| format!("step {}: {problem}", index + 1);
         if let Some(sample) = &step.sample {
-            take(&mut session, sample).map_err(at)?;
+            take(&mut session, sample, language).map_err(at)?;
         } else if let Some(end) = &step.end_code {
             session.end_code(&end.function, end.reborn_as.as_deref());
         } else if let Some(ms) = step.unseen_ms {
@@ -84,7 +111,7 @@ fn check_config(config: &Config, expect: &Expect) -> Result<(), String> {
     equal("kill switch", &expect.disabled_by, &config.disabled_by)
 }
 
-fn take(session: &mut Session, step: &SampleStep) -> Result<(), String> {
+fn take(session: &mut Session, step: &SampleStep, language: &mut dyn Language) -> Result<(), String> {
     let kind = match step.kind.as_str() {
         "cpu" => SampleKind::Cpu,
         "wall" => SampleKind::Wall,
@@ -94,11 +121,7 @@ fn take(session: &mut Session, step: &SampleStep) -> Result<(), String> {
         "off_cpu" => SampleKind::OffCpu,
         other => return Err(format!("no kind `{other}`")),
     };
-    let row = step.scopes.iter().fold(ContextRow::default(), |row, scope| {
-        let labels: Vec<_> = scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        with_labels(row, &labels)
-    });
-    let context = open_context(row);
+    let context = language.context(&step.scopes);
     for number in 0..step.contexts_opened_meanwhile {
         let link = Link { trace_id: [7; 16], span_id: u64::from(number + 1).to_be_bytes() };
         open_context(ContextRow { link, ..ContextRow::default() });

@@ -9,7 +9,7 @@ use super::first_line::FirstLine;
 use super::session::Session;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, LogLevel};
-use crate::sys::{self, WakeReason};
+use crate::sys::{self, Clocks, WakeReason};
 
 /// How often the outcome of the first delivery is looked at, for the one line in the log.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
@@ -39,6 +39,8 @@ struct DrainThread<'a> {
     session: &'a Session,
     engine: Engine,
     first_line: FirstLine,
+    /// Address of the clocks whose account the engine follows.
+    account_of: usize,
 }
 
 impl<'a> DrainThread<'a> {
@@ -51,7 +53,7 @@ impl<'a> DrainThread<'a> {
             session.counters.clone(),
             sys::monotonic_ns(),
         );
-        Self { session, engine, first_line: FirstLine::default() }
+        Self { session, engine, first_line: FirstLine::default(), account_of: 0 }
     }
 
     /// One sleep and what follows it; false at the end.
@@ -62,6 +64,7 @@ impl<'a> DrainThread<'a> {
             (asked.closes, std::mem::take(&mut asked.reconfigure), asked.stop)
         };
         let clocks = self.session.clocks.load_full();
+        self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
             if let Some(clocks) = &clocks {
                 clocks.scan();
@@ -91,6 +94,15 @@ impl<'a> DrainThread<'a> {
         true
     }
 
+    /// Clocks that were switched off and on again began a new account.
+    fn follow_account_of(&mut self, clocks: &Option<Arc<Clocks>>) {
+        let number = clocks.as_ref().map_or(0, |clocks| Arc::as_ptr(clocks) as usize);
+        if number != self.account_of {
+            self.account_of = number;
+            self.engine.reset_account();
+        }
+    }
+
     fn sleep_ns(&self) -> Option<u64> {
         let due = self.engine.due_ns().map(|due_ns| due_ns.saturating_sub(sys::monotonic_ns()).max(1));
         if self.first_line.is_waiting() {
@@ -106,18 +118,15 @@ impl<'a> DrainThread<'a> {
         }
         self.engine.apply(&config);
         self.session.update_wall();
-        if !config.cpu {
-            self.session.stop_clocks();
-            self.session.clocks.store(None);
-            self.engine.reset_account();
-        }
     }
 
     /// Ends the window and hands it over; with `last`, ends the clocks between the account and the last samples.
     fn close_and_send(&mut self, last: bool) {
         let session = self.session;
         // The account before the rest of the ring: what a sample brings after it is never counted twice.
-        let account = session.clocks.load().as_ref().map(|clocks| clocks.account());
+        let clocks = session.clocks.load_full();
+        self.follow_account_of(&clocks);
+        let account = clocks.as_ref().map(|clocks| clocks.account());
         if last {
             session.stop_clocks();
         }

@@ -52,7 +52,10 @@ impl Profiler {
     ///
     /// # Errors
     /// When the configuration cannot work, the system allows no clock, or another copy of the library profiles the process.
-    pub fn start_with_runtime(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
+    pub fn start_with_runtime(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
+        // A configuration filled in by hand has not seen the environment; a kill switch must work all the same.
+        let variables = std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
+        config.disabled_by = config.disabled_by.or_else(|| crate::config::kill_switch(&variables.collect()));
         through_gate(|| {
             if let Some(session) = CURRENT.load_full() {
                 log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
@@ -153,7 +156,6 @@ impl Profiler {
         let config = parents.config.load_full();
         let runtime = parents.runtime.clone();
         // Its locks may be held, its threads are gone: nothing of it may run again, not even a destructor.
-        parents.forget_after_fork();
         std::mem::forget(parents);
         runtime.after_fork_in_child();
         if !wanted {

@@ -1,7 +1,7 @@
 //! One run of the profiler: its clocks, threads, tables and destinations, from start to stop. Not here: who may start one
 //! (`profiler`).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,7 @@ impl Session {
             Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
         };
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
+        forget_parents_inbox(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
@@ -115,10 +116,11 @@ impl Session {
         labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         context::set_max_contexts(config.max_contexts);
         let before = self.config.load_full();
-        let clocks_before = self.clocks.load_full();
-        match (&clocks_before, config.cpu) {
-            (None, true) => {
-                self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new));
+        match (self.clocks.load_full(), config.cpu) {
+            (None, true) => self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new)),
+            (Some(clocks), false) => {
+                clocks.stop();
+                self.clocks.store(None);
             }
             (Some(clocks), true) if before.sample_rate != config.sample_rate => clocks.set_rate(config.sample_rate),
             _ => {}
@@ -130,12 +132,12 @@ impl Session {
         } else if !wall && before.wall {
             self.stop_wall();
         }
-        // The drain thread closes the window that was open under the old values, and stops the clocks when they must.
+        // The drain thread closes the window that was open under the old values.
         self.control.reconfigure(self.inbox);
         Ok(())
     }
 
-    fn start_wall(self: &Session) -> std::io::Result<()> {
+    fn start_wall(&self) -> std::io::Result<()> {
         let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
         if wall.is_none() {
             let Some(capture) = self.runtime.capture_other() else {
@@ -164,9 +166,15 @@ impl Session {
         }
     }
 
-    /// In a forked child: what must not stay behind with the parent's session.
-    pub fn forget_after_fork(&self) {
-        self.inbox.forget_after_fork();
+}
+
+/// The inbox lives as long as the process. In a forked child it still holds what the parent's threads were doing, whether
+/// the parent's profiler ran or was just being stopped; nobody uses it before the child's first start.
+fn forget_parents_inbox(inbox: &Inbox) {
+    static OF_GENERATION: AtomicU32 = AtomicU32::new(0);
+    let generation = sys::fork_generation();
+    if OF_GENERATION.swap(generation, Ordering::AcqRel) != generation {
+        inbox.forget_after_fork();
     }
 }
 

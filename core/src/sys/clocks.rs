@@ -264,13 +264,13 @@ impl Clocks {
     /// Waits for something to do, on the drain thread. Without a time limit the first sample wakes; with one, samples
     /// wake only when a quarter of the ring is used: the limit is when the caller wants them anyway.
     pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
-        self.aim_scan_timer();
+        self.wake_current_thread_for_scans();
         self.inbox.wait(timeout.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Has the scan timer wake the calling thread: a timer on the process's CPU clock, so that nothing wakes while the
-    /// process is idle.
-    fn aim_scan_timer(&self) {
+    /// Has the scan timer wake the calling thread out of its wait on the inbox. The timer runs on the process's CPU
+    /// clock, so nothing wakes while the process is idle. Cheap when it is so already.
+    pub fn wake_current_thread_for_scans(&self) {
         let me = super::thread_id();
         if self.shared.scan_thread.load(Ordering::Acquire) == me {
             return;

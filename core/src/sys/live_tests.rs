@@ -25,12 +25,12 @@ unsafe fn no_state(_: &HandlerContext, _: &mut RawStack<'_>) -> Captured {
     Captured::Dropped(DropReason::NoThreadState)
 }
 
-fn settings(kind: ClockChoice, rate_hz: u32) -> ClockSettings {
+pub(super) fn settings(kind: ClockChoice, rate_hz: u32) -> ClockSettings {
     ClockSettings { kind, rate_hz, max_stack_depth: 64, capture: one_frame, ring_bytes: 1 << 20, signal: libc::SIGPROF }
 }
 
 /// Uses `ns` of the calling thread's CPU time; gives its CPU clock.
-fn burn(ns: u64) -> u64 {
+pub(super) fn burn(ns: u64) -> u64 {
     let end = current_thread_cpu_ns() + ns;
     let mut x = 1u64;
     loop {
@@ -45,16 +45,16 @@ fn burn(ns: u64) -> u64 {
 }
 
 #[derive(Default, Debug, Clone)]
-struct Seen {
-    samples: u64,
-    weight_ns: u64,
-    first: u64,
-    walked: u64,
-    native: u64,
-    reasons: HashMap<DropReason, u64>,
+pub(super) struct Seen {
+    pub samples: u64,
+    pub weight_ns: u64,
+    pub first: u64,
+    pub walked: u64,
+    pub native: u64,
+    pub reasons: HashMap<DropReason, u64>,
 }
 
-fn drain(clocks: &Clocks) -> HashMap<u32, Seen> {
+pub(super) fn drain(clocks: &Clocks) -> HashMap<u32, Seen> {
     let mut seen: HashMap<u32, Seen> = HashMap::new();
     let ring = clocks.ring();
     ring.drain(ring.head(), &mut |_, sample| {
@@ -75,7 +75,7 @@ fn drain(clocks: &Clocks) -> HashMap<u32, Seen> {
 }
 
 /// Starts with an empty ring.
-fn start(settings: ClockSettings) -> Clocks {
+pub(super) fn start(settings: ClockSettings) -> Clocks {
     let clocks = Clocks::start(settings).expect("the clocks start");
     drain(&clocks);
     clocks
@@ -102,7 +102,7 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
 }
 
 /// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
-fn told_by_now(clocks: &Clocks) -> (u32, u64) {
+pub(super) fn told_by_now(clocks: &Clocks) -> (u32, u64) {
     threads::block_signal(libc::SIGPROF);
     let me = thread_id();
     let now = clocks.live_threads().into_iter().find(|thread| thread.thread_id == me).expect("it has a clock");

@@ -6,9 +6,13 @@ mod clock_types;
 mod clocks;
 mod copies;
 mod fork;
+#[cfg(test)]
+mod fork_tests;
 mod inboxes;
 #[cfg(test)]
 pub(crate) mod live_tests;
+#[cfg(test)]
+mod fork_live_tests;
 mod mapping;
 mod native_signal;
 mod own_threads;
@@ -23,7 +27,7 @@ mod timer;
 
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
-pub use copies::{announce_copy, OtherCopy};
+pub use copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::inbox;
 pub use native_signal::capture_native;

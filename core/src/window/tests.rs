@@ -1,1 +1,137 @@
-//! The laws of the window: sums, periods, times, caps and the unseen.
+//! The laws of the window that no conformance case shows: caps, closing one kind, clocks that step back, order.
+
+use super::*;
+use crate::locations::LocationTable;
+use crate::stacks::StackTable;
+use spanprof_signal::{Context, DropReason, SampleFlags};
+
+const SETTINGS: WindowSettings = WindowSettings {
+    cpu_period_ns: 10_000_000,
+    wall_period_ns: 10_000_000,
+    interval_ns: 10_000_000_000,
+    keep_timestamps: false,
+    thread_labels: false,
+};
+
+struct Tables {
+    locations: LocationTable,
+    stacks: StackTable,
+}
+
+impl Tables {
+    fn new() -> Self {
+        Self { locations: LocationTable::default(), stacks: StackTable::default() }
+    }
+
+    fn stack(&mut self) -> StackIndex {
+        self.stacks.reason(DropReason::FaultedRead, &mut self.locations)
+    }
+
+    fn close(&self, window: &mut Window, now_ns: u64, only: Option<SampleKind>) -> Option<ClosedWindow> {
+        window.close(CloseInput {
+            locations: &self.locations,
+            stacks: &self.stacks,
+            resource: &[],
+            tags: &[],
+            service_name: "",
+            now_monotonic_ns: now_ns,
+            unix_offset_ns: 0,
+            profile_id: &mut || [1; 16],
+            only,
+        })
+    }
+}
+
+fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static> {
+    RawSample {
+        kind,
+        flags: SampleFlags(0),
+        thread_id: 1,
+        time_ns,
+        values,
+        key: 0,
+        context: Context::None,
+        frames: &[],
+    }
+}
+
+fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
+    window.add(Arrival { sample, stack, label_set: LabelSetId::EMPTY, link }, &Counters::default());
+}
+
+#[test]
+fn one_kind_can_close_while_the_others_stay_open() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
+    add(&mut window, stack, &sample(SampleKind::Alloc, 6, [4096, 1]), Link::default());
+    let alloc = tables.close(&mut window, 100, Some(SampleKind::Alloc)).unwrap();
+    let names: Vec<_> = alloc.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect();
+    assert_eq!(names, ["alloc_space", "alloc_objects"]);
+    assert!(!window.is_empty());
+    let rest = tables.close(&mut window, 200, None).unwrap();
+    assert_eq!(rest.data.profiles().map(|(_, profile)| profile.type_name().to_owned()).collect::<Vec<_>>(), ["cpu"]);
+    assert!(window.is_empty());
+    assert!(tables.close(&mut window, 300, None).is_none());
+}
+
+#[test]
+fn a_window_with_too_many_spans_is_full_before_its_time() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for request in 1..MAX_ENTRIES as u64 {
+        let link = Link { span_id: request.to_be_bytes(), ..Link::default() };
+        add(&mut window, stack, &sample(SampleKind::Cpu, 5, [10_000_000, 1]), link);
+    }
+    assert!(!window.is_full());
+    let last = Link { span_id: u64::MAX.to_be_bytes(), ..Link::default() };
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [10_000_000, 1]), last);
+    assert!(window.is_full());
+    let closed = tables.close(&mut window, 100, None).unwrap();
+    assert_eq!(closed.samples, MAX_ENTRIES as u64);
+    assert!(!window.is_full());
+}
+
+#[test]
+fn kept_timestamps_are_capped_too() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(WindowSettings { keep_timestamps: true, ..SETTINGS }, 0);
+    for time_ns in 0..MAX_TIMESTAMPS as u64 {
+        add(&mut window, stack, &sample(SampleKind::Wall, time_ns, [10, 1]), Link::default());
+    }
+    assert!(window.is_full());
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_no_negative_duration() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 1_000);
+    add(&mut window, stack, &sample(SampleKind::Wall, 900, [10, 1]), Link::default());
+    let closed = tables.close(&mut window, 800, None).unwrap();
+    assert_eq!(closed.duration_ns, 1);
+}
+
+#[test]
+fn the_same_window_gives_the_same_profile_whatever_the_order_of_arrival() {
+    let build = |order: &[u64]| {
+        let mut tables = Tables::new();
+        let stack = tables.stack();
+        let mut window = Window::new(SETTINGS, 0);
+        // The links get their ids in the same order; only the samples come in another one.
+        for span in 1..=3u64 {
+            let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
+            add(&mut window, stack, &sample(SampleKind::Wall, 1, [1, 1]), link);
+        }
+        for span in order {
+            let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
+            add(&mut window, stack, &sample(SampleKind::Wall, 2, [*span, 1]), link);
+        }
+        let closed = tables.close(&mut window, 100, None).unwrap();
+        spanprof_profile::encode::otlp::encode(&closed.data, Default::default())
+    };
+    assert_eq!(build(&[1, 2, 3, 3]), build(&[3, 1, 3, 2]));
+}

@@ -65,11 +65,13 @@ fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(body)
 }
 
-fn nowhere() -> Config {
+/// Takes samples and sends them nowhere.
+pub fn nowhere() -> Config {
     Config { destinations: Some(Vec::new()), service_name: "test".to_owned(), ..Config::default() }
 }
 
-fn burn(cpu: Duration) -> u64 {
+/// Uses CPU time of the calling thread.
+pub fn burn(cpu: Duration) -> u64 {
     let begun = spanprof::sys::current_thread_cpu_ns();
     let mut mixed = begun | 1;
     while spanprof::sys::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
@@ -143,6 +145,29 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
     assert_eq!(stats.counter("export.0.sent"), 1);
     assert!(stats.counter("samples.cpu") > 20, "{stats:?}");
     assert!(!profiler.is_running());
+}
+
+#[test]
+fn totals_are_true_though_most_threads_live_shorter_than_a_period() {
+    let _turn = one_at_a_time();
+    let receiver = Receiver200::start();
+    let config = Config {
+        endpoint: Some(receiver.address.clone()),
+        compression: Compression::Uncompressed,
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let hosts_before = hosts_cpu_ns();
+    for _ in 0..300 {
+        std::thread::spawn(|| burn(Duration::from_millis(3))).join().unwrap();
+    }
+    assert!(profiler.stop());
+    let hosts_ns = (hosts_cpu_ns() - hosts_before) as f64;
+    let data = receiver.next(Duration::from_secs(2)).expect("a request");
+    let total_ns: i64 = data.profiles().flat_map(|(_, p)| p.samples.iter().map(|sample| p.weight(sample))).sum();
+    let ratio = total_ns as f64 / hosts_ns;
+    assert!((0.95..1.02).contains(&ratio), "{total_ns} of {hosts_ns} ns: {ratio}");
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! The profiler in forked children, with real forks. Here because forking is unsafe.
+
+use super::live_tests::one_at_a_time;
+use super::{current_thread_cpu_ns, fork_generation};
+use crate::fake::FakeRuntime;
+use crate::{Config, Profiler};
+use std::time::{Duration, Instant};
+
+fn burn(ns: u64) {
+    let end = current_thread_cpu_ns() + ns;
+    while current_thread_cpu_ns() < end {
+        std::hint::black_box((0..1000u64).sum::<u64>());
+    }
+}
+
+fn config() -> Config {
+    Config { destinations: Some(Vec::new()), sample_rate: 250, ..Config::default() }
+}
+
+/// Runs `child` in a forked process; gives its exit code, or `None` when it did not end in time.
+fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
+    // SAFETY: the child calls nothing but code that is made to work after fork, and ends without destructors.
+    let process = unsafe { libc::fork() };
+    assert!(process >= 0, "fork failed");
+    if process == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(code) };
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        let ended = unsafe { libc::waitpid(process, &mut status, libc::WNOHANG) };
+        if ended == process {
+            return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+        }
+        if Instant::now() > until {
+            // SAFETY: only the child made above.
+            unsafe { libc::kill(process, libc::SIGKILL) };
+            // SAFETY: as above.
+            unsafe { libc::waitpid(process, &mut status, 0) };
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
+    burn(50_000_000);
+    let code = in_forked_child(|| {
+        let Some(own) = Profiler::after_fork_in_child() else { return 1 };
+        burn(100_000_000);
+        if !own.flush(Duration::from_secs(5)) {
+            return 2;
+        }
+        let stats = own.stats();
+        let samples = stats.counter("samples.cpu");
+        if !(5..=40).contains(&samples) {
+            return 3;
+        }
+        if stats.counter("process.fork_restarts") != 1 {
+            return 4;
+        }
+        if !own.stop() || Profiler::running().is_some() {
+            return 5;
+        }
+        0
+    });
+    assert_eq!(code, Some(0));
+    let before = profiler.stats().counter("samples.cpu");
+    burn(100_000_000);
+    assert!(profiler.flush(Duration::from_secs(5)));
+    assert!(profiler.stats().counter("samples.cpu") > before);
+    assert!(profiler.stop());
+}
+
+#[test]
+fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
+    let _turn = one_at_a_time();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let generation = fork_generation();
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut round = 0u64;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
+                    let value = format!("{worker} {round}");
+                    crate::context::intern_labels(&[("fork", value.as_str())]);
+                    burn(2_000_000);
+                    if round % 3 == 0 {
+                        profiler.stop();
+                    }
+                    round += 1;
+                }
+            });
+        }
+        for _ in 0..100 {
+            let code = in_forked_child(|| {
+                let own = Profiler::after_fork_in_child();
+                if fork_generation() != generation + 1 {
+                    return 1;
+                }
+                crate::context::intern_labels(&[("child", "new value in the child")]);
+                // The parent may just have been stopping: the child can be started by hand too.
+                let own = match own {
+                    Some(own) => own,
+                    None => match Profiler::start_with_runtime(config(), FakeRuntime::new()) {
+                        Ok(own) => own,
+                        Err(_) => return 2,
+                    },
+                };
+                burn(3_000_000);
+                if !own.flush(Duration::from_secs(5)) {
+                    return 3;
+                }
+                i32::from(!own.stop()) * 4
+            });
+            assert_eq!(code, Some(0));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    if let Some(profiler) = Profiler::running() {
+        profiler.stop();
+    }
+}

@@ -1,0 +1,182 @@
+//! What goes wrong inside us stays inside us: the host goes on, and the counters tell.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::profiler::{burn, nowhere, one_at_a_time};
+use spanprof::runtime::{Frame, FrameType, Runtime, RuntimeThread};
+use spanprof::{Config, Profiler, StatValue};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawFrame, RawSample, RawStack};
+use spanprof_signal::{Context, SampleFlags, SampleKind};
+
+fn walk_one(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    stack.push(RawFrame { code: 0x5000, at: 1 });
+    Captured::Walked
+}
+
+struct PanicsWhenAsked;
+
+impl Runtime for PanicsWhenAsked {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        walk_one
+    }
+
+    fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<Frame>) {
+        panic!("on purpose, to see that it goes no further");
+    }
+}
+
+#[test]
+fn a_panic_on_our_thread_ends_profiling_and_nothing_else() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(nowhere(), Arc::new(PanicsWhenAsked)).unwrap();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while profiler.is_running() && Instant::now() < patience {
+        burn(Duration::from_millis(20));
+        profiler.flush(Duration::from_millis(50));
+    }
+    let stats = profiler.stats();
+    assert_eq!(stats.get("state"), Some(&StatValue::Text("failed".to_owned())));
+    assert_eq!(stats.counter("internal.panics"), 1);
+    assert!(!profiler.flush(Duration::from_secs(5)), "a flush of a failed profiler comes back at once");
+    profiler.stop();
+    let again = Profiler::start(nowhere()).unwrap();
+    assert!(again.is_running());
+    again.stop();
+}
+
+/// Three sleeping threads and one that works, all known to the wall sampler.
+#[derive(Default)]
+struct FourThreads {
+    ids: [AtomicU32; 4],
+}
+
+fn walk_other(thread: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
+    stack.push(RawFrame { code: 0x6000 + thread * 16, at: 1 });
+    stack.push(RawFrame { code: 0x6000, at: 1 });
+    Captured::Walked
+}
+
+impl Runtime for FourThreads {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        walk_one
+    }
+
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        Some(walk_other)
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        let ids = self.ids.iter().map(|id| id.load(Ordering::Relaxed));
+        let known = ids.enumerate().filter(|(_, id)| *id != 0);
+        out.extend(known.map(|(index, thread_id)| RuntimeThread { thread_id, handle: index as u64 + 1 }));
+    }
+
+    fn resolve(&self, raw: RawFrame, _: u64, out: &mut Vec<Frame>) {
+        let name = format!("thread {}", (raw.code - 0x6000) / 16);
+        out.push(Frame { function: name.into(), frame_type: FrameType::Native, ..Frame::default() });
+    }
+}
+
+#[test]
+fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
+    let _turn = one_at_a_time();
+    let runtime = Arc::new(FourThreads::default());
+    let stop = Arc::new(AtomicU32::new(0));
+    let threads: Vec<_> = (0..4)
+        .map(|index| {
+            let (runtime, stop) = (runtime.clone(), stop.clone());
+            std::thread::spawn(move || {
+                runtime.ids[index].store(spanprof::sys::thread_id(), Ordering::Relaxed);
+                while stop.load(Ordering::Relaxed) == 0 {
+                    match index {
+                        3 => drop(burn(Duration::from_millis(1)).to_string()),
+                        _ => std::thread::sleep(Duration::from_millis(5)),
+                    }
+                }
+                runtime.ids[index].store(0, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    let directory = std::env::temp_dir().join(format!("spanprof-wall-{}", std::process::id()));
+    let config = Config {
+        cpu: false,
+        wall: true,
+        wall_rate: Some(200),
+        wall_max_threads: 2,
+        destinations: None,
+        file_directory: Some(directory.to_string_lossy().into_owned()),
+        ..nowhere()
+    };
+    while runtime.ids.iter().any(|id| id.load(Ordering::Relaxed) == 0) {
+        std::thread::yield_now();
+    }
+    let begun = Instant::now();
+    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(profiler.stop(), "the file was written");
+    let lasted_ns = begun.elapsed().as_nanos() as f64;
+    stop.store(1, Ordering::Relaxed);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let file = files.pop().expect("one file");
+    assert!(files.is_empty() && file.file_name().unwrap().to_string_lossy().starts_with("wall-"), "{file:?}");
+    let data = spanprof_profile::decode::pprof::decode(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|s| profile.weight(s))).sum();
+    let ratio = total as f64 / (4.0 * lasted_ns);
+    assert!((0.8..1.05).contains(&ratio), "wall time of four threads, ratio {ratio}");
+    let folded = spanprof_profile::encode::folded::encode(&spanprof_profile::query::tree(&data, "wall"));
+    for thread in 1..=4 {
+        assert!(folded.contains(&format!("thread 0;thread {thread} ")), "{folded}");
+    }
+}
+
+#[test]
+fn submitted_samples_of_every_kind_reach_the_same_window() {
+    let _turn = one_at_a_time();
+    let runtime = spanprof::fake::FakeRuntime::new();
+    let code = runtime.code_of("allocating");
+    let config = Config { cpu: false, ..nowhere() };
+    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu] {
+        let frames = [RawFrame { code, at: 3 }];
+        let sample = RawSample {
+            kind,
+            flags: SampleFlags(0),
+            thread_id: spanprof::sys::thread_id(),
+            time_ns: spanprof::sys::monotonic_ns(),
+            values: [1000, 1],
+            key: 7,
+            context: Context::None,
+            frames: &frames,
+        };
+        assert!(profiler.submit(&sample).is_ok());
+    }
+    assert!(profiler.flush(Duration::from_secs(2)));
+    assert_eq!(profiler.stats().counter("samples.submitted"), 4);
+    profiler.stop();
+    let frames = [RawFrame { code, at: 3 }];
+    let late = RawSample {
+        kind: SampleKind::Alloc,
+        flags: SampleFlags(0),
+        thread_id: 1,
+        time_ns: 1,
+        values: [1, 1],
+        key: 0,
+        context: Context::None,
+        frames: &frames,
+    };
+    assert!(profiler.submit(&late).is_err(), "after stop the door is closed");
+}
