@@ -115,16 +115,20 @@ impl Exporter {
         self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
     }
 
-    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. A receiver that cannot
-    /// be reached is not waited for. Further payloads are dropped and counted. A second call waits for the first.
-    pub fn stop(&self, deadline: Duration) {
+    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. `true` when all of it was
+    /// delivered. A receiver that cannot be reached is not waited for. Further payloads are dropped and counted. A second
+    /// call waits for the first.
+    pub fn stop(&self, deadline: Duration) -> bool {
         let until = after(deadline);
+        let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
         self.stop_until(until);
         self.ended.wait(until + GRACE);
         // Also when the thread is late: then it accounts only for what it has in flight.
         for queue in &self.queues {
             queue.close(DropReason::Deadline);
         }
+        let now = Instant::now();
+        self.queues.iter().zip(marks).all(|(queue, mark)| queue.wait_until_settled(mark, now))
     }
 
     /// One entry per destination, in the order given to `start`.

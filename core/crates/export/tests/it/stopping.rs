@@ -23,7 +23,8 @@ fn stop_with_three(exporter: &Exporter) -> Duration {
         exporter.enqueue(0, payload([number], 2));
     }
     let began = Instant::now();
-    exporter.stop(DEADLINE);
+    let delivered = exporter.stop(DEADLINE);
+    assert_eq!(delivered, stats_of(exporter).sent == 3);
     began.elapsed()
 }
 
@@ -53,7 +54,7 @@ fn a_refusing_receiver_is_not_waited_for() {
     }
 
     let began = Instant::now();
-    exporter.stop(Duration::from_secs(60));
+    assert!(!exporter.stop(Duration::from_secs(60)));
 
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_three_lost(&exporter);
