@@ -5,6 +5,8 @@
 //! ([`runtime`]), Python-level conveniences (`python/spanprof`). Called by the Python package, never by user code.
 
 mod api;
+#[cfg(feature = "testing")]
+mod conformance;
 mod context;
 mod context_calls;
 mod convert;
@@ -54,6 +56,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     {
         let doors = PyModule::new(module.py(), "_testing")?;
         runtime::testing::register(&doors)?;
+        conformance::register(&doors)?;
         module.add_submodule(&doors)?;
     }
     Ok(())

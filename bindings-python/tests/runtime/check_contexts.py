@@ -61,7 +61,7 @@ class Contexts(unittest.TestCase):
     def test_a_variable_whose_hash_collides_with_another(self):
         known, pair = {}, None
         while pair is None:
-            candidate = contextvars.ContextVar("colliding")
+            candidate = contextvars.ContextVar(f"colliding.{len(known)}")
             other = known.setdefault(folded(hash(candidate)), candidate)
             if other is not candidate:
                 pair = other, candidate

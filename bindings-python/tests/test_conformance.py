@@ -1,0 +1,61 @@
+"""The Python runner of the conformance suite: the cases of ``core/conformance`` through this package's own API."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import spanprof
+import yaml
+from spanprof import _spanprof as native
+
+SUITE = pathlib.Path(__file__).parents[2] / "core" / "conformance"
+CASES = sorted((SUITE / "cases").glob("*.yaml"))
+
+
+def context_inside(scopes: list[dict[str, str]]) -> int:
+    with contextlib.ExitStack() as stack:
+        for labels in scopes:
+            stack.enter_context(spanprof.tag_wrapper(labels))
+        return native.current()
+
+
+def run_cases() -> dict[str, str]:
+    """What each case said: its own name, or what did not hold."""
+    said = {}
+    for path in CASES:
+        text = path.read_text()
+        try:
+            said[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_inside)
+        except AssertionError as problem:
+            said[path.stem] = str(problem)
+    return said
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    # In a process of its own: cases set the limits of the process's tables.
+    code = "import json, test_conformance; print(json.dumps(test_conformance.run_cases()))"
+    folder = pathlib.Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", [path.stem for path in CASES])
+def test_conformance_case_holds_in_python(case, said):
+    assert said[case] == case
+
+
+def test_conformance_of_the_public_names():
+    surface = yaml.safe_load((SUITE / "surface.yaml").read_text())["python"]["spanprof"]
+    assert set(surface) <= set(spanprof.__all__)
+    assert all(callable(getattr(spanprof, name)) for name in surface)
+
+
+def test_conformance_has_cases():
+    assert len(CASES) >= 30
