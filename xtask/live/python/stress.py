@@ -122,7 +122,7 @@ WORK += [collect, interleave, interleave, label]
 def main():
     clock, seconds = suite.arguments()
     suite.watch(seconds)
-    assert len(WORK) + 1 == 20, len(WORK)
+    assert len(WORK) == 20, len(WORK)
     suite.start(clock, 2000, wall=True)
     stop = threading.Event()
     broken = []
@@ -137,7 +137,7 @@ def main():
     threads = [threading.Thread(target=guarded, args=(work, seed)) for seed, work in enumerate(WORK)]
     for thread in threads:
         thread.start()
-    # The twentieth: the main thread reads the profiler's health meanwhile.
+    # Beside the twenty, the main thread reads the profiler's health.
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         spanprof.stats()

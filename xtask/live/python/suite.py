@@ -1,7 +1,9 @@
 """What the scripts of this folder share: how a cell starts, what it leaves behind, and a watchdog against hangs."""
 
+import atexit
 import faulthandler
 import os
+import shutil
 import sys
 import tempfile
 
@@ -25,6 +27,7 @@ def watch(seconds):
 def start(clock, rate, **settings):
     """Starts into files of a fresh folder and returns it; ends the cell when this machine has no such clock."""
     folder = tempfile.mkdtemp(prefix="spanprof-live-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings.setdefault("destinations", [{"type": "file", "directory": folder, "keep": 10_000}])
     try:
         spanprof.start(service_name="live", clock=clock, sample_rate=rate, upload_interval=5, **settings)
