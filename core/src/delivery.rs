@@ -74,11 +74,10 @@ impl Delivery {
         self.exporter.flush(timeout)
     }
 
-    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind.
+    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind. Does not wait for
+    /// a receiver that cannot be reached.
     pub fn stop(&self, timeout: Duration) -> bool {
-        let delivered = self.exporter.flush(timeout);
-        self.exporter.stop(Duration::ZERO);
-        delivered
+        self.exporter.stop(timeout)
     }
 
     pub fn stats(&self) -> Vec<DestinationStats> {

@@ -28,6 +28,7 @@ impl OwnThread {
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
+        discard_write_signals(&self.mask_before);
         // SAFETY: the mask was read from this same thread.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, std::ptr::null_mut()) };
         if let Some(place) = self.place {
@@ -59,6 +60,24 @@ pub(super) fn forget_in_child() {
     ENDED_CPU_NS.store(0, Ordering::Relaxed);
 }
 
+/// A write to a closed pipe or beyond a file limit leaves its signal waiting on this thread; opening the mask would deliver
+/// it, and its default ends the host. Signals that were blocked before are not ours to take.
+fn discard_write_signals(mask_before: &libc::sigset_t) {
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: an all-zero set is a valid value to be written over.
+        let mut only: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the calls read and write the locals and the given set; the last takes a pending signal without waiting.
+        unsafe {
+            if libc::sigismember(mask_before, signal) == 0 {
+                libc::sigemptyset(&mut only);
+                libc::sigaddset(&mut only, signal);
+                libc::sigtimedwait(&only, std::ptr::null_mut(), &at_once);
+            }
+        }
+    }
+}
+
 /// Leaves the host's signals to the host's threads; faults stay open, since blocking them kills.
 fn block_host_signals() -> libc::sigset_t {
     // SAFETY: an all-zero set is a valid value to be written over.
@@ -76,4 +95,23 @@ fn block_host_signals() -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut before);
     }
     before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OwnThread;
+
+    #[test]
+    fn a_write_signal_left_on_an_own_thread_does_not_end_the_process() {
+        std::thread::spawn(|| {
+            let own = OwnThread::current();
+            for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+                // SAFETY: the signal is blocked on this thread and stays pending there.
+                unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+            }
+            drop(own);
+        })
+        .join()
+        .unwrap();
+    }
 }
