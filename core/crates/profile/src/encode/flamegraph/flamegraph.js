@@ -11,8 +11,8 @@ const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const SEEN = 0.35;
 /** Hue and saturation of a frame type; the package varies them a little. */
 const KINDS = {
-  "": ["other", 220, 9], cpython: ["cpython", 46, 82], v8js: ["v8js", 88, 52], jvm: ["jvm", 162, 45],
-  native: ["native", 212, 60], kernel: ["kernel", 354, 62], rust: ["rust", 20, 74],
+  "": ["other", 220, 9], cpython: ["cpython", 44, 72], v8js: ["v8js", 88, 44], jvm: ["jvm", 162, 40],
+  native: ["native", 212, 52], kernel: ["kernel", 354, 54], rust: ["rust", 20, 66],
 };
 const SCALES = {
   nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
@@ -26,7 +26,10 @@ function amount(value, unit) {
   const scaled = value / scale;
   return scaled.toFixed(scale === 1 || scaled >= 100 ? 0 : scaled >= 10 ? 1 : 2) + "\u00a0" + name;
 }
-const percent = (part, whole) => (whole > 0 ? ((100 * part) / whole).toFixed(part < whole / 1000 ? 3 : 1) + "%" : "–");
+function percent(part, whole) {
+  if (whole <= 0) return "–";
+  return part === 0 ? "0%" : ((100 * part) / whole).toFixed(part < whole / 1000 ? 3 : 1) + "%";
+}
 
 function element(name, className, parent) {
   const made = document.createElement(name);
@@ -104,7 +107,8 @@ class Flamegraph {
     this.colours = new Map();
     this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
 
-    this.view.addEventListener("scroll", () => this.redraw());
+    this.view.addEventListener("scroll", () => { if (this.selected < 0) this.hover(-1); this.redraw(); });
+    this.canvas.addEventListener("blur", () => { this.selected = -1; this.hover(-1); this.redraw(); });
     this.canvas.addEventListener("mousemove", (event) => this.hover(this.nodeAt(event), event));
     this.canvas.addEventListener("mouseleave", () => this.hover(-1));
     this.canvas.addEventListener("click", (event) => {
@@ -155,7 +159,11 @@ class Flamegraph {
   }
 
   /** Shows everything again. */
-  reset() { this.zoom(0); }
+  reset() {
+    this.selected = -1;
+    this.hover(-1);
+    this.zoom(0);
+  }
 
   /** Fits the drawing to its element. */
   resize() {
