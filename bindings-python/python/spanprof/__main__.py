@@ -18,7 +18,10 @@ def main() -> int:
     # The native command line never returns to the interpreter while it works: Ctrl-C and a closed pipe end it directly.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    return native.cli_main(arguments)
+    code = native.cli_main(arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print("\nIn Python also:\n  run         Run a Python program and profile it: `spanprof run app.py`, `spanprof run -m module`")
+    return code
 
 
 if __name__ == "__main__":

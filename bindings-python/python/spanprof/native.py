@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import struct
 import warnings
 from types import ModuleType
+
+_NAME = "spanprof._spanprof"
+
+
+def _refuse_cut_file() -> None:
+    # A library cut short (full disk, broken copy) kills the process inside the system's loader: look before loading.
+    spec = importlib.util.find_spec(_NAME)
+    if spec is None or not spec.origin or not os.path.isfile(spec.origin):
+        return
+    with open(spec.origin, "rb") as file:
+        header = file.read(64)
+        length = os.fstat(file.fileno()).st_size
+    if header[:5] == b"\x7fELF\x02" and len(header) == 64:
+        (sections_at,) = struct.unpack_from("<Q", header, 0x28)
+        size, count = struct.unpack_from("<HH", header, 0x3A)
+        if length < sections_at + size * count:
+            raise ImportError(f"{spec.origin} is cut short: {length} bytes")
+
 
 native: ModuleType
 #: Why the native module could not be loaded; empty when it was.
 missing_because: str = ""
 
 try:
-    from . import _spanprof as native
+    _refuse_cut_file()
+    native = importlib.import_module(_NAME)
 except Exception as error:  # A damaged library raises more than ImportError, and none of it may reach the host.
     from . import absent as native
 

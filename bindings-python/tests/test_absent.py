@@ -1,0 +1,131 @@
+"""The native module missing, damaged or of another machine: the program runs, one warning says why, calls do nothing."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import spanprof
+from spanprof import _spanprof as native
+from spanprof import absent
+
+PROGRAM = """
+import asyncio, time
+import spanprof
+
+assert spanprof.start(service_name="x") is False
+assert spanprof.update(sample_rate=5) is False
+with spanprof.tag_wrapper({"a": "1"}):
+    pass
+
+@spanprof.tag_wrapper({"a": "1"})
+def decorated():
+    return 5
+
+assert decorated() == 5
+
+async def main():
+    async with spanprof.tag_wrapper({"a": "1"}):
+        pass
+
+asyncio.run(main())
+spanprof.add_thread_tag("a", "1")
+spanprof.remove_thread_tag("a", "1")
+assert spanprof.stats() == {}
+assert spanprof.flush() is True and spanprof.stop() is True
+spanprof.configure(application_name="x")
+spanprof.shutdown()
+import spanprof.asgi, spanprof.wsgi
+assert spanprof.wsgi.Middleware(lambda environ, start: [b"x"])({}, None) == [b"x"]
+print("ran")
+"""
+
+
+@pytest.fixture
+def copy_of_the_package(tmp_path):
+    source = pathlib.Path(spanprof.__file__).parent
+    copy = tmp_path / "spanprof"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (library,) = copy.glob("_spanprof*.so")
+    return copy, library
+
+
+def run(folder: pathlib.Path, program: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r})\n" + textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("damage", ["deleted", "empty", "garbage", "cut", "another machine"])
+def test_a_program_runs_without_the_native_module_and_is_told_once(copy_of_the_package, damage):
+    copy, library = copy_of_the_package
+    data = library.read_bytes()
+    library.unlink()
+    if damage == "empty":
+        library.write_bytes(b"")
+    elif damage == "garbage":
+        library.write_bytes(b"not a library" * 1000)
+    elif damage == "cut":
+        library.write_bytes(data[:4096])
+    elif damage == "another machine":
+        library.write_bytes(data[:18] + b"\xb7\x00" + data[20:])
+    done = run(copy.parent, PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "ran"
+    assert done.stderr.count("spanprof does nothing in this process") == 1
+
+
+def test_calls_without_the_native_module_cost_next_to_nothing(copy_of_the_package):
+    copy, library = copy_of_the_package
+    library.unlink()
+    done = run(
+        copy.parent,
+        """
+        import dis, inspect
+        import spanprof
+        from spanprof import absent
+
+        # No loop, no allocation, no lock: each call is a constant.
+        for name, function in vars(absent).items():
+            if inspect.isfunction(function):
+                names = {step.opname for step in dis.get_instructions(function)}
+                assert not names & {"FOR_ITER", "JUMP_BACKWARD", "SETUP_WITH", "BEFORE_WITH"}, name
+        assert spanprof.tag_wrapper({}) is spanprof.tag_wrapper({"a": 1})
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_stand_in_has_every_name_of_the_native_module():
+    public = {name for name in vars(native) if not name.startswith("_")}
+    stood_in = {name for name in vars(absent) if not name.startswith("_")}
+    assert public - stood_in <= {"LinkToken", "Carried"}
+
+
+def test_the_stubs_name_what_the_native_module_has():
+    stubs = ast.parse((pathlib.Path(spanprof.__file__).parent / "_spanprof.pyi").read_text())
+    named = {node.name for node in stubs.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    named |= {node.target.id for node in stubs.body if isinstance(node, ast.AnnAssign)}
+    assert {name for name in vars(native) if not name.startswith("_")} <= named
+    assert named - {"Done"} <= set(vars(native))
+
+
+def test_the_stand_ins_functions_take_the_same_arguments():
+    for name, function in vars(absent).items():
+        real = getattr(native, name, None)
+        if not inspect.isfunction(function) or real is None:
+            continue
+        try:
+            theirs = inspect.signature(real).parameters
+        except ValueError:
+            continue
+        assert list(theirs) == list(inspect.signature(function).parameters), name

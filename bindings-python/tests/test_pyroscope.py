@@ -1,0 +1,146 @@
+"""Pyroscope's documented Python snippets, with the import renamed, against a receiver that reads what arrives."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import spanprof
+from spanprof import pyroscope
+
+
+def test_the_documented_configuration_is_understood():
+    ours = pyroscope.translated(
+        dict(
+            application_name="my.python.app",
+            server_address="http://my-pyroscope-server:4040",
+            sample_rate=100,
+            detect_subprocesses=False,
+            oncpu=True,
+            gil_only=True,
+            enable_logging=False,
+            report_pid=False,
+            report_thread_id=True,
+            report_thread_name=True,
+            tags={"region": "us-east"},
+            basic_auth_username="user",
+            basic_auth_password="password",
+            tenant_id="team",
+            http_headers={"x-extra": "1"},
+            line_no=spanprof.LineNo.First,
+            cpu_enabled=True,
+            mem_enabled=False,
+            mem_max_nframe=128,
+        )
+    )
+    assert ours == {
+        "service_name": "my.python.app",
+        "endpoint": "http://my-pyroscope-server:4040",
+        "sample_rate": 100,
+        "thread_labels": True,
+        "tags": {"region": "us-east"},
+        "cpu": True,
+        "headers": {"authorization": "Basic dXNlcjpwYXNzd29yZA==", "x-scope-orgid": "team", "x-extra": "1"},
+    }
+
+
+def test_a_profile_of_waiting_threads_too_is_our_wall_profile():
+    assert pyroscope.translated({"oncpu": False}) == {"wall": True}
+    assert pyroscope.translated({"oncpu": False, "wall": False}) == {"wall": False}
+
+
+def test_our_names_win_over_pyroscopes():
+    given = {"service_name": "ours", "application_name": "theirs", "headers": {"a": "1"}, "http_headers": {"a": "2"}}
+    assert pyroscope.translated(given) == {"service_name": "ours", "headers": {"a": "1"}}
+    given = {"application_name": "theirs", "service_name": "ours"}
+    assert pyroscope.translated(given) == {"service_name": "ours"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pyroscope.translated({"app_name": "x"}),
+        lambda: pyroscope.translated({"auth_token": "x"}),
+        lambda: spanprof.tag({}),
+        lambda: spanprof.remove_tags(),
+        lambda: spanprof.change_name("x"),
+        lambda: spanprof.build_summary(),
+        lambda: spanprof.test_logger(),
+    ],
+)
+def test_deprecated_names_warn(call):
+    with pytest.warns(DeprecationWarning, match="deprecated, use"):
+        call()
+
+
+def test_names_that_are_not_deprecated_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pyroscope.translated({"application_name": "x", "server_address": "y", "gil_only": True, "mem_enabled": False})
+
+
+def test_the_documented_snippets_run(run_target):
+    target = run_target(
+        """
+        import os, time
+        import spanprof as pyroscope
+
+        def work(seconds):
+            start = time.process_time()
+            while time.process_time() - start < seconds:
+                sum(range(500))
+
+        def fast_function():
+            with pyroscope.tag_wrapper({"function": "fast"}):
+                work(0.2)
+
+        def slow_function():
+            with pyroscope.tag_wrapper({"function": "slow"}):
+                work(0.6)
+
+        if __name__ == "__main__":
+            pyroscope.configure(
+                application_name="simple.python.app",
+                server_address="http://127.0.0.1:9",
+                tags={"hostname": "host-1"},
+                sample_rate=100,
+                oncpu=True,
+                gil_only=True,
+                enable_logging=True,
+            )
+            with pyroscope.tag_wrapper({"foo": "bar"}):
+                fast_function()
+                slow_function()
+            pyroscope.add_thread_tag("thread", "main")
+            work(0.2)
+            pyroscope.remove_thread_tag("thread", "main")
+            pyroscope.shutdown()
+        """,
+        SPANPROF_STOP_TIMEOUT="0.5",
+    )
+    by_function = target.profiles().by_label("function", through="work")
+    assert by_function["slow"] == pytest.approx(0.6e9, rel=0.2)
+    assert by_function["fast"] == pytest.approx(0.2e9, rel=0.4)
+    inside = target.profiles().through("slow_function")
+    assert all(s.labels["foo"] == "bar" and s.labels["hostname"] == "host-1" for s in inside)
+    assert target.profiles().by_label("thread")["main"] == pytest.approx(0.2e9, rel=0.4)
+    assert {s.labels["service.name"] for s in target.profiles().samples} == {"simple.python.app"}
+
+
+def test_pyroscopes_variables_configure_an_unchanged_program(run_target):
+    target = run_target(
+        """
+        import time
+        import spanprof
+
+        spanprof.start()
+        start = time.process_time()
+        while time.process_time() - start < 0.3:
+            sum(range(500))
+        """,
+        PYROSCOPE_APPLICATION_NAME="from.environment",
+        PYROSCOPE_LABELS="zone=a",
+    )
+    (service,) = {s.labels["service.name"] for s in target.profiles().samples}
+    assert service == "from.environment"
+    assert {s.labels["zone"] for s in target.profiles().samples} == {"a"}

@@ -1,0 +1,194 @@
+"""Other users of our signals, before and after us: all keep working, and no signal ever ends the program."""
+
+from __future__ import annotations
+
+import pytest
+
+BURN = """
+import ctypes, faulthandler, os, signal, sys, threading, time
+import spanprof
+
+def burn(seconds):
+    start = time.thread_time()
+    while time.thread_time() - start < seconds:
+        sum(range(500))
+
+def profiled():
+    spanprof.flush(5)
+    return spanprof.stats()["samples.cpu"]
+"""
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_faulthandler_reports_a_crash_as_it_does_without_us(run_target, order):
+    target = run_target(
+        BURN
+        + f"""
+if {order!r} == "before":
+    faulthandler.enable()
+spanprof.start(sample_rate=1000)
+if {order!r} == "after":
+    faulthandler.enable()
+burn(0.3)
+assert profiled() > 5
+def crash_here():
+    ctypes.string_at(8)
+crash_here()
+""",
+        expect=-11,
+    )
+    assert "Fatal Python error: Segmentation fault" in target.stderr
+    assert "crash_here" in target.stderr
+
+
+def test_a_crash_without_faulthandler_still_ends_the_process_by_its_signal(run_target):
+    run_target(BURN + "spanprof.start()\nburn(0.1)\nctypes.string_at(8)\n", expect=-11)
+
+
+def test_a_handler_for_sigprof_installed_before_us_gets_its_signals(run_target):
+    run_target(
+        BURN
+        + """
+seen = []
+signal.signal(signal.SIGPROF, lambda *_: seen.append(1))
+spanprof.start()
+burn(0.2)
+for _ in range(50):
+    before = len(seen)
+    os.kill(os.getpid(), signal.SIGPROF)
+    assert len(seen) == before + 1
+assert profiled() > 5
+spanprof.stop()
+os.kill(os.getpid(), signal.SIGPROF)
+assert len(seen) == 51
+"""
+    )
+
+
+def test_a_handler_for_sigprof_installed_after_us_gets_its_signals_and_nothing_crashes(run_target):
+    run_target(
+        BURN
+        + """
+spanprof.start()
+burn(0.2)
+assert profiled() > 5
+seen = []
+signal.signal(signal.SIGPROF, lambda *_: seen.append(1))
+os.kill(os.getpid(), signal.SIGPROF)
+assert len(seen) >= 1
+burn(0.2)
+spanprof.stop()
+burn(0.1)
+"""
+    )
+
+
+def test_the_interval_timer_of_another_profiler_keeps_its_rhythm(run_target):
+    run_target(
+        BURN
+        + """
+seen = []
+signal.signal(signal.SIGPROF, lambda *_: seen.append(1))
+signal.setitimer(signal.ITIMER_PROF, 0.02, 0.02)
+spanprof.start()
+burn(0.6)
+assert 15 <= len(seen) <= 60, len(seen)
+assert profiled() > 15
+signal.setitimer(signal.ITIMER_PROF, 0)
+"""
+    )
+
+
+def test_stray_signals_after_stop_do_not_end_the_program(run_target):
+    run_target(
+        BURN
+        + """
+for _ in range(20):
+    spanprof.start(sample_rate=1000)
+    burn(0.01)
+    spanprof.stop()
+    for _ in range(200):
+        os.kill(os.getpid(), signal.SIGPROF)
+"""
+    )
+
+
+def test_termination_works_as_without_us(run_target):
+    run_target(BURN + "spanprof.start()\nburn(0.1)\nos.kill(os.getpid(), signal.SIGTERM)\n", expect=-15)
+    target = run_target(
+        BURN
+        + """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+spanprof.start()
+burn(0.3)
+os.kill(os.getpid(), signal.SIGTERM)
+burn(5)
+""",
+        expect=5,
+    )
+    assert target.profiles().through("burn")
+
+
+def test_ctrl_c_interrupts_a_program_as_without_us(run_target):
+    target = run_target(
+        BURN
+        + """
+spanprof.start()
+burn(0.3)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    burn(5)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    )
+    assert target.stdout.strip() == "interrupted"
+
+
+def test_system_calls_are_not_cut_short_by_our_signals(run_target):
+    run_target(
+        BURN
+        + """
+import select, socket
+
+spanprof.start(sample_rate=1000)
+done = False
+def busy():
+    while not done:
+        sum(range(500))
+thread = threading.Thread(target=busy)
+thread.start()
+libc = ctypes.CDLL(None, use_errno=True)
+reader, writer = os.pipe()
+for _ in range(10):
+    start = time.monotonic()
+    time.sleep(0.02)
+    assert time.monotonic() - start >= 0.02
+    # C code that does not repeat an interrupted call by itself.
+    assert libc.usleep(5000) == 0, os.strerror(ctypes.get_errno())
+    assert libc.poll(None, 0, 5) == 0, os.strerror(ctypes.get_errno())
+done = True
+thread.join()
+"""
+    )
+
+
+def test_without_signals_the_wall_clock_alone_works_and_no_clock_signal_is_handled(run_target):
+    target = run_target(
+        """
+        import pathlib, signal, time
+        import spanprof
+
+        def waiting():
+            time.sleep(0.5)
+
+        def caught(number):
+            fields = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+            return bool(int(fields["SigCgt"], 16) >> (number - 1) & 1)
+
+        spanprof.start(signals=False, cpu=False, wall=True)
+        assert not caught(signal.SIGPROF)
+        waiting()
+        """
+    )
+    assert target.profiles("wall").through("waiting")
