@@ -352,15 +352,13 @@ pub(super) fn forget_in_child() {
     handler::set_session(None);
     SHARED.store(null_mut(), Ordering::Release);
     for slot in handler::touched_slots() {
-        if slot.is_free() {
-            continue;
-        }
-        if let Ticker::Perf(descriptor) = slot.ticker() {
+        if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
             handler::set_slot_of_descriptor(descriptor, 0);
             perf::close(perf::Event { descriptor, id: slot.event_id() });
         }
         slot.forget();
     }
+    counters::forget_after_fork();
     own_threads::forget_in_child();
     inboxes::forget_in_child();
 }

@@ -5,6 +5,7 @@
 use super::mapping::name_mapping;
 use super::monotonic_ns;
 use spanprof_signal::guarded;
+use std::ffi::CStr;
 use std::fmt;
 use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -80,7 +81,9 @@ fn unmap(record: *mut Record) {
 }
 
 fn publish(started_ns: u64) -> Option<NonNull<Record>> {
-    let record = map_named()?;
+    // A name of its own: the kernel would merge neighbours of the same name into one line.
+    let name = std::ffi::CString::new(format!("{NAME}-{started_ns}")).ok()?;
+    let record = map_named(&name)?;
     let mut version = [0; 32];
     for (to, from) in version.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
         *to = from;
@@ -94,7 +97,7 @@ fn publish(started_ns: u64) -> Option<NonNull<Record>> {
 }
 
 /// A private page under our name: anonymous and named where the kernel can, else of a memory file that carries the name.
-fn map_named() -> Option<NonNull<Record>> {
+fn map_named(name: &CStr) -> Option<NonNull<Record>> {
     const BYTES: usize = size_of::<Record>();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: asks for new memory; touches none that exists.
@@ -103,13 +106,13 @@ fn map_named() -> Option<NonNull<Record>> {
     if anonymous == libc::MAP_FAILED {
         return None;
     }
-    if name_mapping(anonymous, BYTES, c"spanprof-copy") {
+    if name_mapping(anonymous, BYTES, name) {
         return NonNull::new(anonymous.cast());
     }
     unmap(anonymous.cast());
     // SAFETY: a new descriptor of our own, closed again once it is mapped.
     let mapped = unsafe {
-        let file = libc::syscall(libc::SYS_memfd_create, c"spanprof-copy".as_ptr(), libc::MFD_CLOEXEC) as libc::c_int;
+        let file = libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) as libc::c_int;
         if file < 0 {
             return None;
         }

@@ -51,18 +51,17 @@ fn perf_descriptors() -> usize {
     all.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_perf)).count()
 }
 
-fn a_hundred_children_are_alive_and_unprofiled(kind: ClockChoice) {
+fn children_are_alive_and_unprofiled(kind: ClockChoice, forks: usize) {
     let _turn = one_at_a_time();
     let clocks = start(settings(kind, 2_000));
     with_burning_threads(&clocks, || {
         let before = clocks.counters().samples;
-        for _ in 0..100 {
+        for _ in 0..forks {
             let generation = fork_generation();
             in_child(|| {
                 assert_eq!(fork_generation(), generation + 1);
-                let samples = clocks.counters().samples;
-                burn(6_000_000);
-                assert_eq!(clocks.counters().samples, samples, "no clock ticks here");
+                burn(2_000_000);
+                assert_eq!(clocks.counters().samples, 0, "no clock ticks here, and the parent's are not ours");
                 assert!(clocks.ring().is_empty() && clocks.live_threads().is_empty());
                 assert_eq!(perf_descriptors(), 0);
                 // The parent's handle does nothing here, and waits for nobody.
@@ -81,13 +80,13 @@ fn a_hundred_children_are_alive_and_unprofiled(kind: ClockChoice) {
 
 #[test]
 fn a_hundred_children_of_a_parent_on_timers_are_alive_and_unprofiled() {
-    a_hundred_children_are_alive_and_unprofiled(ClockChoice::ThreadTimer);
+    children_are_alive_and_unprofiled(ClockChoice::ThreadTimer, 100);
 }
 
 #[test]
-fn a_hundred_children_of_a_parent_on_perf_are_alive_and_unprofiled() {
+fn children_of_a_parent_on_perf_are_alive_and_unprofiled() {
     if perf::probe(libc::SIGPROF).is_ok() {
-        a_hundred_children_are_alive_and_unprofiled(ClockChoice::Perf);
+        children_are_alive_and_unprofiled(ClockChoice::Perf, 25);
     }
 }
 
@@ -96,7 +95,7 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_its_own_account() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
     with_burning_threads(&clocks, || {
-        for _ in 0..20 {
+        for _ in 0..10 {
             in_child(|| {
                 let own = Clocks::start(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
                 burn(40_000_000);

@@ -354,7 +354,7 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
 fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_idle() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 250));
-    let scans = AtomicU64::new(0);
+    let (scans, samples) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let drainer = scope.spawn(|| {
             let _own = Clocks::exempt_current_thread();
@@ -370,6 +370,7 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
                     }
                     _ => {
                         drain(&clocks);
+                        samples.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             }
@@ -377,7 +378,7 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
         let burner = scope.spawn(|| {
             clocks.register_current_thread();
             let mut burnt = 0;
-            while scans.load(Ordering::Relaxed) == 0 && burnt < 200 {
+            while burnt < 300 && (scans.load(Ordering::Relaxed) == 0 || samples.load(Ordering::Relaxed) == 0) {
                 burn(10_000_000);
                 burnt += 1;
             }

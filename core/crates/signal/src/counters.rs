@@ -44,6 +44,13 @@ pub fn count(reason: DropReason) {
     }
 }
 
+/// In a forked child everything was counted in the parent, and is counted there.
+pub fn forget_after_fork() {
+    for counter in [&SAMPLES, &SAMPLED_CPU_NS, &STRAY, &HANDLER_NS].into_iter().chain(&BY_REASON) {
+        counter.store(0, Ordering::Relaxed);
+    }
+}
+
 pub(crate) fn count_sample() {
     SAMPLES.fetch_add(1, Ordering::Relaxed);
 }
