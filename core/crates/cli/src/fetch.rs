@@ -10,6 +10,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::failure::Failure;
+use crate::output;
+use crate::serve::LEFT_OUT_HEADER;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Longer than a query of `serve` may take.
@@ -84,6 +86,11 @@ impl Server {
         let exchange = async {
             let response = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
             let status = response.status();
+            if let Some(windows) = response.headers().get(LEFT_OUT_HEADER).and_then(|value| value.to_str().ok()) {
+                output::note(&format!(
+                    "{windows} older windows are left out; narrow the question with --from or --service"
+                ));
+            }
             let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     failed("the answer is too large; narrow it with --from, --service or --label".to_owned())

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod detail;
 mod failure;
 mod fetch;
 mod json;

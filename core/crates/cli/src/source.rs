@@ -9,6 +9,7 @@ use spanprof_profile::decode::{self, Limits};
 use spanprof_profile::query::{self, Filter};
 use spanprof_profile::ProfilesData;
 
+use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::fetch::Server;
 use crate::serve::looks_like_a_profile;
@@ -55,16 +56,22 @@ impl Source {
 
     /// The samples that pass the filter, and what did not pass is gone. Files of a directory that cannot be read are
     /// reported and passed over, unless none can.
-    pub(crate) fn read(&self, filter: &Filter) -> Result<ProfilesData, Failure> {
+    pub(crate) fn read(&self, filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
         let limits = Limits::default();
         let decoded = |named: &Named| {
             decode::any(&named.bytes, &limits)
                 .map(|(_, data)| data)
                 .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
         };
+        let passing = |data: &ProfilesData| {
+            let mut part = filter.apply(data);
+            detail.reduce(&mut part);
+            part
+        };
         match self {
             Source::Server(server) => {
-                let bytes = server.get(&format!("/api/profile?{}", question(server, filter)))?.to_vec();
+                let stacks = if detail == Detail::Stacks { "&detail=stacks" } else { "" };
+                let bytes = server.get(&format!("/api/profile?{}{stacks}", question(server, filter)))?.to_vec();
                 if bytes.is_empty() {
                     return Ok(ProfilesData::default());
                 }
@@ -79,7 +86,7 @@ impl Source {
                     match read_file(&path).and_then(|named| decoded(&named)) {
                         Ok(data) => {
                             readable += 1;
-                            batch.push(filter.apply(&data));
+                            batch.push(passing(&data));
                         }
                         Err(failure) => {
                             output::note(&format!("passed over {}", failure.message));
@@ -98,7 +105,7 @@ impl Source {
             }
             Source::Stdin | Source::File(_) => {
                 let data = self.raw(filter)?.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
-                let parts: Vec<_> = data.iter().map(|data| filter.apply(data)).collect();
+                let parts: Vec<_> = data.iter().map(passing).collect();
                 Ok(query::merge(&parts))
             }
         }

@@ -15,8 +15,8 @@ use super::directory;
 use super::reply::{self, Reply};
 use super::route::Shared;
 use super::store::{gzip, unix_ns, Answer};
-use super::traces;
 use super::window::Window;
+use crate::detail::Detail;
 use crate::json::Json;
 use crate::{query_string, selection};
 
@@ -28,8 +28,18 @@ const TIMELINE_STEPS: u64 = 120;
 /// Smaller answers travel uncompressed.
 const WORTH_COMPRESSING_BYTES: usize = 2048;
 
-/// A content type and its bytes, or a status and a sentence.
-type Outcome = Result<(&'static str, Vec<u8>), (StatusCode, String)>;
+/// Says in an answer that carries no such member how many windows it could not take in.
+pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";
+
+/// What is sent back.
+struct Found {
+    content_type: &'static str,
+    bytes: Vec<u8>,
+    windows_left_out: usize,
+}
+
+/// The answer, or a status and a sentence.
+type Outcome = Result<Found, (StatusCode, String)>;
 
 pub(crate) async fn answer(shared: &Arc<Shared>, path: &str, request: &Request<Incoming>) -> Reply {
     let accepts_gzip = request
@@ -41,12 +51,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, path: &str, request: &Request<I
     let parameters = query_string::parse(request.uri().query().unwrap_or(""));
     let owned = shared.clone();
     let work = move || {
-        outcome(&owned, &path, &parameters).map(|(content_type, bytes)| {
-            if accepts_gzip && bytes.len() >= WORTH_COMPRESSING_BYTES {
-                (content_type, gzip(&bytes), true)
-            } else {
-                (content_type, bytes, false)
-            }
+        outcome(&owned, &path, &parameters).map(|found| {
+            let is_gzipped = accepts_gzip && found.bytes.len() >= WORTH_COMPRESSING_BYTES;
+            let bytes = if is_gzipped { gzip(&found.bytes) } else { found.bytes };
+            (Found { bytes, ..found }, is_gzipped)
         })
     };
     let outcome = match shared.query_slots.run(work).await {
@@ -54,8 +62,11 @@ pub(crate) async fn answer(shared: &Arc<Shared>, path: &str, request: &Request<I
         Err(message) => Err((StatusCode::INTERNAL_SERVER_ERROR, message)),
     };
     let mut answered = match outcome {
-        Ok((content_type, bytes, is_gzipped)) => {
-            let mut answered = reply::body(StatusCode::OK, content_type, bytes);
+        Ok((found, is_gzipped)) => {
+            let mut answered = reply::body(StatusCode::OK, found.content_type, found.bytes);
+            if found.windows_left_out > 0 {
+                answered.headers_mut().insert(LEFT_OUT_HEADER, found.windows_left_out.into());
+            }
             if is_gzipped {
                 reply::set(&mut answered, CONTENT_ENCODING, "gzip");
             }
@@ -87,30 +98,35 @@ fn outcome(shared: &Shared, path: &str, parameters: &[(String, String)]) -> Outc
             text.parse().map_err(|_| (StatusCode::BAD_REQUEST, format!("`limit`: expected a number, got `{text}`")))
         }
     };
+    let stacks = || shared.store.answer(&filter, Detail::Stacks, &shared.settings.limits);
     let json = match path {
         "/api/services" => services(&windows(shared, &filter), &filter),
         "/api/types" => types(&windows(shared, &filter), &filter),
         "/api/labels" => labels(&windows(shared, &filter), &filter),
         // Labels and links are not in the index.
         "/api/timeline" if !filter.labels.is_empty() || filter.trace_id.is_some() || filter.span_id.is_some() => {
-            timeline(shared.store.answer(&filter, &shared.settings.limits).parts.iter(), &filter)
+            timeline(stacks().parts.iter(), &filter)
         }
         "/api/timeline" => timeline(summaries(&windows(shared, &filter), &filter), &filter),
         "/api/windows" => window_list(&windows(shared, &filter)),
         "/api/stats" => stats(shared),
-        "/api/top" => top(&shared.store.answer(&filter, &shared.settings.limits), &filter, limit()?),
-        "/api/traces" => traces(&shared.store.answer(&filter, &shared.settings.limits), &filter, limit()?),
-        "/api/flamegraph" => flame(&shared.store.answer(&filter, &shared.settings.limits), &filter),
+        "/api/top" => top(&stacks(), &filter, limit()?),
+        "/api/traces" => traces(&stacks(), &filter, limit()?),
+        "/api/flamegraph" => flame(&stacks(), &filter),
         "/api/profile" => {
-            let answer = shared.store.answer(&filter, &shared.settings.limits);
-            return profile(&answer, &filter, parameter("format").unwrap_or("otlp"));
+            let format = parameter("format").unwrap_or("otlp");
+            let answer = match (parameter("detail"), format) {
+                (Some("stacks"), _) | (None, "folded" | "flamegraph") => stacks(),
+                _ => shared.store.answer(&filter, Detail::Everything, &shared.settings.limits),
+            };
+            return profile(&answer, &filter, format);
         }
         _ => {
             let name = path.strip_prefix("/api/windows/").unwrap_or("");
             return window_bytes(shared, name).ok_or((StatusCode::NOT_FOUND, format!("there is no {path}")));
         }
     };
-    Ok((JSON, json.finish().into_bytes()))
+    Ok(Found { content_type: JSON, bytes: json.finish().into_bytes(), windows_left_out: 0 })
 }
 
 fn windows(shared: &Shared, filter: &Filter) -> Vec<Arc<Window>> {
@@ -276,6 +292,7 @@ fn top(answer: &Answer, filter: &Filter, limit: usize) -> Json {
     let mut json = Json::new();
     json.object(|json| {
         crate::verbs::top::fields(json, &table, limit);
+        json.key("samples").number(answer.spans.samples(&table.type_name) as u64);
         completeness(json, answer);
     });
     json
@@ -284,7 +301,7 @@ fn top(answer: &Answer, filter: &Filter, limit: usize) -> Json {
 fn traces(answer: &Answer, filter: &Filter, limit: usize) -> Json {
     let mut json = Json::new();
     json.object(|json| {
-        traces::fields(json, &answer.data, &selection::type_to_show(&answer.data, filter), limit);
+        answer.spans.fields(json, &selection::type_to_show(&answer.data, filter), limit);
         completeness(json, answer);
     });
     json
@@ -308,7 +325,7 @@ fn completeness(json: &mut Json, answer: &Answer) {
 
 fn profile(answer: &Answer, filter: &Filter, format: &str) -> Outcome {
     let tree = || query::tree(&answer.data, &selection::type_to_show(&answer.data, filter));
-    Ok(match format {
+    let (content_type, bytes) = match format {
         "otlp" => ("application/x-protobuf", otlp::encode(&answer.data, otlp::Revision::One)),
         "pprof" => ("application/octet-stream", pprof::encode(&answer.data)),
         "folded" => ("text/plain; charset=utf-8", folded::encode(&tree()).into_bytes()),
@@ -320,7 +337,8 @@ fn profile(answer: &Answer, filter: &Filter, format: &str) -> Outcome {
             let message = format!("`format`: expected otlp, pprof, folded or flamegraph, got `{other}`");
             return Err((StatusCode::BAD_REQUEST, message));
         }
-    })
+    };
+    Ok(Found { content_type, bytes, windows_left_out: answer.windows_left_out })
 }
 
 /// The kept requests, newest first.
@@ -341,9 +359,10 @@ fn window_list(windows: &[Arc<Window>]) -> Json {
 }
 
 /// One kept request as it came. The name is looked up among the known ones, hence is never a path.
-fn window_bytes(shared: &Shared, name: &str) -> Option<(&'static str, Vec<u8>)> {
+fn window_bytes(shared: &Shared, name: &str) -> Option<Found> {
     let window = shared.store.windows().into_iter().find(|window| window.name() == name)?;
-    directory::read(&window.path).ok().map(|bytes| ("application/octet-stream", bytes))
+    let bytes = directory::read(&window.path).ok()?;
+    Some(Found { content_type: "application/octet-stream", bytes, windows_left_out: 0 })
 }
 
 fn stats(shared: &Shared) -> Json {

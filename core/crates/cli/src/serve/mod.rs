@@ -10,8 +10,8 @@ mod otlp_http;
 mod page;
 mod reply;
 mod route;
+mod spans;
 mod store;
-mod traces;
 mod window;
 
 use std::future::Future;
@@ -24,6 +24,7 @@ use spanprof_profile::decode::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::{watch, Semaphore};
 
+pub(crate) use api::LEFT_OUT_HEADER;
 pub(crate) use connection::first;
 pub(crate) use directory::looks_like_a_profile;
 pub use store::Retention;

@@ -14,7 +14,9 @@ use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
 use super::directory::{self, Directory};
+use super::spans::Spans;
 use super::window::Window;
+use crate::detail::Detail;
 
 /// Memory for decoded windows kept between queries.
 const DECODED_CACHE_BYTES: usize = 48 << 20;
@@ -22,6 +24,8 @@ const DECODED_CACHE_BYTES: usize = 48 << 20;
 const ANSWERS_KEPT: usize = 4;
 /// Windows merged into the answer at once: bounds what is in memory, without merging a large answer once per window.
 const MERGE_BATCH: usize = 24;
+/// Samples of one answer, about 250 MB of them: reached only by answers with every detail.
+const MAX_ANSWER_SAMPLES: usize = 1_500_000;
 /// A query stops here and says what it left out.
 const QUERY_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -46,9 +50,19 @@ pub(crate) struct Answer {
     pub data: ProfilesData,
     /// Of each window what passed, for a timeline.
     pub parts: Vec<TypeSummary>,
+    pub spans: Spans,
     pub windows: usize,
-    /// Windows that could hold more and were not looked at before the deadline.
+    /// Windows that could hold more and were not looked at: the time was over, or the answer became too large.
     pub windows_left_out: usize,
+}
+
+/// An answer given before.
+#[derive(Debug)]
+struct Known {
+    generation: u64,
+    filter: Filter,
+    detail: Detail,
+    answer: Arc<Answer>,
 }
 
 /// The kept windows.
@@ -62,7 +76,7 @@ pub(crate) struct Store {
     indexing: AtomicBool,
     stopping: AtomicBool,
     decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
-    answers: Mutex<VecDeque<(u64, Filter, Arc<Answer>)>>,
+    answers: Mutex<VecDeque<Known>>,
     pub counters: Counters,
 }
 
@@ -175,45 +189,49 @@ impl Store {
     }
 
     /// The samples that pass `filter`, newest windows first until the deadline.
-    pub(crate) fn answer(&self, filter: &Filter, limits: &Limits) -> Arc<Answer> {
+    pub(crate) fn answer(&self, filter: &Filter, detail: Detail, limits: &Limits) -> Arc<Answer> {
         let generation = self.generation.load(Ordering::Relaxed);
-        let known = |answers: &VecDeque<(u64, Filter, Arc<Answer>)>| {
-            answers.iter().find(|(at, of, _)| *at == generation && of == filter).map(|(_, _, answer)| answer.clone())
-        };
-        if let Some(answer) = known(&lock(&self.answers)) {
-            return answer;
+        let is_same = |of: &&Known| of.generation == generation && of.filter == *filter && of.detail == detail;
+        if let Some(known) = lock(&self.answers).iter().find(is_same) {
+            return known.answer.clone();
         }
         let started = Instant::now();
         let mut merged = ProfilesData::default();
         let mut batch = Vec::new();
         let mut parts = Vec::new();
+        let mut spans = Spans::default();
+        let mut samples = 0;
         let (mut windows, mut windows_left_out) = (0, 0);
         for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
-            if started.elapsed() > QUERY_DEADLINE {
+            if started.elapsed() > QUERY_DEADLINE || samples > MAX_ANSWER_SAMPLES {
                 windows_left_out += 1;
                 continue;
             }
             // Gone by retention, or changed under us: then there is nothing to add.
             let Ok(data) = self.decoded(&window.path, limits) else { continue };
-            let part = filter.apply(&data);
+            let mut part = filter.apply(&data);
             if part.sample_count() == 0 {
                 continue;
             }
             windows += 1;
             parts.extend(query::types(&part));
+            spans.add(&part);
+            detail.reduce(&mut part);
+            samples += part.sample_count();
             batch.push(part);
             if batch.len() == MERGE_BATCH {
                 merged = query::merge(std::iter::once(&merged).chain(&batch));
+                samples = merged.sample_count();
                 batch.clear();
             }
         }
         if !batch.is_empty() {
             merged = query::merge(std::iter::once(&merged).chain(&batch));
         }
-        let answer = Arc::new(Answer { data: merged, parts, windows, windows_left_out });
+        let answer = Arc::new(Answer { data: merged, parts, spans, windows, windows_left_out });
         let mut answers = lock(&self.answers);
         answers.truncate(ANSWERS_KEPT - 1);
-        answers.push_front((generation, filter.clone(), answer.clone()));
+        answers.push_front(Known { generation, filter: filter.clone(), detail, answer: answer.clone() });
         answer
     }
 

@@ -5,6 +5,7 @@ use spanprof_profile::query;
 
 use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
+use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::serve::gzip;
 use crate::{moment, otlp_json, output, selection};
@@ -63,7 +64,8 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
             of_name(path).ok_or_else(|| Failure::usage("which format?").hint(format!("--to FORMAT: {EXPECTED}")))?
         }
     };
-    let (data, filter) = selected(parsed)?;
+    let detail = if matches!(format, "folded" | "flamegraph") { Detail::Stacks } else { Detail::Everything };
+    let (data, filter) = selected(parsed, detail)?;
     let bytes = match format {
         "pprof" => pprof::encode(&data),
         "json" => otlp_json::encode(&data).into_bytes(),

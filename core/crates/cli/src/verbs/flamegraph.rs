@@ -5,6 +5,7 @@ use spanprof_profile::query;
 
 use super::{one_type, selected, SOURCE_ABOUT};
 use crate::arguments::{Flag, Parsed, Verb};
+use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::{output, selection};
 
@@ -35,7 +36,7 @@ pub(super) const OUTPUT: Flag =
     Flag { long: "--output", short: "-o", value: "FILE", help: "where to write, - for stdout [-]", repeats: false };
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let (data, filter) = selected(parsed)?;
+    let (data, filter) = selected(parsed, Detail::Stacks)?;
     let tree = query::tree(&data, &one_type(&data, &filter));
     let text = if parsed.has("--json") {
         flamegraph::json(&tree) + "\n"

@@ -10,6 +10,7 @@ use spanprof_profile::query::{self, Filter};
 use spanprof_profile::ProfilesData;
 
 use crate::arguments::Parsed;
+use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
 use crate::selection;
@@ -23,11 +24,11 @@ Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Colle
 all files of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page works).";
 
 /// The one source and the filter of a reading verb, read; fails when nothing passes, saying what there is.
-fn selected(parsed: &Parsed) -> Result<(ProfilesData, Filter), Failure> {
+fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = selection::of_flags(parsed, unix_ns())?;
     let place = parsed.positionals.first().map_or("-", String::as_str);
     let source = Source::parse(place)?;
-    let data = source.read(&filter)?;
+    let data = source.read(&filter, detail)?;
     if data.sample_count() > 0 {
         return Ok((data, filter));
     }
@@ -35,7 +36,7 @@ fn selected(parsed: &Parsed) -> Result<(ProfilesData, Filter), Failure> {
         return Err(Failure::new(format!("no samples in {place}")));
     }
     let failure = Failure::new(format!("no samples in {place} match"));
-    Err(match source.read(&Filter::default()) {
+    Err(match source.read(&Filter::default(), Detail::Stacks) {
         Ok(all) if all.sample_count() > 0 => failure.hint(format!("there is: {}", contents(&all))),
         _ => failure.hint("there is nothing at all yet"),
     })

@@ -85,6 +85,11 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
             }
         }),
     };
+    if !listen.is_loopback() && !quiet {
+        output::note(&format!(
+            "warning: whoever reaches {listen} can read every profile and send more; there is no password"
+        ));
+    }
     let server = Server::bind(settings)?;
     let line = place(&server, parsed.has("--json"));
     let url = url(server.addresses());
@@ -145,7 +150,10 @@ fn place(server: &Server, as_json: bool) -> String {
     json.finish() + "\n"
 }
 
+/// Done at the first SIGINT or SIGTERM. Also takes SIGPIPE, which a host process may have left at "end me": a peer that
+/// closes its connection must not end the server.
 async fn stop_signal() {
+    let _pipe = signal(SignalKind::pipe());
     let wait = |kind| async move {
         match signal(kind) {
             Ok(mut signal) => {

@@ -4,6 +4,7 @@ use spanprof_profile::query::{self, TopRow, TopTable};
 
 use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
+use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::quantity::{format_quantity, format_share};
@@ -46,7 +47,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         Some("cum") => true,
         Some(other) => return Err(Failure::usage(format!("--sort: expected flat or cum, got `{other}`"))),
     };
-    let (data, filter) = selected(parsed)?;
+    let (data, filter) = selected(parsed, Detail::Stacks)?;
     let mut table = query::top(&data, &one_type(&data, &filter));
     if by_cum {
         table.rows.sort_by(|left, right| {
@@ -68,7 +69,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub(crate) fn fields(json: &mut Json, table: &TopTable, limit: usize) {
     json.key("type").string(&table.type_name).key("unit").string(&table.unit);
-    json.key("total").number(table.total).key("samples").number(table.samples as u64);
+    json.key("total").number(table.total).key("stacks").number(table.samples as u64);
     json.key("functions").number(table.rows.len() as u64);
     json.key("rows").array(|json| {
         for row in table.rows.iter().take(limit) {
@@ -84,7 +85,7 @@ pub(crate) fn fields(json: &mut Json, table: &TopTable, limit: usize) {
 fn text(table: &TopTable, limit: usize) -> String {
     let quantity = |value: i64| format_quantity(value, &table.unit);
     let mut text = format!(
-        "{}: {} in {} distinct samples, {} functions\n",
+        "{}: {} in {} stacks, {} functions\n",
         table.type_name,
         quantity(table.total),
         table.samples,

@@ -34,7 +34,7 @@ fn the_table_for_people_has_flat_and_cum_and_says_what_it_leaves_out() {
     let top = spanprof(&["top", &file, "--limit", "2", "--sort", "cum"]);
     assert_eq!(top.code, 0);
     let lines: Vec<&str> = top.stdout.lines().collect();
-    assert_eq!(lines[0], "cpu: 1.00 s in 3 distinct samples, 6 functions");
+    assert_eq!(lines[0], "cpu: 1.00 s in 3 stacks, 6 functions");
     assert_eq!(
         lines[2].split_whitespace().collect::<Vec<_>>(),
         ["0", "0.0%", "1.00", "s", "100.0%", "main", "/srv/checkout/app.py"]

@@ -69,7 +69,6 @@ fn the_top_table_adds_up_and_keeps_its_order() {
 fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
     let home = Scratch::new();
     let serve = Serve::start(home.path(), &[]);
-    // The first and the third are one sample: same stack, labels and span.
     let taken = [
         Taken(&["main", "a"], 100_000_000, &[("endpoint", "/a")], 1),
         Taken(&["main", "b"], 250_000_000, &[("endpoint", "/b")], 2),
@@ -79,10 +78,10 @@ fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
     assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &taken))).status, 200);
     let traces = get(&serve.http, "/api/traces?limit=1").text();
     assert_eq!((number(&traces, "total"), number(&traces, "linked_total")), (600_000_000, 550_000_000), "{traces}");
-    assert_eq!((number(&traces, "samples"), number(&traces, "linked_samples"), number(&traces, "spans")), (3, 2, 2));
+    assert_eq!((number(&traces, "samples"), number(&traces, "linked_samples"), number(&traces, "spans")), (4, 3, 2));
     let (trace_id, span_id) = ids(1);
     let row = format!(
-        r#""rows":[{{"trace_id":"{}","span_id":"{}","weight":300000000,"samples":1,"labels":{{"endpoint":"/a"}}}}]"#,
+        r#""rows":[{{"trace_id":"{}","span_id":"{}","weight":300000000,"samples":2,"labels":{{"endpoint":"/a"}}}}]"#,
         hex(&trace_id),
         hex(&span_id)
     );

@@ -284,7 +284,7 @@ function showFigures(top, traces) {
   const figure = (value, words, kind) => element("span", {}, element("b", { class: kind }, value), " " + words);
   const parts = [
     figure(amount(top.total, top.unit), asked.type, "total"),
-    figure(top.samples.toLocaleString("en"), "distinct samples"),
+    figure(top.samples.toLocaleString("en"), "samples"),
     figure(share(traces.linked_total, traces.total), "linked to " + traces.spans.toLocaleString("en") + (traces.spans === 1 ? " span" : " spans")),
     figure(top.windows.toLocaleString("en"), top.windows === 1 ? "window" : "windows"),
   ];

@@ -1,0 +1,111 @@
+//! Which requests cost most: weight by trace and span, with the labels their samples carry, and how much of the whole is
+//! linked at all. Filled window by window by the store, since an answer itself keeps no links; read for `/api/traces`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
+
+use crate::json::Json;
+use crate::selection::hex;
+
+/// Spans remembered per profile type and answer; what comes later is older, and counts in the sums only.
+const MAX_SPANS: usize = 100_000;
+
+/// Spans by profile type.
+#[derive(Debug, Default)]
+pub(crate) struct Spans(BTreeMap<String, OfType>);
+
+#[derive(Debug, Default)]
+struct OfType {
+    unit: String,
+    total: i64,
+    samples: usize,
+    linked_total: i64,
+    linked_samples: usize,
+    by_link: HashMap<Link, Spent>,
+}
+
+/// What one span's samples add up to.
+#[derive(Debug, Default)]
+struct Spent {
+    weight: i64,
+    samples: usize,
+    /// Labels of its heaviest sample.
+    labels: Vec<(String, String)>,
+    heaviest: i64,
+}
+
+impl Spans {
+    /// Adds what passed the filter of one window.
+    pub(crate) fn add(&mut self, data: &ProfilesData) {
+        for (_, profile) in data.profiles() {
+            let of_type = self.0.entry(profile.type_name().to_owned()).or_default();
+            profile.unit().clone_into(&mut of_type.unit);
+            // Within a window by id, so that names are looked up once per span.
+            let mut by_id: HashMap<LinkId, (i64, usize, AttributeSetId, i64)> = HashMap::new();
+            for sample in &profile.samples {
+                let weight = profile.weight(sample);
+                of_type.total = of_type.total.saturating_add(weight);
+                of_type.samples += 1;
+                if sample.link.is_empty() {
+                    continue;
+                }
+                of_type.linked_total = of_type.linked_total.saturating_add(weight);
+                of_type.linked_samples += 1;
+                let (spent, samples, labels, heaviest) = by_id.entry(sample.link).or_default();
+                *spent = spent.saturating_add(weight);
+                *samples += 1;
+                if weight >= *heaviest {
+                    (*labels, *heaviest) = (sample.attributes, weight);
+                }
+            }
+            for (link, (weight, samples, labels, heaviest)) in by_id {
+                let link = data.dictionary.get_link(link);
+                if of_type.by_link.len() >= MAX_SPANS && !of_type.by_link.contains_key(&link) {
+                    continue;
+                }
+                let spent = of_type.by_link.entry(link).or_default();
+                spent.weight = spent.weight.saturating_add(weight);
+                spent.samples += samples;
+                if heaviest >= spent.heaviest {
+                    spent.heaviest = heaviest;
+                    let attributes = data.dictionary.attributes_of(labels);
+                    spent.labels =
+                        attributes.map(|attribute| (attribute.key.to_owned(), attribute.value.to_string())).collect();
+                }
+            }
+        }
+    }
+
+    /// The members of the answer for profiles of one type, heaviest spans first.
+    pub(crate) fn fields(&self, json: &mut Json, type_name: &str, limit: usize) {
+        let none = OfType::default();
+        let of_type = self.0.get(type_name).unwrap_or(&none);
+        let mut rows: Vec<(&Link, &Spent)> = of_type.by_link.iter().collect();
+        rows.sort_by_key(|(link, spent)| (std::cmp::Reverse(spent.weight), link.trace_id, link.span_id));
+        rows.truncate(limit);
+        json.key("type").string(type_name).key("unit").string(&of_type.unit);
+        json.key("total").number(of_type.total).key("samples").number(of_type.samples as u64);
+        json.key("linked_total").number(of_type.linked_total);
+        json.key("linked_samples").number(of_type.linked_samples as u64);
+        json.key("spans").number(of_type.by_link.len() as u64);
+        json.key("rows").array(|json| {
+            for (link, spent) in rows {
+                json.object(|json| {
+                    json.key("trace_id").string(&hex(&link.trace_id)).key("span_id").string(&hex(&link.span_id));
+                    json.key("weight").number(spent.weight).key("samples").number(spent.samples as u64);
+                    json.key("labels").object(|json| {
+                        for (key, value) in &spent.labels {
+                            json.key(key).string(value);
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    /// Samples of one type as the windows hold them.
+    pub(crate) fn samples(&self, type_name: &str) -> usize {
+        self.0.get(type_name).map_or(0, |of_type| of_type.samples)
+    }
+}
