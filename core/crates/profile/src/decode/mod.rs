@@ -26,7 +26,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { decompressed_bytes: 48 << 20, memory_bytes: 160 << 20, table_entries: 1 << 20, stack_depth: 1 << 14 }
+        Self { decompressed_bytes: 48 << 20, memory_bytes: 192 << 20, table_entries: 1 << 20, stack_depth: 1 << 14 }
     }
 }
 

@@ -30,23 +30,24 @@ pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<Prof
     scan::scan(WHAT, &body, &schema::PPROF, limits)?;
     let mut file =
         wire::Profile::decode(&body[..]).map_err(|error| refuse("", "a pprof message", error.to_string()))?;
-    drop(body);
     match file.string_table.first() {
         Some(first) if !first.is_empty() => {
             return Err(refuse("string_table[0]", "\"\"", format!("{:.40?}", String::from_utf8_lossy(first))));
         }
-        None if !file.sample.is_empty() => return Err(refuse("string_table", "at least \"\"", "no entry")),
+        None if !body.is_empty() => return Err(refuse("string_table", "at least \"\"", "no entry")),
         _ => {}
     }
     let mut dictionary = Dictionary::new();
     let texts = std::mem::take(&mut file.string_table);
     let strings = texts.iter().map(|text| dictionary.string(&String::from_utf8_lossy(text))).collect();
     drop(texts);
-    File { wire: &file, strings }.convert(dictionary, limits)
+    File { wire: &file, strings, body: &body }.convert(dictionary, limits)
 }
 
 struct File<'w> {
     wire: &'w wire::Profile,
+    /// The whole message, for its samples.
+    body: &'w [u8],
     strings: Vec<StringId>,
 }
 
@@ -215,35 +216,37 @@ impl File<'_> {
         profiles: &mut [Profile],
         dictionary: &mut Dictionary,
     ) -> Result<(), DecodeError> {
-        let mut stack = Vec::new();
-        for (nth, sample) in self.wire.sample.iter().enumerate() {
+        let (mut stack, mut nth) = (Vec::new(), 0usize);
+        scan::each(self.body, wire::SAMPLE, |message| {
             let at = |field: &str| format!("sample[{nth}].{field}");
+            let sample =
+                wire::Sample::decode(message).map_err(|error| refuse(at(""), "a sample", error.to_string()))?;
             if sample.value.len() != columns.len() {
                 return Err(refuse(at("value"), format!("{} values", columns.len()), sample.value.len().to_string()));
             }
             stack.clear();
-            for (nth, &id) in sample.location_id.iter().enumerate() {
+            for (depth, &id) in sample.location_id.iter().enumerate() {
                 match locations.get(&id) {
                     Some(location) => stack.push(*location),
                     None => {
-                        let place = at(&format!("location_id[{nth}]"));
+                        let place = at(&format!("location_id[{depth}]"));
                         return Err(refuse(place, "the id of a location", id.to_string()));
                     }
                 }
             }
-            let (attributes, link) = self.labels(sample, dictionary, at)?;
-            let stack = dictionary.stack(&stack);
-            let identity = Sample { stack, attributes, link, ..Sample::default() };
-            for (nth, column) in columns.iter().enumerate() {
+            let (attributes, link) = self.labels(&sample, dictionary, at)?;
+            let identity = Sample { stack: dictionary.stack(&stack), attributes, link, ..Sample::default() };
+            for (place, column) in columns.iter().enumerate() {
                 let Column::Value(profile) = column else { continue };
-                let paired = columns.get(nth + 1) == Some(&Column::Exact);
-                let (value, exact_value) = (sample.value[nth], if paired { sample.value[nth + 1] } else { 0 });
+                let paired = columns.get(place + 1) == Some(&Column::Exact);
+                let (value, exact_value) = (sample.value[place], if paired { sample.value[place + 1] } else { 0 });
                 if value != 0 || exact_value != 0 {
                     profiles[*profile].samples.push(Sample { values: vec![value], exact_value, ..identity.clone() });
                 }
             }
-        }
-        Ok(())
+            nth += 1;
+            Ok(())
+        })
     }
 
     /// Keys are unique in the model: of a repeated label the first is kept.

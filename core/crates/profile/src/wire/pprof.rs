@@ -1,12 +1,11 @@
 //! pprof messages, numbering of google/pprof's `profile.proto`. Strings are bytes here: files in the wild hold names
 //! that are not UTF-8, and one such name must not cost the whole file.
 
+/// Without the samples (field 2): they are most of a file and are read one at a time, see [`super::scan::each`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Profile {
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
     pub mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
@@ -42,6 +41,9 @@ pub(crate) struct ValueType {
     #[prost(int64, tag = "2")]
     pub unit: i64,
 }
+
+/// Field number of the samples in [`Profile`].
+pub(crate) const SAMPLE: u32 = 2;
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct Sample {

@@ -28,7 +28,8 @@ pub(crate) enum Kind {
     Message(&'static Schema),
     /// Must be UTF-8. Costs twice its length besides.
     Text,
-    /// Costs four times its length besides: bytes that are no UTF-8 grow when they are read as text.
+    /// Costs six times its length besides: bytes that are no UTF-8 grow threefold when they are read as text, and are
+    /// then copied.
     Bytes,
     Varint,
     Fixed64,
@@ -82,6 +83,22 @@ pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
         }
     }
     Some((0..64).filter(|number| seen & (1 << number) != 0).collect())
+}
+
+/// The bytes of each message in field `number` of the outermost message, in order, until `visit` fails. For bytes that
+/// [`scan`] has passed.
+pub(crate) fn each<E>(bytes: &[u8], number: u32, mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    let mut input = Input { bytes, at: 0 };
+    while let Ok((field, wire_type)) = input.key() {
+        if (field, wire_type) != (number, 2) {
+            if input.skip(wire_type).is_err() {
+                break;
+            }
+        } else if let Ok(message) = input.delimited() {
+            visit(message)?;
+        }
+    }
+    Ok(())
 }
 
 impl Scan<'_> {
@@ -158,7 +175,7 @@ impl Scan<'_> {
                 *nth += 1;
                 self.bound(*nth, Bound::Entries)?;
                 let length = input.delimited()?.len();
-                self.charge(field.memory_bytes + 4 * length)
+                self.charge(field.memory_bytes + 6 * length)
             }
             (Kind::Varint, 0) => input.varint().map(drop),
             (Kind::Fixed64, 1) => input.take(8).map(drop),

@@ -163,7 +163,7 @@ static KEY_VALUE_LIST: Schema = Schema { fields: &[field(1, "values", Message(&K
 pub(crate) static PPROF: Schema = Schema {
     fields: &[
         field(1, "sample_type", Message(&PPROF_VALUE_TYPE), 1000),
-        field(2, "sample", Message(&PPROF_SAMPLE), 320),
+        field(2, "sample", Message(&PPROF_SAMPLE), 60),
         field(3, "mapping", Message(&PPROF_MAPPING), 400),
         field(4, "location", Message(&PPROF_LOCATION), 260),
         field(5, "function", Message(&PPROF_FUNCTION), 200),
@@ -182,12 +182,12 @@ pub(crate) static PPROF: Schema = Schema {
 
 static PPROF_VALUE_TYPE: Schema = Schema { fields: &[field(1, "type", Varint, 0), field(2, "unit", Varint, 0)] };
 
-/// Each value becomes a sample of its own profile.
+/// Read one at a time, so only what stays is counted. Each value becomes a sample of its own profile.
 static PPROF_SAMPLE: Schema = Schema {
     fields: &[
-        field(1, "location_id", Varints(StackDepth), 28),
-        field(2, "value", Varints(Entries), 160),
-        field(3, "label", Message(&PPROF_LABEL), 160),
+        field(1, "location_id", Varints(StackDepth), 8),
+        field(2, "value", Varints(Entries), 220),
+        field(3, "label", Message(&PPROF_LABEL), 120),
     ],
 };
 
