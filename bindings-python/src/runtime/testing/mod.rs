@@ -11,7 +11,7 @@ use spanprof::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
 use super::frame_word::FrameWord;
-use super::resolve::{read_text, CodeInfo, Resolver};
+use super::resolve::{read_text, CodeInfo};
 use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
 
 /// Function, file, first line, line, column; or the reason alone.
@@ -64,15 +64,14 @@ fn set_thread_context(py: Python<'_>, id: u64) -> PyResult<u64> {
     Ok(runtime(py)?.set_thread_context(py, id))
 }
 
-fn named(resolver: &mut Resolver, raw: &RawFrame) -> NamedFrame {
+fn named(runtime: &PythonRuntime, raw: &RawFrame) -> NamedFrame {
     if let Some(reason) = raw.as_reason() {
         return (format!("[{}]", reason.name()), String::new(), 0, 0, 0);
     }
-    let layout = match interpreter::current() {
-        Some(interpreter) => &interpreter.layout,
-        None => return ("[no interpreter]".into(), String::new(), 0, 0, 0),
-    };
-    match resolver.frame(layout, *raw) {
+    let mut frames = Vec::new();
+    // There is one resolver: a second one would take tombstones away from it.
+    runtime.resolve(*raw, 0, &mut frames);
+    match frames.pop() {
         Some(frame) => {
             (frame.function.to_string(), frame.file.to_string(), frame.start_line, frame.line, frame.column)
         }
@@ -96,20 +95,20 @@ fn outcome(captured: Captured) -> String {
 
 type Walked = (String, Vec<NamedFrame>, u64, bool);
 
-fn report(captured: Captured, stack: &RawStack<'_>) -> Walked {
-    let mut resolver = Resolver::default();
-    let frames = stack.frames().iter().map(|raw| named(&mut resolver, raw)).collect();
+fn report(runtime: &PythonRuntime, captured: Captured, stack: &RawStack<'_>) -> Walked {
+    let frames = stack.frames().iter().map(|raw| named(runtime, raw)).collect();
     (outcome(captured), frames, id_of(stack.context), stack.is_truncated())
 }
 
 /// Walks the calling thread outside a handler: outcome, frames leaf first, context id, truncated.
 #[pyfunction]
 #[pyo3(signature = (depth = 512))]
-fn walk(depth: usize) -> Walked {
+fn walk(py: Python<'_>, depth: usize) -> PyResult<Walked> {
+    let runtime = runtime(py)?;
     let mut frames = vec![RawFrame::default(); depth];
     let mut stack = RawStack::new(&mut frames);
     let captured = walk_here(&mut stack);
-    report(captured, &stack)
+    Ok(report(&runtime, captured, &stack))
 }
 
 fn walk_here(stack: &mut RawStack<'_>) -> Captured {
@@ -120,21 +119,23 @@ fn walk_here(stack: &mut RawStack<'_>) -> Captured {
 
 /// The same inside a signal handler on the calling thread.
 #[pyfunction]
-fn walk_in_handler() -> Walked {
-    sampler::capture_by_signal(report)
+fn walk_in_handler(py: Python<'_>) -> PyResult<Walked> {
+    let runtime = runtime(py)?;
+    Ok(sampler::capture_by_signal(|captured, stack| report(&runtime, captured, stack)))
 }
 
 /// Walks another thread as the wall sampler would.
 #[pyfunction]
 #[pyo3(signature = (thread_id, handle, depth = 512))]
-fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> Walked {
-    py.detach(|| {
+fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> PyResult<Walked> {
+    let runtime = runtime(py)?;
+    Ok(py.detach(|| {
         let mut frames = vec![RawFrame::default(); depth];
         let mut stack = RawStack::new(&mut frames);
         // SAFETY: reads are guarded; the handle came from `threads`.
         let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
-        report(captured, &stack)
-    })
+        report(&runtime, captured, &stack)
+    }))
 }
 
 /// Kernel thread id and handle of each thread with Python frames, listed without the GIL.

@@ -40,7 +40,7 @@ fn install(handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(signal_number(), &action, std::ptr::null_mut());
     }
 }
@@ -176,7 +176,7 @@ unsafe extern "C" fn on_one(_: i32, _: *mut libc::siginfo_t, ucontext: *mut libc
 }
 
 /// Raises the signal on this thread and reports what its handler saw.
-pub fn capture_by_signal(report: fn(Captured, &RawStack<'_>) -> Walked) -> Walked {
+pub fn capture_by_signal(report: impl FnOnce(Captured, &RawStack<'_>) -> Walked) -> Walked {
     ONE.set(None);
     FRAMES.set([RawFrame::default(); DEPTH]);
     install(on_one);

@@ -1,0 +1,147 @@
+"""Everything at once, sampled at 2 kHz: threads that come and go, code that comes and goes, recursion, generators,
+exceptions, labels, collections. Nothing crashes, nothing hangs, every stack is one that could stand."""
+
+import collections
+import contextvars
+import gc
+import os
+import threading
+import time
+import unittest
+
+from doors import runtime, variable
+
+SECONDS = float(os.environ.get("SPANPROF_STRESS_SECONDS", "4"))
+THREADS = int(os.environ.get("SPANPROF_STRESS_THREADS", "12"))
+
+#: What may call what among the stress functions; anything else on a stack was never there.
+CALLERS = {
+    "spin_recursion": {"spin_recursion", "worker"},
+    "spin_generator": {"spin_generators", "spin_generator"},
+    "spin_generators": {"worker"},
+    "spin_raise": {"spin_raise", "spin_exceptions"},
+    "spin_exceptions": {"worker"},
+    "spin_key": {"spin_sort"},
+    "spin_sort": {"worker"},
+    "spin_short_thread": {"run"},
+    "spin_threads": {"worker"},
+    "spin_codes": {"worker"},
+    "spin_labels": {"worker"},
+    "made": {"spin_codes"},
+}
+
+
+def spin_recursion(depth):
+    return spin_recursion(depth - 1) + 1 if depth else 0
+
+
+def spin_generator(depth):
+    if depth:
+        yield from spin_generator(depth - 1)
+    for number in range(3):
+        yield number
+
+
+def spin_generators():
+    return sum(spin_generator(20))
+
+
+def spin_raise(depth):
+    try:
+        if depth == 0:
+            raise KeyError("deep")
+        spin_raise(depth - 1)
+    except KeyError:
+        if depth == 30:
+            return
+        raise
+
+
+def spin_exceptions():
+    spin_raise(30)
+
+
+def spin_key(value):
+    return -value
+
+
+def spin_sort():
+    sorted(range(200), key=spin_key)
+
+
+def spin_short_thread():
+    variable.set(threading.get_native_id())
+    sum(range(2000))
+
+
+def spin_threads():
+    threads = [threading.Thread(target=spin_short_thread) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def spin_codes():
+    for number in range(20):
+        scope = {}
+        exec(compile(f"def made(n):\n    return [x * {number} for x in range(n)]", f"made {number}", "exec"), scope)
+        scope["made"](50)
+
+
+def spin_labels():
+    def body():
+        for number in range(50):
+            token = variable.set(threading.get_native_id())
+            sum(range(50))
+            variable.reset(token)
+
+    contextvars.copy_context().run(body)
+
+
+def last(name):
+    return name.rpartition(".")[2]
+
+
+class Stress(unittest.TestCase):
+    def test_everything_at_once(self):
+        stopping = threading.Event()
+        operations = collections.Counter()
+        jobs = [lambda: spin_recursion(150), spin_generators, spin_exceptions, spin_sort, spin_threads, spin_codes, spin_labels]
+
+        def worker(job, number):
+            while not stopping.is_set():
+                job()
+                operations[number] += 1
+                if operations[number] % 200 == 0:
+                    gc.collect(0)
+
+        runtime.sampler_start(500, 50)
+        threads = [threading.Thread(target=worker, args=(jobs[n % len(jobs)], n)) for n in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        time.sleep(SECONDS)
+        stopping.set()
+        for thread in threads:
+            thread.join()
+        samples, sent, dropped = runtime.sampler_stop()
+
+        reasons = collections.Counter(reason or "walked" for _, reason, _ in samples)
+        ended = sum(name == "[code_ended]" for _, _, frames in samples for name, _ in frames)
+        edges = 0
+        for _, reason, frames in samples:
+            names = [last(name) for name, _ in frames]
+            for callee, caller in zip(names, names[1:]):
+                if callee in CALLERS:
+                    edges += 1
+                    self.assertTrue(caller in CALLERS[callee] or caller == "<lambda>" and callee == "spin_recursion", names)
+        report = f"{len(samples)} samples of {sent} signals, {sum(operations.values())} operations, {reasons}, {dropped} dropped, {ended} ended, {edges} edges, {runtime.faults()} faults"
+        if "SPANPROF_SHOW" in os.environ:
+            print(report)
+        self.assertGreater(edges, 1000, report)
+        self.assertLess(reasons["invalid_frame"] + reasons["faulted_read"], len(samples) // 1000 + 2, report)
+        self.assertLess(ended, len(samples) // 100 + 2, report)
+
+
+if __name__ == "__main__":
+    unittest.main()
