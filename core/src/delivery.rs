@@ -96,7 +96,12 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<Payload> {
     }
     let payload = |name: &str| {
         let resources = data.resources.iter().map(|resource| ResourceProfiles {
-            profiles: resource.profiles.iter().filter(|profile| file_type(profile.type_name()) == name).cloned().collect(),
+            profiles: resource
+                .profiles
+                .iter()
+                .filter(|profile| file_type(profile.type_name()) == name)
+                .cloned()
+                .collect(),
             resource: resource.resource.clone(),
             scope: resource.scope.clone(),
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::context::{context_row, ContextRow, LabelSetId, Link};
 use crate::locations::{LocationTable, MAX_LOCATIONS};
 use crate::runtime::{Ended, Runtime};
-use crate::stacks::{StackLosses, StackTable};
+use crate::stacks::{RawStackAt, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{Arrival, Window};
 use spanprof_signal::{Context, DropReason, RawSample, Ring, SampleFlags};
@@ -77,9 +77,7 @@ impl Drain {
         let truncated = sample.flags.has(SampleFlags::TRUNCATED);
         let before = self.losses;
         let stack = self.stacks.stack(
-            sample.frames,
-            truncated,
-            position,
+            RawStackAt { frames: sample.frames, truncated, position },
             self.max_stacks,
             &mut self.locations,
             &*self.runtime,

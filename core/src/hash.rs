@@ -11,18 +11,24 @@ pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
     (product as u64) ^ (product >> 64) as u64 ^ hash.rotate_left(23)
 }
 
-/// Up to eight bytes as a word.
+/// Bytes as words, the last one filled up with zeroes. Without a copy of unknown length, which would be a call.
 #[inline]
-pub(crate) fn chunk_word(chunk: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..chunk.len()].copy_from_slice(chunk);
-    u64::from_le_bytes(word)
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let whole = bytes.chunks_exact(8);
+    let rest = whole.remainder();
+    let last = (!rest.is_empty()).then(|| rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    whole
+        .map(|chunk| {
+            u64::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]])
+        })
+        .chain(last)
 }
 
 /// Hash of bytes.
+#[inline]
 pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let start = mixed(seed ^ 0x2545_F491_4F6C_DD1D, bytes.len() as u64);
-    let hash = bytes.chunks(8).fold(start, |hash, chunk| mixed(hash, chunk_word(chunk)));
+    let hash = words(bytes).fold(start, mixed);
     mixed(hash, 0xD6E8_FEB8_6659_FD93)
 }
 

@@ -24,9 +24,9 @@ mod resource;
 pub mod runtime;
 mod stacks;
 pub mod stats;
+pub mod sys;
 mod tag;
 mod window;
-pub mod sys;
 
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};

@@ -19,8 +19,9 @@ pub(crate) struct LocationIndex(pub u32);
 /// See the head of the module.
 #[derive(Default)]
 pub(crate) struct LocationTable {
-    /// Per code the places in it that were seen, by rising `at`.
-    by_code: WordMap<u64, Vec<(u64, LocationIndex)>>,
+    by_raw: WordMap<RawFrame, LocationIndex>,
+    /// Per code the places in it that were seen, to be forgotten together.
+    places_of: WordMap<u64, Vec<u64>>,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
     scratch: Vec<Frame>,
@@ -35,9 +36,8 @@ impl LocationTable {
         runtime: &dyn Runtime,
         unnamed: &mut u64,
     ) -> Option<LocationIndex> {
-        let known = self.by_code.get(&raw.code).map(|places| places.binary_search_by_key(&raw.at, |(at, _)| *at));
-        if let Some(Ok(found)) = known {
-            return self.by_code.get(&raw.code).map(|places| places[found].1);
+        if let Some(known) = self.by_raw.get(&raw) {
+            return Some(*known);
         }
         if self.contents.len() >= MAX_LOCATIONS {
             return None;
@@ -61,9 +61,8 @@ impl LocationTable {
         let location = self.intern(&frames);
         self.scratch = frames;
         if lasting {
-            let places = self.by_code.entry(raw.code).or_default();
-            let at = places.partition_point(|(at, _)| *at < raw.at);
-            places.insert(at, (raw.at, location));
+            self.by_raw.insert(raw, location);
+            self.places_of.entry(raw.code).or_default().push(raw.at);
         }
         Some(location)
     }
@@ -87,7 +86,11 @@ impl LocationTable {
 
     /// Forgets what `code` meant. True when anything of it had been seen.
     pub fn code_ended(&mut self, code: u64) -> bool {
-        self.by_code.remove(&code).is_some()
+        let Some(places) = self.places_of.remove(&code) else { return false };
+        for at in places {
+            self.by_raw.remove(&RawFrame { code, at });
+        }
+        true
     }
 
     /// Innermost first.
@@ -102,7 +105,7 @@ impl LocationTable {
 
     /// Native code may be unloaded without a word: its names last one window.
     pub fn forget_native(&mut self) {
-        self.by_code.remove(&RawFrame::native(0).code);
+        self.code_ended(RawFrame::native(0).code);
     }
 
     /// Forgets everything; all indices become meaningless.

@@ -8,8 +8,9 @@ pub(crate) fn bytes<const N: usize>() -> [u8; N] {
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {
         let here = &bytes as *const _ as u64;
-        let mut sequence =
-            Sequence::new(crate::sys::monotonic_ns() ^ crate::sys::unix_ns().rotate_left(32) ^ here ^ u64::from(std::process::id()));
+        let mut sequence = Sequence::new(
+            crate::sys::monotonic_ns() ^ crate::sys::unix_ns().rotate_left(32) ^ here ^ u64::from(std::process::id()),
+        );
         for chunk in bytes.chunks_mut(8) {
             let word = sequence.next().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);

@@ -50,9 +50,9 @@ fn container_id(text: &str) -> Option<String> {
         let words = ["docker", "containers", "containerd", "crio", "libpod", "kubepods", "lxc", "garden"];
         words.iter().any(|word| line.contains(word))
     };
-    text.lines().filter(interesting).find_map(|line| {
-        line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned)
-    })
+    text.lines()
+        .filter(interesting)
+        .find_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned))
 }
 
 impl Resource {

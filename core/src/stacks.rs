@@ -1,7 +1,6 @@
 //! Raw stacks → stacks of locations. A stack seen before costs one hash of its words. Owned by the drain; ids mean
 //! something until `clear`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::hash::{hash_frames, WordMap};
@@ -12,6 +11,17 @@ use spanprof_signal::{DropReason, RawFrame};
 /// Index into the table of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StackIndex(pub u32);
+
+/// A stack as it stood in the ring.
+#[derive(Clone, Copy)]
+pub(crate) struct RawStackAt<'a> {
+    /// Leaf first.
+    pub frames: &'a [RawFrame],
+    /// Whether the root side is cut.
+    pub truncated: bool,
+    /// Its position in the ring.
+    pub position: u64,
+}
 
 /// What happened to frames while stacks were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,23 +38,22 @@ pub(crate) struct StackTable {
     /// Hash of the raw words → number of raw frames and stack. 64 bits over at most a million stacks: a false match
     /// within a window is less likely than a fault of memory.
     by_raw: WordMap<u64, (u32, StackIndex)>,
-    by_locations: HashMap<Arc<[LocationIndex]>, StackIndex>,
+    by_locations: WordMap<Arc<[LocationIndex]>, StackIndex>,
     stacks: Vec<Arc<[LocationIndex]>>,
     scratch: Vec<LocationIndex>,
 }
 
 impl StackTable {
-    /// The stack of raw frames, leaf first. `max_stacks` caps the table.
+    /// The stack of a raw one. `max_stacks` caps the table.
     pub fn stack(
         &mut self,
-        frames: &[RawFrame],
-        truncated: bool,
-        position: u64,
+        raw_stack: RawStackAt<'_>,
         max_stacks: u32,
         locations: &mut LocationTable,
         runtime: &dyn Runtime,
         losses: &mut StackLosses,
     ) -> StackIndex {
+        let RawStackAt { frames, truncated, position } = raw_stack;
         let hash = hash_frames(frames) ^ u64::from(truncated);
         if let Some((len, stack)) = self.by_raw.get(&hash) {
             if *len == frames.len() as u32 {
@@ -104,11 +113,6 @@ impl StackTable {
     /// Locations, leaf first.
     pub fn locations(&self, stack: StackIndex) -> &[LocationIndex] {
         self.stacks.get(stack.0 as usize).map_or(&[], |stack| stack)
-    }
-
-    /// Number of stacks.
-    pub fn len(&self) -> usize {
-        self.stacks.len()
     }
 
     /// Some code ended: words that were seen may mean something else now. Ids keep their meaning.

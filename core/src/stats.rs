@@ -105,7 +105,11 @@ pub const OTHER_STATS: &[StatDoc] = &[
     StatDoc { name: "state", unit: "", doc: "running, stopped, disabled (and by what) or failed." },
     StatDoc { name: "clock.name", unit: "", doc: "The clock in use." },
     StatDoc { name: "clock.reason", unit: "", doc: "Why this clock." },
-    StatDoc { name: "clock.kernel_tick_hz", unit: "Hz", doc: "The kernel's tick: the most stacks per CPU second that timers give." },
+    StatDoc {
+        name: "clock.kernel_tick_hz",
+        unit: "Hz",
+        doc: "The kernel's tick: the most stacks per CPU second that timers give.",
+    },
     StatDoc { name: "clock.handler_ns", unit: "ns", doc: "Time spent inside the signal handler." },
     StatDoc { name: "clock.threads", unit: "threads", doc: "Threads that have a clock now." },
     StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads without a clock." },
@@ -114,10 +118,18 @@ pub const OTHER_STATS: &[StatDoc] = &[
     StatDoc { name: "clock.guarded_faults", unit: "faults", doc: "Reads of unmapped memory that were caught." },
     StatDoc { name: "clock.scans", unit: "scans", doc: "Looks at the list of threads." },
     StatDoc { name: "clock.rearmed", unit: "clocks", doc: "Clocks armed again because their signal was lost." },
-    StatDoc { name: "dropped.<reason>", unit: "samples", doc: "Samples lost, or kept without their frames, by reason; one per drop reason." },
+    StatDoc {
+        name: "dropped.<reason>",
+        unit: "samples",
+        doc: "Samples lost, or kept without their frames, by reason; one per drop reason.",
+    },
     StatDoc { name: "cost.own_cpu_ns", unit: "ns", doc: "CPU time of the profiler's own threads." },
     StatDoc { name: "cost.process_cpu_ns", unit: "ns", doc: "CPU time of the whole process since start." },
-    StatDoc { name: "contexts.opened", unit: "contexts", doc: "Contexts with a span opened in the life of the process." },
+    StatDoc {
+        name: "contexts.opened",
+        unit: "contexts",
+        doc: "Contexts with a span opened in the life of the process.",
+    },
     StatDoc { name: "labels.sets", unit: "label sets", doc: "Different label sets of the process." },
     StatDoc { name: "labels.bytes", unit: "bytes", doc: "Memory of labels and label sets." },
     StatDoc { name: "labels.values_truncated", unit: "values", doc: "Values cut at `max_label_value_bytes`." },
@@ -203,7 +215,8 @@ impl Stats {
             let _ = writeln!(page, "| `{}` | {} | {} |", doc.name, doc.unit, doc.doc.trim());
         }
         page.push_str("\nReasons of `dropped.<reason>`: ");
-        let reasons: Vec<_> = spanprof_signal::DropReason::ALL.iter().map(|reason| format!("`{}`", reason.name())).collect();
+        let reasons: Vec<_> =
+            spanprof_signal::DropReason::ALL.iter().map(|reason| format!("`{}`", reason.name())).collect();
         page.push_str(&reasons.join(", "));
         page.push_str(".\n");
         page

@@ -98,7 +98,11 @@ fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
         return open_context(row);
     }
     let merged = merge(parent, row);
-    if merged == parent { outer } else { open_context(merged) }
+    if merged == parent {
+        outer
+    } else {
+        open_context(merged)
+    }
 }
 
 /// The span that is active in OpenTelemetry's context of this thread.

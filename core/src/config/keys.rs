@@ -29,6 +29,8 @@ pub struct Key {
     pub bounds: Option<Bounds>,
     /// Whether `update` may change it while running.
     pub live: bool,
+    /// Whether its value is never shown.
+    pub secret: bool,
     /// What it does.
     pub doc: &'static str,
 }
@@ -100,6 +102,7 @@ macro_rules! config_keys {
             unit: $unit,
             bounds: $bounds,
             live: $live,
+            secret: <$type as ConfigType>::SECRET,
             doc: concat!($($doc),+),
         },)+];
 
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_shown_without_user_password_and_query() {
-        let config = Config { endpoint: Some("https://user:marker@host:4318/path?key=marker".to_owned()), ..Config::default() };
+        let config =
+            Config { endpoint: Some("https://user:marker@host:4318/path?key=marker".to_owned()), ..Config::default() };
         let entries = config.entries();
         let shown = entries.iter().find(|(name, _, _)| *name == "endpoint").map(|(_, text, _)| text.as_str());
         assert_eq!(shown, Some("https://host:4318/path"));

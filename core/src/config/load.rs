@@ -102,10 +102,7 @@ impl Config {
                 return Ok(());
             }
             Err(Refused::WrongType(key)) => {
-                let shown = match key.name {
-                    "headers" | "destinations" => "something else".to_owned(),
-                    _ => setting.value.shown(),
-                };
+                let shown = if key.secret { "something else".to_owned() } else { setting.value.shown() };
                 Error::new(
                     ErrorKind::InvalidConfig,
                     format!("{} ({}) must be {}, got {shown}", key.name, setting.source, described(key.type_name)),

@@ -15,7 +15,5 @@ pub(crate) use environment::kill_switch;
 pub(crate) use file::value as yaml_value;
 pub use keys::{Bounds, Config, Key, KEYS};
 pub use load::{ConfigBuilder, ConfigPatch, Environment};
-pub use types::{
-    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies,
-};
+pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies};
 pub use value::ConfigValue;

@@ -249,9 +249,12 @@ fn exact_weights(data: &ProfilesData, type_name: &str) -> BTreeMap<String, i64> 
 fn folded_stack(data: &ProfilesData, stack: spanprof_profile::StackId) -> String {
     let dictionary = &data.dictionary;
     let names = dictionary.get_stack(stack).iter().rev().flat_map(|location| {
-        dictionary.get_location(*location).lines.iter().rev().map(|line| {
-            dictionary.get_string(dictionary.get_function(line.function).name).to_owned()
-        })
+        dictionary
+            .get_location(*location)
+            .lines
+            .iter()
+            .rev()
+            .map(|line| dictionary.get_string(dictionary.get_function(line.function).name).to_owned())
     });
     names.collect::<Vec<_>>().join(";")
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::hash::chunk_word;
+use crate::hash::words;
 
 /// Buckets looked at before a table counts as full: bounds the cost of keys chosen to collide.
 const MAX_PROBES: usize = 128;
@@ -42,13 +42,13 @@ impl Arena {
     }
 
     pub fn put_bytes(&self, offset: u32, bytes: &[u8]) {
-        for (index, chunk) in bytes.chunks(8).enumerate() {
-            self.put(offset + index as u32, chunk_word(chunk));
+        for (word, at) in words(bytes).zip(offset..) {
+            self.put(at, word);
         }
     }
 
     pub fn bytes_equal(&self, offset: u32, bytes: &[u8]) -> bool {
-        bytes.chunks(8).enumerate().all(|(index, chunk)| self.word(offset + index as u32) == chunk_word(chunk))
+        words(bytes).zip(offset..).all(|(word, at)| self.word(at) == word)
     }
 
     /// Text written by `put_bytes`; it was a `str` then.

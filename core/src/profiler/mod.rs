@@ -54,7 +54,8 @@ impl Profiler {
     /// When the configuration cannot work, the system allows no clock, or another copy of the library profiles the process.
     pub fn start_with_runtime(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
         // A configuration filled in by hand has not seen the environment; a kill switch must work all the same.
-        let variables = std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
+        let variables =
+            std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
         config.disabled_by = config.disabled_by.or_else(|| crate::config::kill_switch(&variables.collect()));
         through_gate(|| {
             if let Some(session) = CURRENT.load_full() {

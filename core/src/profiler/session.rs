@@ -165,7 +165,6 @@ impl Session {
             thread.stop();
         }
     }
-
 }
 
 /// The inbox lives as long as the process. In a forked child it still holds what the parent's threads were doing, whether

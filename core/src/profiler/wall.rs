@@ -115,12 +115,7 @@ struct Walk {
 }
 
 impl WallSampler {
-    fn new(
-        runtime: Arc<dyn Runtime>,
-        capture: CaptureOtherFn,
-        inbox: &'static Inbox,
-        counters: Arc<Counters>,
-    ) -> Self {
+    fn new(runtime: Arc<dyn Runtime>, capture: CaptureOtherFn, inbox: &'static Inbox, counters: Arc<Counters>) -> Self {
         let seed = u64::from_le_bytes(crate::random::bytes());
         Self {
             runtime,

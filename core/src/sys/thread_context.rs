@@ -54,7 +54,9 @@ thread_local! {
 /// Sets the context id of the calling thread; gives the one before.
 pub fn replace_current(context: u64) -> u64 {
     // While the thread's storage is being taken down there is nothing to label.
-    PLACE.try_with(|place| index_of(place).map_or(0, |index| CONTEXTS[index].swap(context, Ordering::Relaxed))).unwrap_or(0)
+    PLACE
+        .try_with(|place| index_of(place).map_or(0, |index| CONTEXTS[index].swap(context, Ordering::Relaxed)))
+        .unwrap_or(0)
 }
 
 /// The context id of the calling thread.

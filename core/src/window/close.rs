@@ -1,12 +1,11 @@
 //! An open window → immutable profiles over a dictionary of just what they use. Pure: times and random ids come in.
 
-use std::collections::HashMap;
-
 use super::{Entry, SampleKey, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
+use crate::hash::WordMap;
 use crate::locations::{LocationIndex, LocationTable};
 use crate::runtime::Frame;
-use crate::stacks::StackTable;
+use crate::stacks::{StackIndex, StackTable};
 use spanprof_profile::{
     Attribute, AttributeSetId, Dictionary, Function, Line, LinkId, Location, LocationId, Profile, ProfilesData,
     ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
@@ -66,10 +65,14 @@ fn shapes(kind: SampleKind) -> &'static [Shape] {
         exact_type: Some(("cpu", NS)),
     }];
     const WALL: &[Shape] = &[shape(0, ("wall", NS), ("wall", NS))];
-    const ALLOC: &[Shape] =
-        &[shape(0, ("alloc_space", "bytes"), ("space", "bytes")), shape(1, ("alloc_objects", "count"), ("space", "bytes"))];
-    const LOCK: &[Shape] =
-        &[shape(1, ("contentions", "count"), ("contentions", "count")), shape(0, ("delay", NS), ("contentions", "count"))];
+    const ALLOC: &[Shape] = &[
+        shape(0, ("alloc_space", "bytes"), ("space", "bytes")),
+        shape(1, ("alloc_objects", "count"), ("space", "bytes")),
+    ];
+    const LOCK: &[Shape] = &[
+        shape(1, ("contentions", "count"), ("contentions", "count")),
+        shape(0, ("delay", NS), ("contentions", "count")),
+    ];
     const EVENT_LOOP: &[Shape] = &[shape(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
     const OFF_CPU: &[Shape] = &[shape(0, ("off_cpu", NS), ("off_cpu", NS))];
     match kind {
@@ -94,9 +97,9 @@ impl Window {
             links: &self.links,
             threads: &self.threads,
             dictionary: Dictionary::new(),
-            location_ids: HashMap::new(),
-            stack_ids: HashMap::new(),
-            attribute_ids: HashMap::new(),
+            location_ids: WordMap::default(),
+            stack_ids: WordMap::default(),
+            attribute_ids: WordMap::default(),
         };
         let mut profiles = Vec::new();
         for code in 1..KINDS as u8 {
@@ -125,7 +128,8 @@ impl Window {
                 });
             }
         }
-        let resource = ResourceProfiles { resource: building.input.resource.to_vec(), scope: Scope::spanprof(), profiles };
+        let resource =
+            ResourceProfiles { resource: building.input.resource.to_vec(), scope: Scope::spanprof(), profiles };
         let stacks = building.stack_ids.len() as u64;
         let now_ns = building.input.now_monotonic_ns;
         let data = ProfilesData { dictionary: building.dictionary, resources: vec![resource] };
@@ -150,11 +154,11 @@ impl Window {
 struct Building<'a, 'w> {
     input: CloseInput<'a>,
     links: &'w [spanprof_profile::Link],
-    threads: &'w crate::hash::WordMap<u32, String>,
+    threads: &'w WordMap<u32, String>,
     dictionary: Dictionary,
-    location_ids: HashMap<LocationIndex, LocationId>,
-    stack_ids: HashMap<crate::stacks::StackIndex, StackId>,
-    attribute_ids: HashMap<(LabelSetId, u32), AttributeSetId>,
+    location_ids: WordMap<LocationIndex, LocationId>,
+    stack_ids: WordMap<StackIndex, StackId>,
+    attribute_ids: WordMap<(LabelSetId, u32), AttributeSetId>,
 }
 
 impl Building<'_, '_> {
@@ -194,7 +198,7 @@ impl Building<'_, '_> {
         self.dictionary.link(self.links.get(link as usize).copied().unwrap_or_default())
     }
 
-    fn stack(&mut self, stack: crate::stacks::StackIndex) -> StackId {
+    fn stack(&mut self, stack: StackIndex) -> StackId {
         if let Some(known) = self.stack_ids.get(&stack) {
             return *known;
         }

@@ -143,8 +143,7 @@ impl Window {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
                 counters.samples_cpu_ns.add(sample.values[0]);
-                let periods =
-                    self.periods.of_thread(sample.thread_id, sample.values[0], self.settings.cpu_period_ns);
+                let periods = self.periods.of_thread(sample.thread_id, sample.values[0], self.settings.cpu_period_ns);
                 [periods, sample.values[0]]
             }
             SampleKind::Wall => {

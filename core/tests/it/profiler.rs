@@ -100,11 +100,7 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
     let profiler = Profiler::start(config).unwrap();
     let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
     let hosts_before = hosts_cpu_ns();
-    let trace = [
-        ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
-        ("span_id", "00f067aa0ba902b7"),
-        ("route", "/burn"),
-    ];
+    let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("route", "/burn")];
     spanprof::tag_wrapper(trace, || burn(Duration::from_millis(600)));
     burn(Duration::from_millis(200));
     assert!(profiler.stop(), "everything was delivered");
