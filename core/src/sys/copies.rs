@@ -70,7 +70,12 @@ pub fn withdraw_copy() {
     }
 }
 
-/// In a forked child the address may be unmapped, or the host's by now.
+/// In a forked child: there is no announcement, and its address may be anybody's soon.
+pub(super) fn forget_in_child() {
+    OWN.store(null_mut(), Ordering::Release);
+}
+
+/// In a process that was cloned past the fork hook the address may be unmapped.
 fn is_mine(own: *mut Record) -> bool {
     read(own as usize).is_some_and(|record| record.process_id == std::process::id() as u64)
 }

@@ -23,5 +23,6 @@ pub fn install_fork_hook() {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
+    super::copies::forget_in_child();
     super::clocks::forget_in_child();
 }

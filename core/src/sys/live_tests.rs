@@ -389,8 +389,9 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
         assert!(reasons.contains(&WakeReason::ScanDue), "{reasons:?}");
         assert!(reasons.contains(&WakeReason::Samples), "{reasons:?}");
     });
-    let timed_out = clocks.wait_for_samples(Some(Duration::from_millis(20)));
-    assert!(matches!(timed_out, WakeReason::TimedOut | WakeReason::ScanDue), "{timed_out:?}");
+    // Reasons left over come first, then silence.
+    let waits = (0..50).map(|_| clocks.wait_for_samples(Some(Duration::from_millis(20))));
+    assert!(waits.into_iter().any(|reason| reason == WakeReason::TimedOut));
 }
 
 #[test]
