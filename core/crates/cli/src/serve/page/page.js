@@ -298,6 +298,11 @@ function showDownloads() {
     element("a", { href: "/api/profile?" + selection(false) + "&format=" + format, download: name + "." + suffix }, words)));
 }
 
+document.addEventListener("click", (event) => {
+  const menu = document.querySelector(".menu");
+  if (!menu.contains(event.target)) menu.open = false;
+});
+
 // ---- views --------------------------------------------------------------------------------------------------------
 
 for (const button of byId("views").children) {
