@@ -58,6 +58,9 @@ impl<'a> DrainThread<'a> {
 
     /// One sleep and what follows it; false at the end.
     fn turn(&mut self) -> bool {
+        if let Some(clocks) = &*self.session.clocks.load() {
+            clocks.wake_current_thread_for_scans();
+        }
         let reason = self.session.inbox.wait(self.sleep_ns());
         let (closes, reconfigure, stop) = {
             let mut asked = self.session.control.lock();

@@ -125,6 +125,8 @@ impl Clocks {
         let number = run.number;
         state.run = Some(run);
         drop(state);
+        // The drain thread may sleep without a limit; it comes by once to have the scan timer wake it.
+        inbox.wake();
         Ok(Self { shared, inbox, number, fork_generation: fork::fork_generation() })
     }
 
