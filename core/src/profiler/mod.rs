@@ -84,7 +84,9 @@ impl Profiler {
                 return true;
             }
             CURRENT.store(None);
-            session.stop()
+            let delivered = session.stop();
+            sys::withdraw_copy();
+            delivered
         })
     }
 
