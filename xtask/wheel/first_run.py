@@ -21,6 +21,7 @@ def work(seconds):
 started = spanprof.start(service_name="first-run", destinations=[{"type": "file", "directory": directory}])
 with spanprof.tag_wrapper({"endpoint": "/first"}):
     work(0.5)
+spanprof.flush(5)
 stats = spanprof.stats()
 spanprof.stop()
 written = glob.glob(os.path.join(directory, "cpu-*.pb.gz"))

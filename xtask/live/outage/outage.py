@@ -5,6 +5,7 @@
 While it is away: latency and memory stay, counters tell, nothing is lost silently. Afterwards delivery goes on.
 """
 
+import atexit
 import contextlib
 import http.client
 import json
@@ -32,6 +33,8 @@ class Service:
         self.process = subprocess.Popen([sys.executable, script, str(receiver_port)], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        # Also when the suite fails: nothing of it goes on afterwards.
+        atexit.register(self.process.kill)
 
     def get(self, path):
         self.connection.request("GET", path)
@@ -60,9 +63,11 @@ def receiver(command, port, folder):
     words = [command, "serve", "--quiet", "--grpc", "0", "--http", str(port), "--dir", folder]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
-    yield
-    process.terminate()
-    process.wait(timeout=20)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
 
 
 def quantiles(latencies):
