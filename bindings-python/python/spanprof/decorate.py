@@ -7,7 +7,6 @@ itself (native).
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any, Callable
 
 
@@ -15,6 +14,8 @@ def decorate(scope: Any, function: Callable) -> Callable:
     """``function`` with each call inside ``scope``."""
     if not callable(function):
         raise TypeError(f"tag_wrapper decorates a function, got {type(function).__name__}")
+    import inspect  # Not at the top: it costs more than all the rest of the package.
+
     if inspect.isasyncgenfunction(function):
         return _async_generator_function(scope, function)
     if inspect.iscoroutinefunction(function):

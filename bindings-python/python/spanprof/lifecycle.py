@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 from typing import Any
 
 from . import fork, otel_link, pyroscope, spawn, threads
@@ -29,6 +28,8 @@ def start_quietly(config: dict[str, Any]) -> bool:
     try:
         return _start(config)
     except SpanprofError as error:
+        import logging
+
         logging.getLogger("spanprof").warning("not profiling: %s", error)
         return False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import struct
 import warnings
 from types import ModuleType
 
@@ -21,8 +20,8 @@ def _refuse_cut_file() -> None:
         header = file.read(64)
         length = os.fstat(file.fileno()).st_size
     if header[:5] == b"\x7fELF\x02" and len(header) == 64:
-        (sections_at,) = struct.unpack_from("<Q", header, 0x28)
-        size, count = struct.unpack_from("<HH", header, 0x3A)
+        sections_at = int.from_bytes(header[0x28:0x30], "little")
+        size, count = int.from_bytes(header[0x3A:0x3C], "little"), int.from_bytes(header[0x3C:0x3E], "little")
         if length < sections_at + size * count:
             raise ImportError(f"{spec.origin} is cut short: {length} bytes")
 

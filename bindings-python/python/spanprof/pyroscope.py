@@ -5,9 +5,7 @@ Not here: its ``PYROSCOPE_*`` variables (the core reads them). Where a name has 
 
 from __future__ import annotations
 
-import base64
 import enum
-import logging
 import warnings
 from typing import Any
 
@@ -49,7 +47,7 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
                 _deprecated("app_name", "service_name")
             ours.setdefault(_RENAMED[key], value)
         elif key in _WITHOUT_MEANING:
-            logging.getLogger("spanprof").debug("`%s` is ignored: %s", key, _WITHOUT_MEANING[key])
+            _logger().debug("`%s` is ignored: %s", key, _WITHOUT_MEANING[key])
         elif key == "basic_auth_username":
             user = value
         elif key == "basic_auth_password":
@@ -74,10 +72,12 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
                 _enable_logging()
         elif key.startswith("mem_"):
             if key == "mem_enabled" and value:
-                logging.getLogger("spanprof").warning("mem_enabled: memory is not profiled by this version")
+                _logger().warning("mem_enabled: memory is not profiled by this version")
         else:
             ours[key] = value
     if user or password:
+        import base64
+
         pair = base64.b64encode(f"{user or ''}:{password or ''}".encode()).decode()
         headers["authorization"] = f"Basic {pair}"
     if headers:
@@ -86,8 +86,16 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
     return ours
 
 
+def _logger() -> Any:
+    import logging  # Not at the top: programs that do not log need not load it.
+
+    return logging.getLogger("spanprof")
+
+
 def _enable_logging() -> None:
-    logger = logging.getLogger("spanprof")
+    import logging
+
+    logger = _logger()
     logger.setLevel(logging.INFO)
     if not logger.hasHandlers():
         logger.addHandler(logging.StreamHandler())
@@ -146,4 +154,4 @@ def build_summary() -> str:
 def test_logger() -> None:
     """Deprecated by Pyroscope: says one line on the logger."""
     _deprecated("test_logger", "logging.getLogger('spanprof')")
-    logging.getLogger("spanprof").info("spanprof logs here")
+    _logger().info("spanprof logs here")

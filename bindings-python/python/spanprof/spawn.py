@@ -7,7 +7,6 @@ shows in a command line or in the environment. A child that cannot load the pack
 from __future__ import annotations
 
 import functools
-import pickle
 import sys
 from types import ModuleType
 from typing import Any
@@ -61,6 +60,10 @@ def remember(configuration: dict[str, Any]) -> None:
 
 
 def _travels(value: object) -> bool:
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return True
+    import pickle
+
     try:
         pickle.dumps(value)
     except Exception:

@@ -28,6 +28,10 @@ CALLERS = {
     "spin_codes": {"worker"},
     "spin_labels": {"worker"},
     "made": {"spin_codes"},
+    "spin_called_back": {"spin_first_caller", "spin_second_caller"},
+    "spin_first_caller": {"spin_back_and_forth"},
+    "spin_second_caller": {"spin_second_caller", "spin_back_and_forth"},
+    "spin_back_and_forth": {"test_calls_back_from_c_at_every_instruction"},
 }
 
 
@@ -99,11 +103,55 @@ def spin_labels():
     contextvars.copy_context().run(body)
 
 
+def spin_called_back(value):
+    return value
+
+
+def spin_first_caller():
+    return list(map(spin_called_back, range(40)))
+
+
+def spin_second_caller(depth=3):
+    return spin_second_caller(depth - 1) if depth else max(range(40), key=spin_called_back)
+
+
 def last(name):
     return name.rpartition(".")[2]
 
 
+def spin_back_and_forth(seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for _ in range(100):
+            spin_first_caller()
+            spin_second_caller()
+
+
 class Stress(unittest.TestCase):
+    def check_edges(self, samples):
+        """Counts the known pairs of caller and callee; each must be one that the program can make."""
+        edges = 0
+        for _, _, frames in samples:
+            names = [last(name) for name, _ in frames]
+            for callee, caller in zip(names, names[1:]):
+                if callee in CALLERS:
+                    edges += 1
+                    possible = caller in CALLERS[callee] or (caller, callee) == ("<lambda>", "spin_recursion")
+                    self.assertTrue(possible, names)
+        return edges
+
+    def test_calls_back_from_c_at_every_instruction(self):
+        runtime.sampler_start(60, 50)
+        spin_back_and_forth(SECONDS)
+        samples, sent, dropped = runtime.sampler_stop()
+        lengths = collections.Counter(len(frames) for _, _, frames in samples)
+        reasons = collections.Counter(reason or "walked" for _, reason, _ in samples)
+        report = f"{len(samples)} samples of {sent} signals, {reasons}, {dropped} dropped, {runtime.faults()} faults, depths {lengths}"
+        if "SPANPROF_SHOW" in os.environ:
+            print(report)
+        self.assertGreater(self.check_edges(samples), 5000, report)
+        self.assertEqual(reasons["walked"], len(samples), report)
+
     def test_everything_at_once(self):
         stopping = threading.Event()
         operations = collections.Counter()
@@ -128,13 +176,7 @@ class Stress(unittest.TestCase):
 
         reasons = collections.Counter(reason or "walked" for _, reason, _ in samples)
         ended = sum(name == "[code_ended]" for _, _, frames in samples for name, _ in frames)
-        edges = 0
-        for _, reason, frames in samples:
-            names = [last(name) for name, _ in frames]
-            for callee, caller in zip(names, names[1:]):
-                if callee in CALLERS:
-                    edges += 1
-                    self.assertTrue(caller in CALLERS[callee] or caller == "<lambda>" and callee == "spin_recursion", names)
+        edges = self.check_edges(samples)
         report = f"{len(samples)} samples of {sent} signals, {sum(operations.values())} operations, {reasons}, {dropped} dropped, {ended} ended, {edges} edges, {runtime.faults()} faults"
         if "SPANPROF_SHOW" in os.environ:
             print(report)

@@ -1,0 +1,149 @@
+"""The end of a program: the last window arrives when the receiver lives, and the end is not delayed when it does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from receiver import never_answering, refused, serving
+
+BURN = """
+import atexit, os, sys, threading, time
+import spanprof
+
+def burn(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        sum(range(500))
+
+def last_work():
+    burn(0.3)
+"""
+
+ENDINGS = {
+    "end of the program": "last_work()",
+    "sys.exit": "last_work()\nsys.exit(0)",
+    "uncaught exception": "last_work()\nraise KeyError('mine')",
+    "exit in a thread's wake": "threading.Thread(target=last_work).start()",
+    "stop()": "last_work()\nassert spanprof.stop() is True",
+    "work in atexit": "atexit.register(last_work)",
+}
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_last_window_arrives_whole(run_target, receiver, ending, protocol):
+    service = f"{ending} over {protocol}"
+    run_target(
+        BURN + "spanprof.start()\n" + ENDINGS[ending],
+        expect=1 if ending == "uncaught exception" else 0,
+        SPANPROF_SERVICE_NAME=service,
+        SPANPROF_ENDPOINT=receiver.url if protocol == "http/protobuf" else receiver.grpc_endpoint,
+        SPANPROF_PROTOCOL=protocol,
+        SPANPROF_STOP_TIMEOUT="10",
+    )
+    found = receiver.functions("--service", service)
+    assert found["last_work"]["cum"] == pytest.approx(0.3e9, rel=0.3)
+
+
+@pytest.mark.parametrize("ending", ["", "raise KeyError('mine')", "assert spanprof.stop() is False"])
+@pytest.mark.parametrize("fault", ["refused", "never answering"])
+def test_a_dead_receiver_delays_the_end_by_the_stop_timeout_at_most(run_target, ending, fault):
+    # Registered before `start`, so that it runs after the profiler's own end.
+    source = "import atexit, time\natexit.register(lambda: print(time.monotonic() - began))\n" + BURN
+    with never_answering() as silent:
+        target = run_target(
+            source + f"spanprof.start()\nlast_work()\nbegan = time.monotonic()\n{ending}\n",
+            expect=1 if "raise" in ending else 0,
+            SPANPROF_ENDPOINT=refused() if fault == "refused" else silent,
+            SPANPROF_STOP_TIMEOUT="1",
+        )
+    assert float(target.stdout) < 1 + 0.5
+
+
+def test_a_dead_receiver_raises_nothing_and_blocks_nothing_while_running(run_target):
+    with never_answering() as silent:
+        target = run_target(
+            BURN
+            + """
+spanprof.start(upload_interval=0.2, file_directory=None)
+longest = 0.0
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    before = time.perf_counter()
+    with spanprof.tag_wrapper({"a": "1"}):
+        burn(0.01)
+    longest = max(longest, time.perf_counter() - before)
+stats = spanprof.stats()
+assert stats["windows.closed"] >= 5
+print(longest)
+spanprof.stop()
+""",
+            SPANPROF_ENDPOINT=silent,
+            SPANPROF_STOP_TIMEOUT="0.5",
+        )
+    assert float(target.stdout) < 1
+
+
+def test_flush_says_whether_it_was_delivered_within_its_time(run_target, receiver):
+    run_target(
+        BURN + "spanprof.start()\nburn(0.2)\nassert spanprof.flush(20) is True\n",
+        SPANPROF_ENDPOINT=receiver.url,
+        SPANPROF_SERVICE_NAME="flushing",
+    )
+    run_target(
+        BURN
+        + """
+spanprof.start()
+burn(0.2)
+began = time.monotonic()
+assert spanprof.flush(0.3) is False
+assert time.monotonic() - began < 1
+""",
+        SPANPROF_ENDPOINT=refused(),
+        SPANPROF_STOP_TIMEOUT="0.2",
+    )
+
+
+def test_what_was_sampled_while_the_receiver_was_away_arrives_when_it_is_back(run_target, tmp_path):
+    address = refused()
+    port = address.rsplit(":", 1)[1]
+    target = run_target(
+        BURN
+        + f"""
+import subprocess
+spanprof.start(upload_interval=0.5)
+last_work()
+time.sleep(1)
+server = subprocess.Popen([sys.executable, "-m", "spanprof", "serve", "--grpc", "0", "--http", "{port}",
+                           "--dir", "served", "--quiet"], stdout=subprocess.PIPE)
+server.stdout.readline()
+burn(0.5)
+assert spanprof.flush(20) is True, spanprof.stats()
+server.terminate()
+server.wait()
+""",
+        SPANPROF_ENDPOINT=address,
+    )
+    assert target.returncode == 0
+    top = subprocess.run(
+        [sys.executable, "-m", "spanprof", "top", str(tmp_path / "served"), "--json", "-n", "0"], capture_output=True, text=True
+    )
+    rows = {row["function"]: row for row in json.loads(top.stdout)["rows"]}
+    assert "last_work" in rows
+
+
+def test_the_first_window_of_a_short_program_needs_no_upload_interval(run_target):
+    began = time.monotonic()
+    target = run_target(BURN + "spanprof.start(upload_interval=600)\nlast_work()\n")
+    assert target.profiles().through("last_work")
+    assert time.monotonic() - began < 30
