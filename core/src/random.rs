@@ -50,7 +50,7 @@ impl Sequence {
 
     /// A length around `mean`, even between half and one and a half of it.
     pub fn around(&mut self, mean: u64) -> u64 {
-        mean / 2 + (u128::from(self.next()) * u128::from(mean.max(1)) >> 64) as u64
+        mean / 2 + ((u128::from(self.next()) * u128::from(mean.max(1))) >> 64) as u64
     }
 }
 

@@ -102,7 +102,11 @@ counters! {
 
 /// Values of `stats()` that do not come from the engine's own counters.
 pub const OTHER_STATS: &[StatDoc] = &[
-    StatDoc { name: "state", unit: "", doc: "running, stopped, disabled (and by what) or failed." },
+    StatDoc {
+        name: "state",
+        unit: "",
+        doc: "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.",
+    },
     StatDoc { name: "clock.name", unit: "", doc: "The clock in use." },
     StatDoc { name: "clock.reason", unit: "", doc: "Why this clock." },
     StatDoc {

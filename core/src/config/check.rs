@@ -24,7 +24,7 @@ impl Config {
                 format!("{}: {}", key.name, key.doc.trim()),
             ));
         }
-        if self.enabled && !self.signals && self.cpu && self.sources.get("cpu").is_some() && !self.wall {
+        if self.enabled && !self.signals && self.cpu && self.sources.contains_key("cpu") && !self.wall {
             return Err(invalid(
                 "cpu=true needs signals, but signals=false".to_owned(),
                 "set wall=true and leave cpu out, or allow signals".to_owned(),

@@ -150,6 +150,9 @@ impl<'a> DrainThread<'a> {
             lives: &mut |thread_id| !listed || living.contains(&thread_id),
             only: None,
         });
+        if self.session.marks_crashes {
+            sys::keep_crash_marker(sys::unix_ns());
+        }
         let Some(closed) = closed else { return };
         self.first_line.window_closed(&closed);
         if let Some(delivery) = &self.session.delivery {

@@ -41,6 +41,7 @@ pub(super) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
 fn state(session: Option<&Session>, config: &Config) -> String {
     match (session, &config.disabled_by) {
         (Some(session), _) if session.counters.panics.value() > 0 => "failed".to_owned(),
+        (Some(session), _) if session.safe_mode => "safe_mode".to_owned(),
         (Some(session), _) if session.is_running() => "running".to_owned(),
         (Some(_), _) => "stopped".to_owned(),
         (None, Some(switch)) => format!("disabled by {switch}"),

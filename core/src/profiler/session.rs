@@ -10,6 +10,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::{drain_thread, wall};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::Delivery;
+use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::resource::{Resource, SystemFacts};
 use crate::runtime::Runtime;
@@ -37,12 +38,16 @@ pub(super) struct Session {
     pub wall: Mutex<Option<wall::WallThread>>,
     pub stopping: AtomicBool,
     pub fork_generation: u32,
+    /// Whether this run tells the crash-loop breaker that it lives: not in forked children, whose file is the parent's.
+    pub marks_crashes: bool,
+    /// The last process died inside our code: nothing is sampled in this one.
+    pub safe_mode: bool,
     /// What the clocks had counted as lost when this run began: they count for the life of the process.
     pub losses_before: Vec<(DropReason, u64)>,
 }
 
 impl Session {
-    pub fn start(config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
+    pub fn start(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
         let no_memory = || {
             Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
         };
@@ -50,6 +55,13 @@ impl Session {
         forget_parents_inbox(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
+        let marks_crashes = sys::fork_generation() == 0;
+        let safe_mode = marks_crashes
+            && sys::begin_crash_marker(&sys::crash_marker_directory(), program_number(), sys::unix_ns());
+        if safe_mode {
+            (config.cpu, config.wall) = (false, false);
+            log(LogLevel::Warning, SAFE_MODE);
+        }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
         let delivery = Delivery::start(&config)?;
         let counters = Arc::new(Counters::default());
@@ -75,6 +87,8 @@ impl Session {
             wall: Mutex::new(None),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),
+            marks_crashes,
+            safe_mode,
             losses_before,
         });
         if let Err(error) = drain_thread::spawn(session.clone()) {
@@ -101,6 +115,9 @@ impl Session {
         let ended = self.control.stop(until, self.inbox);
         // The drain thread does this first; again in case it is late or gone.
         self.stop_clocks();
+        if self.marks_crashes {
+            sys::end_crash_marker();
+        }
         let left = until.saturating_duration_since(Instant::now());
         self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left)) && ended
     }
@@ -112,7 +129,10 @@ impl Session {
     }
 
     /// Brings a changed configuration into force. Behind the gate.
-    pub fn update(&self, config: Config) -> Result<(), Error> {
+    pub fn update(&self, mut config: Config) -> Result<(), Error> {
+        if self.safe_mode {
+            (config.cpu, config.wall) = (false, false);
+        }
         labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         context::set_max_contexts(config.max_contexts);
         let before = self.config.load_full();
@@ -165,6 +185,16 @@ impl Session {
             thread.stop();
         }
     }
+}
+
+const SAFE_MODE: &str = "spanprof: the last process of this program died inside the profiler within a minute of its start; \
+                         nothing is sampled this time, the next start tries again (state: safe_mode)";
+
+/// Tells this program from others of the same interpreter.
+fn program_number() -> u64 {
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
+    hash_bytes(hash_bytes(0, &command), directory.as_os_str().as_encoded_bytes())
 }
 
 /// The inbox lives as long as the process. In a forked child it still holds what the parent's threads were doing, whether

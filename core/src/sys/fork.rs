@@ -23,6 +23,8 @@ pub fn install_fork_hook() {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
+    // The file is the parent's.
+    spanprof_signal::walking::tell_in(None);
     super::copies::forget_in_child();
     super::clocks::forget_in_child();
 }

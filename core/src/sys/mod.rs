@@ -5,6 +5,7 @@
 mod clock_types;
 mod clocks;
 mod copies;
+mod crash_marker;
 mod fork;
 #[cfg(test)]
 mod fork_tests;
@@ -28,6 +29,7 @@ mod timer;
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
 pub use copies::{announce_copy, withdraw_copy, OtherCopy};
+pub use crash_marker::{begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker};
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::inbox;
 pub use native_signal::capture_native;

@@ -13,6 +13,7 @@ use crate::counters;
 use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
 use crate::{arm, guarded};
+use crate::walking::Walking;
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -284,6 +285,7 @@ unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, uco
     let captured = if unsafe { blocks_faults(ucontext) } {
         Captured::Dropped(DropReason::FaultsBlocked)
     } else {
+        let _told = Walking::begin();
         // SAFETY: inside the handler, on the interrupted thread: what the function asks for.
         unsafe { capture(&HandlerContext { ucontext, thread_id }, stack) }
     };

@@ -22,6 +22,7 @@ mod ring;
 mod ring_tests;
 mod sample;
 mod slot;
+pub mod walking;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};
