@@ -109,14 +109,10 @@ impl Layer<'_> {
 
     fn resource_attributes(&mut self, text: &str) {
         let name = "OTEL_RESOURCE_ATTRIBUTES";
-        let Some(mut pairs) = baggage_pairs(text) else {
+        let Some(pairs) = baggage_pairs(text) else {
             self.warnings.push(format!("{name} must be a list of key=value pairs; it is ignored"));
             return;
         };
-        if let Some((_, service)) = pairs.iter().rev().find(|(key, _)| key == "service.name").cloned() {
-            self.push("service_name", ConfigValue::Text(service), name, true);
-        }
-        pairs.retain(|(key, _)| key != "service.name");
         self.push_map("resource_attributes", pairs, name);
     }
 

@@ -7,7 +7,7 @@ use super::environment;
 use super::file;
 use super::keys::{Config, Refused, KEYS};
 use super::types::ConfigSource;
-use super::value::ConfigValue;
+use super::value::{ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 
 /// Variables of the environment, as a value.
@@ -88,7 +88,8 @@ impl Config {
         if setting.value == ConfigValue::Null {
             return Ok(());
         }
-        let problem = match self.set(&setting.key, &setting.value) {
+        let merged = self.merged_with(setting);
+        let problem = match self.set(&setting.key, merged.as_ref().unwrap_or(&setting.value)) {
             Ok(()) => {
                 if let Some(key) = KEYS.iter().find(|key| key.name == setting.key) {
                     self.sources.insert(key.name, setting.source.clone());
@@ -119,6 +120,31 @@ impl Config {
             return Ok(());
         }
         Err(problem)
+    }
+}
+
+impl Config {
+    /// Attributes and labels of several layers add up, as OpenTelemetry's resources do; the higher layer wins each key. A
+    /// service's name among them is the service's name. `None` for every other key, and for `update`, which replaces.
+    fn merged_with(&mut self, setting: &Setting) -> Option<ConfigValue> {
+        let ours = match setting.key.as_str() {
+            "resource_attributes" => self.resource_attributes.clone(),
+            "tags" => self.tags.clone(),
+            _ => return None,
+        };
+        if setting.source == ConfigSource::Update {
+            return None;
+        }
+        let mut given = BTreeMap::from_value(&setting.value)?;
+        if setting.key == "resource_attributes" {
+            if let Some(name) = given.remove("service.name") {
+                self.service_name = name;
+                self.sources.insert("service_name", setting.source.clone());
+            }
+        }
+        let mut all = ours;
+        all.extend(given);
+        Some(ConfigValue::Map(all.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect()))
     }
 }
 
