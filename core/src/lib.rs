@@ -1,4 +1,25 @@
-//! spanprof: the continuous profiler that lives inside the service.
+//! spanprof: the continuous profiler that lives inside the service. Every sample knows its trace, its span and its labels;
+//! profiles leave as OTLP or pprof.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), spanprof::Error> {
+//! let config = spanprof::Config::builder().service_name("checkout").load()?;
+//! let profiler = spanprof::Profiler::start(config)?;
+//!
+//! let total = spanprof::tag_wrapper([("route", "/cart")], || 1 + 1);
+//!
+//! profiler.stop();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What you provide: nothing, or a [`Config`]; a language provides a [`runtime::Runtime`]. What it is not: a tracer of every
+//! call, or a debugger. After `start` nothing here fails into the program or makes it wait; what is lost is counted in
+//! [`Profiler::stats`].
+//!
+//! Native stacks need frame pointers (`-C force-frame-pointers=yes`) and debug information; with the feature
+//! `opentelemetry` scopes link themselves to the active span of the `opentelemetry` crate. With `tracing`, let
+//! `tracing-opentelemetry` activate its contexts, or give `trace_id` and `span_id` as labels.
 #![deny(missing_docs)]
 
 pub mod config;

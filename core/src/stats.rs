@@ -211,7 +211,8 @@ impl Stats {
     /// Everything `stats()` can hold, as a Markdown page.
     pub fn reference_markdown() -> String {
         let mut page = String::from(
-            "# Statistics\n\nWhat `stats()` returns, in every language. Counters only grow while the process lives.\n\n\
+            "# Statistics\n\nWhat `stats()` returns, in every language. Counters only grow: those of clocks, labels and contexts since the \
+             process began, the others since `start()`.\n\n\
              | name | unit | what it tells |\n|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {

@@ -56,8 +56,8 @@ impl Session {
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         let marks_crashes = sys::fork_generation() == 0;
-        let safe_mode = marks_crashes
-            && sys::begin_crash_marker(&sys::crash_marker_directory(), program_number(), sys::unix_ns());
+        let safe_mode =
+            marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_number(), sys::unix_ns());
         if safe_mode {
             (config.cpu, config.wall) = (false, false);
             log(LogLevel::Warning, SAFE_MODE);
@@ -187,7 +187,8 @@ impl Session {
     }
 }
 
-const SAFE_MODE: &str = "spanprof: the last process of this program died inside the profiler within a minute of its start; \
+const SAFE_MODE: &str =
+    "spanprof: the last process of this program died inside the profiler within a minute of its start; \
                          nothing is sampled this time, the next start tries again (state: safe_mode)";
 
 /// Tells this program from others of the same interpreter.

@@ -3,3 +3,4 @@
 mod conformance;
 mod faults;
 mod profiler;
+mod surface;

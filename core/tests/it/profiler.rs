@@ -300,6 +300,33 @@ fn update_changes_live_keys_and_refuses_the_others() {
 }
 
 #[test]
+fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
+    let _turn = one_at_a_time();
+    let receiver = Receiver200::start();
+    let config = Config {
+        endpoint: Some(receiver.address.clone()),
+        compression: Compression::Uncompressed,
+        ..Config::default()
+    };
+    let profiler = Profiler::start(config).unwrap();
+    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let hosts_before = hosts_cpu_ns();
+    burn(Duration::from_millis(300));
+    profiler.update(&ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(50))])).unwrap();
+    burn(Duration::from_millis(300));
+    assert!(profiler.stop());
+    let hosts_ns = hosts_cpu_ns() - hosts_before;
+    let requests = [receiver.next(Duration::from_secs(2)).unwrap(), receiver.next(Duration::from_secs(2)).unwrap()];
+    let profiles: Vec<_> = requests.iter().flat_map(|data| data.profiles().map(|(_, profile)| profile)).collect();
+    assert_eq!(profiles.iter().map(|profile| profile.period).collect::<Vec<_>>(), [10_000_000, 20_000_000]);
+    let weight = |profile: &&spanprof_profile::Profile| profile.samples.iter().map(|s| profile.weight(s)).sum::<i64>();
+    let total_ns: i64 = profiles.iter().map(weight).sum();
+    assert!((total_ns - hosts_ns as i64).abs() < 60_000_000, "{total_ns} of {hosts_ns} ns over both");
+    let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
+    assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
+}
+
+#[test]
 fn cpu_can_be_switched_off_and_on_while_running() {
     let _turn = one_at_a_time();
     let profiler = Profiler::start(nowhere()).unwrap();

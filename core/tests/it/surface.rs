@@ -1,0 +1,44 @@
+//! The public names of the Rust crate equal the surface case of the conformance suite. A name that is missing here does
+//! not compile; one that is missing there fails.
+
+use std::path::PathBuf;
+
+/// Uses each name and tells it.
+macro_rules! names {
+    (values: $($value:ident),+; types: $($type:ident $(<$parameter:ty>)?),+ $(,)?) => {{
+        $(#[allow(unused_imports)] use spanprof::$value as _;)+
+        $(let _: Option<std::marker::PhantomData<spanprof::$type $(<$parameter>)?>> = None;)+
+        let mut names = vec![$(stringify!($value)),+];
+        names.extend([$(stringify!($type)),+]);
+        names
+    }};
+}
+
+macro_rules! methods {
+    ($type:ident: $($method:ident),+) => {{
+        $(let _ = spanprof::$type::$method;)+
+        vec![$(stringify!($method)),+]
+    }};
+}
+
+#[test]
+fn conformance_the_public_names_are_those_of_the_surface_case() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/surface.yaml");
+    let surface: serde_norway::Value = serde_norway::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let listed = |part: &str| {
+        let names = surface["rust"][part].as_sequence().unwrap().iter();
+        let mut names: Vec<_> = names.map(|name| name.as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let mut crate_names = names!(
+        values: set_log_callback, tag_future, tag_wrapper;
+        types: Config, ConfigPatch, ConfigValue, Error, ErrorKind, Labels, LogLevel, Profiler, StatValue, Stats, TagScope,
+            TaggedFuture<()>
+    );
+    crate_names.sort_unstable();
+    assert_eq!(crate_names, listed("crate"));
+    let mut profiler = methods!(Profiler: start, stop, flush, update, stats);
+    profiler.sort_unstable();
+    assert_eq!(profiler, listed("Profiler"));
+}
