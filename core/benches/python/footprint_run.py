@@ -1,4 +1,4 @@
-"""Starts one profiler in a fresh process; prints how long that took and the resident memory after some work, as JSON.
+"""Starts one profiler in a fresh process; prints how long import and start took and the resident memory after some work, as JSON.
 
     footprint_run.py PROFILER ADDRESS SECONDS
 """
@@ -20,12 +20,14 @@ def resident_bytes():
 def main():
     name, address, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     began = time.perf_counter()
+    profilers.load(name)
+    loaded = time.perf_counter()
     stop = profilers.start(name, 100, address)
-    first = time.perf_counter() - began
+    started = time.perf_counter()
     work.mix(20, seconds)
     resident = resident_bytes()
     stop()
-    print(json.dumps({"start_ms": first * 1000, "resident": resident}))
+    print(json.dumps({"import_ms": (loaded - began) * 1000, "start_ms": (started - loaded) * 1000, "resident": resident}))
 
 
 if __name__ == "__main__":

@@ -36,15 +36,18 @@ def run(given, name, rate, depth, rounds, address):
     sampler = os.path.join(os.path.dirname(python), "py-spy")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sampler, "record", "--pid", pid, "--rate", str(rate), "--format", "raw", "--output", os.devnull, "--duration", "600"]
-    outside = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    # It announces itself when it is attached.
-    announced = outside.stderr.readline()
-    if outside.poll() is not None:
-        sys.exit(f"py-spy cannot attach: {announced}{outside.stderr.read()}")
+    outside = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # It says so when it is attached.
+    said = ""
+    while "Sampling process" not in said:
+        line = outside.stdout.readline()
+        if not line:
+            sys.exit(f"py-spy cannot attach: {said}")
+        said += line
     worker.stdin.write("go\n")
     worker.stdin.flush()
     result = json.loads(worker.stdout.read().splitlines()[-1])
-    outside.wait(timeout=60)
+    outside.communicate(timeout=60)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     result["own"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     worker.wait(timeout=60)

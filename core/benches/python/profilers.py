@@ -1,6 +1,15 @@
 """How each profiler is started and stopped by its own documentation; imported by the measured process only."""
 
+import importlib
 import os
+
+MODULES = {"spanprof": "spanprof", "pyroscope": "pyroscope", "ddtrace": "ddtrace.profiling"}
+
+
+def load(name):
+    """Imports what a profiler needs."""
+    if name in MODULES:
+        importlib.import_module(MODULES[name])
 
 
 def start(name, rate, address):
