@@ -12,8 +12,8 @@
 use crate::counters;
 use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
-use crate::{arm, guarded};
 use crate::walking::Walking;
+use crate::{arm, guarded};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
