@@ -4,9 +4,9 @@
 //!
 //! # What is not trusted
 //! * The thread state may be gone or of another interpreter: the sample says `no_thread_state`.
-//! * 3.11, 3.12: while the interpreter loop is being entered, its record on the C stack holds the leaf of an activation
-//!   that returned long ago. Such a leaf leads to a bottom frame whose caller is not the one the record below names; the
-//!   walk then begins at that caller, which is true, since the new function has not begun.
+//! * 3.11, 3.12: while the interpreter loop is being entered, its record on the C stack is what an activation left that
+//!   returned long ago (`activation_signal`). Where that cannot be told from the registers, the bottom frame of the
+//!   activation must name the caller that the record below names; else the walk begins at that caller.
 //! * A frame whose function has not begun, and entry frames of the interpreter, are skipped: the caller is charged.
 //! * Up to 3.11 a frame can outlive its code by a few instructions: it is shown as `code_ended`.
 //! * Anything else that is not a frame over a code object makes the whole sample `invalid_frame` or `faulted_read`.
@@ -14,7 +14,7 @@
 use spanprof_signal::{Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::frame_signal::{self, ChainStart, Judged};
-use super::{context_signal, interpreter};
+use super::{activation_signal, context_signal, interpreter};
 
 /// Links followed at most, skipped ones included: bounds a chain that leads back into itself.
 pub const MAX_LINKS: usize = 16_384;
@@ -23,7 +23,7 @@ pub const MAX_LINKS: usize = 16_384;
 ///
 /// # Safety
 /// As for every [`spanprof_signal::CaptureFn`]; `interpreter::publish` must have run, else the sample is dropped.
-pub unsafe fn capture(_context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
@@ -31,7 +31,8 @@ pub unsafe fn capture(_context: &HandlerContext, stack: &mut RawStack<'_>) -> Ca
         return Captured::Dropped(DropReason::NoThreadState);
     }
     stack.context = context_signal::read(interpreter, thread);
-    let Some(start) = frame_signal::start(interpreter, thread) else {
+    let below = activation_signal::start_below(interpreter, thread, context);
+    let Some(start) = below.or_else(|| frame_signal::start(interpreter, thread)) else {
         return Captured::Dropped(DropReason::FaultedRead);
     };
     match follow(interpreter, start, stack) {

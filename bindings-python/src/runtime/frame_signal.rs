@@ -46,7 +46,9 @@ const MAX_PROLOGUE_UNITS: i64 = 8;
 const MAX_OWNER: u8 = 4;
 
 /// Reads the frame at `address`. `None`: not readable, or not a frame.
-#[inline]
+///
+/// Inlined by force, as is [`judge`]: handed over in memory, a link costs more in stalled loads than all reads together.
+#[inline(always)]
 pub fn read(interpreter: &Interpreter, address: usize) -> Option<Link> {
     match &interpreter.layout.frames {
         FrameChain::Interpreter(layout) => read_interpreter_frame(layout, address),
@@ -54,7 +56,7 @@ pub fn read(interpreter: &Interpreter, address: usize) -> Option<Link> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Option<Link> {
     let mut bytes = [0u8; 80];
     if address & 7 != 0 || !guarded::copy_80(&mut bytes, address) {
@@ -80,13 +82,13 @@ fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Op
     })
 }
 
-#[inline]
+#[inline(always)]
 fn word(bytes: &[u8; 80], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_ne_bytes(field.try_into().ok()?))
 }
 
-#[inline]
+#[inline(always)]
 fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, address: usize) -> Option<Link> {
     let field = |offset: usize| guarded::read_u64(address.checked_add(offset)?);
     if address & 7 != 0 || field(fixed::TYPE)? as usize != interpreter.frame_type {
@@ -102,7 +104,7 @@ fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, addr
 }
 
 /// The raw frame of a link, after its code object was validated and marked as sampled.
-#[inline]
+#[inline(always)]
 pub fn judge(interpreter: &Interpreter, link: &Link) -> Judged {
     if link.is_entry {
         return Judged::Skipped;
@@ -133,7 +135,7 @@ enum Validity {
 }
 
 /// Whether a code object stands at `code`. Up to 3.11 a frame may still be linked while its code ends.
-#[inline]
+#[inline(never)]
 fn validate(interpreter: &Interpreter, code: usize) -> Validity {
     let (Some(count), Some(type_word)) = (guarded::read_u64(code), guarded::read_u64(code + fixed::TYPE)) else {
         return Validity::Invalid;
@@ -149,7 +151,7 @@ fn validate(interpreter: &Interpreter, code: usize) -> Validity {
 }
 
 /// Index of the instruction in code units, -1 before the first; `None` when it lies outside any code.
-#[inline]
+#[inline(always)]
 fn unit(interpreter: &Interpreter, link: &Link) -> Option<i64> {
     let unit = match &interpreter.layout.frames {
         FrameChain::Interpreter(_) => {
@@ -163,7 +165,7 @@ fn unit(interpreter: &Interpreter, link: &Link) -> Option<i64> {
 
 /// Whether the frame is complete: below the first traceable instruction a function is still being entered, and the
 /// interpreter's own cleanup frames stay there for ever. Frame objects (to 3.10) are complete from the start.
-#[inline]
+#[inline(never)]
 fn has_begun(interpreter: &Interpreter, code: usize, unit: i64) -> bool {
     let Some(instructions) = &interpreter.layout.code.instructions else { return true };
     match guarded::read_u64(code + instructions.first_traceable) {

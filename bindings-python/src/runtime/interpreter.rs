@@ -25,6 +25,8 @@ pub struct Interpreter {
     pub first_thread: Option<FirstThreadState>,
     /// The main interpreter's state.
     pub main: usize,
+    /// Where the interpreter loop begins; 0 when it is not exported.
+    pub loop_entry: usize,
     /// Address of the type of code objects.
     pub code_type: usize,
     /// Address of the type of frame objects.
@@ -98,6 +100,7 @@ impl Interpreter {
                 unsafe { std::mem::transmute::<*mut c_void, FirstThreadState>(function) }
             }),
             main,
+            loop_entry: symbol(c"_PyEval_EvalFrameDefault").map_or(0, |function| function as usize),
             code_type: type_address("CodeType")?,
             frame_type: type_address("FrameType")?,
             int_type: &raw const pyo3::ffi::PyLong_Type as usize,

@@ -11,6 +11,7 @@
 //!
 //! Called by the binding's `start`, and by the engine through the trait. Not here: policy, defaults, exceptions.
 
+mod activation_signal;
 mod capture_other;
 mod capture_signal;
 mod code_lifetime;

@@ -51,7 +51,7 @@ impl SampledCode {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn bucket(&self, code: u64) -> &Bucket {
         // Objects are 16 bytes apart; the multiplication spreads neighbours.
         let index = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKETS.trailing_zeros());
@@ -60,7 +60,7 @@ impl SampledCode {
 
     /// The generation for a code that is the marked one of its bucket: it was validated when it was marked, and has not
     /// ended since.
-    #[inline]
+    #[inline(always)]
     pub fn generation_if_marked(&self, code: u64) -> Option<u32> {
         let bucket = self.bucket(code);
         // SeqCst: the wall walk's side of rule 3 (see `code_lifetime`, case 4). The generation is read first: were it
@@ -70,7 +70,7 @@ impl SampledCode {
     }
 
     /// Marks `code` and returns the generation it is seen in.
-    #[inline]
+    #[inline(never)]
     pub fn mark(&self, code: u64) -> u32 {
         let bucket = self.bucket(code);
         if let Err(owner) = bucket.owner.compare_exchange(0, code, Ordering::SeqCst, Ordering::SeqCst) {

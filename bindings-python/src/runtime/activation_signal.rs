@@ -1,0 +1,105 @@
+//! 3.11 and 3.12 only: a signal inside the first instructions of the interpreter loop. There the thread state already
+//! names the loop's new record on the C stack, but compilers store that first and its fields some instructions later: both
+//! the leaf and the record below are what an earlier activation left at that place. The record below is then in a
+//! register, on its way into the field; it and its frames are complete. Runs in handlers.
+
+use spanprof_signal::{guarded, HandlerContext};
+
+use super::frame_signal::{self, ChainStart, Judged};
+use super::interpreter::Interpreter;
+use super::layout::{CurrentFrame, FrameChain};
+
+/// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds), and no byte code is
+/// executed by instructions that near to it.
+const ENTRY_BYTES: u64 = 192;
+/// The loop keeps its record this near to its stack pointer; the record below lies at least two C frames further up.
+const OWN_RECORD_BYTES: u64 = 512;
+/// No stack reaches further; other words in registers are not worth a fault.
+const STACK_BYTES: u64 = 64 << 20;
+/// The bottom record is part of the thread state.
+const THREAD_STATE_BYTES: usize = 1024;
+
+/// The chain without the function that is being entered; `None`: not interrupted there, or the record is not at hand, and
+/// the thread state says what there is to say.
+#[inline]
+pub fn start_below(interpreter: &Interpreter, thread: usize, context: &HandlerContext) -> Option<ChainStart> {
+    let FrameChain::Interpreter(frames) = &interpreter.layout.frames else { return None };
+    let CurrentFrame::OnCStack { holder, frame, below, .. } = frames.current else { return None };
+    let registers = Registers::of(context)?;
+    if registers.program_counter.wrapping_sub(interpreter.loop_entry as u64) >= ENTRY_BYTES {
+        return None;
+    }
+    let own = guarded::read_u64(thread.checked_add(holder)?)?;
+    if own.wrapping_sub(registers.stack_pointer) >= OWN_RECORD_BYTES {
+        return None;
+    }
+    let mut nearest: Option<(u64, ChainStart)> = None;
+    registers.each(|word| {
+        let is_nearer = nearest.is_none_or(|(known, _)| word < known);
+        if word > own && word - own < STACK_BYTES && word & 7 == 0 && is_nearer {
+            if let Some(start) = record(interpreter, thread, word as usize, frame, below) {
+                nearest = Some((word, start));
+            }
+        }
+    });
+    nearest.map(|(_, start)| start)
+}
+
+/// The chain that the record at `address` begins, if it is one: it names a frame over a code object, and a record below
+/// that lies further up the stack or in the thread state.
+fn record(interpreter: &Interpreter, thread: usize, address: usize, frame: usize, below: usize) -> Option<ChainStart> {
+    let leaf = guarded::read_u64(address.checked_add(frame)?)? as usize;
+    let below = guarded::read_u64(address.checked_add(below)?)? as usize;
+    if below <= address && below.wrapping_sub(thread) >= THREAD_STATE_BYTES {
+        return None;
+    }
+    let link = frame_signal::read(interpreter, leaf)?;
+    if frame_signal::judge(interpreter, &link) == Judged::Invalid {
+        return None;
+    }
+    let caller = guarded::read_u64(below.checked_add(frame)?)? as usize;
+    Some(ChainStart { leaf, caller: Some(caller) })
+}
+
+/// What the interrupted thread held.
+struct Registers<'a> {
+    program_counter: u64,
+    stack_pointer: u64,
+    context: &'a libc::ucontext_t,
+}
+
+impl<'a> Registers<'a> {
+    #[inline]
+    fn of(context: &'a HandlerContext) -> Option<Self> {
+        // SAFETY: null, or the ucontext_t that the kernel gave to the running handler.
+        let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }?;
+        #[cfg(target_arch = "x86_64")]
+        let (program_counter, stack_pointer) =
+            (context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64, context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64);
+        #[cfg(target_arch = "aarch64")]
+        let (program_counter, stack_pointer) = (context.uc_mcontext.pc, context.uc_mcontext.sp);
+        Some(Self { program_counter, stack_pointer, context })
+    }
+
+    /// Every word in a general register, and in the vector registers where compilers pair two fields for one store.
+    fn each(&self, mut visit: impl FnMut(u64)) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            for &word in &self.context.uc_mcontext.gregs[..=libc::REG_RSP as usize] {
+                visit(word as u64);
+            }
+            // SAFETY: null, or the floating-point state that the kernel saved beside this context.
+            if let Some(vectors) = unsafe { self.context.uc_mcontext.fpregs.as_ref() } {
+                for vector in &vectors._xmm {
+                    let [a, b, c, d] = vector.element;
+                    visit(u64::from(a) | u64::from(b) << 32);
+                    visit(u64::from(c) | u64::from(d) << 32);
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        for &word in &self.context.uc_mcontext.regs {
+            visit(word);
+        }
+    }
+}
