@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Message(&'static Schema),
     /// Must be UTF-8. Costs twice its length besides.
     Text,
-    /// Costs six times its length besides: bytes that are no UTF-8 grow threefold when they are read as text, and are
+    /// Costs nine times its length besides: bytes that are no UTF-8 grow threefold when they are read as text, and are
     /// then copied.
     Bytes,
     Varint,
@@ -175,7 +175,7 @@ impl Scan<'_> {
                 *nth += 1;
                 self.bound(*nth, Bound::Entries)?;
                 let length = input.delimited()?.len();
-                self.charge(field.memory_bytes + 6 * length)
+                self.charge(field.memory_bytes + 9 * length)
             }
             (Kind::Varint, 0) => input.varint().map(drop),
             (Kind::Fixed64, 1) => input.take(8).map(drop),

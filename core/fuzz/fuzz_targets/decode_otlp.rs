@@ -1,0 +1,26 @@
+//! OTLP in protobuf, and behind length prefixes. What is read can be written in every form, read again, and halved.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, text};
+use spanprof_profile::query;
+
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits::default();
+    let _ = decode::detect(bytes, &limits);
+    otlp::split_encoded(bytes);
+    let Ok(data) = decode::otlp::decode(bytes, &limits) else { return };
+    let body = otlp::encode(&data, otlp::Revision::One);
+    let again = decode::otlp::decode(&body, &limits).expect("what the encoder wrote is readable");
+    assert_eq!(otlp::encode(&again, otlp::Revision::One).len(), body.len());
+    otlp::split_encoded(&body);
+    decode::pprof::decode(&pprof::encode_uncompressed(&data), &limits).expect("what the encoder wrote is readable");
+    text::encode(&query::merge([&data, &again]));
+    for summary in query::types(&data) {
+        query::top(&data, &summary.type_name);
+        let tree = query::tree(&data, &summary.type_name);
+        folded::encode(&tree);
+        flamegraph::html(&tree, &summary.service);
+    }
+});

@@ -1,0 +1,16 @@
+//! OTLP in JSON lines. The input is put behind an opening brace, where the reader takes it for JSON.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spanprof_profile::check::{check, CheckSettings};
+use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::encode::otlp;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = if bytes.starts_with(b"{") { bytes.to_vec() } else { [b"{".as_slice(), bytes].concat() };
+    let _ = check(&text, &CheckSettings::default());
+    if let Ok(data) = decode::otlp::decode(&text, &Limits::default()) {
+        let body = otlp::encode(&data, otlp::Revision::One);
+        decode::otlp::decode(&body, &Limits::default()).expect("what the encoder wrote is readable");
+    }
+});

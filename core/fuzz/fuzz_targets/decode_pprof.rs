@@ -1,0 +1,20 @@
+//! pprof. What is read can be written as pprof and as OTLP, and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::encode::{otlp, pprof};
+use spanprof_profile::query;
+
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits::default();
+    let Ok(data) = decode::pprof::decode(bytes, &limits) else { return };
+    let file = pprof::encode_uncompressed(&data);
+    decode::pprof::decode(&file, &limits).expect("what the encoder wrote is readable");
+    let body = otlp::encode(&data, otlp::Revision::One);
+    decode::otlp::decode(&body, &limits).expect("what the encoder wrote is readable");
+    for summary in query::types(&data) {
+        query::top(&data, &summary.type_name);
+        query::tree(&data, &summary.type_name);
+    }
+});
