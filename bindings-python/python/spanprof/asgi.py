@@ -3,13 +3,13 @@
     app.add_middleware(spanprof.asgi.Middleware)        # Starlette, FastAPI
     app = spanprof.asgi.Middleware(app)                 # any ASGI application
 
-The route is a label as soon as the framework knows it: Starlette and FastAPI write it into the scope. Not here: metrics,
+The route is a label as soon as the framework knows it: Starlette and FastAPI write it, or its endpoint, into the scope. Not here: metrics,
 logging, anything that changes a response.
 """
 
 from __future__ import annotations
 
-from typing import Any, Awaitable, Callable
+from typing import Any, Awaitable, Callable, Iterator
 
 from .request import request_labels
 from .native import native
@@ -50,6 +50,18 @@ def _effective_route(scope: Scope) -> Any:
     return beside.get("effective_route_context") if isinstance(beside, dict) else None
 
 
+def _route_of(endpoint: Any, routes: Any) -> Any:
+    # Starlette before 1.0 writes the endpoint only. One that serves several routes tells none of them.
+    found = [route for route in _flat(routes) if getattr(route, "endpoint", None) is endpoint]
+    return found[0] if len(found) == 1 else None
+
+
+def _flat(routes: Any) -> Iterator[Any]:
+    for route in routes or ():
+        yield route
+        yield from _flat(getattr(route, "routes", None))
+
+
 class _WatchedScope(dict):
     """The request's scope, writing through to the server's, that sees the router write the route into it."""
 
@@ -73,6 +85,8 @@ class _WatchedScope(dict):
         self._outer.update(changed)
         if "route" in changed:
             self._enter_route(changed["route"])
+        elif "endpoint" in changed and "route" not in self:
+            self._enter_route(_route_of(changed["endpoint"], getattr(self.get("router"), "routes", ())))
 
     def _enter_route(self, route: Any) -> None:
         # A mounted application writes its own, deeper route later.
