@@ -12,6 +12,9 @@ use spanprof_signal::{DropReason, RawFrame};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StackIndex(pub u32);
 
+/// Raw stacks remembered per stack allowed; code without line changes gives several raw stacks for one.
+const RAW_PER_STACK: usize = 4;
+
 /// A stack as it stood in the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct RawStackAt<'a> {
@@ -87,6 +90,9 @@ impl StackTable {
         };
         // A frame without a name is asked again next time, so its stack is not remembered by its words.
         if losses.unnamed_frames == unnamed_before {
+            if self.by_raw.len() >= RAW_PER_STACK * max_stacks as usize {
+                self.by_raw.clear();
+            }
             self.by_raw.insert(hash, (frames.len() as u32, stack));
         }
         self.scratch = scratch;

@@ -93,7 +93,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                     let value = format!("{worker} {round}");
                     crate::context::intern_labels(&[("fork", value.as_str())]);
                     burn(2_000_000);
-                    if round % 3 == 0 {
+                    if round.is_multiple_of(3) {
                         profiler.stop();
                     }
                     round += 1;

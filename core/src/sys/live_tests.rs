@@ -358,6 +358,8 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
     std::thread::scope(|scope| {
         let drainer = scope.spawn(|| {
             let _own = Clocks::exempt_current_thread();
+            // The start asks the drain thread to come by once.
+            clocks.wait_for_samples(Some(Duration::from_millis(1)));
             let mut reasons = Vec::new();
             loop {
                 let reason = clocks.wait_for_samples(None);

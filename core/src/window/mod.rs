@@ -133,7 +133,10 @@ impl Window {
 
     /// Whether it must close before its time.
     pub fn is_full(&self) -> bool {
-        self.timestamps >= MAX_TIMESTAMPS || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
+        self.timestamps >= MAX_TIMESTAMPS
+            || self.first_of_thread.len() >= MAX_ENTRIES
+            || self.periods.threads() >= MAX_ENTRIES
+            || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
     }
 
     /// Adds one sample.

@@ -21,6 +21,11 @@ impl Periods {
         whole(&mut self.of_unseen, ns, period_ns)
     }
 
+    /// Threads with a remainder.
+    pub fn threads(&self) -> usize {
+        self.of_threads.len()
+    }
+
     /// Keeps the remainders of living threads; those of ended ones join the unseen time.
     pub fn keep(&mut self, live: &mut dyn FnMut(u32) -> bool) {
         let unseen = &mut self.of_unseen;

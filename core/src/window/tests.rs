@@ -135,3 +135,22 @@ fn the_same_window_gives_the_same_profile_whatever_the_order_of_arrival() {
     };
     assert_eq!(build(&[1, 2, 3, 3]), build(&[3, 1, 3, 2]));
 }
+
+#[test]
+fn a_storm_of_threads_closes_the_window_before_its_time() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    for thread_id in 1..=MAX_ENTRIES as u32 {
+        let first = RawSample {
+            thread_id,
+            flags: SampleFlags(SampleFlags::FIRST_OF_THREAD),
+            ..sample(SampleKind::Cpu, 5, [1_000_000, 1])
+        };
+        add(&mut window, stack, &first, Link::default());
+    }
+    assert!(window.is_full());
+    tables.close(&mut window, 100, None).unwrap();
+    window.keep_remainders_of(&mut |_| false);
+    assert!(!window.is_full());
+}
