@@ -14,6 +14,7 @@ pub const VERB: Verb = Verb {
     name: "bench",
     usage: "bench [NAME…] [--short]",
     about: "paired benchmarks beside the peers, written to core/benches/RESULTS.md\n\n\
+        engine      the engine's calls alone, in Rust\n\
         accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads\n\
         overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz\n\
         tags        nanoseconds to enter and leave tag_wrapper\n\
@@ -35,7 +36,8 @@ struct Bench {
 const PEERS: &[(&str, &str)] =
     &[("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
 
-const ALL: [Bench; 4] = [
+const ALL: [Bench; 5] = [
+    Bench { name: "engine", heading: "Rust: calls of the engine", peers: &[] },
     Bench { name: "accuracy", heading: "Python: shares and totals", peers: &[] },
     Bench { name: "overhead", heading: "Python: cost", peers: PEERS },
     Bench { name: "tags", heading: "Python: tag_wrapper", peers: &[] },
@@ -59,17 +61,34 @@ fn run(given: &Arguments) -> Outcome {
     let wheel = wheel::release()?;
     let command = live::command_line()?;
     for bench in chosen {
-        let section = measure(bench, &python, &wheel, &command, given.has("short"))?;
-        if given.has("short") {
-            println!("\n{section}");
-            continue;
-        }
-        let path = workspace::root().join("core/benches/RESULTS.md");
-        let page = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Results\n".to_owned());
-        scratch::write(&path, &with_section(&page, bench.heading, &section))?;
-        println!("written to core/benches/RESULTS.md: {}", bench.heading);
+        let tables = match bench.name {
+            "engine" => engine()?,
+            _ => measure(bench, &python, &wheel, &command, given.has("short"))?,
+        };
+        let section = format!("{}\n\n{tables}", conditions(&python)?);
+        keep(bench.heading, &section, given.has("short"))?;
     }
     Ok(())
+}
+
+/// Writes a section into RESULTS.md; a short run is only shown.
+fn keep(heading: &str, section: &str, short: bool) -> Outcome {
+    if short {
+        println!("\n{section}");
+        return Ok(());
+    }
+    let path = workspace::root().join("core/benches/RESULTS.md");
+    let page = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Results\n".to_owned());
+    scratch::write(&path, &with_section(&page, heading, section))?;
+    println!("written to core/benches/RESULTS.md: {heading}");
+    Ok(())
+}
+
+/// The engine's own benchmark prints lines; they are kept as they are.
+fn engine() -> Outcome<String> {
+    let lines =
+        Step::cargo("bench engine").args(["bench", "--quiet", "-p", "spanprof", "--bench", "engine"]).capture()?;
+    Ok(format!("```text\n{}\n```", lines.trim_end()))
 }
 
 fn measure(bench: &Bench, python: &Python, wheel: &Path, command: &Path, short: bool) -> Outcome<String> {
@@ -94,8 +113,7 @@ fn measure(bench: &Bench, python: &Python, wheel: &Path, command: &Path, short: 
     if short {
         step = step.arg("--short");
     }
-    let tables = step.args(peers).capture()?;
-    Ok(format!("{}\n\n{tables}", conditions(python)?))
+    step.args(peers).capture()
 }
 
 /// Date, machine and versions: a figure without them is a rumour.
