@@ -147,8 +147,7 @@ impl Slot {
 
     /// Forbids further entries.
     pub fn close(&self) {
-        self.state.store(CLOSING, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.state.store(CLOSING, Ordering::Release);
     }
 
     /// Frees a slot that was closing and quiet.
@@ -156,7 +155,7 @@ impl Slot {
         self.state.store(FREE, Ordering::Release);
     }
 
-    /// Whether no handler is inside. Once true of a closing slot it stays so in meaning (rule 2): a late handler may
+    /// Whether no handler is inside. The fence of rule 2 is here: close first, then ask. Once true of a closing slot it stays so in meaning (rule 2): a late handler may
     /// still raise the flag, find the slot closed, and leave.
     pub fn is_quiet(&self) -> bool {
         fence(Ordering::SeqCst);
