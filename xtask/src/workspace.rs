@@ -1,10 +1,12 @@
 //! Where things are: the workspace's root, its target folder, the cargo that runs us. Called by every verb.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The root of the workspace.
+/// The root of the workspace. Asked at run time first: two clones may share one target folder and hence one program.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+    let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let ours = asked.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    ours.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 /// The cargo that started us, or the one on PATH.
