@@ -216,3 +216,49 @@ impl ConfigBuilder {
         config.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_file_is_the_lowest_layer_above_the_defaults() {
+        let path = std::env::temp_dir().join(format!("spanprof-config-{}.yaml", std::process::id()));
+        std::fs::write(&path, "sample_rate: 19\nupload_interval: 30\nservice_name: from-file\ntypo_rate: 1\n").unwrap();
+        let path = path.to_string_lossy().into_owned();
+        let variables = environment(&[("SPANPROF_CONFIG_FILE", &path), ("PYROSCOPE_APPLICATION_NAME", "fire")]);
+        let config = Config::load(&[("upload_interval".to_owned(), ConfigValue::Int(15))], &variables).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((config.sample_rate, config.upload_interval.as_secs()), (19, 15));
+        assert_eq!(config.service_name, "fire");
+        assert_eq!(config.sources["sample_rate"], ConfigSource::File(path.clone()));
+        assert_eq!(config.warnings, [format!("unknown key `typo_rate` (file {path}) is ignored")]);
+    }
+
+    #[test]
+    fn the_builder_is_the_layer_of_code_and_is_checked_like_the_others() {
+        let variables = environment(&[("SPANPROF_SAMPLE_RATE", "50"), ("OTEL_SERVICE_NAME", "theirs")]);
+        let config = Config::builder().sample_rate(250u32).load_with(&variables).unwrap();
+        assert_eq!((config.sample_rate, config.service_name.as_str()), (250, "theirs"));
+        assert_eq!(config.sources["sample_rate"], ConfigSource::Code);
+        let error = Config::builder().sample_rate(0u32).load_with(&variables).unwrap_err();
+        assert_eq!(error.message, "sample_rate must lie between 1 and 10000 Hz, got 0");
+    }
+
+    #[test]
+    fn every_key_reads_its_own_default_back_from_text() {
+        for (key, text, _) in Config::default().entries() {
+            let Some(known) = KEYS.iter().find(|known| known.name == key) else { panic!("{key} has no documentation") };
+            if text.is_empty() || known.type_name == "list of maps" {
+                continue;
+            }
+            let mut config = Config::default();
+            assert!(config.set(key, &ConfigValue::Text(text.clone())).is_ok(), "{key}={text}");
+            assert_eq!(config, Config::default(), "{key}");
+        }
+    }
+}
