@@ -84,7 +84,7 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     ContextRow { label_set, link, local_root_span_id }
 }
 
-/// Ids of label sets start behind the whole numbers that languages keep as shared objects (CPython: to 256), so that a
+/// Ids of label sets start behind the whole numbers that languages keep as shared objects (up to a few hundred), so that a
 /// binding can tell two of its values with the same id apart.
 const FIRST_LABELS_ID: u64 = 1024;
 
