@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub fn root() -> PathBuf {
     let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let ours = asked.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    ours.parent().map(Path::to_path_buf).unwrap_or_default()
+    ours.parent().map(PathBuf::from).unwrap_or_default()
 }
 
 /// The cargo that started us, or the one on PATH.
