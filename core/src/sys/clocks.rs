@@ -108,7 +108,7 @@ impl Clocks {
             return Err(error(&message, "choose another signal, or run without signals"));
         }
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let ticking = Ticking { kind, signal: settings.signal, period_ns: period_ns(settings.rate_hz) };
+        let ticking = Ticking { kind, signal: settings.signal, period_ns: period_ns(settings.rate_hz), inbox };
         state.runs += 1;
         let run = Run {
             number: state.runs,
@@ -122,6 +122,8 @@ impl Clocks {
         handler::set_period_ns(ticking.period_ns);
         handler::set_session(Some(session));
         state.registry.scan(Birth::BeforeStart, &ticking);
+        // Where /proc is hidden the scan finds nobody.
+        state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
         let number = run.number;
         state.run = Some(run);
         drop(state);
@@ -317,26 +319,32 @@ fn period_ns(rate_hz: u32) -> u64 {
 
 fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
-    let timer = |reason: String| (Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz });
-    let perf = |reason: String| (Kind::Perf, ClockInUse { name: "perf", reason, kernel_tick_hz });
+    let timer = |reason: String| match timer::probe(signal) {
+        Ok(()) => Ok((Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz })),
+        Err(refusal) => Err(ClockError {
+            message: format!("the kernel gives no CPU timers: {refusal}"),
+            hint: "allow timer_create in the container's seccomp profile, or run without signals".into(),
+        }),
+    };
+    let perf = |reason: String| Ok((Kind::Perf, ClockInUse { name: "perf", reason, kernel_tick_hz }));
     let bound = format!("at most {kernel_tick_hz} stacks per CPU second, the kernel's tick; weights stay exact");
     match choice {
-        ClockChoice::ThreadTimer if rate_hz > kernel_tick_hz => Ok(timer(format!("asked for; {bound}"))),
-        ClockChoice::ThreadTimer => Ok(timer("asked for".into())),
+        ClockChoice::ThreadTimer if rate_hz > kernel_tick_hz => timer(format!("asked for; {bound}")),
+        ClockChoice::ThreadTimer => timer("asked for".into()),
         ClockChoice::Perf => match perf::probe(signal) {
-            Ok(()) => Ok(perf("asked for".into())),
+            Ok(()) => perf("asked for".into()),
             Err(refusal) => Err(ClockError {
                 message: format!("the perf clock was asked for and the kernel refuses it: {refusal}"),
                 hint: "set clock to auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
             }),
         },
         ClockChoice::Auto if rate_hz <= kernel_tick_hz => {
-            Ok(timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz")))
+            timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz"))
         }
-        ClockChoice::Auto => Ok(match perf::probe(signal) {
+        ClockChoice::Auto => match perf::probe(signal) {
             Ok(()) => perf(format!("{rate_hz} Hz is above the kernel's tick of {kernel_tick_hz} Hz")),
             Err(refusal) => timer(format!("{refusal}; {bound}")),
-        }),
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::live_tests::{burn, drain, one_at_a_time, settings, start};
 use super::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs `child` in a forked process, which must end well within ten seconds.
 pub(super) fn in_child(child: impl FnOnce()) {
@@ -122,4 +122,36 @@ fn an_executed_program_has_neither_clock_nor_descriptor_of_ours() {
     let output = std::process::Command::new("/bin/sh").args(["-c", script]).output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     assert!(!String::from_utf8_lossy(&output.stdout).contains("perf_event"));
+}
+
+unsafe extern "C" fn host_handler(_: libc::c_int) {
+    HOST_SIGNALS.fetch_add(1, Ordering::Relaxed);
+}
+
+static HOST_SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn the_scan_puts_our_handlers_back_and_the_host_keeps_its_signals() {
+    let _turn = one_at_a_time();
+    in_child(|| {
+        let clocks = start(settings(ClockChoice::ThreadTimer, 250));
+        let host = host_handler as *const () as libc::sighandler_t;
+        // SAFETY: a host installs its own plain handlers over ours.
+        unsafe {
+            libc::signal(libc::SIGPROF, host);
+            libc::signal(libc::SIGSEGV, host);
+        }
+        assert!(!fault_guard_owned());
+        clocks.scan();
+        assert!(fault_guard_owned() && spanprof_signal::handler::is_installed(libc::SIGPROF));
+        burn(60_000_000);
+        assert!(drain(&clocks).contains_key(&thread_id()), "sampled again");
+        let before = HOST_SIGNALS.load(Ordering::Relaxed);
+        // SAFETY: sends the host its own signals.
+        unsafe {
+            libc::raise(libc::SIGPROF);
+            libc::raise(libc::SIGSEGV);
+        }
+        assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 2);
+    });
 }

@@ -3,7 +3,7 @@
 
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
-use spanprof_signal::{arm, counters, handler, DropReason, Opening, Slot, Ticker};
+use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Opening, Slot, Ticker};
 use std::collections::{HashMap, HashSet};
 
 /// How a thread's accounting begins.
@@ -25,11 +25,12 @@ pub(super) enum Kind {
 }
 
 /// What the registry needs to open clocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Ticking {
     pub kind: Kind,
     pub signal: libc::c_int,
     pub period_ns: u64,
+    pub inbox: &'static Inbox,
 }
 
 struct Known {
@@ -223,11 +224,10 @@ impl Registry {
         if cpu_ns < slot.due_cpu_ns().saturating_add(patience) {
             return;
         }
-        known.rearmed += 1;
         if threads::blocks_signal(thread_id, ticking.signal) {
-            slot.mark_signal_blocked();
-            return;
+            return handler::tell_signal_blocked(ticking.inbox, slot, cpu_ns);
         }
+        known.rearmed += 1;
         self.rearmed += 1;
         let rearmed = known.rearmed;
         self.close(thread_id);

@@ -8,12 +8,12 @@ pub fn thread_id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Appends the id of every thread of the process. False when /proc does not tell.
+/// Appends the id of every thread of the process. False when /proc does not tell, or tells the ids of another namespace.
 pub fn thread_ids(out: &mut Vec<u32>) -> bool {
     let Ok(entries) = fs::read_dir("/proc/self/task") else { return false };
     let before = out.len();
     out.extend(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
-    out.len() > before
+    out.get(before..).is_some_and(|found| found.contains(&thread_id()))
 }
 
 /// The name a thread gave itself; `None` when it ended or /proc is hidden.

@@ -36,6 +36,12 @@ fn create(clock: libc::clockid_t, thread_id: u32, signal: libc::c_int, value: us
     }
 }
 
+/// Whether the kernel gives timers on CPU clocks at all; the words say why not.
+pub(super) fn probe(signal: libc::c_int) -> Result<(), String> {
+    let made = create_for_thread(super::thread_id(), signal, 0);
+    made.map(delete).map_err(|errno| format!("timer_create: {}", std::io::Error::from_raw_os_error(errno)))
+}
+
 /// Deletes a timer of ours. One that is gone already is no error.
 pub(super) fn delete(id: u32) {
     // SAFETY: an id that is no timer is refused.

@@ -47,7 +47,8 @@ static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10_000_000);
 /// Slot by perf descriptor; 0 is none. Untouched pages of it cost nothing.
 static SLOT_OF_DESCRIPTOR: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
-static BEFORE_US: Predecessors = Predecessors::new();
+/// Who had each signal before us, by its number.
+static BEFORE_US: [Predecessors; 65] = [const { Predecessors::new() }; 65];
 
 /// Publishes the slot table, once for the life of the process.
 pub fn set_table(slots: &'static [Slot; SLOTS]) {
@@ -104,7 +105,8 @@ pub fn set_slot_of_descriptor(descriptor: u32, index: usize) -> bool {
 /// Installs the handler for `signal`, or installs it again over whoever replaced it. Normal threads only, one at a time.
 pub fn install(signal: libc::c_int) -> bool {
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    BEFORE_US.install(signal, on_clock as *const () as usize, flags)
+    let handler = on_clock as *const () as usize;
+    BEFORE_US.get(signal as usize).is_some_and(|before| before.install(signal, handler, flags))
 }
 
 /// Whether the handler in force for `signal` is ours.
@@ -114,7 +116,7 @@ pub fn is_installed(signal: libc::c_int) -> bool {
 
 /// Foreign signals given to a handler that was there before us.
 pub fn forwarded() -> u64 {
-    BEFORE_US.forwarded()
+    BEFORE_US.iter().map(Predecessors::forwarded).sum()
 }
 
 enum Owner {
@@ -167,8 +169,12 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             }
         }
         Owner::Foreign => {
-            // SAFETY: we are the handler and pass on what the kernel gave.
-            if unsafe { BEFORE_US.forward(signal, info, ucontext) } != Forwarded::Handled {
+            let outcome = match BEFORE_US.get(signal as usize) {
+                // SAFETY: we are the handler and pass on what the kernel gave.
+                Some(before) => unsafe { before.forward(signal, info, ucontext) },
+                None => Forwarded::Default,
+            };
+            if outcome != Forwarded::Handled {
                 counters::count_stray();
             }
         }
@@ -227,15 +233,7 @@ unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, uc
     let mut periods = slot.advance(cpu_ns, period_ns);
     let thread_id = slot.thread_id();
 
-    let note = |reason: DropReason, values: [u64; 2]| {
-        let frames = [RawFrame::reason(reason)];
-        let sample = RawSample { flags: SampleFlags(0), values, frames: &frames, ..bare(thread_id, begun_ns) };
-        let told = session.inbox.submit(&sample).is_ok();
-        if told {
-            counters::add_sampled_cpu_ns(values[0]);
-        }
-        told
-    };
+    let note = |reason, values| tell(session.inbox, thread_id, begun_ns, reason, values);
     let [lost_ns, lost_periods] = slot.lost();
     if lost_ns > 0 && note(DropReason::RingFull, [lost_ns, lost_periods]) {
         slot.set_lost([0, 0]);
@@ -276,6 +274,28 @@ unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, uc
     arm::arm(slot.ticker(), cpu_ns, slot.due_cpu_ns());
     counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
     slot.leave();
+}
+
+/// An entry without a stack: CPU time that is known and the reason why nothing else is. False when the ring is full.
+fn tell(inbox: &Inbox, thread_id: u32, time_ns: u64, reason: DropReason, values: [u64; 2]) -> bool {
+    let frames = [RawFrame::reason(reason)];
+    let sample = RawSample { values, frames: &frames, ..bare(thread_id, time_ns) };
+    let told = inbox.submit(&sample).is_ok();
+    if told {
+        counters::add_sampled_cpu_ns(values[0]);
+    }
+    told
+}
+
+/// Accounts for the CPU time of a live slot's thread, now `cpu_ns`, that runs with the clock's signal blocked. Called by
+/// the scan on a normal thread; a signal that comes at this moment after all takes its own part of the time.
+pub fn tell_signal_blocked(inbox: &Inbox, slot: &Slot, cpu_ns: u64) {
+    slot.mark_signal_blocked();
+    let values = [slot.account(cpu_ns), slot.advance(cpu_ns, PERIOD_NS.load(Ordering::Relaxed))];
+    counters::count(DropReason::SignalBlocked);
+    if !tell(inbox, slot.thread_id(), arm::monotonic_ns(), DropReason::SignalBlocked, values) {
+        counters::count(DropReason::RingFull);
+    }
 }
 
 /// # Safety

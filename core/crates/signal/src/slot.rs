@@ -10,7 +10,8 @@
 //! 3. Each opening has a new generation. A signal names the generation it was armed for; a late one touches nothing. At
 //!    worst it raises the flag while the new owner's signal comes, which then counts as nested; the scan arms its clock
 //!    again.
-//! 4. The accounting words are written by the handler of the owning thread while the slot is live, by the opener before.
+//! 4. The accounting words are written by the handler of the owning thread while the slot is live, by the opener before,
+//!    and by the scan while the owner has the signal blocked.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
 
@@ -233,7 +234,7 @@ impl Slot {
     }
 
     /// Says that the owner was seen running with the clock's signal blocked.
-    pub fn mark_signal_blocked(&self) {
+    pub(crate) fn mark_signal_blocked(&self) {
         self.signal_blocked.store(1, Ordering::Relaxed);
     }
 
@@ -286,9 +287,8 @@ impl Slot {
     }
 
     pub(crate) fn account(&self, cpu_ns: u64) -> u64 {
-        let before = self.accounted_cpu_ns.load(Ordering::Relaxed);
-        self.accounted_cpu_ns.store(cpu_ns.max(before), Ordering::Relaxed);
-        cpu_ns.saturating_sub(before)
+        // One step, since the scan may account for a thread whose signal is blocked: no time is told twice.
+        cpu_ns.saturating_sub(self.accounted_cpu_ns.fetch_max(cpu_ns, Ordering::Relaxed))
     }
 
     pub(crate) fn take_first_of_thread(&self) -> bool {
