@@ -221,4 +221,24 @@ mod tests {
             });
         });
     }
+
+    #[cfg(feature = "opentelemetry")]
+    #[test]
+    fn the_span_active_in_opentelemetrys_context_is_the_link() {
+        use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+        let span = |number: u8| {
+            let (trace, span) = (TraceId::from_bytes([number; 16]), SpanId::from_bytes([number; 8]));
+            SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default())
+        };
+        let link = || context_row(thread_context::current()).unwrap().link.span_id;
+        let first = opentelemetry::Context::new().with_remote_span_context(span(1)).attach();
+        tag_wrapper([("k", "v")], || {
+            assert_eq!(link(), [1; 8]);
+            let _second = opentelemetry::Context::new().with_remote_span_context(span(2)).attach();
+            tag_wrapper([], || assert_eq!(link(), [2; 8]));
+            assert_eq!(link(), [1; 8], "a scope keeps the span it began in");
+        });
+        drop(first);
+        tag_wrapper([("k", "v")], || assert_eq!(link(), [0; 8]));
+    }
 }
