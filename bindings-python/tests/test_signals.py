@@ -145,13 +145,11 @@ except KeyboardInterrupt:
     assert target.stdout.strip() == "interrupted"
 
 
-def test_system_calls_are_not_cut_short_by_our_signals(run_target):
-    run_target(
-        BURN
-        + """
+BUSY_BESIDE = (
+    BURN
+    + """
 import select, socket
 
-spanprof.start(sample_rate=1000)
 done = False
 def busy():
     while not done:
@@ -159,16 +157,51 @@ def busy():
 thread = threading.Thread(target=busy)
 thread.start()
 libc = ctypes.CDLL(None, use_errno=True)
+"""
+)
+
+
+def test_sleeps_and_polls_of_c_code_are_not_cut_short_by_thread_timers(run_target):
+    # usleep and poll are never restarted by the kernel; a thread timer signals only on the way back to the program.
+    run_target(
+        BUSY_BESIDE
+        + """
+spanprof.start(sample_rate=1000, clock="thread_timer")
+try:
+    for _ in range(10):
+        start = time.monotonic()
+        time.sleep(0.02)
+        assert time.monotonic() - start >= 0.02
+        # C code that does not repeat an interrupted call by itself.
+        assert libc.usleep(5000) == 0, os.strerror(ctypes.get_errno())
+        assert libc.poll(None, 0, 5) == 0, os.strerror(ctypes.get_errno())
+finally:
+    done = True
+    thread.join()
+"""
+    )
+
+
+def test_restartable_system_calls_are_not_cut_short_on_any_clock(run_target):
+    # The perf clock counts kernel time too, so its signal may come while a call is on its way to sleep: SA_RESTART.
+    run_target(
+        BUSY_BESIDE
+        + """
+spanprof.start(sample_rate=1000)
 reader, writer = os.pipe()
-for _ in range(10):
-    start = time.monotonic()
-    time.sleep(0.02)
-    assert time.monotonic() - start >= 0.02
-    # C code that does not repeat an interrupted call by itself.
-    assert libc.usleep(5000) == 0, os.strerror(ctypes.get_errno())
-    assert libc.poll(None, 0, 5) == 0, os.strerror(ctypes.get_errno())
-done = True
-thread.join()
+def feed():
+    for _ in range(50):
+        time.sleep(0.005)
+        os.write(writer, b"x")
+feeder = threading.Thread(target=feed)
+feeder.start()
+buffer = ctypes.create_string_buffer(1)
+try:
+    for _ in range(50):
+        assert libc.read(reader, buffer, 1) == 1, os.strerror(ctypes.get_errno())
+finally:
+    done = True
+    thread.join()
 """
     )
 
