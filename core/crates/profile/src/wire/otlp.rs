@@ -247,6 +247,7 @@ pub(crate) struct AnyValue {
 pub(crate) mod any_value {
     /// `StringValueStrindex` (1.10, profiles only) names the text by the string table.
     #[derive(Clone, PartialEq, prost::Oneof)]
+    #[expect(clippy::enum_variant_names, reason = "the names are the fields' of the signal")]
     pub(crate) enum Value {
         #[prost(string, tag = "1")]
         StringValue(String),
