@@ -14,7 +14,10 @@ done
 state="$root.apt"
 mkdir -p "$state"/{lists/partial,cache/archives/partial,etc} "$root"
 : >"$state/status"
-echo "deb [signed-by=$keyring] http://deb.debian.org/debian sid main" >"$state/etc/sources.list"
+# The mirror that this machine already uses.
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian/\?$') || {
+  echo "debian-python: apt knows no Debian mirror here" >&2; exit 3; }
+echo "deb [signed-by=$keyring] $mirror sid main" >"$state/etc/sources.list"
 cat >"$state/apt.conf" <<EOF
 Dir::State "$state"; Dir::State::lists "$state/lists"; Dir::State::status "$state/status"; Dir::Cache "$state/cache";
 Dir::Etc::sourcelist "$state/etc/sources.list"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::preferencesparts "/dev/null";
@@ -32,7 +35,7 @@ for version in "${versions[@]}"; do
   apt-get install -y -qq --download-only --no-install-recommends "python$version" "python$version-venv" ca-certificates >&2
   for package in "$state"/cache/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
   for merged in bin sbin lib lib64; do ln -sfn "usr/$merged" "$root/$merged"; done
-  mkdir -p "$root"/{proc,dev,tmp,sys,work}
+  mkdir -p "$root"/{proc,dev,tmp,sys,suite}
 done
 for version in "${versions[@]}"; do
   chroot "$root" "/usr/bin/python$version" -c '' 2>/dev/null && echo "$version"

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{check, demo, tidy, wheel, Verb};
+use super::{check, demo, docs, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -33,7 +33,9 @@ fn run(given: &Arguments) -> Outcome {
     step(&mut |_| check::format());
     step(&mut |_| check::clippy());
     step(&mut |_| tidy::run());
+    step(&mut |_| docs::links());
     step(&mut rust);
+    step(&mut |_| docs::generated(true));
     step(&mut |tally| check::loom(None, tally));
     step(&mut |tally| {
         let wheel = wheel::build_for_tests()?;

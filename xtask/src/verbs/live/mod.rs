@@ -2,6 +2,7 @@
 //! here, a browser, a dead network. Longer than `test`; each says how long it took.
 
 mod collector;
+mod debian;
 mod outage;
 mod pprof;
 mod python;
@@ -23,7 +24,8 @@ pub const VERB: Verb = Verb {
         pprof      files read back by google/pprof, built from its Go module\n\
         serve      the page of `spanprof serve` in headless Chromium\n\
         outage     receivers that refuse, swallow, never answer, reset: the service must not notice\n\
-        python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf\n\n\
+        python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
+                   without --python also 3.14 and 3.15 from Debian's packages, where this is Debian and root\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
         Known::Value("seconds"),

@@ -1,8 +1,9 @@
 //! Stress in real interpreters: every CPython here times every clock, with forks, restarts and stray signals. A crash, a
 //! hang or a wrong name fails the suite.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::debian::Debian;
 use crate::arguments::Arguments;
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -10,35 +11,33 @@ use crate::{venv, verbs};
 
 const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
 
+/// What runs in each interpreter under each clock: a program of xtask/live/python and its size.
+struct Cells(Vec<(&'static str, u64)>);
+
 pub fn run(given: &Arguments) -> Outcome {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let forks = given.number("forks")?.unwrap_or(1000);
     let cycles = given.number("cycles")?.unwrap_or(1000);
+    let cells = Cells(vec![
+        ("stress", seconds),
+        ("names", seconds.min(20)),
+        ("forks", forks),
+        ("cycles", cycles),
+        ("stray_signals", 10),
+    ]);
     let clocks: Vec<&str> = given.text("clock").map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
+    // What ships, with the doors of tests left in: the code under stress is the same.
     let wheel = verbs::wheel::build_for_tests()?;
     let mut failed = Vec::new();
     for python in pythons::chosen(given.text("python"))? {
         let interpreter = environment(&python, &wheel)?;
-        for clock in &clocks {
-            let cells = [
-                ("stress", seconds),
-                ("names", seconds.min(20)),
-                ("forks", forks),
-                ("cycles", cycles),
-                ("stray_signals", 10),
-            ];
-            for (cell, size) in cells {
-                let name = format!("{cell} on Python {} by {clock}", python.full());
-                let step = Step::new(&name, &interpreter)
-                    .arg(format!("xtask/live/python/{cell}.py"))
-                    .args([*clock, &size.to_string()])
-                    .env("PYTHONFAULTHANDLER", "1");
-                if let Err(failure) = step.run() {
-                    eprintln!("{failure}");
-                    failed.push(name);
-                }
-            }
-        }
+        let step = |name: &str, program: &str| {
+            Step::new(name, &interpreter).arg(format!("xtask/live/python/{program}")).env("PYTHONFAULTHANDLER", "1")
+        };
+        cells.run(&python.full(), &clocks, step, &mut failed);
+    }
+    if given.text("python").is_none() {
+        from_debian(&cells, &clocks, &wheel, &mut failed)?;
     }
     match failed.is_empty() {
         true => Ok(()),
@@ -46,7 +45,34 @@ pub fn run(given: &Arguments) -> Outcome {
     }
 }
 
-fn environment(python: &Python, wheel: &Path) -> Outcome<PathBuf> {
+fn from_debian(cells: &Cells, clocks: &[&str], wheel: &Path, failed: &mut Vec<String>) -> Outcome {
+    let debian = Debian::fetch()?;
+    if debian.versions.is_empty() {
+        return Ok(());
+    }
+    debian.install(wheel)?;
+    for version in &debian.versions {
+        cells.run(version, clocks, |name, program| debian.step(name, version, program), failed);
+    }
+    Ok(())
+}
+
+impl Cells {
+    fn run(&self, version: &str, clocks: &[&str], step: impl Fn(&str, &str) -> Step, failed: &mut Vec<String>) {
+        for clock in clocks {
+            for (cell, size) in &self.0 {
+                let name = format!("{cell} on Python {version} by {clock}");
+                let outcome = step(&name, &format!("{cell}.py")).args([*clock, &size.to_string()]).run();
+                if let Err(failure) = outcome {
+                    eprintln!("{failure}");
+                    failed.push(name);
+                }
+            }
+        }
+    }
+}
+
+fn environment(python: &Python, wheel: &Path) -> Outcome<std::path::PathBuf> {
     let venv = venv::Venv::with("live-python", python, &[])?;
     venv.install_wheel(wheel)?;
     Ok(venv.python())
