@@ -26,16 +26,13 @@ const PROBES: [u64; 8] = [0, 1, (1 << 30) - 1, 1 << 30, (1 << 60) - 1, 1 << 60, 
 
 /// Tests the look-up and registers `variable`, or falls back.
 pub fn register(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) -> ContextSource {
-    match learn(interpreter, variable) {
-        Some((hash, types)) => {
-            // One reference for ever: the handler compares with the address.
-            let address = variable.clone().into_ptr() as usize;
-            interpreter.context.register(address, hash, types);
-            if sees_own_context(interpreter, variable).unwrap_or(false) {
-                return ContextSource::ContextVariable;
-            }
+    if let Some((hash, types)) = learn(interpreter, variable) {
+        // One reference for ever: the handler compares with the address.
+        let address = variable.clone().into_ptr() as usize;
+        interpreter.context.register(address, hash, types);
+        if sees_own_context(interpreter, variable).unwrap_or(false) {
+            return ContextSource::ContextVariable;
         }
-        None => {}
     }
     interpreter.context.use_thread_table();
     ContextSource::ThreadTable
