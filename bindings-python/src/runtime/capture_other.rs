@@ -2,20 +2,26 @@
 //! run, block or end. Every read is guarded; what moved during the walk is dropped, never guessed.
 //!
 //! # Why a stack that comes out is true
-//! After each link its predecessor is read again and must be unchanged: it was alive while its caller was read, so the
-//! caller was its caller. By induction up the chain, all frames stood on each other when the leaf was checked. Code
-//! objects are compared with the count of ends before and after: none of them ended during the walk, so each frame's
+//! Frames are read from the leaf up. After a link was read, the frame it was reached from must still stand (unchanged, and
+//! not above the end of the data stack: a popped frame keeps its looks), must not lie inside the new link's frame, and the
+//! new link must then read the same again. So the callee stood while its caller was read, and the caller was its caller.
+//! By induction up the chain, all frames stood on each other when the leaf was checked. A frame outside the data stack (of
+//! a generator, of the interpreter, of 3.10) loses its link to its caller when it is left, or stands as long as the frame
+//! on the data stack that was reached before it.
+//!
+//! Code objects are compared with the count of ends before and after: none of them ended during the walk, so each frame's
 //! generation is the one its code lived in.
 
 use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::capture_signal::MAX_LINKS;
-use super::frame_signal::{self, Judged};
+use super::data_stack::DataStack;
+use super::frame_signal::{self, ChainStart, Judged, Link};
 use super::interpreter::{self, Interpreter};
 use super::sampled_code_signal::SAMPLED_CODE;
 use super::{context_signal, threads};
 
-/// Walks are retried this often while the thread moves; each takes less than a microsecond.
+/// Walks are retried this often while the thread moves; each takes about a microsecond.
 const ATTEMPTS: usize = 4;
 
 /// Walks the thread whose state is at `thread`.
@@ -30,9 +36,7 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
         stack.clear();
         stack.context = Context::None;
         // A state that was freed, or given to another thread, no longer names this one.
-        if !frame_signal::is_ours(interpreter, thread)
-            || threads::kernel_thread_id(&interpreter.layout, thread) != Some(thread_id)
-        {
+        if !is_of(interpreter, thread, thread_id) {
             return Captured::Dropped(DropReason::NoThreadState);
         }
         let ends = SAMPLED_CODE.ends_begun();
@@ -40,9 +44,7 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
             Ok(()) if stack.is_empty() => return Captured::Dropped(DropReason::NoThreadState),
             Ok(()) => {
                 stack.context = context_signal::read_other(interpreter, thread);
-                if SAMPLED_CODE.ends_begun() == ends
-                    && threads::kernel_thread_id(&interpreter.layout, thread) == Some(thread_id)
-                {
+                if SAMPLED_CODE.ends_begun() == ends && is_of(interpreter, thread, thread_id) {
                     return Captured::Walked;
                 }
                 outcome = DropReason::MovedDuringWalk;
@@ -55,24 +57,23 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     Captured::Dropped(outcome)
 }
 
+fn is_of(interpreter: &Interpreter, thread: usize, thread_id: u32) -> bool {
+    frame_signal::is_ours(interpreter, thread)
+        && threads::kernel_thread_id(&interpreter.layout, thread) == Some(thread_id)
+}
+
 fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<(), DropReason> {
     let start = frame_signal::start(interpreter, thread).ok_or(DropReason::FaultedRead)?;
+    let mut climb = Climb { interpreter, thread, start, reached_from: None, standing: None };
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
-    let mut below: Option<(usize, frame_signal::Link)> = None;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
             return Ok(());
         }
         let link = frame_signal::read(interpreter, frame).ok_or(DropReason::MovedDuringWalk)?;
         let judged = frame_signal::judge(interpreter, &link);
-        let stands = match &below {
-            // The leaf stands while the thread still names it as its leaf.
-            None => frame_signal::start(interpreter, thread) == Some(start),
-            Some((address, seen)) => frame_signal::read(interpreter, *address)
-                .is_some_and(|now| now.code == seen.code && now.previous == seen.previous),
-        };
-        if !stands {
+        if !climb.proves(frame, &link) {
             return Err(DropReason::MovedDuringWalk);
         }
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
@@ -90,8 +91,51 @@ fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) ->
         if !pushed {
             return Ok(());
         }
-        below = Some((frame, link));
+        climb.pass(frame, link);
         frame = link.previous;
     }
     Err(DropReason::InvalidFrame)
+}
+
+/// The way up the chain so far.
+struct Climb<'a> {
+    interpreter: &'a Interpreter,
+    thread: usize,
+    start: ChainStart,
+    /// The frame that named the next one as its caller.
+    reached_from: Option<(usize, Link)>,
+    /// The last frame passed that lies on the data stack: while it stands, so does everything between it and the next.
+    standing: Option<(usize, Link)>,
+}
+
+impl Climb<'_> {
+    /// Whether the link just read at `address` was the caller of the frame it was reached from.
+    fn proves(&self, address: usize, link: &Link) -> bool {
+        let Some(reached_from) = &self.reached_from else {
+            // The leaf stands while the thread names it.
+            return frame_signal::start(self.interpreter, self.thread) == Some(self.start);
+        };
+        if let Some(standing) = &self.standing {
+            let Some(data_stack) = DataStack::read(self.interpreter, self.thread) else { return false };
+            if data_stack.has_popped(standing.0)
+                || link.is_on_data_stack && data_stack.overlaps(self.interpreter, link, address, standing.0)
+                || (standing.0 != reached_from.0 && !self.is_unchanged(standing.0, &standing.1))
+            {
+                return false;
+            }
+        }
+        self.is_unchanged(reached_from.0, &reached_from.1) && self.is_unchanged(address, link)
+    }
+
+    fn is_unchanged(&self, address: usize, seen: &Link) -> bool {
+        frame_signal::read(self.interpreter, address)
+            .is_some_and(|now| now.code == seen.code && now.previous == seen.previous)
+    }
+
+    fn pass(&mut self, address: usize, link: Link) {
+        if link.is_on_data_stack {
+            self.standing = Some((address, link));
+        }
+        self.reached_from = Some((address, link));
+    }
 }

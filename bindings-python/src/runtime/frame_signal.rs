@@ -23,6 +23,8 @@ pub struct Link {
     pub is_entry: bool,
     /// The bottom frame of one activation of the interpreter loop (3.11, 3.12).
     pub is_bottom: bool,
+    /// It lies on the thread's data stack, where frames are pushed and popped like C frames (from 3.11).
+    pub is_on_data_stack: bool,
 }
 
 /// What a link is worth.
@@ -79,6 +81,7 @@ fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Op
         instruction: word(&bytes, layout.instruction)?,
         is_entry,
         is_bottom,
+        is_on_data_stack: owner == 0,
     })
 }
 
@@ -100,6 +103,7 @@ fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, addr
         instruction: field(layout.last_instruction)? & 0xffff_ffff,
         is_entry: false,
         is_bottom: false,
+        is_on_data_stack: false,
     })
 }
 

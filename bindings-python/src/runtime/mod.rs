@@ -17,6 +17,7 @@ mod capture_signal;
 mod code_lifetime;
 mod context_signal;
 mod context_variable;
+mod data_stack;
 mod error;
 mod frame_signal;
 mod frame_word;

@@ -92,6 +92,24 @@ pub struct InterpreterFrameLayout {
     pub owner: usize,
     /// Owners from this value on are entry frames of the interpreter itself, without Python code.
     pub first_entry_owner: u8,
+    /// End of the used part of the data stack's current chunk, in the thread state; the chunk itself stands 8 before it.
+    pub data_stack_top: usize,
+    /// How large a frame is.
+    pub size: FrameSize,
+}
+
+/// Where the code object says how large its frames are.
+#[derive(Clone, Copy, Debug)]
+pub enum FrameSize {
+    /// The whole in words (32 bits).
+    Words(usize),
+    /// Two parts in words (32 bits each), and a header of nine words (3.11).
+    Parts {
+        /// Operand stack.
+        stack: usize,
+        /// Local variables and cells.
+        locals: usize,
+    },
 }
 
 /// Where the thread state keeps the current frame.

@@ -12,6 +12,8 @@ pub const LAYOUT: Layout = Layout {
         instruction: 56,
         owner: 69,
         first_entry_owner: 3,
+        data_stack_top: 304,
+        size: FrameSize::Parts { stack: 68, locals: 76 },
     }),
     code: CodeLayout {
         name: 128,

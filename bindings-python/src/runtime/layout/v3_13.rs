@@ -12,6 +12,8 @@ pub const LAYOUT: Layout = Layout {
         instruction: 56,
         owner: 70,
         first_entry_owner: 3,
+        data_stack_top: 240,
+        size: FrameSize::Words(76),
     }),
     code: CodeLayout {
         name: 128,
