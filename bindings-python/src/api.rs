@@ -13,6 +13,7 @@ use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame,
 
 use crate::convert;
 use crate::error::{panics, quiet, raising};
+use crate::ffi::pending;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;
 use crate::host_log;
@@ -22,7 +23,7 @@ use crate::runtime::PythonRuntime;
 #[pyfunction]
 pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let code = convert::config_from(config);
-    let started = raising(py, || {
+    raising(py, || {
         let mut config = Config::load(&code, &environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = convert::program_name(py);
@@ -31,42 +32,34 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         let switched_off = !config.enabled || config.disabled_by.is_some();
         let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py)? };
         py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
-    });
-    host_log::hand_over(py);
-    started
+    })
 }
 
 /// Stops the profiler and sends the last window within `stop_timeout`. True when everything was delivered.
 #[pyfunction]
 pub fn stop(py: Python<'_>) -> bool {
-    let delivered = quiet(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop())));
-    host_log::hand_over(py);
-    delivered
+    quiet(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop())))
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout` seconds.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub fn flush(py: Python<'_>, timeout: Option<f64>) -> bool {
-    let delivered = quiet(false, || {
+    quiet(false, || {
         let Some(profiler) = Profiler::running() else { return true };
         let timeout = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         py.detach(|| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
-    });
-    host_log::hand_over(py);
-    delivered
+    })
 }
 
 /// Changes keys of the running profiler; false when none runs.
 #[pyfunction]
 pub fn update(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let patch = ConfigPatch(convert::config_from(config));
-    let updated = raising(py, || match Profiler::running() {
+    raising(py, || match Profiler::running() {
         Some(profiler) => py.detach(|| profiler.update(&patch)).map(|()| true),
         None => Ok(false),
-    });
-    host_log::hand_over(py);
-    updated
+    })
 }
 
 /// Counters and facts by dotted name; empty when the profiler does not run.
@@ -120,7 +113,6 @@ pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
 pub fn after_fork_in_child(py: Python<'_>) {
     host_log::after_fork_in_child();
     quiet((), || py.detach(|| drop(Profiler::after_fork_in_child())));
-    host_log::hand_over(py);
 }
 
 /// Announces the calling thread before it runs anything worth sampling.
@@ -131,6 +123,12 @@ pub fn register_current_thread() {
             profiler.register_current_thread();
         }
     });
+}
+
+/// Sets what the main thread calls when lines wait for the host's logger; called once when the package is imported.
+#[pyfunction]
+pub fn set_asked(function: Bound<'_, PyAny>) {
+    pending::set_asked(function);
 }
 
 /// Runs the command line; returns its exit code.

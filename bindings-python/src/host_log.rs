@@ -1,13 +1,16 @@
-//! The profiler's few lines on their way to `logging.getLogger("spanprof")`. The core may speak on any thread, also while
-//! it is being waited for, so a line is only queued there: it is handed over by the call that is under way, or else by a
-//! short-lived thread. Not here: what is said, and how often (the core).
+//! The profiler's few lines on their way to `logging.getLogger("spanprof")`. The core may speak on any of its threads, which
+//! must never wait for the interpreter nor enter it (entering while it shuts down ends the process): a line is queued, and
+//! the main thread is asked to let a Python thread fetch it. Calls such as `start` and `stop` fetch lines themselves. Not
+//! here: the logging (`spanprof/host_log.py`), what is said and how often (the core).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use spanprof::LogLevel;
+
+use crate::ffi;
 
 /// Lines that wait; more are dropped, since a host whose logging blocks must not make us grow.
 const MAX_WAITING: usize = 64;
@@ -15,8 +18,10 @@ const MAX_WAITING: usize = 64;
 #[derive(Default)]
 struct Waiting {
     lines: VecDeque<(LogLevel, String)>,
-    /// A thread is on its way to hand them over.
-    courier: bool,
+    /// Somebody is on the way to fetch them.
+    asked: bool,
+    /// The interpreter is about to end: it may not be asked for anything.
+    closed: bool,
 }
 
 /// Replaced, never unlocked, in a forked child: the parent's thread that held it does not exist there.
@@ -28,7 +33,7 @@ pub fn install() {
     spanprof::set_log_callback(Some(Arc::new(queue)));
 }
 
-/// In a forked child: lines and couriers of the parent are the parent's.
+/// In a forked child: lines of the parent, and who fetches them, are the parent's.
 pub fn after_fork_in_child() {
     forget_waiting();
 }
@@ -38,50 +43,50 @@ fn forget_waiting() {
     WAITING.store(Box::into_raw(Box::default()), Ordering::Release);
 }
 
-fn waiting() -> Option<&'static Mutex<Waiting>> {
-    crate::ffi::leaked(WAITING.load(Ordering::Acquire))
+fn waiting() -> Option<MutexGuard<'static, Waiting>> {
+    let waiting: &'static Mutex<Waiting> = ffi::leaked(WAITING.load(Ordering::Acquire))?;
+    Some(waiting.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn queue(level: LogLevel, line: &str) {
-    let Some(waiting) = waiting() else { return };
-    let mut queue = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if queue.lines.len() >= MAX_WAITING {
+    let Some(mut waiting) = waiting() else { return };
+    if waiting.closed || waiting.lines.len() >= MAX_WAITING {
         return;
     }
-    queue.lines.push_back((level, line.to_owned()));
-    if !queue.courier {
-        queue.courier = true;
-        let started = std::thread::Builder::new().name("spanprof-log".to_owned()).spawn(|| {
-            // None while the interpreter shuts down: nobody is left to read the lines.
-            Python::try_attach(hand_over);
-        });
-        if started.is_err() {
-            queue.courier = false;
-        }
+    waiting.lines.push_back((level, line.to_owned()));
+    if !waiting.asked {
+        // Asked while the queue is locked: `close_log` cannot come in between.
+        waiting.asked = ffi::pending::ask_main_thread();
     }
 }
 
-/// Hands what waits to Python's logging, on this thread. A logger that raises loses the line, nothing else.
-pub fn hand_over(py: Python<'_>) {
-    loop {
-        let line = {
-            let Some(waiting) = waiting() else { return };
-            let mut queue = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let line = queue.lines.pop_front();
-            if line.is_none() {
-                queue.courier = false;
-            }
-            line
-        };
-        let Some((level, line)) = line else { return };
-        let method = match level {
-            LogLevel::Info => "info",
-            LogLevel::Warning => "warning",
-        };
-        let said = py
-            .import("logging")
-            .and_then(|logging| logging.call_method1("getLogger", ("spanprof",)))
-            .and_then(|logger| logger.call_method1(method, ("%s", line)));
-        drop(said);
+/// The next line as `(level, text)` with the levels of Python's logging; None when there is no more.
+#[pyfunction]
+pub fn take_log_line() -> Option<(u32, String)> {
+    let mut waiting = waiting()?;
+    let Some((level, line)) = waiting.lines.pop_front() else {
+        waiting.asked = false;
+        return None;
+    };
+    let level = match level {
+        LogLevel::Info => 20,
+        LogLevel::Warning => 30,
+    };
+    Some((level, line))
+}
+
+/// Nobody could be sent now: the next line asks again.
+#[pyfunction]
+pub fn log_not_fetched() {
+    if let Some(mut waiting) = waiting() {
+        waiting.asked = false;
+    }
+}
+
+/// The interpreter is about to end: from here on it is not asked for anything.
+#[pyfunction]
+pub fn close_log() {
+    if let Some(mut waiting) = waiting() {
+        waiting.closed = true;
     }
 }

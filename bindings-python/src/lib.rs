@@ -40,6 +40,11 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::register_current_thread, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;
 
+    module.add_function(wrap_pyfunction!(host_log::take_log_line, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::log_not_fetched, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
+    module.add_function(wrap_pyfunction!(api::set_asked, module)?)?;
+
     module.add_class::<context_calls::LinkToken>()?;
     module.add_class::<context_calls::Carried>()?;
     module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;

@@ -147,3 +147,19 @@ def test_the_first_window_of_a_short_program_needs_no_upload_interval(run_target
     target = run_target(BURN + "spanprof.start(upload_interval=600)\nlast_work()\n")
     assert target.profiles().through("last_work")
     assert time.monotonic() - began < 30
+
+
+def test_programs_that_end_while_the_profiler_wants_to_say_something_end_cleanly(run_target):
+    # The first window closes, and its line is said, at the very moment in which the interpreter ends.
+    for tenths in range(12):
+        target = run_target(
+            BURN
+            + f"""
+import logging
+logging.basicConfig(level=logging.INFO)
+spanprof.start(upload_interval=0.1, sampel_rate=1)
+spanprof.start()
+burn({0.05 + tenths / 100})
+"""
+        )
+        assert "sampel_rate" in target.stderr

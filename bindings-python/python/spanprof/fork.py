@@ -44,4 +44,6 @@ def stop_at_process_exit() -> None:
 
 
 def _register_finalizer(_anchor: object) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, native.stop, exitpriority=-(10**6))
+    from .lifecycle import stop
+
+    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-(10**6))

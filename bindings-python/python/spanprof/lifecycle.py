@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from . import fork, otel_link, pyroscope, spawn, threads
+from . import fork, host_log, otel_link, pyroscope, spawn, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -36,7 +36,10 @@ def start_quietly(config: dict[str, Any]) -> bool:
 
 def _start(config: dict[str, Any]) -> bool:
     global _at_exit
-    running = native.start(config)
+    try:
+        running = native.start(config)
+    finally:
+        host_log.hand_over()
     if running:
         threads.install()
         fork.install()
@@ -44,18 +47,29 @@ def _start(config: dict[str, Any]) -> bool:
         otel_link.install()
         if not _at_exit:
             _at_exit = True
-            atexit.register(native.stop)
+            atexit.register(_end)
+            atexit.register(stop)
     return running
+
+
+def _end() -> None:
+    # Runs after `stop`: the interpreter is not asked for anything while it ends.
+    host_log.hand_over()
+    native.close_log()
 
 
 def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when everything was delivered."""
-    return native.stop()
+    delivered = native.stop()
+    host_log.hand_over()
+    return delivered
 
 
 def flush(timeout: float | None = None) -> bool:
     """Sends what was sampled so far; True when everything was delivered within ``timeout`` seconds."""
-    return native.flush(timeout)
+    delivered = native.flush(timeout)
+    host_log.hand_over()
+    return delivered
 
 
 def update(**config: Any) -> bool:
@@ -63,7 +77,10 @@ def update(**config: Any) -> bool:
 
     Raises :class:`SpanprofError` for a setting that cannot change while running, or cannot have this value.
     """
-    updated = native.update(config)
+    try:
+        updated = native.update(config)
+    finally:
+        host_log.hand_over()
     if updated:
         spawn.remember(config)
         threads.install()

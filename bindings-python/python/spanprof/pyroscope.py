@@ -114,7 +114,9 @@ def configure(**config: Any) -> bool:
 
 def shutdown() -> None:
     """Pyroscope's name of :func:`spanprof.stop`."""
-    native.stop()
+    from .lifecycle import stop
+
+    stop()
 
 
 def add_thread_tag(key: str, value: str) -> None:

@@ -3,6 +3,7 @@
 //!
 //! Law: functions here run with the GIL held unless they say otherwise, and none of them leaves a Python exception set.
 
+pub mod pending;
 pub mod scope;
 pub mod scope_calls;
 pub mod symbols;
