@@ -72,17 +72,14 @@ fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) ->
             return Ok(());
         }
         let link = frame_signal::read(interpreter, frame).ok_or(DropReason::MovedDuringWalk)?;
-        let judged = frame_signal::judge(interpreter, &link);
-        if !climb.proves(frame, &link) {
-            return Err(DropReason::MovedDuringWalk);
-        }
+        let link = climb.prove(frame, link).ok_or(DropReason::MovedDuringWalk)?;
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
             if link.previous != caller && link.previous != 0 {
                 return Err(DropReason::MovedDuringWalk);
             }
             unproven_caller = None;
         }
-        let pushed = match judged {
+        let pushed = match frame_signal::judge(interpreter, &link) {
             Judged::Frame(raw) => stack.push(raw),
             Judged::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
             Judged::Skipped => true,
@@ -109,27 +106,32 @@ struct Climb<'a> {
 }
 
 impl Climb<'_> {
-    /// Whether the link just read at `address` was the caller of the frame it was reached from.
-    fn proves(&self, address: usize, link: &Link) -> bool {
+    /// The link just read at `address`, read again, if it was the caller of the frame it was reached from. Its instruction
+    /// is then that of the call, not what an earlier frame left.
+    fn prove(&self, address: usize, link: Link) -> Option<Link> {
         let Some(reached_from) = &self.reached_from else {
             // The leaf stands while the thread names it.
-            return frame_signal::start(self.interpreter, self.thread) == Some(self.start);
+            return (frame_signal::start(self.interpreter, self.thread) == Some(self.start)).then_some(link);
         };
         if let Some(standing) = &self.standing {
-            let Some(data_stack) = DataStack::read(self.interpreter, self.thread) else { return false };
+            let data_stack = DataStack::read(self.interpreter, self.thread)?;
             if data_stack.has_popped(standing.0)
-                || link.is_on_data_stack && data_stack.overlaps(self.interpreter, link, address, standing.0)
-                || (standing.0 != reached_from.0 && !self.is_unchanged(standing.0, &standing.1))
+                || link.is_on_data_stack && data_stack.overlaps(self.interpreter, &link, address, standing.0)
             {
-                return false;
+                return None;
+            }
+            if standing.0 != reached_from.0 {
+                self.unchanged(standing.0, &standing.1)?;
             }
         }
-        self.is_unchanged(reached_from.0, &reached_from.1) && self.is_unchanged(address, link)
+        self.unchanged(reached_from.0, &reached_from.1)?;
+        self.unchanged(address, &link)
     }
 
-    fn is_unchanged(&self, address: usize, seen: &Link) -> bool {
-        frame_signal::read(self.interpreter, address)
-            .is_some_and(|now| now.code == seen.code && now.previous == seen.previous)
+    /// The frame at `address` as it is now, if it is still the one that was seen.
+    fn unchanged(&self, address: usize, seen: &Link) -> Option<Link> {
+        let now = frame_signal::read(self.interpreter, address)?;
+        (now.code == seen.code && now.previous == seen.previous).then_some(now)
     }
 
     fn pass(&mut self, address: usize, link: Link) {
