@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn text_of_every_length_is_found_again_after_clear() {
         let mut table = TextTable::new();
-        let all: Vec<String> = (0..300).map(|n| "é".repeat(n)).collect();
+        let all: Vec<String> = (0..if cfg!(miri) { 40 } else { 300 }).map(|n| "é".repeat(n)).collect();
         for _ in 0..2 {
             let ids: Vec<u32> = all.iter().map(|text| table.intern(text)).collect();
             assert_eq!(ids[0], 0);

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn messages_of_every_length_are_written_as_prost_writes_them() {
-        for length in [0usize, 1, 120, 127, 128, 129, 16_380, 16_400, 70_000] {
+        let lengths = [0usize, 1, 120, 127, 128, 129, 16_380, 16_400, 70_000];
+        for length in lengths.into_iter().take(if cfg!(miri) { 6 } else { 9 }) {
             let leaf = Nested { text: "x".repeat(length), number: -1, ..Nested::default() };
             let list = Nested { numbers: (0..length as u64).collect(), times: vec![7; length], ..Nested::default() };
             let root = Nested { children: vec![leaf.clone(), Nested::default(), list, leaf], ..Nested::default() };
