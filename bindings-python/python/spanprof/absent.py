@@ -5,7 +5,10 @@ The program runs as it would without a profiler; one warning at import says why.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any, Callable
+
 
 version = "0"
 variable = None

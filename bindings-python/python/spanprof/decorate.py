@@ -7,7 +7,10 @@ itself (native).
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any, Callable
 
 
 def decorate(scope: Any, function: Callable) -> Callable:

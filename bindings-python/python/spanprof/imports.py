@@ -10,9 +10,12 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Sequence
 
-Callback = Callable[[ModuleType], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any, Callable, Sequence
+
+    Callback = Callable[[ModuleType], None]
 
 _waiting: dict[str, list[Callback]] = {}
 _searching = threading.local()

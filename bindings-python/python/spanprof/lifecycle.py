@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import atexit
-from typing import Any
 
 from . import fork, host_log, otel_link, pyroscope, spawn, threads
 from .errors import SpanprofError
 from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any
 
 _at_exit = False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import warnings
 from types import ModuleType
 
 _NAME = "spanprof._spanprof"
@@ -35,6 +34,8 @@ try:
     native = importlib.import_module(_NAME)
 except Exception as error:  # A damaged library raises more than ImportError, and none of it may reach the host.
     from . import absent as native
+
+    import warnings
 
     missing_because = f"{type(error).__name__}: {error}"
     warnings.warn(

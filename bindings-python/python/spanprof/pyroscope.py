@@ -6,10 +6,12 @@ Not here: its ``PYROSCOPE_*`` variables (the core reads them). Where a name has 
 from __future__ import annotations
 
 import enum
-import warnings
-from typing import Any
 
 from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any
 
 
 class LineNo(enum.Enum):
@@ -102,6 +104,8 @@ def _enable_logging() -> None:
 
 
 def _deprecated(name: str, instead: str) -> None:
+    import warnings
+
     warnings.warn(f"spanprof: `{name}` is deprecated, use {instead}", DeprecationWarning, stacklevel=5)
 
 

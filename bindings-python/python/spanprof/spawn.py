@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import sys
 from types import ModuleType
-from typing import Any
 
 from .imports import when_imported
 from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any
 
 _installed = False
 _configuration: dict[str, Any] = {}

@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 import threading
 from types import ModuleType
-from typing import Any, Callable
 
 from .imports import when_imported
 from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any, Callable
 
 _installed = False
 _inheriting = False
