@@ -82,7 +82,9 @@ fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
 fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
     let _turn = one_at_a_time();
     let stop = std::sync::atomic::AtomicBool::new(false);
+    super::install_fork_hook();
     let generation = fork_generation();
+    let mut codes = Vec::new();
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let stop = &stop;
@@ -101,7 +103,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
             });
         }
         for _ in 0..100 {
-            let code = in_forked_child(|| {
+            codes.push(in_forked_child(|| {
                 let own = Profiler::after_fork_in_child();
                 if fork_generation() != generation + 1 {
                     return 1;
@@ -120,11 +122,11 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                     return 3;
                 }
                 i32::from(!own.stop()) * 4
-            });
-            assert_eq!(code, Some(0));
+            }));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+    assert_eq!(codes, vec![Some(0); 100]);
     if let Some(profiler) = Profiler::running() {
         profiler.stop();
     }
