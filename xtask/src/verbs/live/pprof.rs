@@ -13,6 +13,10 @@ use crate::{pythons, scratch, venv, verbs};
 const VERSION: &str = "v0.0.0-20260906184651";
 
 pub fn run(_: &Arguments) -> Outcome {
+    Step::cargo("google/pprof reads random files back")
+        .args(["test", "--quiet", "-p", "spanprof-profile", "--features", "readback", "--test", "live_readback"])
+        .missing_means("install Go 1.26 or later: https://go.dev/dl")
+        .run()?;
     let pprof = go_program("pprof", ".", VERSION)?;
     let folder = scratch::empty("live-pprof")?;
     let python = pythons::preferred()?;
