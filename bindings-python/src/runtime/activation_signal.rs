@@ -74,8 +74,10 @@ impl<'a> Registers<'a> {
         // SAFETY: null, or the ucontext_t that the kernel gave to the running handler.
         let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }?;
         #[cfg(target_arch = "x86_64")]
-        let (program_counter, stack_pointer) =
-            (context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64, context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64);
+        let (program_counter, stack_pointer) = (
+            context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64,
+            context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64,
+        );
         #[cfg(target_arch = "aarch64")]
         let (program_counter, stack_pointer) = (context.uc_mcontext.pc, context.uc_mcontext.sp);
         Some(Self { program_counter, stack_pointer, context })

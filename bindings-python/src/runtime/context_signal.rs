@@ -224,7 +224,6 @@ fn read_word(object: usize, offset: usize) -> Option<usize> {
     guarded::read_u64(object.checked_add(offset)?).map(|word| word as usize)
 }
 
-
 /// The value of a non-negative `int` below 2^64.
 #[inline]
 pub fn integer(interpreter: &Interpreter, object: usize) -> Option<u64> {

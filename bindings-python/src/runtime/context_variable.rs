@@ -78,11 +78,12 @@ fn learn(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -> Option<(u32,
 fn sees_own_context(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = variable.py();
     const ID: u64 = 0x1234_5678_9abc;
-    let look = PyCFunction::new_closure(py, None, None, move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
-        // SAFETY: reads a pthread key of this thread.
-        let thread = unsafe { (interpreter.current_thread)() } as usize;
-        context_signal::read(interpreter, thread) == Context::Id(ID)
-    })?;
+    let look =
+        PyCFunction::new_closure(py, None, None, move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
+            // SAFETY: reads a pthread key of this thread.
+            let thread = unsafe { (interpreter.current_thread)() } as usize;
+            context_signal::read(interpreter, thread) == Context::Id(ID)
+        })?;
     let context = py.import("contextvars")?.getattr("Context")?.call0()?;
     let outside: bool = context.call_method1("run", (&look,))?.extract()?;
     context.call_method1("run", (variable.getattr("set")?, ID))?;

@@ -192,9 +192,13 @@ pub struct ChainStart {
 pub fn start(interpreter: &Interpreter, thread: usize) -> Option<ChainStart> {
     let read = |address: usize| guarded::read_u64(address).map(|word| word as usize);
     match &interpreter.layout.frames {
-        FrameChain::Objects(layout) => Some(ChainStart { leaf: read(thread.checked_add(layout.current)?)?, caller: None }),
+        FrameChain::Objects(layout) => {
+            Some(ChainStart { leaf: read(thread.checked_add(layout.current)?)?, caller: None })
+        }
         FrameChain::Interpreter(layout) => match layout.current {
-            CurrentFrame::InThread(offset) => Some(ChainStart { leaf: read(thread.checked_add(offset)?)?, caller: None }),
+            CurrentFrame::InThread(offset) => {
+                Some(ChainStart { leaf: read(thread.checked_add(offset)?)?, caller: None })
+            }
             CurrentFrame::OnCStack { holder, frame, below, .. } => {
                 let holder = read(thread.checked_add(holder)?)?;
                 let leaf = read(holder.checked_add(frame)?)?;

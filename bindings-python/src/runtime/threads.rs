@@ -40,7 +40,10 @@ pub fn calibrate(layout: &Layout) -> bool {
 fn offsets_of_own_id() -> Vec<usize> {
     // SAFETY: both only name the calling thread.
     let (record, id) = unsafe { (libc::pthread_self() as usize, libc::syscall(libc::SYS_gettid) as u32) };
-    (4..RECORD_BYTES).step_by(4).filter(|&offset| guarded::read_u64(record + offset).map(|word| word as u32) == Some(id)).collect()
+    (4..RECORD_BYTES)
+        .step_by(4)
+        .filter(|&offset| guarded::read_u64(record + offset).map(|word| word as u32) == Some(id))
+        .collect()
 }
 
 /// The kernel's id of the thread whose state is at `thread`; `None` when it is not (or no longer) known.

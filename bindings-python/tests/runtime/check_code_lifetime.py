@@ -1,4 +1,4 @@
-"""Code objects die and their addresses are used again, while samples of them wait in the ring: no name is ever wrong."""
+"""Code objects die and their addresses are used again while samples wait in the ring: no name is ever wrong."""
 
 import contextvars
 import gc
@@ -21,7 +21,7 @@ def compiled(number, body):
 
 
 LOOP = "    total = 0\n    for step in range(rounds):\n        total += step * step\n    return total\n"
-CALLS = "    total = 0\n    for step in range(rounds // 8):\n        total += max(len(str(step)), step)\n    return total\n"
+CALLS = LOOP.replace("range(rounds)", "range(rounds // 8)").replace("step * step", "max(len(str(step)), step)")
 
 
 def judge(samples):
@@ -70,7 +70,8 @@ class CodeLifetime(unittest.TestCase):
         finally:
             samples, sent, dropped = runtime.sampler_stop()
         right, wrong, ended = judge(samples)
-        report = f"{made} codes, {len(samples)} samples of {sent} signals, {dropped} dropped: {right} right, {len(wrong)} wrong, {ended} ended"
+        report = f"{made} codes, {len(samples)} samples of {sent} signals, {dropped} dropped: "
+        report += f"{right} right, {len(wrong)} wrong, {ended} ended"
         if "SPANPROF_SHOW" in os.environ:
             print(report, dict(runtime.statistics()))
         self.assertEqual(wrong, [], report)

@@ -18,7 +18,7 @@ def seen():
 
 def folded(value):
     """A hash as the context table folds it."""
-    return ((value ^ (value >> 32)) & 0xFFFFFFFF) if value >= 0 else ((value & 0xFFFFFFFF) ^ ((value >> 32) & 0xFFFFFFFF))
+    return (value & 0xFFFFFFFF) ^ ((value >> 32) & 0xFFFFFFFF)
 
 
 class Contexts(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Line tables: for every instruction of much real and some hostile code, the decoded position is the interpreter's own."""
+"""Line tables: for every instruction of much real and some odd code, the decoded position is the interpreter's own."""
 
 import dis
 import importlib.util

@@ -1,4 +1,4 @@
-"""The walk gives exactly the frames that the interpreter itself shows: every shape of call, outside and inside a handler."""
+"""The walk gives exactly the frames that the interpreter shows: every shape of call, outside and inside a handler."""
 
 import asyncio
 import contextlib

@@ -1,16 +1,21 @@
-"""The runtime's doors for tests, and what the tests share. Run all of them, on each interpreter, with the library built
-with the feature `testing` and found on PYTHONPATH as `_spanprof.abi3.so`:
+"""The runtime's doors for tests, and what the tests share. `cargo xtask test` runs them on each interpreter, with the
+wheel that it builds for tests (feature `testing`). By hand, with no package at all and the library as
+`_spanprof.abi3.so` on PYTHONPATH:
 
     cargo build -p spanprof-python --features extension-module,testing
     python -m unittest discover -s bindings-python/tests/runtime -p 'check_*.py'
 
-They need no wheel and no package. Not here: the engine, which has its own tests.
+Not here: the engine, which has its own tests.
 """
 
 import contextvars
+import importlib.util
 import sys
 
-from _spanprof import _testing as runtime
+if importlib.util.find_spec("spanprof"):
+    from spanprof._spanprof import _testing as runtime
+else:
+    from _spanprof import _testing as runtime
 
 runtime.start()
 

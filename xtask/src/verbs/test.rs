@@ -44,6 +44,13 @@ fn run(given: &Arguments) -> Outcome {
             let outcome = environment(python, &wheel).and_then(|venv| pytest(&venv, python, &[], tally));
             tally.judge(before, outcome);
             Ok(())
+        })?;
+        // Each interpreter has a layout of its own.
+        pythons::all()?.iter().try_for_each(|python| {
+            let before = *tally;
+            let outcome = runtime_doors(python, &wheel, tally);
+            tally.judge(before, outcome);
+            Ok(())
         })
     });
     step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
@@ -94,6 +101,23 @@ pub fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -
     Step::new(format!("tests on Python {}", python.full()), venv.python())
         .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
         .args(words)
+        .inside(&crate::workspace::root().join("bindings-python"))
+        .run_reading(|line| tally.read(line))?;
+    if tally.passed == before.passed {
+        return Err(Failure::new("pytest", "no test ran"));
+    }
+    Ok(())
+}
+
+/// The tests of the runtime's own doors (`bindings-python/tests/runtime`): they need the wheel for tests and nothing of the
+/// suite around them.
+pub fn runtime_doors(python: &Python, wheel: &Path, tally: &mut Tally) -> Outcome {
+    let venv = Venv::with("runtime", python, &["pytest".to_owned(), "greenlet".to_owned()])?;
+    venv.install_wheel(wheel)?;
+    let before = *tally;
+    Step::new(format!("tests of the runtime on Python {}", python.full()), venv.python())
+        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "-o", "python_files=check_*.py"])
+        .args(["--confcutdir", "tests/runtime", "tests/runtime"])
         .inside(&crate::workspace::root().join("bindings-python"))
         .run_reading(|line| tally.read(line))?;
     if tally.passed == before.passed {

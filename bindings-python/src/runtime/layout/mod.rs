@@ -273,7 +273,9 @@ mod tests {
             let FrameChain::Interpreter(frame) = for_version((3, minor)).unwrap().frames else {
                 panic!("3.{minor} has interpreter frames");
             };
-            assert!(frame.code + 8 <= 80 && frame.previous + 8 <= 80 && frame.instruction + 8 <= 80 && frame.owner < 80);
+            assert!(
+                frame.code + 8 <= 80 && frame.previous + 8 <= 80 && frame.instruction + 8 <= 80 && frame.owner < 80
+            );
         }
     }
 }

@@ -165,10 +165,18 @@ mod tests {
     #[test]
     fn each_kind_of_location_entry_is_read() {
         let table = [
-            0x80, 0x21, // kind 0, one unit: line 10, column 2 (from 1: 3)
-            0x80 | 11 << 3, 4, 9, // one line further, column 4 (5)
-            0x80 | 13 << 3, 3, // one line back (signed 3 = -1), no column
-            0x80 | 14 << 3 | 1, 4, 0, 8, 9, // two lines further, two units, column 7 (8)
+            0x80,
+            0x21, // kind 0, one unit: line 10, column 2 (from 1: 3)
+            0x80 | 11 << 3,
+            4,
+            9, // one line further, column 4 (5)
+            0x80 | 13 << 3,
+            3, // one line back (signed 3 = -1), no column
+            0x80 | 14 << 3 | 1,
+            4,
+            0,
+            8,
+            9,              // two lines further, two units, column 7 (8)
             0x80 | 15 << 3, // none
         ];
         let at = |unit| {

@@ -70,9 +70,7 @@ fn named(runtime: &PythonRuntime, raw: &RawFrame) -> NamedFrame {
     // There is one resolver: a second one would take tombstones away from it.
     runtime.resolve(*raw, 0, &mut frames);
     match frames.pop() {
-        Some(frame) => {
-            (frame.function.to_string(), frame.file.to_string(), frame.start_line, frame.line, frame.column)
-        }
+        Some(frame) => (frame.function.to_string(), frame.file.to_string(), frame.start_line, frame.line, frame.column),
         None => ("[code_ended]".into(), String::new(), 0, 0, 0),
     }
 }
@@ -147,9 +145,12 @@ fn threads(py: Python<'_>) -> PyResult<Vec<(u32, u64)>> {
     }))
 }
 
-/// Line and column of every instruction of a code object, and its name, file and first line as read from memory.
+/// Name, file, first line, and line and column of every instruction.
+type Positions = (String, String, u32, Vec<(u32, u32)>);
+
+/// A code object as read from memory.
 #[pyfunction]
-fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<(String, String, u32, Vec<(u32, u32)>)> {
+fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<Positions> {
     let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
     let info = CodeInfo::read(&interpreter.layout, code.as_ptr() as usize)
         .ok_or_else(|| PyRuntimeError::new_err("the code object is not readable"))?;

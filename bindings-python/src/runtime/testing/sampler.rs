@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use spanprof::runtime::{Frame, Runtime};
-use spanprof_signal::{Captured, DropReason, HandlerContext, RawFrame, RawSample, RawStack, Ring, SampleFlags, SampleKind};
+use spanprof_signal::{
+    Captured, DropReason, HandlerContext, RawFrame, RawSample, RawStack, Ring, SampleFlags, SampleKind,
+};
 
 use super::{id_of, outcome, runtime, Walked};
 use crate::runtime::{capture_signal, PythonRuntime};

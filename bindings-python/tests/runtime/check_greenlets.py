@@ -1,0 +1,83 @@
+"""Greenlets switch a thread's frames and context under the interpreter: stacks stay exact, labels stay their own.
+Needs the package `greenlet`."""
+
+import collections
+import contextvars
+import time
+import unittest
+
+import greenlet
+
+from doors import own_stack, runtime, variable, without_columns
+
+
+class Greenlets(unittest.TestCase):
+    maxDiff = None
+
+    def look(self):
+        walked, expected = runtime.walk(), own_stack()
+        self.assertEqual((walked[0], without_columns(walked[1])), ("walked", expected))
+        walked, expected = runtime.walk_in_handler(), own_stack()
+        self.assertEqual((walked[0], without_columns(walked[1])), ("walked", expected))
+        return walked[2]
+
+    def run_all(self, bodies):
+        made = []
+        for body in bodies:
+            made.append(greenlet.greenlet(body))
+            made[-1].gr_context = contextvars.Context()
+        while any(not each.dead for each in made):
+            for each in made:
+                if not each.dead:
+                    each.switch()
+
+    def test_each_switch_keeps_stack_and_context(self):
+        main = greenlet.getcurrent()
+
+        def body(number):
+            variable.set(number)
+            for turn in range(30):
+                self.assertEqual(self.look(), number)
+                down((number + turn) % 7, number)
+                self.assertEqual(self.look(), number)
+
+        def down(depth, number):
+            if depth:
+                return down(depth - 1, number)
+            main.switch()
+            self.assertEqual(self.look(), number)
+
+        self.run_all([lambda number=number: body(number) for number in range(1, 21)])
+        self.assertEqual(contextvars.Context().run(self.look), 0)
+
+    def test_no_greenlet_ever_bears_another_ones_label(self):
+        main = greenlet.getcurrent()
+        scope = {"main": main, "variable": variable, "time": time, "square": lambda number: number * number}
+        for number in range(1, 21):
+            exec(
+                f"def spin_{number}(until):\n"
+                f"    variable.set({number})\n"
+                f"    while time.monotonic() < until:\n"
+                f"        for _ in range(5): sum(map(square, range(20)))\n"
+                f"        main.switch()\n",
+                scope,
+            )
+        until = time.monotonic() + 4
+        runtime.sampler_start(150, 50)
+        self.run_all([lambda spin=scope[f"spin_{number}"]: spin(until) for number in range(1, 21)])
+        samples, *_ = runtime.sampler_stop()
+        labelled, wrong, reasons = 0, [], collections.Counter(reason or "walked" for _, reason, _ in samples)
+        for context, _, frames in samples:
+            for name, _ in frames:
+                if name.startswith("spin_"):
+                    # Not labelled yet: before its first statement.
+                    labelled += context != 0
+                    if context not in (0, int(name[5:])):
+                        wrong.append((name, context))
+        self.assertEqual(wrong, [], reasons)
+        self.assertGreater(labelled, 2000, reasons)
+        self.assertLess(reasons["invalid_frame"] + reasons["faulted_read"], 10, reasons)
+
+
+if __name__ == "__main__":
+    unittest.main()
