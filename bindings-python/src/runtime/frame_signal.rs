@@ -141,7 +141,8 @@ enum Validity {
 /// Whether a code object stands at `code`. Up to 3.11 a frame may still be linked while its code ends.
 #[inline(never)]
 fn validate(interpreter: &Interpreter, code: usize) -> Validity {
-    let (Some(count), Some(type_word)) = (guarded::read_u64(code), guarded::read_u64(code + fixed::TYPE)) else {
+    let type_word = code.checked_add(fixed::TYPE).and_then(guarded::read_u64);
+    let (Some(count), Some(type_word)) = (guarded::read_u64(code), type_word) else {
         return Validity::Invalid;
     };
     if type_word as usize != interpreter.code_type {
@@ -172,7 +173,7 @@ fn unit(interpreter: &Interpreter, link: &Link) -> Option<i64> {
 #[inline(never)]
 fn has_begun(interpreter: &Interpreter, code: usize, unit: i64) -> bool {
     let Some(instructions) = &interpreter.layout.code.instructions else { return true };
-    match guarded::read_u64(code + instructions.first_traceable) {
+    match code.checked_add(instructions.first_traceable).and_then(guarded::read_u64) {
         Some(first_traceable) => unit >= i64::from(first_traceable as u32 as i32),
         None => false,
     }
@@ -221,4 +222,51 @@ pub fn is_ours(interpreter: &Interpreter, thread: usize) -> bool {
 pub fn thread_id_word(layout: &ThreadLayout, thread: usize) -> Option<u64> {
     let (super::layout::ThreadId::Kernel(offset) | super::layout::ThreadId::Pthread(offset)) = layout.id;
     guarded::read_u64(thread.checked_add(offset)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::context_signal::ContextProbe;
+    use crate::runtime::layout;
+
+    unsafe extern "C" fn no_thread() -> *mut pyo3::ffi::PyThreadState {
+        std::ptr::null_mut()
+    }
+
+    fn interpreter(minor: u8) -> Interpreter {
+        Interpreter {
+            layout: *layout::for_version((3, minor)).unwrap(),
+            current_thread: no_thread,
+            first_thread: None,
+            main: 0,
+            loop_entry: 0,
+            code_type: 1,
+            frame_type: 1,
+            int_type: 1,
+            context: ContextProbe::new(),
+        }
+    }
+
+    #[test]
+    fn words_that_are_no_address_are_judged_without_a_panic() {
+        for minor in 9..=15 {
+            let interpreter = interpreter(minor);
+            for code in [0, 8, 4096, usize::MAX & !7, usize::MAX - 4095, 1 << 63] {
+                let link = Link {
+                    code,
+                    previous: usize::MAX,
+                    instruction: u64::MAX,
+                    is_entry: false,
+                    is_bottom: false,
+                    is_on_data_stack: true,
+                };
+                assert_eq!(judge(&interpreter, &link), Judged::Invalid, "3.{minor}, code {code:#x}");
+                assert!(!has_begun(&interpreter, code, 0) || minor < 11);
+                assert_eq!(start(&interpreter, code), None);
+                assert!(!is_ours(&interpreter, code));
+                assert_eq!(read(&interpreter, code), None);
+            }
+        }
+    }
 }

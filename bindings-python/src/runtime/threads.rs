@@ -77,7 +77,7 @@ pub fn list(interpreter: &Interpreter, out: &mut Vec<RuntimeThread>) {
         if let (true, Some(thread_id)) = (has_frames, kernel_thread_id(&interpreter.layout, thread)) {
             out.push(RuntimeThread { thread_id, handle: thread as u64 });
         }
-        match guarded::read_u64(thread + fixed::NEXT_THREAD) {
+        match thread.checked_add(fixed::NEXT_THREAD).and_then(guarded::read_u64) {
             Some(next) => thread = next as usize,
             None => break,
         }

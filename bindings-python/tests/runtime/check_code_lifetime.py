@@ -83,7 +83,7 @@ class CodeLifetime(unittest.TestCase):
         self.churn(interval_us=300, drain_ms=20, rounds=2000)
 
     def test_codes_that_end_long_before_the_drain_comes(self):
-        self.churn(interval_us=300, drain_ms=700, rounds=300)
+        self.churn(interval_us=300, drain_ms=700, rounds=600)
 
     def test_some_codes_live_on_among_the_dying(self):
         self.churn(interval_us=300, drain_ms=100, rounds=600, kept_alive=300)

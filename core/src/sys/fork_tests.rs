@@ -155,3 +155,51 @@ fn the_scan_puts_our_handlers_back_and_the_host_keeps_its_signals() {
         assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 2);
     });
 }
+
+#[test]
+fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
+    let _turn = one_at_a_time();
+    install_fork_hook();
+    let inbox = inbox(1 << 17).expect("memory for a ring");
+    let frames = [spanprof_signal::RawFrame { code: u64::MAX, at: u64::MAX }; 20];
+    let sample = |key| spanprof_signal::RawSample {
+        kind: spanprof_signal::SampleKind::Lock,
+        flags: spanprof_signal::SampleFlags(0),
+        thread_id: 1,
+        time_ns: 2,
+        values: [3, 4],
+        key,
+        context: spanprof_signal::Context::Id(u64::MAX),
+        frames: &frames,
+    };
+    let running = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while running.load(Ordering::Relaxed) {
+                    let _ = inbox.submit(&sample(0));
+                }
+            });
+        }
+        scope.spawn(|| {
+            while running.load(Ordering::Relaxed) {
+                inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
+            }
+        });
+        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..150 {
+                in_child(|| {
+                    // More than the ring holds, so that every word of it is used.
+                    for key in 1..=1_000 {
+                        inbox.submit(&sample(key)).expect("an empty ring has room");
+                        let mut keys = Vec::new();
+                        inbox.ring().drain(inbox.ring().head(), &mut |_, sample| keys.push(sample.key));
+                        assert_eq!(keys, [key]);
+                    }
+                });
+            }
+        }));
+        running.store(false, Ordering::Relaxed);
+        assert!(verdict.is_ok());
+    });
+}

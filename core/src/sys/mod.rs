@@ -8,12 +8,12 @@ mod copies;
 mod crash_marker;
 mod fork;
 #[cfg(test)]
+mod fork_live_tests;
+#[cfg(test)]
 mod fork_tests;
 mod inboxes;
 #[cfg(test)]
 pub(crate) mod live_tests;
-#[cfg(test)]
-mod fork_live_tests;
 mod mapping;
 mod native_signal;
 mod own_threads;
@@ -23,8 +23,8 @@ mod registry;
 pub mod thread_context;
 mod threads;
 mod time;
-mod walk;
 mod timer;
+mod walk;
 
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
@@ -36,8 +36,8 @@ pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
-pub use walk::walk_other_thread;
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
+pub use walk::walk_other_thread;
 
 pub use spanprof_signal::{Inbox, WakeReason};
 

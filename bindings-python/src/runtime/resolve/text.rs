@@ -24,10 +24,10 @@ pub fn read(layout: &TextLayout, address: usize) -> Option<String> {
         _ => return None,
     };
     let data = match (state & COMPACT != 0, state & ASCII != 0) {
-        (true, true) => address + layout.ascii_bytes,
-        (true, false) => address + layout.compact_bytes,
+        (true, true) => address.checked_add(layout.ascii_bytes)?,
+        (true, false) => address.checked_add(layout.compact_bytes)?,
         // A subclass of str, or a string of the old kind: a pointer to the characters.
-        (false, _) => guarded::read_u64(address + layout.compact_bytes)? as usize,
+        (false, _) => guarded::read_u64(address.checked_add(layout.compact_bytes)?)? as usize,
     };
     let bytes = read_bytes(data, kept * width)?;
     let mut text = match width {
