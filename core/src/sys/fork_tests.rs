@@ -1,6 +1,6 @@
 //! Forks while the clocks run: the child is alive and unprofiled, may start its own, and the parent does not notice.
 
-use super::live_tests::{burn, drain, one_at_a_time, settings, start};
+use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start};
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -99,12 +99,13 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_its_own_account() {
             in_child(|| {
                 let own = Clocks::start(settings(ClockChoice::Auto, 1_000)).expect("the child's clocks start");
                 burn(40_000_000);
+                burn_until(|| own.counters().samples >= 3);
                 let account = own.account();
                 let mut seen = drain(&own);
                 let mine = seen.remove(&thread_id()).expect("samples of the child's thread");
                 assert!(seen.is_empty(), "only the child's thread: {seen:?}");
                 assert!(mine.samples >= 3 && mine.weight_ns >= 10_000_000, "{mine:?}");
-                assert!((40_000_000..400_000_000).contains(&account.process_ns), "{account:?}");
+                assert!((40_000_000..3_000_000_000).contains(&account.process_ns), "{account:?}");
                 // In the child of the child too.
                 in_child(|| assert!(own.ring().is_empty()));
                 own.stop();
@@ -144,7 +145,7 @@ fn the_scan_puts_our_handlers_back_and_the_host_keeps_its_signals() {
         assert!(!fault_guard_owned());
         clocks.scan();
         assert!(fault_guard_owned() && spanprof_signal::handler::is_installed(libc::SIGPROF));
-        burn(60_000_000);
+        burn_until(|| clocks.ring().has_committed());
         assert!(drain(&clocks).contains_key(&thread_id()), "sampled again");
         let before = HOST_SIGNALS.load(Ordering::Relaxed);
         // SAFETY: sends the host its own signals.
@@ -187,7 +188,7 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
             }
         });
         let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..150 {
+            for _ in 0..30 {
                 in_child(|| {
                     // More than the ring holds, so that every word of it is used.
                     for key in 1..=1_000 {
@@ -200,6 +201,6 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
             }
         }));
         running.store(false, Ordering::Relaxed);
-        assert!(verdict.is_ok());
+        assert!(verdict.is_ok(), "a child did not find the ring clean");
     });
 }

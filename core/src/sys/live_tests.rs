@@ -44,6 +44,15 @@ pub(super) fn burn(ns: u64) -> u64 {
     }
 }
 
+/// Uses the calling thread's CPU until `enough`, for two seconds of its CPU time at most: ticks come rarely to a thread
+/// that shares its processor with many.
+pub(super) fn burn_until(enough: impl Fn() -> bool) {
+    let end = current_thread_cpu_ns() + 2_000_000_000;
+    while !enough() && current_thread_cpu_ns() < end {
+        burn(2_000_000);
+    }
+}
+
 #[derive(Default, Debug, Clone)]
 pub(super) struct Seen {
     pub samples: u64,
@@ -97,8 +106,8 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
     assert_eq!(seen.walked, seen.samples, "{seen:?}");
     assert_eq!(seen.first, 1, "{seen:?}");
     assert_eq!(seen.weight_ns, told_ns);
-    // Short of the whole by the last interval at most, which a busy machine's ticks may stretch.
-    assert!(told_ns > 500_000_000 - 1_500_000_000 / rate_hz as u64 - 20_000_000, "{told_ns} ns of 500 ms");
+    // Short of the whole by the last interval, which a busy machine's ticks may stretch.
+    assert!(told_ns > 350_000_000, "{told_ns} ns of 500 ms");
 }
 
 /// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
@@ -176,7 +185,7 @@ fn a_change_of_rate_loses_no_cpu_time() {
     });
     let seen = drain(&clocks).remove(&me).unwrap();
     assert_eq!(seen.weight_ns, told_ns);
-    assert!(told_ns > 250_000_000, "{told_ns} ns of 300 ms");
+    assert!(told_ns > 150_000_000, "{told_ns} ns of 300 ms");
 }
 
 #[test]
@@ -210,18 +219,19 @@ fn the_cpu_time_of_a_thousand_short_threads_is_accounted_for() {
 fn a_thread_found_by_the_scan_brings_its_cpu_time_since_birth() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 100));
-    let (found, total) = std::thread::scope(|scope| {
+    let (found, told_ns) = std::thread::scope(|scope| {
         let found = scope.spawn(|| {
             burn(40_000_000);
             clocks.scan();
-            let total = burn(60_000_000);
-            (thread_id(), total)
+            burn_until(|| clocks.ring().has_committed());
+            told_by_now(&clocks)
         });
         found.join().unwrap()
     });
     let seen = drain(&clocks).remove(&found).expect("the thread was found");
     assert_eq!(seen.first, 1);
-    assert!(seen.weight_ns + 40_000_000 > total && seen.weight_ns <= total + 1_000_000, "{seen:?} of {total}");
+    assert_eq!(seen.weight_ns, told_ns);
+    assert!(told_ns > 40_000_000, "{told_ns} ns since birth");
 }
 
 #[test]
@@ -250,7 +260,8 @@ fn a_thread_without_managed_frames_shows_its_native_leaf() {
     let me = std::thread::scope(|scope| {
         let native = scope.spawn(|| {
             clocks.register_current_thread();
-            burn(100_000_000);
+            let before = clocks.counters().samples;
+            burn_until(|| clocks.counters().samples > before + 50);
             thread_id()
         });
         native.join().unwrap()
@@ -288,9 +299,9 @@ fn cpu_time_with_the_signal_blocked_is_told_apart() {
 fn a_full_ring_says_how_much_cpu_time_was_lost() {
     let _turn = one_at_a_time();
     let clocks = start(ClockSettings { ring_bytes: 1, ..settings(ClockChoice::ThreadTimer, 1_000) });
-    let before = clocks.counters();
-    let (me, seen_first) = std::thread::scope(|scope| {
-        let full = scope.spawn(|| {
+    let full = || clocks.counters().reasons.iter().find(|counted| counted.0 == DropReason::RingFull).unwrap().1;
+    let (me, told_ns, before) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
             clocks.register_current_thread();
             let filler = spanprof_signal::RawSample {
                 kind: spanprof_signal::SampleKind::Lock,
@@ -302,22 +313,28 @@ fn a_full_ring_says_how_much_cpu_time_was_lost() {
                 context: spanprof_signal::Context::None,
                 frames: &[],
             };
-            burn(20_000_000);
-            let seen_first = drain(&clocks);
+            burn_until(|| clocks.ring().has_committed());
+            let mut before = 0;
+            let mut take_mine = || {
+                let mine = drain(&clocks).remove(&thread_id()).unwrap_or_default();
+                before += mine.weight_ns;
+            };
+            take_mine();
             while clocks.ring().push(&filler).is_ok() {}
-            burn(60_000_000);
-            let ring = clocks.ring();
-            ring.drain(ring.head(), &mut |_, _| {});
-            burn(20_000_000);
-            (thread_id(), seen_first)
+            let dropped = full();
+            burn_until(|| full() > dropped + 3);
+            assert!(full() > dropped + 3, "a sample that finds no room is counted");
+            take_mine();
+            burn_until(|| clocks.ring().has_committed());
+            let (me, told_ns) = told_by_now(&clocks);
+            (me, told_ns, before)
         });
-        full.join().unwrap()
+        writer.join().unwrap()
     });
     let seen = drain(&clocks).remove(&me).unwrap();
-    let lost = seen.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
-    assert!((40_000_000..90_000_000).contains(&lost), "{seen:?}, before {seen_first:?}");
-    let full = |counters: &ClockCounters| counters.reasons.iter().find(|r| r.0 == DropReason::RingFull).unwrap().1;
-    assert!(full(&clocks.counters()) > full(&before));
+    let lost_ns = seen.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
+    assert!(lost_ns > 10_000_000, "{seen:?}");
+    assert_eq!(before + seen.weight_ns, told_ns, "what was lost is told to the nanosecond");
 }
 
 #[test]

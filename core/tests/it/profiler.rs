@@ -312,7 +312,13 @@ fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
     let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
     let hosts_before = hosts_cpu_ns();
     burn(Duration::from_millis(300));
+    let closed = profiler.stats().counter("windows.closed");
     profiler.update(&ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(50))])).unwrap();
+    // The drain thread closes it, after it has named the stacks that are in it.
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while profiler.stats().counter("windows.closed") == closed && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     burn(Duration::from_millis(300));
     assert!(profiler.stop());
     let hosts_ns = hosts_cpu_ns() - hosts_before;

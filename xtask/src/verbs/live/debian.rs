@@ -60,7 +60,9 @@ impl Debian {
     pub fn step(&self, name: &str, version: &str, program: &str) -> Step {
         Step::new(name, "chroot")
             .arg(&self.root)
-            .args(["/usr/bin/env", "PYTHONPATH=/suite/package", "PYTHONFAULTHANDLER=1"])
+            // The root has an interpreter and no other program: the environment is handed through chroot.
+            .env("PYTHONPATH", "/suite/package")
+            .env("PYTHONFAULTHANDLER", "1")
             .arg(format!("/usr/bin/python{version}"))
             .arg(format!("/suite/python/{program}"))
     }

@@ -13,7 +13,7 @@ use spanprof_profile::*;
 use crate::random::{profiles_data, ALL};
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: if cfg!(miri) { 2 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: if cfg!(miri) { 1 } else { 40 }, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 fn decoded(body: &[u8]) -> ProfilesData {

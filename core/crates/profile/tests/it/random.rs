@@ -39,8 +39,11 @@ fn raw_sample(wish: Wish) -> impl Strategy<Value = RawSample> {
 
 /// A request within the wish. No two samples of a profile have the same identity, as a window's key has it.
 pub fn profiles_data(wish: Wish) -> impl Strategy<Value = ProfilesData> {
-    let profile = (0usize..4, vec(raw_sample(wish), 1..20), any::<u128>());
-    vec(vec(profile, 1..4), 1..if wish.resources { 4 } else { 2 }).prop_map(move |resources| {
+    // An interpreter is a thousand times slower.
+    let (samples, profiles) = if cfg!(miri) { (3, 2) } else { (20, 4) };
+    let resources = if wish.resources && !cfg!(miri) { 4 } else { 2 };
+    let profile = (0usize..4, vec(raw_sample(wish), 1..samples), any::<u128>());
+    vec(vec(profile, 1..profiles), 1..resources).prop_map(move |resources| {
         let mut data = ProfilesData::default();
         for (nth, profiles) in resources.into_iter().enumerate() {
             let mut resource = ResourceProfiles {
