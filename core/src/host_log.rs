@@ -1,7 +1,8 @@
 //! The few lines that the profiler says, handed to the host's own logger. Never called from a signal handler or while a
 //! lock of the engine is held.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use arc_swap::ArcSwapOption;
+use std::sync::Arc;
 
 /// How loud a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +16,17 @@ pub enum LogLevel {
 /// Receives lines on any thread; must not panic and must not block for long.
 pub type LogCallback = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-static CALLBACK: Mutex<Option<LogCallback>> = Mutex::new(None);
+/// No lock: a forked child would find it held by a thread of its parent that was saying something.
+static CALLBACK: ArcSwapOption<LogCallback> = ArcSwapOption::const_empty();
 
 /// Sets where lines go; `None`: nowhere.
 pub fn set_log_callback(callback: Option<LogCallback>) {
-    *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = callback;
+    CALLBACK.store(callback.map(Arc::new));
 }
 
 /// Hands one line to the host.
 pub(crate) fn log(level: LogLevel, line: &str) {
-    let callback = CALLBACK.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(callback) = callback {
+    if let Some(callback) = CALLBACK.load_full() {
         callback(level, line);
     }
 }

@@ -142,7 +142,7 @@ fn two_bytes_per_entry_do_not_become_hundreds_without_end() {
 fn memory_is_bounded_over_all_requests_of_a_file() {
     // Each line alone is small; together they are not.
     let line = "{\"dictionary\":{\"stringTable\":[\"\"]}}\n";
-    let count = if cfg!(miri) { 60 } else { 2000 };
+    let count = if cfg!(miri) { 200 } else { 2000 };
     let many = (0..count).map(|nth| line.replace("\"\"]", &format!("\"\",\"{nth:0100}\"]"))).collect::<String>();
     let limits = Limits { memory_bytes: 10_000, ..Limits::default() };
     let error = decode::otlp::decode(many.as_bytes(), &limits).unwrap_err().to_string();
