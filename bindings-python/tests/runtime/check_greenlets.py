@@ -76,7 +76,8 @@ class Greenlets(unittest.TestCase):
                         wrong.append((name, context))
         self.assertEqual(wrong, [], reasons)
         self.assertGreater(labelled, 2000, reasons)
-        self.assertLess(reasons["invalid_frame"] + reasons["faulted_read"], 10, reasons)
+        # Declared as lost, never shown wrong; at most 0.5 % of stacks.
+        self.assertLess(reasons["invalid_frame"] + reasons["faulted_read"], 0.005 * sum(reasons.values()), reasons)
 
 
 if __name__ == "__main__":
