@@ -273,24 +273,42 @@ fn signals_that_nobody_wants_are_swallowed_and_counted_also_without_a_session() 
     assert_eq!(status, 0);
 }
 
+/// Lets the other thread of a scope end, also when an assertion fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
     let _turn = one_at_a_time();
     let rig = Rig::new(walks);
     let before = forbidden();
     let running = AtomicBool::new(true);
+    let turns = AtomicU64::new(0);
     let me = thread_id();
     let mut read = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let information = timer_information(handler::signal_value(1, rig.generation));
+            let mut seen = 0;
             while running.load(Ordering::Relaxed) {
-                queue(me, information);
+                // More signals than turns would fill the ring, and leave the thread no instruction of its own.
+                let now = turns.load(Ordering::Relaxed);
+                if now != seen {
+                    seen = now;
+                    queue(me, information);
+                }
                 std::thread::yield_now();
             }
         });
+        let _ends = Ends(&running);
         let mut kept = Vec::new();
         for turn in 0..20_000_000usize {
+            turns.fetch_add(1, Ordering::Relaxed);
             kept.push(vec![0u8; 1 + turn * 37 % 5_000]);
             if turn % 50 == 0 {
                 kept.clear();
@@ -302,7 +320,6 @@ fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
                 break;
             }
         }
-        running.store(false, Ordering::Relaxed);
     });
     assert!(read >= 500, "{read} samples");
     assert_eq!(forbidden(), before);
