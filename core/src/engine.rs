@@ -56,9 +56,10 @@ impl Engine {
         }
     }
 
-    /// Takes what waits in the ring. Stops early when the window is full; true when there may be more.
-    pub fn drain(&mut self, ring: &Ring) -> bool {
-        self.drain.drain(ring, &mut self.window, &self.counters)
+    /// Takes what waits in the ring below the position `up_to`. Stops early when the window is full; true when there may be
+    /// more.
+    pub fn drain(&mut self, ring: &Ring, up_to: u64) -> bool {
+        self.drain.drain(ring, up_to, &mut self.window, &self.counters)
     }
 
     /// Takes one scripted sample.

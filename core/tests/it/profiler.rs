@@ -11,6 +11,7 @@ use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
 use spanprof_profile::decode;
 use spanprof_profile::{ProfilesData, Value};
+use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// There is one profiler in a process; tests that start it take turns.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
@@ -330,6 +331,50 @@ fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
     assert!((total_ns - hosts_ns as i64).abs() < 60_000_000, "{total_ns} of {hosts_ns} ns over both");
     let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
     assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
+}
+
+#[test]
+fn each_window_names_the_period_of_its_own_samples_though_stop_follows_a_change_at_once() {
+    let _turn = one_at_a_time();
+    let runtime = FakeRuntime::new();
+    let frames = [RawFrame { code: runtime.code_of("working"), at: 0 }];
+    for _ in 0..10 {
+        let receiver = Receiver200::start();
+        let config = Config {
+            endpoint: Some(receiver.address.clone()),
+            compression: Compression::Uncompressed,
+            cpu: false,
+            ..Config::default()
+        };
+        let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+        // Samples as a runtime's own clock would bring them.
+        let sample = |period_ns| {
+            let sample = RawSample {
+                kind: SampleKind::Cpu,
+                flags: SampleFlags(0),
+                thread_id: spanprof::sys::thread_id(),
+                time_ns: spanprof::sys::monotonic_ns(),
+                values: [period_ns, 1],
+                key: 0,
+                context: spanprof_signal::Context::None,
+                frames: &frames,
+            };
+            profiler.submit(&sample).unwrap();
+        };
+        let patch = |hz| ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(hz))]);
+        sample(10_000_000);
+        profiler.update(&patch(50)).unwrap();
+        sample(20_000_000);
+        profiler.update(&patch(25)).unwrap();
+        sample(40_000_000);
+        assert!(profiler.stop());
+        for period in [10_000_000, 20_000_000, 40_000_000] {
+            let data = receiver.next(Duration::from_secs(10)).expect("a window for each rate");
+            let (_, profile) = data.profiles().next().expect("a profile");
+            let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
+            assert_eq!((profile.period, total_ns), (period, period));
+        }
+    }
 }
 
 #[test]
