@@ -159,7 +159,7 @@ impl<'a> DrainThread<'a> {
         let listed = sys::thread_ids(&mut living);
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
-            unix_offset_ns: i128::from(sys::unix_ns()) - i128::from(now_ns),
+            unix_offset_ns: unix_offset_ns(),
             account,
             lives: &mut |thread_id| !listed || living.contains(&thread_id),
             only: None,
@@ -173,4 +173,16 @@ impl<'a> DrainThread<'a> {
             delivery.send(closed, self.session.config.load().max_profile_size as usize);
         }
     }
+}
+
+/// Unix time minus monotonic time: of a few tries the one in which the clocks were read closest to each other, since the
+/// thread may lose its processor in between.
+fn unix_offset_ns() -> i128 {
+    let tries = (0..3).map(|_| {
+        let before_ns = sys::monotonic_ns();
+        let unix_ns = sys::unix_ns();
+        let apart_ns = sys::monotonic_ns() - before_ns;
+        (apart_ns, i128::from(unix_ns) - i128::from(before_ns + apart_ns / 2))
+    });
+    tries.min().map_or(0, |(_, offset_ns)| offset_ns)
 }
