@@ -97,7 +97,8 @@ impl Engine {
     /// Ends the window; `None` when there is nothing to send.
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
         self.window.keep_remainders_of(end.lives);
-        if let Some(account) = &end.account {
+        let of_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
+        if let Some(account) = end.account.as_ref().filter(|_| of_cpu) {
             let unseen_ns = self.unseen_ns(account);
             if unseen_ns >= self.window.settings().cpu_period_ns {
                 let stack = self.drain.reason_stack(DropReason::UnseenThread);

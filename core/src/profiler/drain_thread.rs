@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::first_line::FirstLine;
-use super::session::{Change, Session};
+use super::session::{Change, Kinds, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, LogLevel};
 use crate::sys::{self, Clocks, WakeReason};
+use spanprof_signal::SampleKind;
 
 /// How often the outcome of the first delivery is looked at, for the one line in the log.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
@@ -66,11 +67,12 @@ impl<'a> DrainThread<'a> {
             clocks.wake_current_thread_for_scans();
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
-        let (closes, changes, stop) = {
+        let (closes, close_kinds, changes, stop) = {
             let mut asked = self.session.control.lock();
             // Under the lock: a change that is not seen now has no position below this one.
             self.up_to = self.session.inbox.ring().head();
-            (asked.closes, std::mem::take(&mut asked.changes), asked.stop)
+            let close_kinds = std::mem::take(&mut asked.close_kinds);
+            (asked.closes, close_kinds, std::mem::take(&mut asked.changes), asked.stop)
         };
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
@@ -90,8 +92,13 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(self.up_to);
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
         let asked_to_close = closes > self.session.control.lock().closes_done;
-        if due || asked_to_close || self.engine.is_full() {
+        if due || close_kinds == Kinds::All || self.engine.is_full() {
             self.close_and_send(false);
+        } else if let Kinds::Some(kinds) = close_kinds {
+            for kind in kinds {
+                let account = clocks.as_ref().map(|clocks| clocks.account());
+                self.close(account, Some(kind));
+            }
         }
         if asked_to_close {
             self.session.control.tell(|asked| asked.closes_done = closes);
@@ -121,7 +128,7 @@ impl<'a> DrainThread<'a> {
     fn drain_up_to(&mut self, up_to: u64) {
         while self.engine.drain(self.session.inbox.ring(), up_to) {
             self.session.counters.windows_closed_early.add(1);
-            self.close(None);
+            self.close(None, None);
         }
     }
 
@@ -130,7 +137,7 @@ impl<'a> DrainThread<'a> {
         self.drain_up_to(change.position);
         if self.engine.needs_new_window(&change.config) {
             let account = self.session.clocks.load().as_ref().map(|clocks| clocks.account());
-            self.close(account);
+            self.close(account, None);
         }
         self.engine.apply(&change.config);
         self.session.update_wall();
@@ -148,12 +155,12 @@ impl<'a> DrainThread<'a> {
         }
         let up_to = if last { u64::MAX } else { self.up_to };
         while self.engine.drain(session.inbox.ring(), up_to) && last {
-            self.close(None);
+            self.close(None, None);
         }
-        self.close(account);
+        self.close(account, None);
     }
 
-    fn close(&mut self, account: Option<sys::CpuAccount>) {
+    fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>) {
         let now_ns = sys::monotonic_ns();
         let mut living = Vec::new();
         let listed = sys::thread_ids(&mut living);
@@ -162,7 +169,7 @@ impl<'a> DrainThread<'a> {
             unix_offset_ns: unix_offset_ns(),
             account,
             lives: &mut |thread_id| !listed || living.contains(&thread_id),
-            only: None,
+            only,
         });
         if self.session.marks_crashes {
             sys::keep_crash_marker(sys::unix_ns());

@@ -18,7 +18,7 @@ use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
 use crate::{context, labels};
 use crate::{Error, ErrorKind};
-use spanprof_signal::DropReason;
+use spanprof_signal::{DropReason, SampleKind};
 
 /// Ring at default depth: some thousands of samples, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
@@ -270,11 +270,35 @@ pub(super) struct Change {
     pub config: Arc<Config>,
 }
 
+/// Of what the open window shall close.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kinds {
+    All,
+    Some(Vec<SampleKind>),
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self::Some(Vec::new())
+    }
+}
+
+impl Kinds {
+    fn add(&mut self, only: Option<SampleKind>) {
+        match (only, &mut *self) {
+            (None, _) => *self = Self::All,
+            (Some(kind), Self::Some(kinds)) if !kinds.contains(&kind) => kinds.push(kind),
+            (Some(_), _) => {}
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Asked {
     /// Windows asked to be closed, and how many of these requests are done.
     pub closes: u64,
     pub closes_done: u64,
+    pub close_kinds: Kinds,
     /// In the order in which they were made.
     pub changes: Vec<Change>,
     pub stop: bool,
@@ -300,14 +324,15 @@ impl Control {
         }
     }
 
-    /// Closes the open window; true when that happened in time.
-    pub fn close_window(&self, until: Instant, inbox: &Inbox) -> bool {
+    /// Closes the open window, or one kind of it; true when that happened in time.
+    pub fn close_window(&self, only: Option<SampleKind>, until: Instant, inbox: &Inbox) -> bool {
         let mine = {
             let mut asked = self.lock();
             if asked.ended {
                 return false;
             }
             asked.closes += 1;
+            asked.close_kinds.add(only);
             asked.closes
         };
         inbox.wake();

@@ -157,6 +157,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     let code = runtime.code_of("allocating");
     let config = Config { cpu: false, ..nowhere() };
     let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
+    let windows_closed = || profiler.stats().counter("windows.closed");
     for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu] {
         let frames = [RawFrame { code, at: 3 }];
         let sample = RawSample {
@@ -171,8 +172,12 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         };
         assert!(profiler.submit(&sample).is_ok());
     }
+    assert!(profiler.flush_kind(SampleKind::Lock, PATIENCE));
+    assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 4));
+    assert!(profiler.flush_kind(SampleKind::Lock, PATIENCE));
+    assert_eq!(windows_closed(), 1, "nothing new of that kind");
     assert!(profiler.flush(PATIENCE));
-    assert_eq!(profiler.stats().counter("samples.submitted"), 4);
+    assert_eq!(windows_closed(), 2, "the other kinds stayed open");
     profiler.stop();
     let frames = [RawFrame { code, at: 3 }];
     let late = RawSample {
