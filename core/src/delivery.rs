@@ -9,7 +9,7 @@ use crate::own_thread;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, OtlpEndpoint, Payload, ProxySettings,
+    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint, Payload, ProxySettings,
     Secret, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, Revision};
@@ -69,9 +69,14 @@ impl Delivery {
         }
     }
 
-    /// Sends now; true when all was delivered in time.
-    pub fn flush(&self, timeout: Duration) -> bool {
-        self.exporter.flush(timeout)
+    /// The moment from which [`Delivery::flush`] counts losses.
+    pub fn moment(&self) -> Moment {
+        self.exporter.moment()
+    }
+
+    /// Sends now; true when all was delivered in time, and nothing was lost since `before`.
+    pub fn flush(&self, before: &Moment, timeout: Duration) -> bool {
+        self.exporter.flush_since(before, timeout)
     }
 
     /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind. Does not wait for

@@ -86,6 +86,10 @@ def register_current_thread() -> None:
     return None
 
 
+def watch_switching(function: object) -> bool:
+    return False
+
+
 def cli_main(arguments: list[str]) -> int:
     raise SystemExit("spanprof: the native module of this package could not be loaded; reinstall it for this platform")
 

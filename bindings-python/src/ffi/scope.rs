@@ -5,11 +5,13 @@
 
 use super::variable::{self, Value};
 use crate::context::{self, PreparedLabels};
+use spanprof::context::{hold_context, HeldContext};
 
-/// One open scope: what it wrote, and what to write back.
+/// One open scope: what it wrote, and what to write back. What it wrote does not expire before it ends.
 struct Open {
     written: Value,
     previous: Value,
+    _held: HeldContext,
 }
 
 /// The labels of one `tag_wrapper(...)` and its open scopes.
@@ -43,7 +45,7 @@ impl Scope {
         let previous = variable::get();
         let written = self.child_of(&previous);
         variable::set(&written);
-        let open = Open { written, previous };
+        let open = Open { _held: hold_context(written.id()), written, previous };
         match self.open {
             None => self.open = Some(open),
             Some(_) => self.more_open.push(open),

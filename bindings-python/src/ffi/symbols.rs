@@ -32,10 +32,23 @@ impl Symbols {
     }
 }
 
+#[cfg(feature = "testing")]
+static HIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Makes this process one whose interpreter exports none of the functions; only before they are first needed.
+#[cfg(feature = "testing")]
+pub fn hide_context_functions() {
+    HIDDEN.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// The symbols of this process, looked up once.
 pub fn symbols() -> &'static Symbols {
     static FOUND: OnceLock<Symbols> = OnceLock::new();
     FOUND.get_or_init(|| {
+        #[cfg(feature = "testing")]
+        if HIDDEN.load(std::sync::atomic::Ordering::Relaxed) {
+            return Symbols { context_var: None, as_utf8_and_size: None };
+        }
         let context_get = look_up(c"PyContextVar_Get");
         let context_set = look_up(c"PyContextVar_Set");
         Symbols {

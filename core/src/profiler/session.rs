@@ -53,6 +53,7 @@ impl Session {
         };
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         forget_parents_inbox(inbox);
+        context::set_bell(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         let marks_crashes = sys::fork_generation() == 0;

@@ -8,6 +8,8 @@ mod copies;
 mod crash_marker;
 mod fork;
 #[cfg(test)]
+mod fork_delivery_tests;
+#[cfg(test)]
 mod fork_live_tests;
 #[cfg(test)]
 mod fork_tests;

@@ -6,7 +6,7 @@ use crate::file::FileSender;
 use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
 use crate::payload::Payload;
-use crate::queue::Queue;
+use crate::queue::{Mark, Queue};
 use crate::settings::{Destination, ExporterSettings};
 use crate::stats::{DestinationStats, DropReason};
 use std::fmt;
@@ -33,6 +33,10 @@ pub struct Exporter {
     control: watch::Sender<Control>,
     ended: Arc<Ended>,
 }
+
+/// A moment in the life of an exporter.
+#[derive(Clone, Debug)]
+pub struct Moment(Vec<Mark>);
 
 impl Exporter {
     /// Checks the destinations and starts the thread. No connection is made before the first payload.
@@ -105,14 +109,25 @@ impl Exporter {
         }
     }
 
+    /// Remembers what was lost so far, for [`Exporter::flush_since`].
+    pub fn moment(&self) -> Moment {
+        Moment(self.queues.iter().map(|queue| queue.mark()).collect())
+    }
+
+    /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. What is enqueued and refused at once
+    /// may be lost before a flush begins: who flushes what they enqueue takes the moment first.
+    pub fn flush_since(&self, earlier: &Moment, deadline: Duration) -> bool {
+        let until = after(deadline);
+        let marks: Vec<_> = self.queues.iter().zip(&earlier.0).map(|(queue, &then)| queue.mark().since(then)).collect();
+        self.control.send_modify(|control| control.flushes += 1);
+        self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
+    }
+
     /// Sends now: pauses between attempts end (except those a receiver asked for), and the call returns when all that was
     /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
     /// stays queued.
     pub fn flush(&self, deadline: Duration) -> bool {
-        let until = after(deadline);
-        let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
-        self.control.send_modify(|control| control.flushes += 1);
-        self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
+        self.flush_since(&self.moment(), deadline)
     }
 
     /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. `true` when all of it was

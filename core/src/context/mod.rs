@@ -1,14 +1,18 @@
 //! The context table of the process: what the id carried by a task or a thread stands for. Written by host threads, read
 //! by the drain thread; neither waits. Works before `start` and in forked children.
 //!
-//! # Laws
-//! 1. An id is never reused. Even ids are label sets and permanent; odd ones are rows with a link, given in rising order.
-//! 2. A row is claimed before it is written and carries its id last: a reader gets the row of the id it asked for, or
-//!    nothing. A row being written by one thread is left alone by all others.
+//! An id is never reused. Even ids are label sets and permanent; odd ones are rows with a link, given in rising order. A row
+//! stays while a scope holds it ([`hold_context`]) or samples keep coming that refer to it; else newer ones take its place
+//! (`table`).
 
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+mod table;
+
+use std::sync::atomic::AtomicU64;
 
 use crate::labels::tables;
+use crate::sys::Inbox;
+use table::{ContextTable, MAX_ROWS, ROW_WORDS};
+
 pub use crate::labels::LabelSetId;
 pub use spanprof_profile::Link;
 
@@ -89,24 +93,57 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
 const FIRST_LABELS_ID: u64 = 1024;
 
 /// An id for `row`, to be carried along by a task or a thread: 0 for the empty row. Never reused. A row without a link
-/// gets the same id each time and never expires; one with a link expires once `max_contexts` newer ones were opened.
+/// gets the same id each time and never expires. One with a link expires once about `max_contexts` newer ones were opened,
+/// unless it is held or sampled meanwhile; where `max_contexts` are held already it is opened without its link, and counted.
 pub fn open_context(row: ContextRow) -> u64 {
-    if row.label_set == LabelSetId::EMPTY && row.is_labels_only() {
-        return 0;
+    if !row.is_labels_only() {
+        if let Some(id) = TABLE.open(row) {
+            return id;
+        }
     }
-    if row.is_labels_only() {
-        return FIRST_LABELS_ID + (u64::from(row.label_set.0) << 1);
+    match row.label_set {
+        LabelSetId::EMPTY => 0,
+        label_set => FIRST_LABELS_ID + (u64::from(label_set.0) << 1),
     }
-    TABLE.open(row)
+}
+
+/// Keeps the row of `id` from expiring until the value is dropped, on whatever thread. What every scope does while it is
+/// open: it may outlive any number of newer contexts.
+pub fn hold_context(id: u64) -> HeldContext {
+    HeldContext(if id & 1 == 1 && TABLE.hold(id) { id } else { 0 })
+}
+
+/// See [`hold_context`].
+#[derive(Debug, Default)]
+pub struct HeldContext(u64);
+
+impl Drop for HeldContext {
+    fn drop(&mut self) {
+        if self.0 != 0 {
+            TABLE.release(self.0);
+        }
+    }
 }
 
 /// The row of `id`; `None` when it expired (never another request's row).
 pub fn context_row(id: u64) -> Option<ContextRow> {
     if id & 1 == 0 {
-        let label_set = if id == 0 { 0 } else { u32::try_from(id.checked_sub(FIRST_LABELS_ID)? >> 1).ok()? };
-        return Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() });
+        return row_of_labels(id);
     }
     TABLE.row(id)
+}
+
+/// As [`context_row`], for a sample: what is sampled is in use.
+pub(crate) fn context_row_of_sample(id: u64) -> Option<ContextRow> {
+    if id & 1 == 0 {
+        return row_of_labels(id);
+    }
+    TABLE.row_of_sample(id)
+}
+
+fn row_of_labels(id: u64) -> Option<ContextRow> {
+    let label_set = if id == 0 { 0 } else { u32::try_from(id.checked_sub(FIRST_LABELS_ID)? >> 1).ok()? };
+    Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() })
 }
 
 fn trace_of(key: &str, value: &str) -> Option<[u8; 16]> {
@@ -139,87 +176,22 @@ pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     (bytes != [0; N]).then_some(bytes)
 }
 
-const MAX_ROWS: usize = 262_144;
-const ROW_WORDS: usize = 6;
-/// Mark of a row being written: even, hence the id of no row.
-const BUSY: u64 = 2;
-
 static ROWS: [AtomicU64; MAX_ROWS * ROW_WORDS] = [const { AtomicU64::new(0) }; MAX_ROWS * ROW_WORDS];
 static TABLE: ContextTable = ContextTable::new(&ROWS, 65_536);
 
 /// Sets how many rows are in use; ids given before stay valid or read as expired.
 pub(crate) fn set_max_contexts(max_contexts: u32) {
-    TABLE.rows_in_use.store(max_contexts.clamp(1, MAX_ROWS as u32), Ordering::Relaxed);
+    TABLE.set_rows(max_contexts);
 }
 
-/// Rows with a link opened since the process began.
-pub(crate) fn opened_contexts() -> u64 {
-    TABLE.next.load(Ordering::Relaxed)
+/// Where the drain thread waits: it is called there before rows that waiting samples refer to are written anew.
+pub(crate) fn set_bell(inbox: &'static Inbox) {
+    TABLE.set_bell(inbox);
 }
 
-struct ContextTable {
-    /// Per row: id, label set, trace id (2), span id, local root span id.
-    words: &'static [AtomicU64],
-    rows_in_use: AtomicU32,
-    next: AtomicU64,
-}
-
-impl ContextTable {
-    const fn new(words: &'static [AtomicU64], rows_in_use: u32) -> Self {
-        Self { words, rows_in_use: AtomicU32::new(rows_in_use), next: AtomicU64::new(0) }
-    }
-
-    fn words_of(&self, id: u64) -> Option<&[AtomicU64; ROW_WORDS]> {
-        let rows = u64::from(self.rows_in_use.load(Ordering::Relaxed)).max(1);
-        let start = ((id >> 1) % rows) as usize * ROW_WORDS;
-        self.words.get(start..start + ROW_WORDS)?.try_into().ok()
-    }
-
-    fn open(&self, row: ContextRow) -> u64 {
-        // A row that another thread is writing is left to it; the next id has another row. The bound is never met: it
-        // would need as many threads stopped in the middle of this function.
-        for _ in 0..1024 {
-            let id = self.next.fetch_add(1, Ordering::Relaxed) << 1 | 1;
-            let Some([mark, label_set, trace_high, trace_low, span, local_root]) = self.words_of(id) else { break };
-            if mark.swap(BUSY, Ordering::Acquire) == BUSY {
-                continue;
-            }
-            // Release: a reader that sees any word of the new row sees that the old one is gone.
-            fence(Ordering::Release);
-            let trace = u128::from_be_bytes(row.link.trace_id);
-            label_set.store(u64::from(row.label_set.0), Ordering::Relaxed);
-            trace_high.store((trace >> 64) as u64, Ordering::Relaxed);
-            trace_low.store(trace as u64, Ordering::Relaxed);
-            span.store(u64::from_be_bytes(row.link.span_id), Ordering::Relaxed);
-            local_root.store(u64::from_be_bytes(row.local_root_span_id), Ordering::Relaxed);
-            // Release: pairs with the Acquire in `row`.
-            mark.store(id, Ordering::Release);
-            return id;
-        }
-        0
-    }
-
-    fn row(&self, id: u64) -> Option<ContextRow> {
-        let [mark, label_set, trace_high, trace_low, span, local_root] = self.words_of(id)?;
-        if mark.load(Ordering::Acquire) != id {
-            return None;
-        }
-        let label_set = label_set.load(Ordering::Relaxed);
-        let trace =
-            u128::from(trace_high.load(Ordering::Relaxed)) << 64 | u128::from(trace_low.load(Ordering::Relaxed));
-        let span = span.load(Ordering::Relaxed);
-        let local_root = local_root.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release fence in `open`; had a word been new, the mark would be too.
-        fence(Ordering::Acquire);
-        if mark.load(Ordering::Relaxed) != id {
-            return None;
-        }
-        Some(ContextRow {
-            label_set: LabelSetId(label_set as u32),
-            link: Link { trace_id: trace.to_be_bytes(), span_id: span.to_be_bytes() },
-            local_root_span_id: local_root.to_be_bytes(),
-        })
-    }
+/// Rows with a link opened since the process began, and contexts that were opened without their link.
+pub(crate) fn opened_and_refused() -> (u64, u64) {
+    TABLE.opened_and_refused()
 }
 
 #[cfg(test)]
@@ -228,19 +200,6 @@ mod tests {
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
-
-    fn small_table(rows: u32) -> ContextTable {
-        let words = Vec::leak((0..rows as usize * ROW_WORDS).map(|_| AtomicU64::new(0)).collect());
-        ContextTable::new(words, rows)
-    }
-
-    fn row_of(n: u64) -> ContextRow {
-        ContextRow {
-            label_set: LabelSetId(n as u32),
-            link: Link { trace_id: (u128::from(n) << 64 | u128::from(n)).to_be_bytes(), span_id: n.to_be_bytes() },
-            local_root_span_id: n.to_be_bytes(),
-        }
-    }
 
     #[test]
     fn trace_and_span_given_as_labels_become_the_link() {
@@ -278,55 +237,5 @@ mod tests {
         assert_eq!(context_row(id), Some(row));
         assert_eq!(open_context(ContextRow::default()), 0);
         assert_eq!(context_row(0), Some(ContextRow::default()));
-    }
-
-    #[test]
-    fn an_evicted_id_reads_as_expired_and_never_as_another_request() {
-        let table = small_table(4);
-        let ids: Vec<_> = (1..=10).map(|n| table.open(row_of(n))).collect();
-        for (n, id) in (1..=10).zip(&ids) {
-            assert_eq!(table.row(*id), (n > 6).then(|| row_of(n)), "row {n}");
-        }
-        let mut sorted = ids.clone();
-        sorted.dedup();
-        assert_eq!(sorted, ids, "ids rise and are never reused");
-    }
-
-    #[test]
-    fn a_row_that_another_thread_is_writing_is_passed_over() {
-        let table = small_table(2);
-        table.words[0].store(BUSY, Ordering::Relaxed);
-        let first = table.open(row_of(1));
-        let second = table.open(row_of(2));
-        assert_eq!(first >> 1, 1, "row 0 is busy, its id is skipped");
-        assert_eq!(second >> 1, 3);
-        assert_eq!(table.row(second), Some(row_of(2)));
-    }
-
-    #[test]
-    fn readers_never_see_a_mixture_of_two_rows_while_threads_write() {
-        let table: &'static ContextTable = Box::leak(Box::new(small_table(8)));
-        let writers: Vec<_> = (0..3u64)
-            .map(|writer| {
-                std::thread::spawn(move || {
-                    for n in 0..20_000 {
-                        table.open(row_of(1 + writer * 1_000_000 + n));
-                    }
-                })
-            })
-            .collect();
-        let mut whole = 0;
-        while writers.iter().any(|writer| !writer.is_finished()) {
-            let newest = table.next.load(Ordering::Relaxed).saturating_sub(1) << 1 | 1;
-            if let Some(row) = table.row(newest) {
-                assert_eq!(row, row_of(u64::from(row.label_set.0)));
-                whole += 1;
-            }
-        }
-        for writer in writers {
-            writer.join().unwrap();
-        }
-        let last = table.row(table.next.load(Ordering::Relaxed).saturating_sub(1) << 1 | 1);
-        assert!(whole > 0 || last.is_some());
     }
 }
