@@ -90,7 +90,7 @@ impl ContextTable {
             let position = self.hand.fetch_add(1, Ordering::Relaxed);
             let id = position << 1 | 1;
             let place = position % rows;
-            if place % (rows / 4).max(1) == 0 {
+            if place.is_multiple_of((rows / 4).max(1)) {
                 self.ring();
             }
             let Some([first, label_set, trace_high, trace_low, span, local_root]) = self.words_of(id) else { break };
