@@ -9,8 +9,8 @@ use crate::own_thread;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint, Payload, ProxySettings,
-    Secret, TlsFiles,
+    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint, Payload,
+    ProxySettings, Secret, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::encode::pprof;

@@ -195,7 +195,8 @@ impl Climb<'_> {
 
     fn pass(&mut self, address: usize, link: Link) {
         for word in [address, link.code] {
-            self.followed.shape = (self.followed.shape ^ word as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+            self.followed.shape =
+                (self.followed.shape ^ word as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
         if link.is_on_data_stack {
             self.standing = Some((address, link));

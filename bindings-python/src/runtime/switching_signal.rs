@@ -34,8 +34,7 @@ pub fn is_switching(context: &HandlerContext) -> bool {
     let begin = BEGIN.load(Ordering::Relaxed) as u64;
     let is_inside = |address: u64| address.wrapping_sub(begin) < bytes;
     let Some(registers) = Registers::of(context) else { return false };
-    let switching = is_inside(registers.program_counter)
-        || registers.return_address_of_a_leaf().is_some_and(is_inside);
+    let switching = is_inside(registers.program_counter) || registers.return_address_of_a_leaf().is_some_and(is_inside);
     if switching {
         MET.fetch_add(1, Ordering::Relaxed);
     }

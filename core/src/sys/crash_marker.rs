@@ -252,13 +252,13 @@ mod tests {
 
     /// Whether a child that does `body` dies of its fault and the next start of the program says so.
     fn trips(directory: &Path, body: impl FnOnce()) -> bool {
+        // The lock is this process's until then.
+        *MARKER.lock().unwrap() = None;
         let status = wait_status_of_child(|| {
-            *MARKER.lock().unwrap() = None;
             begin_crash_marker(directory, 9, crate::sys::unix_ns());
             body();
         });
         assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV, "status {status:x}");
-        *MARKER.lock().unwrap() = None;
         begin_crash_marker(directory, 9, crate::sys::unix_ns())
     }
 
