@@ -78,7 +78,8 @@ pub fn list(interpreter: &Interpreter, out: &mut Vec<RuntimeThread>) {
         if thread == 0 || !frame_signal::is_ours(interpreter, thread) {
             break;
         }
-        let has_frames = frame_signal::start(interpreter, thread).is_some_and(|start| is_of_python(interpreter, start.leaf));
+        let has_frames =
+            frame_signal::start(interpreter, thread).is_some_and(|start| is_of_python(interpreter, start.leaf));
         if let (true, Some(thread_id)) = (has_frames, kernel_thread_id(&interpreter.layout, thread)) {
             out.push(RuntimeThread { thread_id, handle: thread as u64 });
         }
