@@ -222,7 +222,7 @@ for _ in range(100):
         time.sleep(0.002)
 done = True
 """,
-        timeout=120,
+        timeout=100,
         SPANPROF_FILE_KEEP="20",
     )
 

@@ -4,8 +4,9 @@
 //! # Why a stack that comes out is true
 //! Of a thread that waits everything stands still. Of one that runs, frames are read from the leaf up, and each link must
 //! be proven before the next is followed:
-//! * The callee stands: it reads as before and was not popped (it lies below the top of its chunk of the data stack; a
-//!   popped frame keeps its looks; a dead frame object has no references).
+//! * The callee stands: it reads as before and was not popped (it lies below the top of its chunk of the data stack, and
+//!   not above the frame the thread is in; a popped frame keeps its looks; a dead frame object has no references).
+//! * The caller rests: all reads of it find the same instruction, that of the call.
 //! * The caller's frame ends where the callee's begins. So nothing that was pushed later hides a callee that was popped.
 //!   Where something lies between them (a frame whose locals are just being destroyed) a second walk must find the same.
 //! * Both were read in turn, caller and callee three times each. A pair that never stood together passes only if the
@@ -36,6 +37,8 @@ use super::{context_signal, threads};
 
 /// Walks are retried this often while the thread moves; each takes about a microsecond.
 const ATTEMPTS: usize = 4;
+/// Generators between the thread's frame and the data stack that are passed over; with more, the top of the stack decides.
+const MAX_GENERATORS: usize = 4;
 
 /// Walks the thread whose state is at `thread`.
 ///
@@ -153,9 +156,11 @@ impl Climb<'_> {
         self.callee_stands(address, &first)?;
         let between = self.unchanged(address, &first)?;
         self.callee_stands(address, &first)?;
-        self.unchanged(address, &first)?;
+        let last = self.unchanged(address, &between)?;
         self.callee_stands(address, &first)?;
-        Some(between)
+        // A caller rests at its call. One that was entered anew, and whose callee was, is somewhere else in between.
+        let rests = first.instruction == between.instruction && between.instruction == last.instruction;
+        (rests || self.reached_from.is_none()).then_some(between)
     }
 
     /// Whether the frame that names `caller` at `address` stands on it.
@@ -168,11 +173,13 @@ impl Climb<'_> {
         };
         self.unchanged(callee, &link)?;
         if let Some((standing, link)) = self.standing {
+            let current = self.current_on_data_stack()?;
             if standing != callee {
                 self.unchanged(standing, &link)?;
             }
             let chunk = Chunk::of(self.interpreter, self.thread, standing)?;
-            if chunk.has_popped(standing) {
+            let is_above_current = chunk.contains(current) && current < standing;
+            if chunk.has_popped(standing) || is_above_current {
                 return None;
             }
             if caller.is_on_data_stack {
@@ -185,6 +192,20 @@ impl Climb<'_> {
         }
         fence(Ordering::Acquire);
         Some(())
+    }
+
+    /// The frame on the data stack that the thread is in now, or the caller of the generators it is in. A frame that is
+    /// being pushed lies above it: its place is already taken, its words are still those of a popped one.
+    fn current_on_data_stack(&self) -> Option<usize> {
+        let mut frame = frame_signal::start(self.interpreter, self.thread)?.leaf;
+        for _ in 0..MAX_GENERATORS {
+            let link = frame_signal::read(self.interpreter, frame)?;
+            if link.is_on_data_stack || link.previous == 0 {
+                break;
+            }
+            frame = link.previous;
+        }
+        Some(frame)
     }
 
     /// The frame at `address` as it is now, if it is still the one that was seen.

@@ -56,6 +56,11 @@ impl Chunk {
         None
     }
 
+    /// Whether `address` lies in this chunk.
+    pub fn contains(&self, address: usize) -> bool {
+        (self.begin..self.end).contains(&(address as u64))
+    }
+
     /// Whether the frame at `address` in this chunk was popped.
     pub fn has_popped(&self, address: usize) -> bool {
         self.top <= address as u64
@@ -63,7 +68,7 @@ impl Chunk {
 
     /// How `caller` at `address` lies below the frame at `callee` in this chunk; `None` when its size cannot be read.
     pub fn joint(&self, interpreter: &Interpreter, caller: &Link, address: usize, callee: usize) -> Option<Joint> {
-        if !(self.begin..self.end).contains(&(address as u64)) {
+        if !self.contains(address) {
             return Some(Joint::Touching);
         }
         let caller_end = (address as u64).checked_add(frame_bytes(interpreter, caller.code)?)?;

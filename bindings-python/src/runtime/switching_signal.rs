@@ -4,6 +4,10 @@
 //!
 //! What is looked at: the interrupted instruction, and the word that a leaf function returns to (greenlet copies parts of the
 //! C stack with the C library's `memcpy`).
+//!
+//! Not covered: the hundred nanoseconds in which a greenlet that has ended still has its context over its parent's frames, once
+//! in its life; and the wall walk, which sees no registers: it errs when the thread loses its processor between the two stores,
+//! which lie a few instructions apart.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -13,7 +13,7 @@ from doors import runtime, stack_of, variable, without_columns
 
 
 #: Nothing here takes this long on any machine; a test that waits longer fails.
-PATIENCE_S = 60
+PATIENCE_S = 30
 #: Stacks of running threads to be seen.
 ENOUGH = 20_000
 
