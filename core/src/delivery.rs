@@ -69,7 +69,7 @@ impl Delivery {
         }
     }
 
-    /// The moment from which [`Delivery::flush`] counts losses.
+    /// The moment from which [`Delivery::flush`] and [`Delivery::stop`] count losses.
     pub fn moment(&self) -> Moment {
         self.exporter.moment()
     }
@@ -79,10 +79,10 @@ impl Delivery {
         self.exporter.flush_since(before, timeout)
     }
 
-    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind. Does not wait for
-    /// a receiver that cannot be reached.
-    pub fn stop(&self, timeout: Duration) -> bool {
-        self.exporter.stop(timeout)
+    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind, and nothing was lost
+    /// since `before`. Does not wait for a receiver that cannot be reached.
+    pub fn stop(&self, before: &Moment, timeout: Duration) -> bool {
+        self.exporter.stop_since(before, timeout)
     }
 
     pub fn stats(&self) -> Vec<DestinationStats> {

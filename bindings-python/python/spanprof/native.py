@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
+from importlib.machinery import PathFinder
 from types import ModuleType
 
 _NAME = "spanprof._spanprof"
@@ -12,7 +12,8 @@ _NAME = "spanprof._spanprof"
 
 def _refuse_cut_file() -> None:
     # A library cut short (full disk, broken copy) kills the process inside the system's loader: look before loading.
-    spec = importlib.util.find_spec(_NAME)
+    # Not by importlib.util, which loads typing and re on some versions.
+    spec = PathFinder.find_spec(_NAME, [os.path.dirname(__file__)])
     if spec is None or not spec.origin or not os.path.isfile(spec.origin):
         return
     with open(spec.origin, "rb") as file:

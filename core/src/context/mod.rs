@@ -41,15 +41,12 @@ pub fn intern_labels(labels: &[(&str, &str)]) -> LabelSetId {
 /// The label set `parent` with `labels` added; a key given again replaces the parent's value. Valid `trace_id` and
 /// `span_id` are left out, as in [`intern_labels`].
 pub fn extend_labels(parent: LabelSetId, labels: &[(&str, &str)]) -> LabelSetId {
-    if labels.iter().any(|(key, value)| trace_of(key, value).is_some() || span_of(key, value).is_some()) {
-        let kept: Vec<_> = labels
-            .iter()
-            .filter(|(key, value)| trace_of(key, value).is_none() && span_of(key, value).is_none())
-            .copied()
-            .collect();
-        return tables().extend(parent, &kept);
+    if !may_name_a_link(labels) {
+        return tables().extend(parent, labels);
     }
-    tables().extend(parent, labels)
+    let is_label = |(key, value): &&(&str, &str)| trace_of(key, value).is_none() && span_of(key, value).is_none();
+    let kept: Vec<_> = labels.iter().filter(is_label).copied().collect();
+    tables().extend(parent, &kept)
 }
 
 /// The label set `parent` with the labels of `child` added; the child's values win. For labels interned beforehand.
@@ -66,6 +63,9 @@ pub fn labels_of(label_set: LabelSetId) -> Vec<(String, String)> {
 /// language calls for a fresh map.
 pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
     let mut row = ContextRow { label_set: extend_labels(parent.label_set, labels), ..parent };
+    if !may_name_a_link(labels) {
+        return row;
+    }
     let trace_id = labels.iter().rev().find_map(|(key, value)| trace_of(key, value));
     let span_id = labels.iter().rev().find_map(|(key, value)| span_of(key, value));
     match (trace_id, span_id) {
@@ -144,6 +144,11 @@ pub(crate) fn context_row_of_sample(id: u64) -> Option<ContextRow> {
 fn row_of_labels(id: u64) -> Option<ContextRow> {
     let label_set = if id == 0 { 0 } else { u32::try_from(id.checked_sub(FIRST_LABELS_ID)? >> 1).ok()? };
     Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() })
+}
+
+/// Most labels name none: they are looked at once.
+fn may_name_a_link(labels: &[(&str, &str)]) -> bool {
+    labels.iter().any(|(key, _)| matches!(*key, "trace_id" | "span_id"))
 }
 
 fn trace_of(key: &str, value: &str) -> Option<[u8; 16]> {

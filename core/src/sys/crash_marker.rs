@@ -58,6 +58,7 @@ impl Record {
 
 /// The file of this process, whose lock it keeps.
 struct Marker {
+    directory: PathBuf,
     file: File,
     identity: (u64, u64),
     record: Record,
@@ -138,7 +139,6 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     if !may_write() {
         return None;
     }
-    sweep(directory);
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -153,7 +153,7 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     }
     let identity = walking::identity(file.as_raw_fd())?;
     let record = Record { started_unix_ns: 0, alive_unix_ns: 0, ended: 1, faulted: 0 };
-    Some(Marker { file, identity, record })
+    Some(Marker { directory: directory.to_owned(), file, identity, record })
 }
 
 /// Whether files may have the length of ours: a write beyond the limit ends the host.
@@ -164,17 +164,27 @@ fn may_write() -> bool {
     known && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
 }
 
-/// Programs whose arguments change leave a file each: beyond a few, those not touched for a day go.
+/// Programs whose arguments change leave a file each: beyond a few, those not touched for a day go. Looks at many files;
+/// not for a thread of the host.
+pub fn sweep_crash_markers() {
+    let directory =
+        MARKER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|marker| marker.directory.clone());
+    if let Some(directory) = directory {
+        sweep(&directory);
+    }
+}
+
 fn sweep(directory: &Path) {
     const FEW: usize = 64;
+    const LOOKED_AT: usize = 1024;
     const DAY: Duration = Duration::from_secs(86_400);
-    let files: Vec<_> = std::fs::read_dir(directory).into_iter().flatten().flatten().collect();
-    if files.len() <= FEW {
-        return;
-    }
-    for file in files {
+    let is_old = |file: &std::fs::DirEntry| {
         let touched = file.metadata().and_then(|metadata| metadata.modified());
-        if touched.is_ok_and(|touched| touched.elapsed().is_ok_and(|age| age > DAY)) {
+        touched.is_ok_and(|touched| touched.elapsed().is_ok_and(|age| age > DAY))
+    };
+    let files: Vec<_> = std::fs::read_dir(directory).into_iter().flatten().flatten().collect();
+    if files.len() > FEW {
+        for file in files.iter().take(LOOKED_AT).filter(|file| is_old(file)) {
             // Another process may have been quicker.
             let _ = std::fs::remove_file(file.path());
         }
@@ -311,6 +321,27 @@ mod tests {
         end_crash_marker();
         assert!(std::fs::read(&hosts).unwrap().is_empty(), "the host's file is not ours to write");
         forget_all(&directory);
+    }
+
+    #[test]
+    fn files_of_a_day_ago_go_once_there_are_many() {
+        let directory = directory("sweep");
+        std::fs::create_dir(&directory).unwrap();
+        let day_ago = std::time::SystemTime::now() - Duration::from_secs(90_000);
+        let files = || std::fs::read_dir(&directory).unwrap().count();
+        let make = |count: u32, modified: std::time::SystemTime| {
+            for number in 0..count {
+                let name = format!("{number}-{modified:?}.state");
+                File::create(directory.join(name)).unwrap().set_modified(modified).unwrap();
+            }
+        };
+        make(64, day_ago);
+        sweep(&directory);
+        assert_eq!(files(), 64, "few");
+        make(10, std::time::SystemTime::now());
+        sweep(&directory);
+        assert_eq!(files(), 10);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
