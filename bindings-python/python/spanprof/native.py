@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from importlib.machinery import PathFinder
 from types import ModuleType
 
@@ -39,9 +40,21 @@ except Exception as error:  # A damaged library raises more than ImportError, an
     import warnings
 
     missing_because = f"{type(error).__name__}: {error}"
-    warnings.warn(
-        f"spanprof does nothing in this process: its native module could not be loaded ({missing_because}). "
-        "Install the wheel for this platform and Python.",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    # Of these interpreters none loads the module, and no other wheel helps: `start` says so instead of a warning here.
+    if isinstance(error, ImportError) and "subinterpreter" in str(error):
+        native.declined = (
+            "start() was called in a subinterpreter; spanprof profiles the main interpreter only",
+            "call start() in the main interpreter",
+        )
+    elif "free-threading build" in sys.version:
+        native.declined = (
+            f"CPython {sys.version.split()[0]} is a free-threaded build; spanprof reads builds with the GIL only",
+            "run the program on the standard build of the same version",
+        )
+    else:
+        warnings.warn(
+            f"spanprof does nothing in this process: its native module could not be loaded ({missing_because}). "
+            "Install the wheel for this platform and Python.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

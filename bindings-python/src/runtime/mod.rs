@@ -68,6 +68,8 @@ impl PythonRuntime {
     /// returns the same one. Takes well under a millisecond.
     pub fn new(py: Python<'_>) -> Result<Arc<Self>, RuntimeError> {
         static RUNTIME: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
+        // Asked each time: another interpreter of the process may call while the main one is profiled.
+        interpreter::require_main(py)?;
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Arc::clone(runtime));
         }

@@ -14,7 +14,7 @@ pub enum ClockChoice {
     Perf,
 }
 
-/// What [`Clocks::start`] needs to know.
+/// What [`start`](super::Clocks::start) needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSettings {
     /// Which clock to use.

@@ -19,9 +19,17 @@ const WITHOUT_GATE: &str =
 pub fn run(_: &Arguments) -> Outcome {
     let collector = go_program("collector", ".", VERSION)?;
     let folder = scratch::empty("live-collector")?;
+    example(&collector)?;
     without_gate(&collector, &folder)?;
     without_pipeline(&collector, &folder)?;
     every_transport(&collector, &folder)
+}
+
+/// The configuration that users copy is one that this Collector takes.
+fn example(collector: &Path) -> Outcome {
+    Step::new("examples/collector/collector.yaml is valid", collector)
+        .args(["validate", "--config", "examples/collector/collector.yaml", GATE])
+        .run()
 }
 
 /// Two free ports: gRPC and HTTP.

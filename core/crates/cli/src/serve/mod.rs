@@ -10,6 +10,7 @@ mod otlp_http;
 mod page;
 mod reply;
 mod route;
+mod slices;
 mod spans;
 mod store;
 mod window;
