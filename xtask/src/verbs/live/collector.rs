@@ -134,14 +134,15 @@ fn from_python(grpc: &str, http: &str, written: &str) -> Outcome {
         ("http/protobuf", http, "gzip"),
     ] {
         let service = format!("live-python-{}-{compression}", &protocol[..4]);
+        let sampled = format!("{written}.{service}.ns");
         Step::new(format!("a Python program over {protocol}, compression {compression}"), venv.python())
             .arg("xtask/live/collector/program.py")
-            .args([endpoint, protocol, compression, &service])
+            .args([endpoint, protocol, compression, &service, &sampled])
             .run()?;
         Step::new(format!("read {service} back"), venv.python())
             .arg("xtask/live/collector/read_back.py")
             .arg(venv.program("spanprof"))
-            .args([written, &service])
+            .args([written, &service, &sampled])
             .run()?;
     }
     Ok(())

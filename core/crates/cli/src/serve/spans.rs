@@ -101,10 +101,10 @@ impl Spans {
         }
     }
 
-    /// Memory it holds, near enough to bound a cache: a span has a few short labels.
+    /// Memory it holds, near enough to bound a cache: a span has a few short labels, the table some room.
     pub(crate) fn memory_bytes(&self) -> usize {
         let spans: usize = self.0.values().map(|of_type| of_type.by_link.len()).sum();
-        spans * (std::mem::size_of::<(Link, Spent)>() + 160)
+        spans * (2 * std::mem::size_of::<(Link, Spent)>() + 240)
     }
 
     /// The members of the answer for profiles of one type, heaviest spans first.
