@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from spanprof import _spanprof as native
-
 # Runs with `inherit_threads` as the first argument says; prints the labels that new threads start with.
 _THREADS = """
     import sys, threading
@@ -46,7 +43,6 @@ def test_without_inherit_threads_a_thread_starts_without_labels(run_target):
     assert target.stdout.splitlines() == ["{}", "{'c': '3'}", "{'a': '1'}", "{}"], target.stderr
 
 
-@pytest.mark.skipif(not hasattr(native, "_testing"), reason="needs a build with the testing doors")
 def test_without_the_c_functions_for_context_variables_labels_are_right_all_the_same(run_target):
     target = run_target(
         """
