@@ -25,7 +25,7 @@ pub const VERB: Verb = Verb {
         serve      the page of `spanprof serve` in headless Chromium\n\
         outage     receivers that refuse, swallow, never answer, reset: the service must not notice\n\
         python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
-                   without --python also 3.14 and 3.15 from Debian's packages, where this is Debian and root\n\n\
+                   3.14 and 3.15 from Debian's packages, where this is Debian and root\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
         Known::Value("seconds"),
