@@ -99,8 +99,9 @@ impl<'a> DrainThread<'a> {
             self.close_and_send(false);
         } else if let Kinds::Some(kinds) = close_kinds {
             for kind in kinds {
-                let account = clocks.as_ref().map(|clocks| clocks.account());
-                self.close(account, Some(kind));
+                // Of all kinds, CPU time alone has an account.
+                let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
+                self.close(clocks.map(|clocks| clocks.account()), Some(kind));
             }
         }
         if asked_to_close {
