@@ -7,6 +7,7 @@
 
 use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
+use super::preemption::Preemption;
 use super::registry::{Birth, Kind, Registry, Ticking};
 use super::{fork, inboxes, perf, process, threads, time, timer};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
@@ -30,6 +31,7 @@ struct State {
     runs: u64,
     scan_timer: Option<u32>,
     scan_interval_ns: u64,
+    preemption: Preemption,
 }
 
 #[derive(Clone)]
@@ -106,8 +108,8 @@ impl Clocks {
         if !inboxes::map_slots() {
             return Err(no_memory());
         }
-        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal)?;
-        if !handler::install(settings.signal) {
+        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal, false)?;
+        if !install_handlers(kind, settings.signal) {
             let message = format!("no handler can be installed for signal {}", settings.signal);
             return Err(error(&message, "choose another signal, or run without signals"));
         }
@@ -129,6 +131,7 @@ impl Clocks {
         // Where /proc is hidden the scan finds nobody.
         state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
         let number = run.number;
+        state.preemption = Preemption::begin(process::involuntary_switches(), run.process_ns);
         state.run = Some(run);
         drop(state);
         // The drain thread may sleep without a limit; it comes by once to have the scan timer wake it.
@@ -160,7 +163,9 @@ impl Clocks {
         if !super::fault_guard_owned() {
             super::install_fault_guard();
         }
-        handler::install(run.ticking.signal);
+        follow_preemption(&mut state, &run);
+        let run = state.run.clone().unwrap_or(run);
+        install_handlers(run.ticking.kind, run.ticking.signal);
         let changed = state.registry.scan(Birth::AfterStart, &run.ticking);
         let cost = time::current_thread_cpu_ns().saturating_sub(begun);
         state.scan_interval_ns = next_scan_interval_ns(state.scan_interval_ns, changed, cost);
@@ -192,15 +197,7 @@ impl Clocks {
     /// exact over the change.
     pub fn set_rate(&self, rate_hz: u32) {
         let Some((mut state, run)) = self.running() else { return };
-        let rate_hz = rate_hz.clamp(1, 10_000);
-        // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
-        let (kind, in_use) = choose(run.choice, rate_hz, run.ticking.signal).unwrap_or((run.ticking.kind, run.in_use));
-        let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
-        handler::set_period_ns(ticking.period_ns);
-        state.registry.change(&ticking, kind != run.ticking.kind);
-        if let Some(run) = &mut state.run {
-            (run.ticking, run.in_use) = (ticking, in_use);
-        }
+        change_clock(&mut state, &run, rate_hz.clamp(1, 10_000));
     }
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
@@ -322,13 +319,50 @@ fn period_ns(rate_hz: u32) -> u64 {
     1_000_000_000 / rate_hz as u64
 }
 
+fn rate_hz(period_ns: u64) -> u32 {
+    (1_000_000_000 / period_ns.max(1)) as u32
+}
+
+fn install_handlers(kind: Kind, signal: libc::c_int) -> bool {
+    // The scan timer's signal comes with every kind of clock.
+    handler::install(signal) && (kind != Kind::Perf || handler::install(perf::signal(signal)))
+}
+
+/// With [`ClockChoice::Auto`], up to the tick: perf while the process shares its processors with others, timers else.
+fn follow_preemption(state: &mut State, run: &Run) {
+    let crowded = state.preemption.is_crowded();
+    state.preemption.look(process::involuntary_switches(), time::process_cpu_ns(), run.in_use.kernel_tick_hz);
+    if state.preemption.is_crowded() != crowded && run.choice == ClockChoice::Auto {
+        change_clock(state, run, rate_hz(run.ticking.period_ns));
+    }
+}
+
+/// Puts every thread on the clock that the choice, the rate and the crowd ask for.
+fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
+    let (signal, crowded) = (run.ticking.signal, state.preemption.is_crowded());
+    // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
+    let chosen = choose(run.choice, rate_hz, signal, crowded).ok().filter(|(kind, _)| install_handlers(*kind, signal));
+    let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
+    let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
+    handler::set_period_ns(ticking.period_ns);
+    state.registry.change(&ticking, kind != run.ticking.kind);
+    if let Some(run) = &mut state.run {
+        (run.ticking, run.in_use) = (ticking, in_use);
+    }
+}
+
 /// Threads that come and go are looked for often, each calm look doubles the time to the next.
 fn next_scan_interval_ns(last_ns: u64, changed: bool, cost_ns: u64) -> u64 {
     let wanted = if changed { SCAN_INTERVAL_NS } else { (last_ns * 2).clamp(SCAN_INTERVAL_NS, CALM_SCAN_INTERVAL_NS) };
     wanted.max(cost_ns * SCAN_SHARE)
 }
 
-fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
+fn choose(
+    choice: ClockChoice,
+    rate_hz: u32,
+    signal: libc::c_int,
+    crowded: bool,
+) -> Result<(Kind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
     let timer = |reason: String| match timer::probe(signal) {
         Ok(()) => Ok((Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz })),
@@ -349,6 +383,10 @@ fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kin
                 hint: "set clock to auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
             }),
         },
+        // Not with events that cannot trap: at these rates nobody expects a system call to be cut short.
+        ClockChoice::Auto if rate_hz <= kernel_tick_hz && crowded && perf::probe(signal).is_ok() && perf::traps() => {
+            perf("other programs or threads take the processors away at ticks, where timers would look".into())
+        }
         ClockChoice::Auto if rate_hz <= kernel_tick_hz => {
             timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz"))
         }
@@ -387,6 +425,21 @@ pub(super) fn forget_in_child() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_survives_being_a_period() {
+        assert!((1..=10_000).all(|hz| rate_hz(period_ns(hz)) == hz));
+    }
+
+    #[test]
+    fn a_crowd_calls_for_perf_only_where_it_cuts_no_system_call_short() {
+        let _turn = super::super::live_tests::one_at_a_time();
+        let name = |choice, crowded| choose(choice, 19, libc::SIGPROF, crowded).expect("timers are allowed").1.name;
+        let traps = perf::probe(libc::SIGPROF).is_ok() && perf::traps();
+        assert_eq!(name(ClockChoice::Auto, true), if traps { "perf" } else { "thread_timer" });
+        assert_eq!(name(ClockChoice::Auto, false), "thread_timer");
+        assert_eq!(name(ClockChoice::ThreadTimer, true), "thread_timer", "a forced clock stays");
+    }
 
     #[test]
     fn looks_grow_rarer_while_no_thread_comes_or_goes_and_where_they_are_dear() {

@@ -131,6 +131,7 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
 /// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
 pub(super) fn told_by_now(clocks: &Clocks) -> (u32, u64) {
     threads::block_signal(libc::SIGPROF);
+    threads::block_signal(libc::SIGTRAP);
     let me = thread_id();
     let now = clocks.live_threads().into_iter().find(|thread| thread.thread_id == me).expect("it has a clock");
     (me, now.cpu_ns - now.unaccounted_ns)

@@ -20,6 +20,9 @@ mod mapping;
 mod native_signal;
 mod own_threads;
 mod perf;
+#[cfg(test)]
+mod perf_tests;
+mod preemption;
 mod process;
 mod registry;
 pub mod thread_context;

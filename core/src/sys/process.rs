@@ -12,6 +12,31 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * page
 }
 
+/// The kernel's version, major and minor; zeros when it does not say.
+pub(super) fn kernel_version() -> (u32, u32) {
+    // SAFETY: an all-zero utsname is a valid value to be written over.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one utsname to a local.
+    unsafe { libc::uname(&mut names) };
+    // SAFETY: the kernel ends the name with NUL, and so do the zeros.
+    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) }.to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// How often threads of the process were taken off a processor while they wanted to run on.
+pub(super) fn involuntary_switches() -> u64 {
+    // SAFETY: an all-zero rusage is a valid value to be written over.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one rusage to a local.
+    let known = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } == 0;
+    if known {
+        usage.ru_nivcsw.max(0) as u64
+    } else {
+        0
+    }
+}
+
 /// What the dynamic linker knows of a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeSymbol {
@@ -84,6 +109,11 @@ mod tests {
     #[test]
     fn the_library_we_live_in_can_be_pinned() {
         assert!(pin_library());
+    }
+
+    #[test]
+    fn the_kernel_says_which_it_is() {
+        assert!(kernel_version() >= (3, 0), "{:?}", kernel_version());
     }
 
     #[test]

@@ -103,8 +103,9 @@ impl Registry {
 
     fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, ticking: &Ticking) -> bool {
         let thread_id = slot.thread_id();
+        let value = handler::signal_value(index, generation);
         if ticking.kind == Kind::Perf && self.perf_open < perf::descriptor_budget() {
-            if let Ok(event) = perf::open(thread_id, ticking.signal, ticking.period_ns) {
+            if let Ok(event) = perf::open(thread_id, ticking.signal, ticking.period_ns, value) {
                 if handler::set_slot_of_descriptor(event.descriptor, index) {
                     slot.set_ticker(Ticker::Perf(event.descriptor), event.id);
                     self.perf_open += 1;
@@ -113,7 +114,7 @@ impl Registry {
                 perf::close(event);
             }
         }
-        match timer::create_for_thread(thread_id, ticking.signal, handler::signal_value(index, generation)) {
+        match timer::create_for_thread(thread_id, ticking.signal, value) {
             Ok(id) => {
                 slot.set_ticker(Ticker::Timer(id), 0);
                 true
@@ -230,7 +231,11 @@ impl Registry {
         if cpu_ns < slot.due_cpu_ns().saturating_add(patience) {
             return;
         }
-        if threads::blocks_signal(thread_id, ticking.signal) {
+        let signal = match slot.ticker() {
+            Ticker::Perf(_) => perf::signal(ticking.signal),
+            _ => ticking.signal,
+        };
+        if threads::blocks_signal(thread_id, signal) {
             return handler::tell_signal_blocked(ticking.inbox, slot, cpu_ns);
         }
         known.rearmed += 1;
@@ -249,7 +254,8 @@ impl Registry {
         let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
         for (thread_id, index) in all {
             let slot = &handler::slots()[index];
-            if kind_changed {
+            // A perf event may run by itself, which only its own thread can change.
+            if kind_changed || matches!(slot.ticker(), Ticker::Perf(_)) {
                 self.close(thread_id);
                 self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
             } else if let Some(cpu_ns) = thread_cpu_ns(thread_id) {

@@ -140,6 +140,9 @@ struct SignalInfo {
 
 const POLL_IN: i32 = 1;
 const POLL_HUP: i32 = 6;
+const TRAP_PERF: i32 = 6;
+/// Shortest period at which a perf event may go on by itself after a tick; a shorter one is armed for each.
+const SHORTEST_RUNNING_NS: u64 = 500_000;
 
 /// Entry of the clock's signal.
 ///
@@ -175,6 +178,12 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
                 None => Forwarded::Default,
             };
             if outcome != Forwarded::Handled {
+                // SAFETY: as above.
+                let sent = unsafe { (*info).si_code } <= 0;
+                // A breakpoint that nobody handles ends a process by default, and so does one that is ignored.
+                if signal == libc::SIGTRAP && (outcome == Forwarded::Default || !sent) {
+                    guarded::die_by_default(signal, true);
+                }
                 counters::count_stray();
             }
         }
@@ -184,7 +193,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
 }
 
 fn judge(info: &SignalInfo) -> Owner {
-    if info.code == libc::SI_TIMER {
+    if info.code == libc::SI_TIMER || (info.signal == libc::SIGTRAP && info.code == TRAP_PERF) {
         let table = TABLE.load(Ordering::Acquire) as usize;
         let offset = info.second.wrapping_sub(table);
         if table == 0 || offset >= SLOTS * size_of::<Slot>() {
@@ -196,7 +205,7 @@ fn judge(info: &SignalInfo) -> Owner {
             index => Owner::Slot { index, generation },
         };
     }
-    if (POLL_IN..=POLL_HUP).contains(&info.code) {
+    if info.signal != libc::SIGTRAP && (POLL_IN..=POLL_HUP).contains(&info.code) {
         let descriptor = info.second as u32 as usize;
         let index = SLOT_OF_DESCRIPTOR.get(descriptor).map_or(0, |entry| entry.load(Ordering::Acquire)) as usize;
         return match slots().get(index) {
@@ -232,7 +241,7 @@ unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, uc
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
     let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
     let mut weight_ns = slot.account(cpu_ns);
-    let mut periods = slot.advance(cpu_ns, period_ns);
+    let mut periods = if slot.runs() { slot.advance_run(cpu_ns, period_ns) } else { slot.advance(cpu_ns, period_ns) };
     let thread_id = slot.thread_id();
 
     let note = |reason, values| tell(session.inbox, thread_id, begun_ns, reason, values);
@@ -273,9 +282,32 @@ unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, uc
             slot.set_lost([lost_ns + weight_ns, lost_periods + periods]);
         }
     }
-    arm::arm(slot.ticker(), cpu_ns, slot.due_cpu_ns());
+    arm_next(slot, cpu_ns, period_ns, begun_ns);
     counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
     slot.leave();
+}
+
+/// Arms the clock for the next tick. A perf event is left to go on by itself while the handler is quick, for starting and
+/// stopping it costs more than the rest of a tick; once the handler takes a quarter of an interval, each tick is armed when
+/// the last one is done with, so that the thread always gets on with its own work.
+fn arm_next(slot: &Slot, cpu_ns: u64, period_ns: u64, begun_ns: u64) {
+    let ticker = slot.ticker();
+    let Ticker::Perf(descriptor) = ticker else {
+        arm::arm(ticker, cpu_ns, slot.due_cpu_ns());
+        return;
+    };
+    let interval_ns = slot.due_cpu_ns().saturating_sub(cpu_ns);
+    let took_ns = arm::monotonic_ns().saturating_sub(begun_ns);
+    let may_run = period_ns >= SHORTEST_RUNNING_NS && took_ns < interval_ns / 4;
+    let next = match (slot.runs(), may_run) {
+        (true, true) if !slot.begins_run() => return,
+        (true, true) => arm::Perf::RunOn,
+        (true, false) => arm::Perf::Stop,
+        (false, true) => arm::Perf::Run,
+        (false, false) => arm::Perf::Once,
+    };
+    slot.set_runs(may_run);
+    arm::arm_perf(descriptor, interval_ns, next);
 }
 
 /// An entry without a stack: CPU time that is known and the reason why nothing else is. False when the ring is full.

@@ -22,6 +22,8 @@ mod ring;
 mod ring_tests;
 mod sample;
 mod slot;
+#[cfg(all(test, not(loom)))]
+mod slot_tests;
 pub mod walking;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
