@@ -1,0 +1,149 @@
+'use strict';
+// Begin and end, and what is hooked into the process while profiling. Not here: what a setting means (native core).
+
+const { isMainThread } = require('node:worker_threads');
+const { native } = require('./native.js');
+const { SpanprofError } = require('./errors.js');
+const { toJson } = require('./options.js');
+const opentelemetry = require('./opentelemetry.js');
+
+/**
+ * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
+ * @typedef {object} Options
+ * @property {boolean} [enabled]
+ * @property {string} [serviceName]
+ * @property {Record<string, string>} [resourceAttributes]
+ * @property {Record<string, string>} [tags]
+ * @property {number} [sampleRate] Hz
+ * @property {'auto' | 'thread_timer' | 'perf'} [clock]
+ * @property {boolean} [cpu]
+ * @property {boolean} [wall]
+ * @property {number} [wallRate] Hz
+ * @property {number} [wallMaxThreads]
+ * @property {number} [uploadInterval] seconds
+ * @property {number} [maxStackDepth]
+ * @property {number} [maxStacks]
+ * @property {number} [maxLabelSets]
+ * @property {number} [maxContexts]
+ * @property {number} [maxLabelValueBytes]
+ * @property {boolean} [keepTimestamps]
+ * @property {string} [endpoint]
+ * @property {'http/protobuf' | 'grpc'} [protocol]
+ * @property {Record<string, string>} [headers]
+ * @property {'gzip' | 'none'} [compression]
+ * @property {number} [timeout] seconds
+ * @property {string} [certificate]
+ * @property {string} [clientKey]
+ * @property {string} [clientCertificate]
+ * @property {boolean} [insecure]
+ * @property {object[]} [destinations]
+ * @property {string} [fileDirectory]
+ * @property {number} [fileKeep]
+ * @property {number} [queueMaxBytes]
+ * @property {number} [maxProfileSize]
+ * @property {number} [stopTimeout] seconds
+ * @property {boolean} [threadLabels]
+ * @property {boolean} [serviceNameAttribute]
+ * @property {boolean} [inheritThreads]
+ * @property {boolean} [signals]
+ * @property {string} [configFile]
+ */
+
+let atExit = false;
+
+/**
+ * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes
+ * nothing. Throws {@link SpanprofError} for an impossible configuration.
+ * @param {Options} [options]
+ * @returns {boolean}
+ */
+function start(options) {
+  let running;
+  try {
+    running = native.start(toJson(options));
+  } catch (error) {
+    throw SpanprofError.of(error);
+  }
+  if (running) {
+    opentelemetry.install();
+    if (!atExit && isMainThread) {
+      atExit = true;
+      process.once('exit', stopAtExit);
+    }
+  }
+  return running;
+}
+
+/**
+ * As `start`, for programs that did not ask themselves: an error becomes a warning.
+ * @param {Options} [options]
+ */
+function startQuietly(options) {
+  try {
+    return start(options);
+  } catch (error) {
+    process.emitWarning(`not profiling: ${error instanceof Error ? error.message : error}`, { type: 'SpanprofWarning' });
+    return false;
+  }
+}
+
+function stopAtExit() {
+  try {
+    native.stop();
+  } catch {
+    // The program ends as it would without us.
+  }
+}
+
+/**
+ * Stops profiling and sends the last window within `stopTimeout` seconds; true when everything was delivered.
+ * @returns {Promise<boolean>}
+ */
+async function stop() {
+  try {
+    return await native.stop();
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Sends what was sampled so far; true when everything was delivered within `timeout` seconds.
+ * @param {number} [timeout] seconds; `stopTimeout` when left out
+ * @returns {Promise<boolean>}
+ */
+async function flush(timeout) {
+  try {
+    return await native.flush(timeout === undefined ? -1 : Math.max(0, Number(timeout) * 1000));
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Changes settings while running; false when the profiler does not run. Throws {@link SpanprofError} for a setting that
+ * cannot change while running, or cannot have this value.
+ * @param {Options} options
+ * @returns {boolean}
+ */
+function update(options) {
+  try {
+    return native.update(toJson(options));
+  } catch (error) {
+    throw SpanprofError.of(error);
+  }
+}
+
+/**
+ * The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources.
+ * @returns {Record<string, any>}
+ */
+function stats() {
+  try {
+    return native.stats();
+  } catch {
+    return {};
+  }
+}
+
+module.exports = { start, startQuietly, stop, flush, update, stats };
