@@ -5,38 +5,57 @@
 /**
  * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
  * @typedef {object} Native
- * @property {string} version
- * @property {(configJson: string) => boolean} start throws an error with `kind` and `hint`
- * @property {() => boolean} stop
- * @property {(milliseconds: number) => boolean | Promise<boolean>} flush
+ * @property {() => string} version
+ * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`,
+ *   `message`, `hint`
+ * @property {() => Promise<boolean>} stop
+ * @property {() => boolean} stopSync
+ * @property {(milliseconds?: number) => Promise<boolean>} flush
  * @property {(configJson: string) => boolean} update throws as `start` does
  * @property {() => Record<string, any>} stats
+ * @property {() => boolean} isRunning
+ * @property {(key: string) => string | null} setting
+ * @property {(pairs: string[]) => number} internLabels
+ * @property {(parent: number, pairs: string[]) => number} extendLabels
+ * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
  * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
  *   among them become its link
- * @property {(parent: number, pairs: string[]) => number} relabelContext a context's link under these labels alone
- * @property {(parent: number, traceId: string, spanId: string, isRemote: boolean) => number} linkContext a context's labels
- *   under this span; empty ids for none. The local root is the parent's within one trace, else the span unless remote
- * @property {(id: number) => {labels: string[], traceId: string, spanId: string}} describeContext
+ * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
- * @property {(storage: object) => boolean} registerStorage whether the handler reads the storage by itself
- * @property {() => void} registerThread
+ * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
+ * @property {() => boolean} registerThread
+ * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ */
+
+/**
+ * @typedef {object} DescribedContext
+ * @property {number} labelSet
+ * @property {string[]} labels alternating keys and values
+ * @property {string} traceId
+ * @property {string} spanId
+ * @property {string} localRootSpanId
  */
 
 /** @type {Native} */
 const absent = {
-  version: '0',
+  version: () => '0',
   start: () => false,
-  stop: () => true,
-  flush: () => true,
+  stop: async () => true,
+  stopSync: () => true,
+  flush: async () => true,
   update: () => false,
   stats: () => ({}),
+  isRunning: () => false,
+  setting: () => null,
+  internLabels: () => 0,
+  extendLabels: () => 0,
+  openContext: () => 0,
   childContext: () => 0,
-  relabelContext: () => 0,
-  linkContext: () => 0,
-  describeContext: () => ({ labels: [], traceId: '', spanId: '' }),
+  describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),
   setCurrent: () => {},
   registerStorage: () => true,
-  registerThread: () => {},
+  registerThread: () => false,
+  takeLogLines: () => [],
 };
 
 module.exports = absent;

@@ -17,10 +17,16 @@ class SpanprofError extends Error {
 
   /**
    * What the native module threw, as ours.
-   * @param {any} error
+   * @param {unknown} error
    */
   static of(error) {
-    return new SpanprofError(String(error?.message ?? error), String(error?.kind ?? ''), String(error?.hint ?? ''));
+    const text = error instanceof Error ? error.message : String(error);
+    try {
+      const { message, kind, hint } = JSON.parse(text);
+      return new SpanprofError(String(message), String(kind), String(hint));
+    } catch {
+      return new SpanprofError(text);
+    }
   }
 }
 

@@ -10,8 +10,12 @@ const pyroscope = require('./pyroscope.js');
 const { expressMiddleware } = require('./express.js');
 const { fastifyPlugin } = require('./fastify.js');
 
+/** @typedef {pyroscope.PyroscopeOptions} PyroscopeOptions */
+/** @typedef {lifecycle.Options} Options */
+/** @typedef {scope.Labels} Labels */
+
 module.exports = {
-  version: native.version,
+  version: native.version(),
   SpanprofError,
   start: pyroscope.start,
   stop: lifecycle.stop,

@@ -1,11 +1,14 @@
 'use strict';
 // Begin and end, and what is hooked into the process while profiling. Not here: what a setting means (native core).
 
+const path = require('node:path');
 const { isMainThread } = require('node:worker_threads');
 const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const { toJson } = require('./options.js');
+const hostLog = require('./host_log.js');
 const opentelemetry = require('./opentelemetry.js');
+const workers = require('./workers.js');
 
 /**
  * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
@@ -47,6 +50,7 @@ const opentelemetry = require('./opentelemetry.js');
  * @property {boolean} [inheritThreads]
  * @property {boolean} [signals]
  * @property {string} [configFile]
+ * @property {boolean} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
  */
 
 let atExit = false;
@@ -58,20 +62,33 @@ let atExit = false;
  * @returns {boolean}
  */
 function start(options) {
+  const { workerThreads = true, ...config } = options ?? {};
   let running;
   try {
-    running = native.start(toJson(options));
+    running = native.start(toJson(config), programName());
   } catch (error) {
     throw SpanprofError.of(error);
+  } finally {
+    hostLog.handOver();
   }
   if (running) {
     opentelemetry.install();
+    if (workerThreads) workers.install();
+    hostLog.handOverAfter(Number(native.setting('upload_interval')));
     if (!atExit && isMainThread) {
       atExit = true;
       process.once('exit', stopAtExit);
     }
   }
   return running;
+}
+
+/** The script without its ending; of an `index.js` its folder; empty when Node runs a command line or a prompt. */
+function programName() {
+  const script = process.argv[1];
+  if (!script) return '';
+  const { name, dir } = path.parse(script);
+  return name === 'index' ? path.basename(dir) : name;
 }
 
 /**
@@ -89,7 +106,8 @@ function startQuietly(options) {
 
 function stopAtExit() {
   try {
-    native.stop();
+    native.stopSync();
+    hostLog.handOver();
   } catch {
     // The program ends as it would without us.
   }
@@ -104,6 +122,8 @@ async function stop() {
     return await native.stop();
   } catch {
     return false;
+  } finally {
+    hostLog.handOver();
   }
 }
 
@@ -114,9 +134,11 @@ async function stop() {
  */
 async function flush(timeout) {
   try {
-    return await native.flush(timeout === undefined ? -1 : Math.max(0, Number(timeout) * 1000));
+    return await native.flush(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
   } catch {
     return false;
+  } finally {
+    hostLog.handOver();
   }
 }
 
@@ -131,6 +153,8 @@ function update(options) {
     return native.update(toJson(options));
   } catch (error) {
     throw SpanprofError.of(error);
+  } finally {
+    hostLog.handOver();
   }
 }
 

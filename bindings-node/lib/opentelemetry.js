@@ -2,7 +2,6 @@
 // The active OpenTelemetry span links itself: the registered context manager's `with` is wrapped, once, whether it was
 // registered before `start` or comes later. Its `bind` goes through `with`. Nothing of OpenTelemetry is loaded for it.
 
-const { native } = require('./native.js');
 const scope = require('./scope.js');
 
 /** Where the API keeps what was registered; one per major version of the API. */
@@ -94,10 +93,11 @@ function wrap(manager) {
 function linkedId(before, context) {
   try {
     const span = context.getValue(SPAN);
-    if (span === undefined || span === null) return before === 0 ? 0 : native.linkContext(before, '', '', false);
+    if (span === undefined || span === null) return before === 0 ? 0 : scope.linked(before, '', '', false);
     if (idOfSpan.get(span) === before) return before;
     const { traceId, spanId, isRemote } = span.spanContext();
-    const id = native.linkContext(before, traceId, spanId, isRemote === true);
+    if (/^0*$/.test(traceId)) return scope.linked(before, '', '', false);
+    const id = scope.linked(before, traceId, spanId, isRemote === true);
     idOfSpan.set(span, id);
     return id;
   } catch {

@@ -1,22 +1,13 @@
 'use strict';
-// Options as JavaScript writes them into the core's keys. No policy: what a key means, its bounds and what is said of an
-// unknown one is the core's.
-
-/** Keys whose value is a map with keys of the user's own. */
-const MAPS = new Set(['resource_attributes', 'tags', 'headers']);
-
-/** @param {string} key */
-function snakeCase(key) {
-  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-}
+// Options as JSON for the native module, which translates keys. Here only what JSON has no form for: paths as URLs, maps,
+// numbers that are none. No policy: what a key means, its bounds and what is said of an unknown one is the core's.
 
 /**
  * @param {unknown} value
  * @param {number} depth
- * @param {boolean} translate whether keys inside are ours
  * @returns {unknown}
  */
-function plain(value, depth, translate) {
+function plain(value, depth) {
   switch (typeof value) {
     case 'boolean':
     case 'string':
@@ -33,15 +24,10 @@ function plain(value, depth, translate) {
   }
   if (value === null) return null;
   if (value instanceof URL || depth > 6) return String(value);
-  if (Array.isArray(value)) return value.map((item) => plain(item, depth + 1, translate));
+  if (Array.isArray(value)) return value.map((item) => plain(item, depth + 1));
   /** @type {[string, unknown][]} */
   const entries = value instanceof Map ? [...value] : Object.entries(/** @type {object} */ (value));
-  return Object.fromEntries(
-    entries.map(([key, inner]) => {
-      const ours = translate ? snakeCase(String(key)) : String(key);
-      return [ours, plain(inner, depth + 1, translate && !MAPS.has(ours))];
-    }),
-  );
+  return Object.fromEntries(entries.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
 }
 
 /**
@@ -50,7 +36,7 @@ function plain(value, depth, translate) {
  * @returns {string}
  */
 function toJson(options) {
-  return JSON.stringify(plain(options ?? {}, 0, true));
+  return JSON.stringify(plain(options ?? {}, 0));
 }
 
-module.exports = { toJson, snakeCase };
+module.exports = { toJson };

@@ -2,6 +2,7 @@
 // The names of `@pyroscope/nodejs` as thin aliases: its documented snippets run with the import renamed. Where a name has no
 // meaning for us it is accepted and said.
 
+const hostLog = require('./host_log.js');
 const lifecycle = require('./lifecycle.js');
 const scope = require('./scope.js');
 const { expressMiddleware } = require('./express.js');
@@ -9,7 +10,7 @@ const { fastifyPlugin } = require('./fastify.js');
 
 /**
  * Options of `@pyroscope/nodejs`; ours are taken too and win.
- * @typedef {lifecycle.Options & {
+ * @typedef {Omit<lifecycle.Options, 'wall'> & {
  *   appName?: string, serverAddress?: string, authToken?: string, basicAuthUser?: string, basicAuthPassword?: string,
  *   tenantID?: string, flushIntervalMs?: number, sourceMapper?: unknown, stripFilenames?: string, shortenPaths?: boolean,
  *   wall?: boolean | {samplingDurationMs?: number, samplingIntervalMicros?: number, collectCpuTime?: boolean},
@@ -21,8 +22,7 @@ const WITHOUT_MEANING = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths
 
 /** @type {lifecycle.Options} */
 let configured = {};
-/** @type {{info?: Function, warn?: Function} | undefined} */
-let logger;
+let heapWasAsked = false;
 
 /**
  * A variable that Pyroscope reads, unless one of higher rank is set. The core reads the others.
@@ -90,9 +90,9 @@ function startWallProfiling() {
 
 /** Accepted; memory is not profiled by this version, which is said once. */
 function startHeapProfiling() {
-  const line = 'memory is not profiled by this version';
-  if (logger?.warn) logger.warn(line);
-  else process.emitWarning(line, { type: 'SpanprofWarning', code: 'SPANPROF_NO_HEAP' });
+  if (heapWasAsked) return;
+  heapWasAsked = true;
+  hostLog.say('warning', 'memory is not profiled by this version');
 }
 
 /** @returns {Promise<void>} */
@@ -114,11 +114,6 @@ async function stopHeapProfiling() {}
  */
 function wrapWithLabels(labels, fn, ...args) {
   return scope.tagWrapper(labels, fn, ...args);
-}
-
-/** @param {{info?: Function, warn?: Function}} given */
-function setLogger(given) {
-  logger = given;
 }
 
 /** Accepted for compatibility; source maps are found by themselves. */
@@ -147,7 +142,7 @@ module.exports = {
   getLabels: scope.getLabels,
   setWallLabels: scope.setLabels,
   getWallLabels: scope.getLabels,
-  setLogger,
+  setLogger: hostLog.setLogger,
   SourceMapper,
   expressMiddleware,
   fastifyMiddleware: fastifyPlugin,

@@ -18,7 +18,10 @@ function tell() {
   told = true;
   if (missingBecause !== '') return;
   try {
-    hooked = !native.registerStorage(storage);
+    native.registerThread();
+    // Two numbers that no context has: found twice, the place is certain.
+    const found = [1_234_567, 7_654_321].map((probe) => storage.run(probe, () => native.registerStorage(storage, probe)));
+    hooked = !found[1];
     if (hooked) hooks.install(storage);
   } catch {
     hooked = false;
@@ -100,6 +103,21 @@ function child(parent, labels) {
 }
 
 /**
+ * The id of the labels of `parent` under a span, or under none when its ids are empty. Within one trace the local root stays
+ * what it was; the first span of a trace in this process is its own, unless it stands for one elsewhere.
+ * @param {number} parent
+ * @param {string} traceId
+ * @param {string} spanId
+ * @param {boolean} isRemote
+ */
+function linked(parent, traceId, spanId, isRemote) {
+  const row = native.describeContext(parent);
+  if (row.traceId === traceId && row.spanId === spanId) return parent;
+  const inherited = row.traceId === traceId ? row.localRootSpanId : '';
+  return native.openContext(row.labelSet, traceId, spanId, inherited || (isRemote ? '' : spanId));
+}
+
+/**
  * Calls `fn(...args)` with labels on its samples, and returns what it returns. The labels follow promises, timers and
  * callbacks that `fn` starts, nest, and end when `fn` ends, also by an exception. `trace_id` and `span_id` become the link
  * of the samples.
@@ -120,7 +138,9 @@ function tagWrapper(labels, fn, ...args) {
  */
 function setLabels(labels) {
   try {
-    enter(native.relabelContext(current(), pairsOf(labels)));
+    const { traceId, spanId, localRootSpanId } = native.describeContext(current());
+    const bare = native.openContext(0, traceId, spanId, localRootSpanId);
+    enter(child(bare, labels));
   } catch {
     // The program runs on with the labels it had.
   }
@@ -164,4 +184,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { storage, current, run, enter, child, pairsOf, tagWrapper, setLabels, getLabels, bind };
+module.exports = { storage, current, run, enter, child, linked, pairsOf, tagWrapper, setLabels, getLabels, bind };

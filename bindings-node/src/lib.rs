@@ -1,0 +1,12 @@
+//! The native half of the npm package: the addon that `js/` loads on every Node from 18 on.
+//!
+//! Conversion only: JSON into the core's configuration, errors into exceptions, context ids into numbers. Not here:
+//! defaults, limits and messages (the core), reading V8 ([`runtime`]), JavaScript conveniences (`js/`). Called by the npm
+//! package, never by user code.
+
+mod context_calls;
+mod convert;
+mod door;
+mod error;
+mod host_log;
+mod runtime;

@@ -1,0 +1,261 @@
+//! The walk in the handler: the interrupted thread's frames, leaf first, along frame pointers through guarded loads. Node
+//! is built with frame pointers, and so is all code of V8; interpreted functions give the address of their byte code.
+//!
+//! # What is shown
+//! * Native frames between the leaf and the first frame of V8 are kept; those below, which call into JavaScript, are not.
+//! * Where the chain breaks inside native code without frame pointers, V8 walks from its last exit frame instead.
+//! * A thread without JavaScript shows its native frames and its name.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spanprof_signal::{guarded, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+
+use super::js_thread_signal::{self, holds, JsThread, Landmarks};
+use super::v8::{RegisterState, SampleInfo, V8};
+use super::{context_signal, marker};
+
+/// Links followed at most.
+const MAX_LINKS: usize = 4096;
+/// Frames that V8 walks at most.
+const MAX_FALLBACK: usize = 192;
+/// A frame pointer moves towards the root by less than this.
+const MAX_FRAME_BYTES: usize = 4 << 20;
+const PAGE: usize = 4095;
+
+/// Map word of byte-code arrays: learnt from frames that surely have one, the same for every isolate.
+static BYTECODE_MAP: AtomicU64 = AtomicU64::new(0);
+/// Walks by our own means, with V8's help, and of which only the native part is known.
+pub static OWN_WALKS: AtomicU64 = AtomicU64::new(0);
+pub static V8_WALKS: AtomicU64 = AtomicU64::new(0);
+pub static NATIVE_WALKS: AtomicU64 = AtomicU64::new(0);
+
+struct Registers {
+    pc: usize,
+    sp: usize,
+    fp: usize,
+}
+
+/// Walks the current thread.
+///
+/// # Safety
+/// As for every [`spanprof_signal::CaptureFn`].
+pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    // SAFETY: the kernel's context of this signal, or null.
+    let Some(ucontext) = (unsafe { handler.ucontext.cast::<libc::ucontext_t>().as_ref() }) else {
+        return Captured::Dropped(DropReason::NoThreadState);
+    };
+    let registers = registers(ucontext);
+    let known = super::published_v8().zip(js_thread_signal::landmarks());
+    let (Some((v8, landmarks)), Some(thread)) = (known, js_thread_signal::by_thread_id(handler.thread_id)) else {
+        walk_native(&registers, stack);
+        stack.push(marker::thread(handler.thread_id));
+        return Captured::Walked;
+    };
+    stack.context = context_signal::read(thread);
+    let walk = Walk { v8, landmarks, thread, high: thread.stack_high.load(Ordering::Relaxed) };
+    match walk.own(&registers, stack) {
+        true => OWN_WALKS.fetch_add(1, Ordering::Relaxed),
+        false if walk.by_v8(&registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
+        false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),
+    };
+    Captured::Walked
+}
+
+struct Walk<'a> {
+    v8: &'a V8,
+    landmarks: &'a Landmarks,
+    thread: &'a JsThread,
+    high: usize,
+}
+
+impl Walk<'_> {
+    fn is_v8(&self, pc: usize) -> bool {
+        let builtins = self.landmarks.builtins;
+        (pc >= builtins.0 && pc < builtins.1) || self.thread.has_code(pc)
+    }
+
+    /// True when a frame of V8 was reached. False leaves the native frames of the leaf in `stack`.
+    fn own(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
+        let collecting = self.thread.collecting.load(Ordering::Relaxed) != 0;
+        let Registers { mut pc, sp, mut fp } = *registers;
+        let mut low = sp;
+        let mut reached = false;
+        if self.is_v8(pc) {
+            reached = true;
+            if !self.leaf(pc, sp, fp, stack) {
+                return true;
+            }
+        } else if !stack.push(RawFrame::native(pc as u64)) {
+            return false;
+        }
+        for _ in 0..MAX_LINKS {
+            if fp < low || fp % 8 != 0 || fp.saturating_add(16) > self.high || fp - low > MAX_FRAME_BYTES {
+                break;
+            }
+            let (Some(next), Some(return_to)) = (word(fp), word(fp + 8)) else { break };
+            (low, fp, pc) = (fp + 16, next, return_to);
+            let pushed = if holds(&self.landmarks.interpreter, pc) {
+                // The frame that returns into the interpreter is the handler's; the one above it is the function's.
+                self.begin_v8(&mut reached, collecting, stack)
+                    && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
+            } else if self.is_v8(pc) {
+                let hidden = holds(&self.landmarks.hidden, pc);
+                self.begin_v8(&mut reached, collecting, stack) && (hidden || stack.push(place(pc - 1)))
+            } else {
+                reached || stack.push(RawFrame::native(pc as u64 - 1))
+            };
+            if !pushed {
+                return reached;
+            }
+        }
+        if collecting && !reached {
+            stack.push(marker::COLLECTING);
+        }
+        reached
+    }
+
+    fn begin_v8(&self, reached: &mut bool, collecting: bool, stack: &mut RawStack<'_>) -> bool {
+        let first = !std::mem::replace(reached, true);
+        !(first && collecting) || stack.push(marker::COLLECTING)
+    }
+
+    /// The interrupted frame, in code of V8; and its caller where the frame is not yet, or no longer, set up.
+    fn leaf(&self, pc: usize, sp: usize, fp: usize, stack: &mut RawStack<'_>) -> bool {
+        if holds(&self.landmarks.interpreter, pc) {
+            return self.checked(fp).is_none_or(|at| stack.push(place(at)));
+        }
+        let hidden = holds(&self.landmarks.hidden, pc);
+        if !hidden && !stack.push(place(pc)) {
+            return false;
+        }
+        // Code without a frame of its own, called by an interpreted function.
+        if let Some(at) = self.checked(fp).filter(|_| !self.thread.has_code(pc) || frame_is_absent(pc).is_some()) {
+            return stack.push(place(at));
+        }
+        let caller = frame_is_absent(pc).and_then(|offset| word(sp + offset));
+        match caller {
+            Some(caller) if !self.is_v8(caller) || holds(&self.landmarks.hidden, caller) => true,
+            Some(caller) => stack.push(place(caller - 1)),
+            None => true,
+        }
+    }
+
+    /// The byte-code address of the interpreted frame at `fp`.
+    fn interpreted(&self, fp: usize) -> Option<usize> {
+        let (array, offset) = self.slots(fp)?;
+        if let Some(map) = word(array - 1) {
+            BYTECODE_MAP.store(map as u64, Ordering::Relaxed);
+        }
+        Some(array + offset)
+    }
+
+    /// As `interpreted`, where the frame at `fp` may be another.
+    fn checked(&self, fp: usize) -> Option<usize> {
+        let (array, offset) = self.slots(fp)?;
+        let map = BYTECODE_MAP.load(Ordering::Relaxed);
+        (map != 0 && word(array - 1)? as u64 == map).then_some(array + offset)
+    }
+
+    fn slots(&self, fp: usize) -> Option<(usize, usize)> {
+        let array = word(fp.wrapping_add_signed(self.v8.bytecode_array))?;
+        let offset = word(fp.wrapping_add_signed(self.v8.bytecode_offset))?;
+        let small = offset & 0xffff_ffff == 0 && offset >> 32 != 0 && offset >> 32 < 1 << 28;
+        (array & 3 == 1 && array > PAGE && small).then_some((array, offset >> 32))
+    }
+
+    /// V8's own walk from its last exit frame; the native leaf is in `stack` already.
+    fn by_v8(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
+        let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
+        let mut frames = [0usize; MAX_FALLBACK];
+        let mut info = SampleInfo::default();
+        // SAFETY: V8's own sampler calls it so: on the isolate's thread, inside a handler, with the interrupted registers.
+        unsafe {
+            let isolate = self.thread.isolate.load(Ordering::Relaxed);
+            (self.v8.stack_sample)(isolate, &state, frames.as_mut_ptr(), MAX_FALLBACK, &mut info);
+        }
+        let walked = frames.get(..info.frames).unwrap_or(&[]);
+        for pc in walked.iter().copied().filter(|pc| *pc > PAGE) {
+            let hidden = holds(&self.landmarks.hidden, pc) || holds(&self.landmarks.interpreter, pc);
+            let at = if self.is_v8(pc) { pc - 1 } else { pc };
+            if !hidden && !stack.push(place(at)) {
+                break;
+            }
+        }
+        !walked.is_empty()
+    }
+}
+
+/// A place in code of V8: its page is the code, so that what ends is forgotten by pages.
+pub fn place(address: usize) -> RawFrame {
+    RawFrame { code: (address & !PAGE) as u64, at: (address & PAGE) as u64 }
+}
+
+fn word(address: usize) -> Option<usize> {
+    guarded::read_u64(address).map(|word| word as usize)
+}
+
+/// Where the return address lies above the stack pointer when the code at `pc` has no frame there: at its first
+/// instructions (`push rbp; mov rbp, rsp`) or at its `ret`.
+#[cfg(target_arch = "x86_64")]
+fn frame_is_absent(pc: usize) -> Option<usize> {
+    let bytes = guarded::read_u64(pc.checked_sub(1)?)?.to_le_bytes();
+    match bytes {
+        [_, 0x55, 0x48, 0x89, 0xe5, ..] | [_, 0x55, 0x48, 0x8b, 0xec, ..] | [_, 0xc3, ..] | [_, 0xc2, ..] => Some(0),
+        [0x55, 0x48, 0x89, 0xe5, ..] | [0x55, 0x48, 0x8b, 0xec, ..] => Some(8),
+        _ => None,
+    }
+}
+
+/// The return address is in the link register there; it is not looked for.
+#[cfg(target_arch = "aarch64")]
+fn frame_is_absent(_pc: usize) -> Option<usize> {
+    None
+}
+
+fn walk_native(registers: &Registers, stack: &mut RawStack<'_>) {
+    let Registers { pc, sp, mut fp } = *registers;
+    let mut low = sp;
+    let mut room = stack.push(RawFrame::native(pc as u64));
+    while room && fp >= low && fp % 8 == 0 && fp - low <= MAX_FRAME_BYTES {
+        let (Some(next), Some(return_to)) = (word(fp), word(fp.saturating_add(8))) else { break };
+        if return_to <= PAGE {
+            break;
+        }
+        room = stack.push(RawFrame::native(return_to as u64 - 1));
+        (low, fp) = (fp + 16, next);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let registers = &context.uc_mcontext.gregs;
+    Registers {
+        pc: registers[libc::REG_RIP as usize] as usize,
+        sp: registers[libc::REG_RSP as usize] as usize,
+        fp: registers[libc::REG_RBP as usize] as usize,
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let registers = &context.uc_mcontext;
+    Registers { pc: registers.pc as usize, sp: registers.sp as usize, fp: registers.regs[29] as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn code_before_its_frame_and_at_its_return_has_none() {
+        let code: [u8; 16] = [0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0xc3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let at = |offset: usize| frame_is_absent(code.as_ptr() as usize + offset);
+        assert_eq!([at(1), at(2), at(5), at(6)], [Some(0), Some(8), None, Some(0)]);
+    }
+
+    #[test]
+    fn a_place_is_its_page_and_what_is_left() {
+        assert_eq!(place(0x1234_5678), RawFrame { code: 0x1234_5000, at: 0x678 });
+    }
+}

@@ -1,0 +1,221 @@
+//! V8 tells of code here, on the JavaScript thread or on one of its collector's: each event is stamped with the ring's
+//! position and queued for the drain. No lock is shared with the drain or the handler; a queue that nobody drains stops
+//! growing at a limit and counts what it lost.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_queue::SegQueue;
+use spanprof::Profiler;
+
+use super::code_map::{Change, CodeEvent, Position};
+use super::js_thread_signal::{self, Landmarks};
+use super::v8::{JitCodeEvent, V8};
+
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+
+static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
+static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Built-in code met while the thread's existing code is listed.
+    static LISTING: RefCell<Option<Vec<(String, usize, usize)>>> = const { RefCell::new(None) };
+}
+
+const ADDED: i32 = 0;
+const MOVED: i32 = 1;
+const REMOVED: i32 = 2;
+const LINE: i32 = 3;
+const LINES_BEGIN: i32 = 4;
+const LINES_END: i32 = 5;
+const EXISTING_TOO: i32 = 1;
+
+/// Lists the isolate's code and has V8 tell of what comes. On its own thread.
+pub fn begin(v8: &V8, isolate: usize) {
+    send(isolate, Change::Forgotten);
+    LISTING.with(|listing| *listing.borrow_mut() = Some(Vec::new()));
+    // SAFETY: on the isolate's thread; the callback lives for ever.
+    unsafe {
+        if let Some(detailed) = v8.detailed_positions {
+            detailed(isolate);
+        }
+        (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
+    }
+    let listed = LISTING.with(|listing| listing.borrow_mut().take()).unwrap_or_default();
+    static PUBLISHED: AtomicBool = AtomicBool::new(false);
+    if let Some(landmarks) = landmarks_of(&listed) {
+        // Built-in code is shared by all isolates of the process.
+        if !PUBLISHED.swap(true, Ordering::AcqRel) {
+            js_thread_signal::publish(landmarks);
+        }
+    }
+}
+
+/// The isolate ends. On its own thread.
+pub fn end(v8: &V8, isolate: usize) {
+    // SAFETY: on the isolate's thread, while it lives.
+    unsafe { (v8.set_code_callback)(isolate, 0, None) };
+    send(isolate, Change::Forgotten);
+}
+
+/// The next event; called by the drain alone.
+pub fn next() -> Option<CodeEvent> {
+    let event = QUEUE.pop()?;
+    QUEUED_BYTES.fetch_sub(bytes_of(&event.change), Ordering::Relaxed);
+    TAKEN.fetch_add(1, Ordering::Relaxed);
+    Some(event)
+}
+
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+pub fn taken() -> u64 {
+    TAKEN.load(Ordering::Relaxed)
+}
+
+fn send(isolate: usize, change: Change) {
+    let bytes = bytes_of(&change);
+    if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
+        LOST.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    // 0 before the clocks run: nothing was sampled yet.
+    let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
+    QUEUE.push(CodeEvent { position, isolate, change });
+}
+
+fn bytes_of(change: &Change) -> usize {
+    size_of::<CodeEvent>()
+        + match change {
+            Change::Added { logged, .. } => logged.len(),
+            Change::Lines { positions, .. } => size_of_val(&**positions),
+            _ => 0,
+        }
+}
+
+extern "C" fn on_event(event: *mut JitCodeEvent) {
+    // A panic must not pass through V8.
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: V8 lends the event for the time of the call, to this thread alone.
+        let event = unsafe { &mut *event };
+        if let Some(change) = change_of(event) {
+            send(event.isolate, change);
+        }
+    });
+}
+
+fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
+    match event.kind {
+        ADDED => {
+            // SAFETY: of an added code the union is the name's address and length.
+            let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
+            let logged = String::from_utf8_lossy(name);
+            let built_in = ["Builtin:", "BytecodeHandler:"].iter().any(|tag| logged.starts_with(tag));
+            if built_in {
+                LISTING.with(|listing| {
+                    if let Some(listed) = &mut *listing.borrow_mut() {
+                        listed.push((logged.to_string(), event.start, event.len));
+                    }
+                });
+            } else if event.code_kind != 0 {
+                if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                    thread.cover(event.start, event.len);
+                }
+            }
+            Some(Change::Added { start: event.start, len: event.len, logged: logged.into(), script: 0 })
+        }
+        MOVED => {
+            if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                if thread.has_code(event.start) {
+                    thread.cover(event.union[0], event.len);
+                }
+            }
+            Some(Change::Moved { from: event.start, to: event.union[0] })
+        }
+        REMOVED => Some(Change::Removed { start: event.start }),
+        LINES_BEGIN => {
+            event.user_data = Box::into_raw(Box::new(Vec::<Position>::new())).cast();
+            None
+        }
+        LINE => {
+            // SAFETY: the vector made at the beginning of this table, which V8 hands back.
+            if let Some(positions) = unsafe { event.user_data.cast::<Vec<Position>>().as_mut() } {
+                positions.push((event.union[0] as u32, event.union[1] as u32));
+            }
+            None
+        }
+        LINES_END if !event.user_data.is_null() => {
+            // SAFETY: as above; V8 does not use the word again.
+            let positions = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
+            Some(Change::Lines { start: event.start, positions: positions.into_boxed_slice() })
+        }
+        _ => None,
+    }
+}
+
+/// Built-in code that is no frame of the program: what leads into JavaScript, out of it, and byte-code handlers.
+fn is_hidden(name: &str) -> bool {
+    let Some(name) = name.strip_prefix("Builtin:") else { return true };
+    let beginnings = [
+        "JSEntry",
+        "JSConstructEntry",
+        "JSRunMicrotasksEntry",
+        "CEntry",
+        "Call_",
+        "CallFunction_",
+        "CallWith",
+        "Construct",
+        "InterpreterPush",
+        "CompileLazy",
+        "HandleApiCall",
+        "JSBuiltinsConstructStub",
+        "ArgumentsAdaptor",
+        "Deoptimization",
+        "BaselineO",
+        "InterpreterOnStack",
+        "RecordWrite",
+        "EphemeronKeyBarrier",
+    ];
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
+}
+
+fn landmarks_of(listed: &[(String, usize, usize)]) -> Option<Landmarks> {
+    let low = listed.iter().map(|(_, start, _)| *start).min()?;
+    let high = listed.iter().map(|(_, start, len)| start + len).max()?;
+    let ranges = |wanted: &dyn Fn(&str) -> bool| {
+        let mut ranges: Vec<(usize, usize)> =
+            listed.iter().filter(|(name, _, _)| wanted(name)).map(|(_, start, len)| (*start, start + len)).collect();
+        ranges.sort_unstable();
+        ranges
+    };
+    let is_interpreter = |name: &str| {
+        name.ends_with(":InterpreterEntryTrampoline")
+            || name.ends_with(":InterpreterEnterAtBytecode")
+            || name.ends_with(":InterpreterEnterAtNextBytecode")
+    };
+    let interpreter = ranges(&is_interpreter);
+    (!interpreter.is_empty()).then(|| Landmarks { interpreter, hidden: ranges(&is_hidden), builtins: (low, high) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn landmarks_need_the_interpreters_entry() {
+        assert!(landmarks_of(&[("Builtin:ArrayMap".into(), 10, 5)]).is_none());
+        let listed = [
+            ("BytecodeHandler:Add".into(), 50, 5),
+            ("Builtin:InterpreterEntryTrampoline".into(), 20, 5),
+            ("Builtin:JSEntry".into(), 10, 5),
+        ];
+        let landmarks = landmarks_of(&listed).unwrap();
+        assert_eq!(landmarks.interpreter, [(20, 25)]);
+        assert_eq!(landmarks.hidden, [(10, 15), (50, 55)]);
+        assert_eq!(landmarks.builtins, (10, 55));
+    }
+}

@@ -1,0 +1,30 @@
+//! Frames that stand for no code: the collector at work, and the name of a thread without JavaScript.
+
+use spanprof::runtime::{Frame, FrameType};
+use spanprof_signal::RawFrame;
+
+/// No address is as high.
+const CODE: u64 = 1 << 62;
+
+/// The garbage collector runs on this thread.
+pub const COLLECTING: RawFrame = RawFrame { code: CODE, at: 0 };
+
+/// A thread that runs no JavaScript.
+pub fn thread(thread_id: u32) -> RawFrame {
+    RawFrame { code: CODE, at: thread_id as u64 }
+}
+
+/// The frame, if `raw` is a marker.
+pub fn resolve(raw: RawFrame) -> Option<Frame> {
+    if raw.code != CODE {
+        return None;
+    }
+    let function = match raw.at {
+        0 => "(garbage collector)".to_owned(),
+        id => match spanprof::sys::thread_name(id as u32) {
+            Some(name) => format!("[thread {name}]"),
+            None => "[thread]".to_owned(),
+        },
+    };
+    Some(Frame { function: function.into(), frame_type: FrameType::Native, ..Frame::default() })
+}

@@ -1,0 +1,88 @@
+export = absent;
+/**
+ * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ * @typedef {object} Native
+ * @property {() => string} version
+ * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`,
+ *   `message`, `hint`
+ * @property {() => Promise<boolean>} stop
+ * @property {() => boolean} stopSync
+ * @property {(milliseconds?: number) => Promise<boolean>} flush
+ * @property {(configJson: string) => boolean} update throws as `start` does
+ * @property {() => Record<string, any>} stats
+ * @property {() => boolean} isRunning
+ * @property {(key: string) => string | null} setting
+ * @property {(pairs: string[]) => number} internLabels
+ * @property {(parent: number, pairs: string[]) => number} extendLabels
+ * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
+ * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
+ *   among them become its link
+ * @property {(id: number) => DescribedContext} describeContext
+ * @property {(id: number) => void} setCurrent
+ * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
+ * @property {() => boolean} registerThread
+ * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ */
+/**
+ * @typedef {object} DescribedContext
+ * @property {number} labelSet
+ * @property {string[]} labels alternating keys and values
+ * @property {string} traceId
+ * @property {string} spanId
+ * @property {string} localRootSpanId
+ */
+/** @type {Native} */
+declare const absent: Native;
+declare namespace absent {
+    export { Native, DescribedContext };
+}
+/**
+ * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ */
+type Native = {
+    version: () => string;
+    /**
+     * throws an error whose message is JSON: `kind`,
+     * `message`, `hint`
+     */
+    start: (configJson: string, programName: string) => boolean;
+    stop: () => Promise<boolean>;
+    stopSync: () => boolean;
+    flush: (milliseconds?: number) => Promise<boolean>;
+    /**
+     * throws as `start` does
+     */
+    update: (configJson: string) => boolean;
+    stats: () => Record<string, any>;
+    isRunning: () => boolean;
+    setting: (key: string) => string | null;
+    internLabels: (pairs: string[]) => number;
+    extendLabels: (parent: number, pairs: string[]) => number;
+    openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number;
+    /**
+     * labels on top of a context; `trace_id` and `span_id`
+     * among them become its link
+     */
+    childContext: (parent: number, pairs: string[]) => number;
+    describeContext: (id: number) => DescribedContext;
+    setCurrent: (id: number) => void;
+    /**
+     * whether the handler finds `probe` in the storage
+     */
+    registerStorage: (storage: object, probe: number) => boolean;
+    registerThread: () => boolean;
+    /**
+     * alternating `info` or `warning`, and a line
+     */
+    takeLogLines: () => string[];
+};
+type DescribedContext = {
+    labelSet: number;
+    /**
+     * alternating keys and values
+     */
+    labels: string[];
+    traceId: string;
+    spanId: string;
+    localRootSpanId: string;
+};
