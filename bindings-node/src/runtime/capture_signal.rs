@@ -89,27 +89,28 @@ impl Walk<'_> {
             return false;
         }
         for _ in 0..MAX_LINKS {
-            if fp < low || fp % 8 != 0 || fp.saturating_add(16) > self.high || fp - low > MAX_FRAME_BYTES {
+            if fp < low || fp % 8 != 0 || fp.saturating_add(16) > self.high || fp.wrapping_sub(low) > MAX_FRAME_BYTES {
                 break;
             }
-            let (Some(next), Some(return_to)) = (word(fp), word(fp + 8)) else { break };
-            (low, fp, pc) = (fp + 16, next, return_to);
+            let (Some(next), Some(return_to)) = (word(fp), word(fp.wrapping_add(8))) else { break };
+            if return_to <= PAGE {
+                break;
+            }
+            // Nothing here may overflow: a frame that is none can hold any word.
+            (low, fp, pc) = (fp.wrapping_add(16), next, return_to);
             let pushed = if holds(&self.landmarks.interpreter, pc) {
                 // The frame that returns into the interpreter is the handler's; the one above it is the function's.
                 self.begin_v8(&mut reached, collecting, stack)
                     && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
             } else if self.is_v8(pc) {
                 let hidden = holds(&self.landmarks.hidden, pc);
-                self.begin_v8(&mut reached, collecting, stack) && (hidden || stack.push(place(pc - 1)))
+                self.begin_v8(&mut reached, collecting, stack) && (hidden || stack.push(place(pc.wrapping_sub(1))))
             } else {
-                reached || stack.push(RawFrame::native(pc as u64 - 1))
+                reached || stack.push(RawFrame::native((pc as u64).wrapping_sub(1)))
             };
             if !pushed {
                 return reached;
             }
-        }
-        if collecting && !reached {
-            stack.push(marker::COLLECTING);
         }
         reached
     }
@@ -132,10 +133,10 @@ impl Walk<'_> {
         if let Some(at) = self.checked(fp).filter(|_| !self.thread.has_code(pc) || frame_is_absent(pc).is_some()) {
             return stack.push(place(at));
         }
-        let caller = frame_is_absent(pc).and_then(|offset| word(sp + offset));
+        let caller = frame_is_absent(pc).and_then(|offset| word(sp.wrapping_add(offset)));
         match caller {
             Some(caller) if !self.is_v8(caller) || holds(&self.landmarks.hidden, caller) => true,
-            Some(caller) => stack.push(place(caller - 1)),
+            Some(caller) => stack.push(place(caller.wrapping_sub(1))),
             None => true,
         }
     }
@@ -143,17 +144,17 @@ impl Walk<'_> {
     /// The byte-code address of the interpreted frame at `fp`.
     fn interpreted(&self, fp: usize) -> Option<usize> {
         let (array, offset) = self.slots(fp)?;
-        if let Some(map) = word(array - 1) {
+        if let Some(map) = word(array.wrapping_sub(1)) {
             BYTECODE_MAP.store(map as u64, Ordering::Relaxed);
         }
-        Some(array + offset)
+        Some(array.wrapping_add(offset))
     }
 
     /// As `interpreted`, where the frame at `fp` may be another.
     fn checked(&self, fp: usize) -> Option<usize> {
         let (array, offset) = self.slots(fp)?;
         let map = BYTECODE_MAP.load(Ordering::Relaxed);
-        (map != 0 && word(array - 1)? as u64 == map).then_some(array + offset)
+        (map != 0 && word(array.wrapping_sub(1))? as u64 == map).then_some(array.wrapping_add(offset))
     }
 
     fn slots(&self, fp: usize) -> Option<(usize, usize)> {
@@ -174,9 +175,15 @@ impl Walk<'_> {
             (self.v8.stack_sample)(isolate, &state, frames.as_mut_ptr(), MAX_FALLBACK, &mut info);
         }
         let walked = frames.get(..info.frames).unwrap_or(&[]);
+        // What a broken chain led to is not to be believed, but for the leaf.
+        stack.clear();
+        stack.push(RawFrame::native(registers.pc as u64));
+        if self.thread.collecting.load(Ordering::Relaxed) != 0 {
+            stack.push(marker::COLLECTING);
+        }
         for pc in walked.iter().copied().filter(|pc| *pc > PAGE) {
             let hidden = holds(&self.landmarks.hidden, pc) || holds(&self.landmarks.interpreter, pc);
-            let at = if self.is_v8(pc) { pc - 1 } else { pc };
+            let at = if self.is_v8(pc) { pc.wrapping_sub(1) } else { pc };
             if !hidden && !stack.push(place(at)) {
                 break;
             }
@@ -216,13 +223,13 @@ fn walk_native(registers: &Registers, stack: &mut RawStack<'_>) {
     let Registers { pc, sp, mut fp } = *registers;
     let mut low = sp;
     let mut room = stack.push(RawFrame::native(pc as u64));
-    while room && fp >= low && fp % 8 == 0 && fp - low <= MAX_FRAME_BYTES {
-        let (Some(next), Some(return_to)) = (word(fp), word(fp.saturating_add(8))) else { break };
+    while room && fp >= low && fp % 8 == 0 && fp.wrapping_sub(low) <= MAX_FRAME_BYTES {
+        let (Some(next), Some(return_to)) = (word(fp), word(fp.wrapping_add(8))) else { break };
         if return_to <= PAGE {
             break;
         }
-        room = stack.push(RawFrame::native(return_to as u64 - 1));
-        (low, fp) = (fp + 16, next);
+        room = stack.push(RawFrame::native((return_to as u64).wrapping_sub(1)));
+        (low, fp) = (fp.wrapping_add(16), next);
     }
 }
 

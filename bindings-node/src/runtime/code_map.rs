@@ -54,7 +54,9 @@ pub struct Code {
     pub isolate: usize,
     pub name: Arc<CodeName>,
     /// Number of the script among those the process saw; 0 unknown.
+    #[allow(dead_code, reason = "read by the source maps")]
     pub script: u32,
+    #[allow(dead_code, reason = "read by the line tables")]
     pub positions: Arc<[Position]>,
     born: u64,
 }
@@ -101,7 +103,14 @@ impl CodeMap {
                 self.pending.insert(start, positions);
             }
             Change::Added { start, len, logged, script } => {
+                // Built-in code is of the process: each isolate logs it, none takes it along.
+                let is_built_in = logged.starts_with("Builtin:") || logged.starts_with("BytecodeHandler:");
+                let isolate = if is_built_in { 0 } else { isolate };
                 let name = self.name(logged);
+                let same = |code: &Code| code.len == len && code.isolate == 0 && code.name == name;
+                if is_built_in && self.live.get(&start).is_some_and(same) {
+                    return;
+                }
                 let positions = self.pending.remove(&start).unwrap_or_default().into();
                 self.insert(Code { start, len, isolate, name, script, positions, born: position }, ended);
             }
@@ -164,6 +173,7 @@ impl CodeMap {
     }
 }
 
+#[allow(dead_code, reason = "called by the line tables")]
 impl Code {
     /// The script offset that `address` executes.
     pub fn script_offset(&self, address: usize) -> Option<u32> {
@@ -211,12 +221,23 @@ mod tests {
     #[test]
     fn what_died_is_forgotten_after_some_drains_and_an_isolate_takes_its_code_along() {
         let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(1, 8192, "Builtin:gone"), &mut ended);
+        map.apply(added(1, 8192, "RegExp:gone"), &mut ended);
         map.apply(CodeEvent { position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
         assert_eq!(map.len(), 0);
-        assert_eq!(name_at(&map, 8192, 4), Some("gone"));
+        assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
         (0..KEPT_GENERATIONS).for_each(|_| map.begin());
         assert_eq!(name_at(&map, 8192, 4), None);
+    }
+
+    #[test]
+    fn built_in_code_stays_when_an_isolate_that_logged_it_ends() {
+        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+        map.apply(added(1, 8192, "Builtin:Shared"), &mut ended);
+        let again = Change::Added { start: 8192, len: 100, logged: "Builtin:Shared".into(), script: 0 };
+        map.apply(CodeEvent { position: 3, isolate: 2, change: again }, &mut ended);
+        map.apply(CodeEvent { position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
+        assert!(ended.is_empty());
+        assert_eq!(name_at(&map, 8200, 6), Some("Shared"));
     }
 
     #[test]

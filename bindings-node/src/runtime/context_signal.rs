@@ -36,7 +36,8 @@ pub fn id(thread: &JsThread) -> u64 {
     if offset == 0 {
         return thread.current.load(Ordering::Relaxed);
     }
-    stored(thread.isolate.load(Ordering::Relaxed) + offset, thread.storage.load(Ordering::Relaxed)).unwrap_or(0)
+    stored(thread.isolate.load(Ordering::Relaxed).wrapping_add(offset), thread.storage.load(Ordering::Relaxed))
+        .unwrap_or(0)
 }
 
 /// The number that the storage behind the handle has in the map that `place` points to.
@@ -59,7 +60,7 @@ pub fn stored(place: usize, handle: usize) -> Option<u64> {
 
 /// A field of a tagged object.
 fn field(object: u64, offset: usize) -> Option<u64> {
-    (object & 3 == 1).then(|| guarded::read_u64((object - 1) as usize + offset)).flatten()
+    (object & 3 == 1).then(|| guarded::read_u64((object as usize).wrapping_sub(1).wrapping_add(offset))).flatten()
 }
 
 /// A small integer, or a number object.
