@@ -43,10 +43,11 @@ impl Drain {
         self.max_stacks = max_stacks;
     }
 
-    /// Takes everything committed so far into `window`; stops early when the window is full. True when there may be more.
-    pub fn drain(&mut self, ring: &Ring, window: &mut Window, counters: &Counters) -> bool {
+    /// Takes what was committed so far below the position `up_to` into `window`; stops early when the window is full. True
+    /// when there may be more.
+    pub fn drain(&mut self, ring: &Ring, up_to: u64, window: &mut Window, counters: &Counters) -> bool {
         // The head first: code that ended before an entry below it was reserved is then among what `ended` tells.
-        let head = ring.head();
+        let head = ring.head().min(up_to);
         self.ask_ended();
         loop {
             // In parts, so that a full ring does not overfill the window.

@@ -56,9 +56,10 @@ impl Engine {
         }
     }
 
-    /// Takes what waits in the ring. Stops early when the window is full; true when there may be more.
-    pub fn drain(&mut self, ring: &Ring) -> bool {
-        self.drain.drain(ring, &mut self.window, &self.counters)
+    /// Takes what waits in the ring below the position `up_to`. Stops early when the window is full; true when there may be
+    /// more.
+    pub fn drain(&mut self, ring: &Ring, up_to: u64) -> bool {
+        self.drain.drain(ring, up_to, &mut self.window, &self.counters)
     }
 
     /// Takes one scripted sample.
@@ -96,7 +97,8 @@ impl Engine {
     /// Ends the window; `None` when there is nothing to send.
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
         self.window.keep_remainders_of(end.lives);
-        if let Some(account) = &end.account {
+        let of_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
+        if let Some(account) = end.account.as_ref().filter(|_| of_cpu) {
             let unseen_ns = self.unseen_ns(account);
             if unseen_ns >= self.window.settings().cpu_period_ns {
                 let stack = self.drain.reason_stack(DropReason::UnseenThread);

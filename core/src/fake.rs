@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use arc_swap::ArcSwap;
 
 use crate::runtime::{Ended, Frame, FrameType, Runtime};
 use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
@@ -14,7 +16,8 @@ const FIRST_CODE: u64 = 0x10_0000;
 /// See the head of the module.
 #[derive(Default)]
 pub struct FakeRuntime {
-    codes: Mutex<Codes>,
+    /// Replaced in a forked child when a thread of the parent held it.
+    codes: ArcSwap<Mutex<Codes>>,
     resolved: AtomicU64,
 }
 
@@ -34,46 +37,56 @@ impl FakeRuntime {
         Arc::new(Self::default())
     }
 
+    fn with_codes<R>(&self, work: impl FnOnce(&mut Codes) -> R) -> R {
+        work(&mut self.codes.load().lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Defines a function; gives its code. A frame of it with `at` = n executes line `start_line` + n.
     pub fn define(&self, function: &str, file: &str, start_line: u32) -> u64 {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.next += 1;
-        let code = FIRST_CODE + codes.next * 16;
-        codes.now.insert(code, frame(function, file, start_line));
-        code
+        self.with_codes(|codes| codes.define(frame(function, file, start_line)))
     }
 
     /// The code of a function by name, defined when new.
     pub fn code_of(&self, function: &str) -> u64 {
-        let known = self.codes.lock().unwrap_or_else(PoisonError::into_inner).by_name.get(function).copied();
-        known.unwrap_or_else(|| {
-            let code = self.define(function, "fake", 1);
-            self.codes.lock().unwrap_or_else(PoisonError::into_inner).by_name.insert(function.to_owned(), code);
-            code
+        self.with_codes(|codes| {
+            codes.by_name.get(function).copied().unwrap_or_else(|| {
+                let code = codes.define(frame(function, "fake", 1));
+                codes.by_name.insert(function.to_owned(), code);
+                code
+            })
         })
     }
 
     /// The code is another function now, unannounced.
     pub fn redefine(&self, code: u64, function: &str, file: &str, start_line: u32) {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        codes.now.insert(code, frame(function, file, start_line));
+        self.with_codes(|codes| codes.now.insert(code, frame(function, file, start_line)));
     }
 
     /// The code ends at `position`, and another function takes its place when one is given.
     pub fn end(&self, code: u64, position: u64, reborn_as: Option<&str>) {
-        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = codes.now.remove(&code) {
-            codes.before.push((code, position, old));
-        }
-        if let Some(function) = reborn_as {
-            codes.now.insert(code, frame(function, "fake", 1));
-        }
-        codes.ended.push(Ended { code, position });
+        self.with_codes(|codes| {
+            if let Some(old) = codes.now.remove(&code) {
+                codes.before.push((code, position, old));
+            }
+            if let Some(function) = reborn_as {
+                codes.now.insert(code, frame(function, "fake", 1));
+            }
+            codes.ended.push(Ended { code, position });
+        });
     }
 
     /// How often `resolve` was called.
     pub fn resolved(&self) -> u64 {
         self.resolved.load(Ordering::Relaxed)
+    }
+}
+
+impl Codes {
+    fn define(&mut self, frame: Frame) -> u64 {
+        self.next += 1;
+        let code = FIRST_CODE + self.next * 16;
+        self.now.insert(code, frame);
+        code
     }
 }
 
@@ -98,19 +111,66 @@ impl Runtime for FakeRuntime {
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {
-        out.append(&mut self.codes.lock().unwrap_or_else(PoisonError::into_inner).ended);
+        self.with_codes(|codes| out.append(&mut codes.ended));
+    }
+
+    fn after_fork_in_child(&self) {
+        if let Err(TryLockError::WouldBlock) = self.codes.load().try_lock() {
+            // Perhaps half changed: not even its destructor may run.
+            std::mem::forget(self.codes.swap(Arc::default()));
+        }
     }
 
     fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
         self.resolved.fetch_add(1, Ordering::Relaxed);
-        let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
-        let then = codes.before.iter().find(|(code, ended, _)| *code == raw.code && position < *ended);
-        let frame = then.map(|(_, _, frame)| frame).or_else(|| codes.now.get(&raw.code));
-        out.extend(frame.map(|frame| Frame { line: frame.start_line + raw.at as u32, ..frame.clone() }));
+        self.with_codes(|codes| {
+            let then = codes.before.iter().find(|(code, ended, _)| *code == raw.code && position < *ended);
+            let frame = then.map(|(_, _, frame)| frame).or_else(|| codes.now.get(&raw.code));
+            out.extend(frame.map(|frame| Frame { line: frame.start_line + raw.at as u32, ..frame.clone() }));
+        });
     }
 }
 
 /// Clocks that tick on this runtime find nothing to walk.
 fn capture_nothing(_: &HandlerContext, _: &mut RawStack<'_>) -> Captured {
     Captured::Dropped(DropReason::NoThreadState)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_child_does_not_wait_for_a_thread_of_the_parent_that_was_using_the_codes() {
+        let runtime = FakeRuntime::new();
+        runtime.code_of("before");
+        let (done, ended) = channel();
+        let (let_go, until_let_go) = channel::<()>();
+        let parents = runtime.clone();
+        let holder = std::thread::spawn(move || {
+            parents.with_codes(|_| {
+                done.send("held").unwrap();
+                // Whatever becomes of the test, its end of the channel is dropped and this thread ends.
+                let _ = until_let_go.recv();
+            });
+        });
+        assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok("held"));
+        runtime.after_fork_in_child();
+        let (answer, answered) = channel();
+        let childs = runtime.clone();
+        std::thread::spawn(move || answer.send(childs.code_of("after")));
+        assert!(answered.recv_timeout(Duration::from_secs(10)).is_ok(), "the child waits for the parent's thread");
+        drop(let_go);
+        holder.join().unwrap();
+    }
+
+    #[test]
+    fn a_child_keeps_the_codes_that_nobody_was_using() {
+        let runtime = FakeRuntime::new();
+        let code = runtime.code_of("kept");
+        runtime.after_fork_in_child();
+        assert_eq!(runtime.code_of("kept"), code);
+    }
 }

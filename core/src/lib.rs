@@ -55,5 +55,6 @@ pub use host_log::{set_log_callback, LogCallback, LogLevel};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
 pub use profiler::Profiler;
+pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};
 pub use tag::{tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};

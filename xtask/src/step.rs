@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::deadline::{self, Deadline};
+
 /// What every part of xtask answers.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -47,14 +49,18 @@ pub struct Step {
     name: String,
     command: Command,
     way_out: Option<String>,
+    limit: Duration,
 }
+
+/// What a step may take when it says nothing else; a cold release build is the longest that is meant to end.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 impl Step {
     /// A step called `name` that runs `program`.
     pub fn new(name: impl Into<String>, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(crate::workspace::root()).stdin(Stdio::null());
-        Self { name: name.into(), command, way_out: None }
+        Self { name: name.into(), command, way_out: None, limit: LIMIT }
     }
 
     /// Cargo, as the one that runs us.
@@ -94,12 +100,21 @@ impl Step {
         self
     }
 
+    /// Ends it, and all that it started, when it takes longer (default 1 h); the step has failed then.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Runs to its end, output going straight to ours.
     pub fn run(mut self) -> Outcome {
         self.announce();
-        let status = self.command.status();
-        let status = status.map_err(|error| self.not_started(&error))?;
-        self.judge(status)
+        let mark = deadline::mark(&mut self.command);
+        let child = self.command.spawn();
+        let mut child = child.map_err(|error| self.not_started(&error))?;
+        let deadline = Deadline::watch(child.id(), mark, self.limit);
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        self.judge_in_time(status, deadline)
     }
 
     /// Runs to its end and returns standard output, which is not shown; standard error is.
@@ -120,8 +135,10 @@ impl Step {
     /// Streams standard output and hands each of its lines to `line`. The caller judges the lines even when this fails.
     pub fn run_reading(mut self, mut line: impl FnMut(&str)) -> Outcome {
         self.announce();
+        let mark = deadline::mark(&mut self.command);
         let child = self.command.stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| self.not_started(&error))?;
+        let deadline = Deadline::watch(child.id(), mark, self.limit);
         if let Some(stdout) = child.stdout.take() {
             read_lines(stdout, |text| {
                 println!("{text}");
@@ -129,7 +146,7 @@ impl Step {
             });
         }
         let status = child.wait().map_err(|error| self.not_started(&error))?;
-        self.judge(status)
+        self.judge_in_time(status, deadline)
     }
 
     /// Starts it and returns; it is ended when the value is dropped. Its output goes to `log`.
@@ -153,6 +170,14 @@ impl Step {
             Some(way_out) => failure.with_way_out(way_out),
             None => failure,
         }
+    }
+
+    fn judge_in_time(&self, status: ExitStatus, deadline: Deadline) -> Outcome {
+        if deadline.was_missed() {
+            let message = format!("was ended: it had not come to its end after {} s", self.limit.as_secs());
+            return Err(Failure::new(&self.name, message).with_way_out("its last lines above name what it was doing"));
+        }
+        self.judge(status)
     }
 
     fn judge(&self, status: ExitStatus) -> Outcome {
@@ -273,6 +298,15 @@ mod tests {
         });
         assert!(outcome.is_err());
         assert_eq!(lines, ["one", "two"]);
+    }
+
+    #[test]
+    fn a_step_beyond_its_limit_fails_and_says_so() {
+        let step = || Step::new("hangs", "sleep").arg("62").within(Duration::from_millis(200));
+        for outcome in [step().run(), step().run_reading(|_| {})] {
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.contains("`hangs`") && said.contains("was ended"), "{said}");
+        }
     }
 
     #[test]

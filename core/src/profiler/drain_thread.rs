@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::first_line::FirstLine;
-use super::session::Session;
+use super::session::{Change, Kinds, Session};
+use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, LogLevel};
 use crate::sys::{self, Clocks, WakeReason};
+use spanprof_signal::SampleKind;
 
 /// How often the outcome of the first delivery is looked at, for the one line in the log.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
@@ -17,13 +19,15 @@ const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
 /// Starts the thread.
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("spanprof-drain".to_owned());
-    thread.stack_size(512 * 1024).spawn(move || main(session)).map(drop)
+    // Read here: by the time the thread runs, the configuration may have changed, at a position it will be told.
+    let config = session.config.load_full();
+    thread.stack_size(512 * 1024).spawn(move || main(session, config)).map(drop)
 }
 
-fn main(session: Arc<Session>) {
+fn main(session: Arc<Session>, config: Arc<Config>) {
     crate::own_thread::begin();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut drain = DrainThread::new(&session);
+        let mut drain = DrainThread::new(&session, &config);
         while drain.turn() {}
     }));
     if outcome.is_err() {
@@ -41,19 +45,20 @@ struct DrainThread<'a> {
     first_line: FirstLine,
     /// Address of the clocks whose account the engine follows.
     account_of: usize,
+    /// Samples at ring positions from here on may belong to a changed configuration.
+    up_to: u64,
 }
 
 impl<'a> DrainThread<'a> {
-    fn new(session: &'a Session) -> Self {
-        let config = session.config.load();
+    fn new(session: &'a Session, config: &Config) -> Self {
         let engine = Engine::new(
-            &config,
+            config,
             session.runtime.clone(),
             session.resource.clone(),
             session.counters.clone(),
             sys::monotonic_ns(),
         );
-        Self { session, engine, first_line: FirstLine::default(), account_of: 0 }
+        Self { session, engine, first_line: FirstLine::default(), account_of: 0, up_to: 0 }
     }
 
     /// One sleep and what follows it; false at the end.
@@ -62,9 +67,12 @@ impl<'a> DrainThread<'a> {
             clocks.wake_current_thread_for_scans();
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
-        let (closes, reconfigure, stop) = {
+        let (closes, close_kinds, changes, stop) = {
             let mut asked = self.session.control.lock();
-            (asked.closes, std::mem::take(&mut asked.reconfigure), asked.stop)
+            // Under the lock: a change that is not seen now has no position below this one.
+            self.up_to = self.session.inbox.ring().head();
+            let close_kinds = std::mem::take(&mut asked.close_kinds);
+            (asked.closes, close_kinds, std::mem::take(&mut asked.changes), asked.stop)
         };
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
@@ -74,21 +82,23 @@ impl<'a> DrainThread<'a> {
                 self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
             }
         }
+        for change in &changes {
+            self.reconfigure(change);
+        }
         if stop {
             self.close_and_send(true);
             return false;
         }
-        while self.engine.drain(self.session.inbox.ring()) {
-            self.session.counters.windows_closed_early.add(1);
-            self.close_and_send(false);
-        }
+        self.drain_up_to(self.up_to);
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
         let asked_to_close = closes > self.session.control.lock().closes_done;
-        if reconfigure {
-            self.reconfigure();
-        }
-        if due || asked_to_close || self.engine.is_full() {
+        if due || close_kinds == Kinds::All || self.engine.is_full() {
             self.close_and_send(false);
+        } else if let Kinds::Some(kinds) = close_kinds {
+            for kind in kinds {
+                let account = clocks.as_ref().map(|clocks| clocks.account());
+                self.close(account, Some(kind));
+            }
         }
         if asked_to_close {
             self.session.control.tell(|asked| asked.closes_done = closes);
@@ -114,12 +124,22 @@ impl<'a> DrainThread<'a> {
         due
     }
 
-    fn reconfigure(&mut self) {
-        let config = self.session.config.load_full();
-        if self.engine.needs_new_window(&config) {
-            self.close_and_send(false);
+    /// Takes what waits below a position; windows that fill up on the way are sent.
+    fn drain_up_to(&mut self, up_to: u64) {
+        while self.engine.drain(self.session.inbox.ring(), up_to) {
+            self.session.counters.windows_closed_early.add(1);
+            self.close(None, None);
         }
-        self.engine.apply(&config);
+    }
+
+    /// Brings a change into force between the samples before it and those after it.
+    fn reconfigure(&mut self, change: &Change) {
+        self.drain_up_to(change.position);
+        if self.engine.needs_new_window(&change.config) {
+            let account = self.session.clocks.load().as_ref().map(|clocks| clocks.account());
+            self.close(account, None);
+        }
+        self.engine.apply(&change.config);
         self.session.update_wall();
     }
 
@@ -133,22 +153,23 @@ impl<'a> DrainThread<'a> {
         if last {
             session.stop_clocks();
         }
-        while self.engine.drain(session.inbox.ring()) && last {
-            self.close(None);
+        let up_to = if last { u64::MAX } else { self.up_to };
+        while self.engine.drain(session.inbox.ring(), up_to) && last {
+            self.close(None, None);
         }
-        self.close(account);
+        self.close(account, None);
     }
 
-    fn close(&mut self, account: Option<sys::CpuAccount>) {
+    fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>) {
         let now_ns = sys::monotonic_ns();
         let mut living = Vec::new();
         let listed = sys::thread_ids(&mut living);
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
-            unix_offset_ns: i128::from(sys::unix_ns()) - i128::from(now_ns),
+            unix_offset_ns: unix_offset_ns(),
             account,
             lives: &mut |thread_id| !listed || living.contains(&thread_id),
-            only: None,
+            only,
         });
         if self.session.marks_crashes {
             sys::keep_crash_marker(sys::unix_ns());
@@ -159,4 +180,16 @@ impl<'a> DrainThread<'a> {
             delivery.send(closed, self.session.config.load().max_profile_size as usize);
         }
     }
+}
+
+/// Unix time minus monotonic time: of a few tries the one in which the clocks were read closest to each other, since the
+/// thread may lose its processor in between.
+fn unix_offset_ns() -> i128 {
+    let tries = (0..3).map(|_| {
+        let before_ns = sys::monotonic_ns();
+        let unix_ns = sys::unix_ns();
+        let apart_ns = sys::monotonic_ns() - before_ns;
+        (apart_ns, i128::from(unix_ns) - i128::from(before_ns + apart_ns / 2))
+    });
+    tries.min().map_or(0, |(_, offset_ns)| offset_ns)
 }

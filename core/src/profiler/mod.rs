@@ -23,7 +23,7 @@ use crate::stats::Stats;
 use crate::{context, labels, sys};
 use crate::{Error, ErrorKind};
 use session::Session;
-use spanprof_signal::{DropReason, RawSample};
+use spanprof_signal::{DropReason, RawSample, SampleKind};
 
 /// The session that runs.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
@@ -92,9 +92,19 @@ impl Profiler {
 
     /// Closes the open window and sends it; true when everything was delivered in time.
     pub fn flush(&self, timeout: Duration) -> bool {
+        self.close_and_deliver(None, timeout)
+    }
+
+    /// As [`Profiler::flush`] for one kind of samples: its profiles end here and are sent, the window of the other kinds
+    /// stays open.
+    pub fn flush_kind(&self, kind: SampleKind, timeout: Duration) -> bool {
+        self.close_and_deliver(Some(kind), timeout)
+    }
+
+    fn close_and_deliver(&self, only: Option<SampleKind>, timeout: Duration) -> bool {
         let Some(session) = &self.session else { return true };
         let until = Instant::now() + timeout;
-        session.control.close_window(until, session.inbox)
+        session.control.close_window(only, until, session.inbox)
             && session.delivery.as_ref().is_none_or(|delivery| delivery.flush(until - Instant::now().min(until)))
     }
 

@@ -18,7 +18,7 @@ use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
 use crate::{context, labels};
 use crate::{Error, ErrorKind};
-use spanprof_signal::DropReason;
+use spanprof_signal::{DropReason, SampleKind};
 
 /// Ring at default depth: some thousands of samples, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
@@ -136,8 +136,15 @@ impl Session {
         labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         context::set_max_contexts(config.max_contexts);
         let before = self.config.load_full();
-        match (self.clocks.load_full(), config.cpu) {
-            (None, true) => self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new)),
+        let clocks = self.clocks.load_full();
+        if clocks.is_none() && config.cpu {
+            self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new));
+        }
+        let config = Arc::new(config);
+        self.config.store(config.clone());
+        // Before the clocks change: samples from here on belong to a window under the new values.
+        self.control.change(config.clone(), self.inbox);
+        match (clocks, config.cpu) {
             (Some(clocks), false) => {
                 clocks.stop();
                 self.clocks.store(None);
@@ -146,14 +153,11 @@ impl Session {
             _ => {}
         }
         let wall = config.wall && !self.stopping.load(Ordering::Acquire);
-        self.config.store(Arc::new(config));
         if wall && !before.wall {
             self.start_wall().map_err(no_thread)?;
         } else if !wall && before.wall {
             self.stop_wall();
         }
-        // The drain thread closes the window that was open under the old values.
-        self.control.reconfigure(self.inbox);
         Ok(())
     }
 
@@ -260,12 +264,43 @@ pub(super) struct Control {
     done: Condvar,
 }
 
+/// A changed configuration, and the ring position from which on it holds.
+pub(super) struct Change {
+    pub position: u64,
+    pub config: Arc<Config>,
+}
+
+/// Of what the open window shall close.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kinds {
+    All,
+    Some(Vec<SampleKind>),
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self::Some(Vec::new())
+    }
+}
+
+impl Kinds {
+    fn add(&mut self, only: Option<SampleKind>) {
+        match (only, &mut *self) {
+            (None, _) => *self = Self::All,
+            (Some(kind), Self::Some(kinds)) if !kinds.contains(&kind) => kinds.push(kind),
+            (Some(_), _) => {}
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Asked {
     /// Windows asked to be closed, and how many of these requests are done.
     pub closes: u64,
     pub closes_done: u64,
-    pub reconfigure: bool,
+    pub close_kinds: Kinds,
+    /// In the order in which they were made.
+    pub changes: Vec<Change>,
     pub stop: bool,
     pub ended: bool,
 }
@@ -289,14 +324,15 @@ impl Control {
         }
     }
 
-    /// Closes the open window; true when that happened in time.
-    pub fn close_window(&self, until: Instant, inbox: &Inbox) -> bool {
+    /// Closes the open window, or one kind of it; true when that happened in time.
+    pub fn close_window(&self, only: Option<SampleKind>, until: Instant, inbox: &Inbox) -> bool {
         let mine = {
             let mut asked = self.lock();
             if asked.ended {
                 return false;
             }
             asked.closes += 1;
+            asked.close_kinds.add(only);
             asked.closes
         };
         inbox.wake();
@@ -310,8 +346,10 @@ impl Control {
         self.wait(until, |asked| asked.ended)
     }
 
-    fn reconfigure(&self, inbox: &Inbox) {
-        self.lock().reconfigure = true;
+    fn change(&self, config: Arc<Config>, inbox: &Inbox) {
+        let mut asked = self.lock();
+        asked.changes.push(Change { position: inbox.ring().head(), config });
+        drop(asked);
         inbox.wake();
     }
 

@@ -56,13 +56,18 @@ pub(super) fn spawn(
 ) -> std::io::Result<WallThread> {
     let orders = Arc::new(Orders { current: Mutex::new((config, false)), changed: Condvar::new() });
     let followed = orders.clone();
+    let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
     let builder = std::thread::Builder::new().name("spanprof-wall".to_owned()).stack_size(256 * 1024);
     let thread = builder.spawn(move || {
         crate::own_thread::begin();
         let sampling = std::panic::AssertUnwindSafe(|| {
-            let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
-            while let Some(config) = followed.sleep(&mut sampler) {
+            loop {
+                let (config, stop) = followed.sleep(&mut sampler.random);
+                // At the end too: the time since the last tick is not lost.
                 sampler.tick(&config, sys::monotonic_ns());
+                if stop {
+                    break;
+                }
             }
         });
         if std::panic::catch_unwind(sampling).is_err() {
@@ -74,18 +79,15 @@ pub(super) fn spawn(
 }
 
 impl Orders {
-    /// Sleeps a random interval around the period; `None` at the end.
-    fn sleep(&self, sampler: &mut WallSampler) -> Option<Arc<Config>> {
+    /// Sleeps a random interval around the period, or until the end; whether it is the end.
+    fn sleep(&self, random: &mut Sequence) -> (Arc<Config>, bool) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let period_ns = 1_000_000_000 / u64::from(current.0.wall_rate.unwrap_or(current.0.sample_rate).clamp(1, 1000));
-        let until = sys::monotonic_ns() + sampler.random.around(period_ns);
+        let until = sys::monotonic_ns() + random.around(period_ns);
         loop {
-            if current.1 {
-                return None;
-            }
             let left_ns = until.saturating_sub(sys::monotonic_ns());
-            if left_ns == 0 {
-                return Some(current.0.clone());
+            if current.1 || left_ns == 0 {
+                return (current.0.clone(), current.1);
             }
             let left = Duration::from_nanos(left_ns);
             current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -90,8 +90,9 @@ impl Window {
     /// Ends the window (or one kind of it); `None` when there is nothing to send.
     pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow> {
         let opened_ns = self.opened_ns?;
-        let duration_ns = input.now_monotonic_ns.saturating_sub(opened_ns).max(1);
-        let start_unix_ns = (i128::from(opened_ns) + input.unix_offset_ns).clamp(0, i128::from(u64::MAX)) as u64;
+        let now_ns = input.now_monotonic_ns;
+        let mut first_start_ns = now_ns;
+        let mut raw_samples = 0;
         let mut building = Building {
             input,
             links: &self.links,
@@ -108,6 +109,14 @@ impl Window {
                 continue;
             }
             let series = std::mem::take(&mut self.series[code as usize]);
+            raw_samples += std::mem::take(&mut self.samples[code as usize]);
+            self.timestamps[code as usize] = 0;
+            if kind == SampleKind::Cpu {
+                self.first_of_thread.clear();
+            }
+            // A kind that was closed alone begins where it ended.
+            let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
+            first_start_ns = first_start_ns.min(start_ns);
             let period_ns = match kind {
                 SampleKind::Cpu => self.settings.cpu_period_ns,
                 SampleKind::Wall => self.settings.wall_period_ns,
@@ -119,8 +128,8 @@ impl Window {
                     sample_type: value_type(shape.sample_type),
                     period_type: value_type(shape.period_type),
                     period: period_ns as i64,
-                    time_unix_nano: start_unix_ns,
-                    duration_nano: duration_ns,
+                    time_unix_nano: building.unix_ns(start_ns),
+                    duration_nano: now_ns.saturating_sub(start_ns).max(1),
                     profile_id: (building.input.profile_id)(),
                     samples,
                     exact_type: shape.exact_type.map(value_type),
@@ -131,23 +140,28 @@ impl Window {
         let resource =
             ResourceProfiles { resource: building.input.resource.to_vec(), scope: Scope::spanprof(), profiles };
         let stacks = building.stack_ids.len() as u64;
-        let now_ns = building.input.now_monotonic_ns;
+        let start_unix_ns = building.unix_ns(first_start_ns);
+        let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);
         let data = ProfilesData { dictionary: building.dictionary, resources: vec![resource] };
-        let samples = self.after_close(now_ns);
-        (data.sample_count() > 0).then_some(ClosedWindow { data, start_unix_ns, duration_ns, samples, stacks })
+        self.after_close(now_ns);
+        (data.sample_count() > 0).then_some(ClosedWindow {
+            data,
+            start_unix_ns,
+            duration_ns,
+            samples: raw_samples,
+            stacks,
+        })
     }
 
-    fn after_close(&mut self, now_ns: u64) -> u64 {
+    fn after_close(&mut self, now_ns: u64) {
         if self.series.iter().all(|series| series.entries.is_empty()) {
             self.opened_ns = None;
             self.links.truncate(1);
             self.link_ids.retain(|_, id| *id == 0);
             self.threads.clear();
             self.first_of_thread.clear();
-            self.timestamps = 0;
+            self.previous_end_ns = now_ns;
         }
-        self.previous_end_ns = now_ns;
-        std::mem::take(&mut self.samples)
     }
 }
 

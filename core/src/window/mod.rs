@@ -82,6 +82,8 @@ pub(crate) struct Window {
     opened_ns: Option<u64>,
     /// End of the window before.
     previous_end_ns: u64,
+    /// By kind: when it was last closed, perhaps alone.
+    closed_ns: [u64; KINDS],
     /// By [`SampleKind`] code.
     series: [Series; KINDS],
     links: Vec<Link>,
@@ -90,8 +92,9 @@ pub(crate) struct Window {
     first_of_thread: Vec<SampleKey>,
     threads: WordMap<u32, String>,
     periods: Periods,
-    timestamps: usize,
-    samples: u64,
+    /// By kind: kept timestamps, samples.
+    timestamps: [usize; KINDS],
+    samples: [u64; KINDS],
 }
 
 const KINDS: usize = 8;
@@ -102,14 +105,15 @@ impl Window {
             settings,
             opened_ns: None,
             previous_end_ns: now_ns,
+            closed_ns: [now_ns; KINDS],
             series: Default::default(),
             links: vec![Link::default()],
             link_ids: [(Link::default(), 0)].into_iter().collect(),
             first_of_thread: Vec::new(),
             threads: WordMap::default(),
             periods: Periods::default(),
-            timestamps: 0,
-            samples: 0,
+            timestamps: [0; KINDS],
+            samples: [0; KINDS],
         }
     }
 
@@ -133,7 +137,7 @@ impl Window {
 
     /// Whether it must close before its time.
     pub fn is_full(&self) -> bool {
-        self.timestamps >= MAX_TIMESTAMPS
+        self.timestamps.iter().sum::<usize>() >= MAX_TIMESTAMPS
             || self.first_of_thread.len() >= MAX_ENTRIES
             || self.periods.threads() >= MAX_ENTRIES
             || self.series.iter().any(|series| series.entries.len() >= MAX_ENTRIES)
@@ -173,10 +177,7 @@ impl Window {
         if sample.kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
             self.first_of_thread.push(key);
         }
-        self.timestamps += usize::from(self.settings.keep_timestamps);
-        let time_ns = self.settings.keep_timestamps.then_some(sample.time_ns);
-        self.samples += 1;
-        self.series_mut(sample.kind).add(key, values, time_ns);
+        self.add_to(sample.kind, key, values, sample.time_ns);
     }
 
     /// How far before its own time the first sample of a window reaches.
@@ -210,8 +211,12 @@ impl Window {
         })
     }
 
-    fn series_mut(&mut self, kind: SampleKind) -> &mut Series {
-        &mut self.series[kind as usize % KINDS]
+    fn add_to(&mut self, kind: SampleKind, key: SampleKey, values: [u64; 2], time_ns: u64) {
+        let code = kind as usize % KINDS;
+        let keep = self.settings.keep_timestamps;
+        self.timestamps[code] += usize::from(keep);
+        self.samples[code] += 1;
+        self.series[code].add(key, values, keep.then_some(time_ns));
     }
 
     /// Adds CPU time that no sample carried: to the first samples of threads up to a period each (they stand for short
@@ -239,10 +244,7 @@ impl Window {
     fn add_filler(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
         self.open_at(now_ns, ns.min(self.settings.interval_ns));
         let values = [self.periods.of_unseen(ns, self.settings.cpu_period_ns), ns];
-        let time_ns = self.settings.keep_timestamps.then_some(now_ns);
-        self.timestamps += usize::from(self.settings.keep_timestamps);
-        self.samples += 1;
-        self.series_mut(SampleKind::Cpu).add(key, values, time_ns);
+        self.add_to(SampleKind::Cpu, key, values, now_ns);
     }
 
     /// Threads that ended leave their remainders to the unseen time.

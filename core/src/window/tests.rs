@@ -77,6 +77,25 @@ fn one_kind_can_close_while_the_others_stay_open() {
 }
 
 #[test]
+fn a_kind_closed_alone_begins_its_next_profile_where_the_last_one_ended() {
+    let mut tables = Tables::new();
+    let stack = tables.stack();
+    let mut window = Window::new(SETTINGS, 0);
+    let span_of = |window: &mut Window, now_ns, only| {
+        let closed = tables.close(window, now_ns, only).unwrap();
+        let spans =
+            closed.data.profiles().map(|(_, p)| (p.type_name().to_owned(), p.time_unix_nano, p.end_unix_nano()));
+        (closed.samples, spans.collect::<Vec<_>>())
+    };
+    add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
+    add(&mut window, stack, &sample(SampleKind::OffCpu, 6, [7, 1]), Link::default());
+    assert_eq!(span_of(&mut window, 100, Some(SampleKind::OffCpu)), (1, vec![("off_cpu".to_owned(), 0, 100)]));
+    add(&mut window, stack, &sample(SampleKind::OffCpu, 160, [7, 1]), Link::default());
+    let both = vec![("cpu".to_owned(), 0, 200), ("off_cpu".to_owned(), 100, 200)];
+    assert_eq!(span_of(&mut window, 200, None), (2, both));
+}
+
+#[test]
 fn a_window_with_too_many_spans_is_full_before_its_time() {
     let mut tables = Tables::new();
     let stack = tables.stack();

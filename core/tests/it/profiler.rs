@@ -11,6 +11,7 @@ use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
 use spanprof_profile::decode;
 use spanprof_profile::{ProfilesData, Value};
+use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// There is one profiler in a process; tests that start it take turns.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
@@ -65,9 +66,51 @@ fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(body)
 }
 
+/// What a test waits for at most, where a loaded machine is slow and nothing else is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Takes samples and sends them nowhere.
 pub fn nowhere() -> Config {
-    Config { destinations: Some(Vec::new()), service_name: "test".to_owned(), ..Config::default() }
+    Config {
+        destinations: Some(Vec::new()),
+        service_name: "test".to_owned(),
+        stop_timeout: PATIENCE,
+        ..Config::default()
+    }
+}
+
+/// Sends to a receiver.
+fn to(receiver: &Receiver200) -> Config {
+    Config {
+        endpoint: Some(receiver.address.clone()),
+        compression: Compression::Uncompressed,
+        timeout: PATIENCE,
+        stop_timeout: PATIENCE,
+        ..Config::default()
+    }
+}
+
+/// Uses CPU time of the calling thread until something came true; fails after two seconds of it. Ticks come rarely to a
+/// thread that shares its processor with many.
+fn burn_until(what: &str, came_true: impl Fn() -> bool) {
+    for _ in 0..100 {
+        if came_true() {
+            return;
+        }
+        burn(Duration::from_millis(20));
+    }
+    panic!("not after two seconds of CPU time: {what}");
+}
+
+/// Checks the total of a run's profiles against what its samples carried, and that against the CPU time of the host.
+fn check_total(profiler: &Profiler, total_ns: i64, hosts_ns: u64) {
+    let stats = profiler.stats();
+    let unseen = stats.counter("samples.unseen_distributed_ns") + stats.counter("samples.unseen_shown_ns");
+    let told_ns = stats.counter("samples.cpu_ns") + unseen;
+    // Up to a period of 20 ms of each of three threads is carried on.
+    assert!(total_ns.abs_diff(told_ns as i64) < 60_000_000, "{total_ns} ns in profiles, {told_ns} in samples");
+    // What a thread burnt since its last sample is in no window; a loaded machine stretches that.
+    assert!(told_ns < hosts_ns + 20_000_000 && told_ns > hosts_ns / 2, "{told_ns} of {hosts_ns} ns");
 }
 
 /// Uses CPU time of the calling thread.
@@ -91,12 +134,7 @@ pub fn burn(cpu: Duration) -> u64 {
 fn a_native_program_sends_labelled_stacks_and_true_totals() {
     let _turn = one_at_a_time();
     let receiver = Receiver200::start();
-    let config = Config {
-        endpoint: Some(receiver.address.clone()),
-        service_name: "native-test".to_owned(),
-        compression: Compression::Uncompressed,
-        ..Config::default()
-    };
+    let config = Config { service_name: "native-test".to_owned(), ..to(&receiver) };
     let profiler = Profiler::start(config).unwrap();
     let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
     let hosts_before = hosts_cpu_ns();
@@ -106,14 +144,13 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
     assert!(profiler.stop(), "everything was delivered");
     let hosts_ns = hosts_cpu_ns() - hosts_before;
 
-    let data = receiver.next(Duration::from_secs(2)).expect("a request");
+    let data = receiver.next(PATIENCE).expect("a request");
     let (resource, profile) = data.profiles().next().expect("a profile");
     assert_eq!(resource.service_name(), "native-test");
     assert_eq!((profile.sample_type.kind.as_str(), profile.sample_type.unit.as_str()), ("samples", "count"));
     assert_eq!(profile.period, 10_000_000);
     let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
-    // The receiver burns a little too; up to a period per thread is carried, not sent.
-    assert!((total_ns - hosts_ns as i64).abs() < 60_000_000, "{total_ns} of {hosts_ns} ns");
+    check_total(&profiler, total_ns, hosts_ns);
 
     let labelled: Vec<_> = profile
         .samples
@@ -125,7 +162,8 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
         .collect();
     assert!(labelled.iter().all(|sample| data.dictionary.get_link(sample.link).span_id[7] == 0xb7));
     let labelled_ns: i64 = labelled.iter().map(|sample| profile.weight(sample)).sum();
-    assert!((labelled_ns - 600_000_000).abs() < 60_000_000, "{labelled_ns} ns carry the label");
+    // Short of the whole by the interval that ended after the scope, which a loaded machine stretches.
+    assert!((300_000_000..660_000_000).contains(&labelled_ns), "{labelled_ns} ns carry the label");
     // The leaf is known without frame pointers, which this test's own build may lack.
     let in_burn = labelled.iter().filter(|sample| {
         let leaf = data.dictionary.get_stack(sample.stack).first().copied().unwrap_or_default();
@@ -147,12 +185,7 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
 fn totals_are_true_though_most_threads_live_shorter_than_a_period() {
     let _turn = one_at_a_time();
     let receiver = Receiver200::start();
-    let config = Config {
-        endpoint: Some(receiver.address.clone()),
-        compression: Compression::Uncompressed,
-        ..Config::default()
-    };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = Profiler::start(to(&receiver)).unwrap();
     let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
     let hosts_before = hosts_cpu_ns();
     for _ in 0..300 {
@@ -160,7 +193,7 @@ fn totals_are_true_though_most_threads_live_shorter_than_a_period() {
     }
     assert!(profiler.stop());
     let hosts_ns = (hosts_cpu_ns() - hosts_before) as f64;
-    let data = receiver.next(Duration::from_secs(2)).expect("a request");
+    let data = receiver.next(PATIENCE).expect("a request");
     let total_ns: i64 = data.profiles().flat_map(|(_, p)| p.samples.iter().map(|sample| p.weight(sample))).sum();
     let ratio = total_ns as f64 / hosts_ns;
     assert!((0.95..1.02).contains(&ratio), "{total_ns} of {hosts_ns} ns: {ratio}");
@@ -169,11 +202,19 @@ fn totals_are_true_though_most_threads_live_shorter_than_a_period() {
 #[test]
 fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
     let _turn = one_at_a_time();
-    let threads_now = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let files_now = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // Other tests of this process come and go: only what can be ours is counted.
+    let entries = |directory| std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
+    let threads_now = || {
+        let names = entries("/proc/self/task").filter_map(|task| std::fs::read_to_string(task.join("comm")).ok());
+        names.filter(|name| name.starts_with("spanprof")).count()
+    };
+    let files_now = || {
+        let targets = entries("/proc/self/fd").filter_map(|file| std::fs::read_link(file).ok());
+        targets.filter(|target| !target.to_string_lossy().starts_with('/')).count()
+    };
     // The first start maps what lives as long as the process.
     Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap().stop();
-    let (threads, files) = (threads_now(), files_now());
+    let files = files_now();
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             std::thread::spawn(move || {
@@ -195,11 +236,11 @@ fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
         worker.join().unwrap();
     }
     assert!(Profiler::running().is_none());
-    let patience = Instant::now() + Duration::from_secs(5);
-    while threads_now() > threads && Instant::now() < patience {
+    let patience = Instant::now() + PATIENCE;
+    while threads_now() > 0 && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(threads_now() <= threads, "{} threads, {threads} before", threads_now());
+    assert_eq!(threads_now(), 0, "threads of ours");
     assert!(files_now() <= files, "{} files, {files} before", files_now());
 }
 
@@ -207,19 +248,18 @@ fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
 fn flush_sends_the_open_window_and_work_goes_on() {
     let _turn = one_at_a_time();
     let receiver = Receiver200::start();
-    let config = Config {
-        endpoint: Some(receiver.address.clone()),
-        compression: Compression::Uncompressed,
-        ..Config::default()
-    };
-    let profiler = Profiler::start(config).unwrap();
-    for _ in 0..2 {
-        burn(Duration::from_millis(100));
-        assert!(profiler.flush(Duration::from_secs(2)));
-        assert!(receiver.next(Duration::from_millis(100)).is_some(), "delivered before flush came back");
+    let profiler = Profiler::start(to(&receiver)).unwrap();
+    for sent in 1..=2 {
+        // A window closes with what its samples carry: at least one is needed.
+        burn_until("a window was sent", || {
+            assert!(profiler.flush(PATIENCE));
+            let stats = profiler.stats();
+            assert_eq!(stats.counter("windows.closed"), stats.counter("export.0.sent"), "sent before flush came back");
+            stats.counter("export.0.sent") >= sent
+        });
+        assert!(receiver.next(PATIENCE).is_some());
     }
     assert!(profiler.is_running());
-    assert_eq!(profiler.stats().counter("windows.closed"), 2);
     profiler.stop();
 }
 
@@ -227,16 +267,18 @@ fn flush_sends_the_open_window_and_work_goes_on() {
 fn a_receiver_that_is_not_there_delays_stop_by_no_more_than_its_deadline() {
     let _turn = one_at_a_time();
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let before = spanprof_signal::counters::samples();
     let config = Config {
         endpoint: Some(format!("http://{refused}")),
         stop_timeout: Duration::from_millis(300),
         ..Config::default()
     };
     let profiler = Profiler::start(config).unwrap();
-    burn(Duration::from_millis(60));
+    burn_until("a sample", || spanprof_signal::counters::samples() > before);
     let begun = Instant::now();
     assert!(!profiler.stop(), "nothing was delivered");
-    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    // Without its deadline it would wait for the timeout of a request, 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     let stats = profiler.stats();
     assert_eq!(stats.counter("export.0.dropped_deadline"), 1);
     assert!(stats.counter("export.0.dropped_samples") > 0);
@@ -251,13 +293,9 @@ fn the_first_window_says_one_line_to_the_hosts_logger() {
         heard.lock().unwrap().push((level, line.to_owned()));
     })));
     let receiver = Receiver200::start();
-    let config = Config {
-        endpoint: Some(receiver.address.clone()),
-        upload_interval: Duration::from_millis(200),
-        ..Config::default()
-    };
+    let config = Config { upload_interval: Duration::from_millis(200), ..to(&receiver) };
     let profiler = Profiler::start(config).unwrap();
-    let patience = Instant::now() + Duration::from_secs(10);
+    let patience = Instant::now() + PATIENCE;
     while lines.lock().unwrap().is_empty() && Instant::now() < patience {
         burn(Duration::from_millis(50));
     }
@@ -267,7 +305,7 @@ fn the_first_window_says_one_line_to_the_hosts_logger() {
     let lines = lines.lock().unwrap().clone();
     assert_eq!(lines.len(), 1, "{lines:?}");
     let (level, line) = &lines[0];
-    assert_eq!(*level, LogLevel::Info);
+    assert_eq!(*level, LogLevel::Info, "{line}");
     assert!(line.starts_with("spanprof: first window: "), "{line}");
     assert!(line.contains("clock ") && line.contains("nothing lost"), "{line}");
     assert!(line.contains(&format!("delivered to {}", receiver.address)), "{line}");
@@ -303,33 +341,67 @@ fn update_changes_live_keys_and_refuses_the_others() {
 fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
     let _turn = one_at_a_time();
     let receiver = Receiver200::start();
-    let config = Config {
-        endpoint: Some(receiver.address.clone()),
-        compression: Compression::Uncompressed,
-        ..Config::default()
-    };
-    let profiler = Profiler::start(config).unwrap();
+    let profiler = Profiler::start(to(&receiver)).unwrap();
     let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
     let hosts_before = hosts_cpu_ns();
     burn(Duration::from_millis(300));
     let closed = profiler.stats().counter("windows.closed");
     profiler.update(&ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(50))])).unwrap();
     // The drain thread closes it, after it has named the stacks that are in it.
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while profiler.stats().counter("windows.closed") == closed && std::time::Instant::now() < deadline {
+    let deadline = Instant::now() + PATIENCE;
+    while profiler.stats().counter("windows.closed") == closed && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
     burn(Duration::from_millis(300));
     assert!(profiler.stop());
     let hosts_ns = hosts_cpu_ns() - hosts_before;
-    let requests = [receiver.next(Duration::from_secs(2)).unwrap(), receiver.next(Duration::from_secs(2)).unwrap()];
+    let requests = [receiver.next(PATIENCE).unwrap(), receiver.next(PATIENCE).unwrap()];
     let profiles: Vec<_> = requests.iter().flat_map(|data| data.profiles().map(|(_, profile)| profile)).collect();
     assert_eq!(profiles.iter().map(|profile| profile.period).collect::<Vec<_>>(), [10_000_000, 20_000_000]);
     let weight = |profile: &&spanprof_profile::Profile| profile.samples.iter().map(|s| profile.weight(s)).sum::<i64>();
     let total_ns: i64 = profiles.iter().map(weight).sum();
-    assert!((total_ns - hosts_ns as i64).abs() < 60_000_000, "{total_ns} of {hosts_ns} ns over both");
+    check_total(&profiler, total_ns, hosts_ns);
     let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
     assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
+}
+
+#[test]
+fn each_window_names_the_period_of_its_own_samples_though_stop_follows_a_change_at_once() {
+    let _turn = one_at_a_time();
+    let runtime = FakeRuntime::new();
+    let frames = [RawFrame { code: runtime.code_of("working"), at: 0 }];
+    for _ in 0..10 {
+        let receiver = Receiver200::start();
+        let config = Config { cpu: false, ..to(&receiver) };
+        let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
+        // Samples as a runtime's own clock would bring them.
+        let sample = |period_ns| {
+            let sample = RawSample {
+                kind: SampleKind::Cpu,
+                flags: SampleFlags(0),
+                thread_id: spanprof::sys::thread_id(),
+                time_ns: spanprof::sys::monotonic_ns(),
+                values: [period_ns, 1],
+                key: 0,
+                context: spanprof_signal::Context::None,
+                frames: &frames,
+            };
+            profiler.submit(&sample).unwrap();
+        };
+        let patch = |hz| ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(hz))]);
+        sample(10_000_000);
+        profiler.update(&patch(50)).unwrap();
+        sample(20_000_000);
+        profiler.update(&patch(25)).unwrap();
+        sample(40_000_000);
+        assert!(profiler.stop());
+        for period in [10_000_000, 20_000_000, 40_000_000] {
+            let data = receiver.next(PATIENCE).expect("a window for each rate");
+            let (_, profile) = data.profiles().next().expect("a profile");
+            let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
+            assert_eq!((profile.period, total_ns), (period, period));
+        }
+    }
 }
 
 #[test]
@@ -338,14 +410,15 @@ fn cpu_can_be_switched_off_and_on_while_running() {
     let profiler = Profiler::start(nowhere()).unwrap();
     let patch = |on| ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(on))]);
     profiler.update(&patch(false)).unwrap();
-    profiler.flush(Duration::from_secs(2));
+    profiler.flush(PATIENCE);
     let before = profiler.stats().counter("samples.cpu");
     burn(Duration::from_millis(100));
-    profiler.flush(Duration::from_secs(2));
+    profiler.flush(PATIENCE);
     assert_eq!(profiler.stats().counter("samples.cpu"), before);
     profiler.update(&patch(true)).unwrap();
-    burn(Duration::from_millis(200));
-    profiler.flush(Duration::from_secs(2));
-    assert!(profiler.stats().counter("samples.cpu") > before + 5);
+    burn_until("samples again", || {
+        profiler.flush(PATIENCE);
+        profiler.stats().counter("samples.cpu") > before + 5
+    });
     profiler.stop();
 }

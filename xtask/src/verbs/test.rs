@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use super::{check, demo, docs, node_tests, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
@@ -21,7 +23,18 @@ pub const VERB: Verb = Verb {
     run,
 };
 
+/// All steps together: beyond this, what runs is ended and what remains fails at once, so that the sums are printed.
+const WHOLE: Duration = Duration::from_secs(75 * 60);
+
+/// What a step may take: so many minutes, and no more than is left of the whole.
+fn at_most(minutes: u64) -> Duration {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    let left = WHOLE.saturating_sub(BEGUN.get_or_init(Instant::now).elapsed());
+    left.min(Duration::from_secs(minutes * 60))
+}
+
 fn run(given: &Arguments) -> Outcome {
+    at_most(0);
     let seconds = given.number("seconds")?.unwrap_or(15);
     toolchain()?;
     let mut tally = Tally::default();
@@ -86,6 +99,7 @@ fn rust(tally: &mut Tally) -> Outcome {
     Step::cargo("tests in Rust")
         .args(["test", "--workspace", "--no-fail-fast"])
         .env("PYO3_PYTHON", &pythons::preferred()?.program)
+        .within(at_most(35))
         .run_reading(|line| tally.read(line))
 }
 
@@ -103,6 +117,7 @@ pub fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -
         .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
         .args(words)
         .inside(&crate::workspace::root().join("bindings-python"))
+        .within(at_most(20))
         .run_reading(|line| tally.read(line))?;
     if tally.passed == before.passed {
         return Err(Failure::new("pytest", "no test ran"));
@@ -120,6 +135,7 @@ pub fn runtime_doors(python: &Python, wheel: &Path, tally: &mut Tally) -> Outcom
         .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "-o", "python_files=check_*.py"])
         .args(["--confcutdir", "tests/runtime", "tests/runtime"])
         .inside(&crate::workspace::root().join("bindings-python"))
+        .within(at_most(10))
         .run_reading(|line| tally.read(line))?;
     if tally.passed == before.passed {
         return Err(Failure::new("pytest", "no test ran"));

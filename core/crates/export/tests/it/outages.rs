@@ -2,12 +2,17 @@
 //! was lost.
 
 use crate::clocks::{FastClock, InstantClock};
-use crate::scripted_http::{refusing_port, BlackHole, Reply, ScriptedHttp};
+use crate::scripted_http::{BlackHole, Refusing, Reply, ScriptedHttp};
 use crate::shared::{assert_accounts_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
 use std::time::Duration;
 
 fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
+    Exporter::start(vec![Destination::OtlpHttp(http_endpoint(port))], settings).unwrap()
+}
+
+/// For receivers that do not answer. On a loaded machine one that does may be late too: attempts are then more, never fewer.
+fn impatient_exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
     let mut endpoint = http_endpoint(port);
     endpoint.timeout = Duration::from_millis(200);
     Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap()
@@ -37,14 +42,14 @@ fn enqueue_five(exporter: &Exporter) {
 
 #[test]
 fn what_a_refusing_receiver_missed_arrives_in_order_once_it_listens() {
-    let port = refusing_port();
-    let exporter = exporter_at(port, patient_settings());
+    let refusing = Refusing::open();
+    let exporter = exporter_at(refusing.port, patient_settings());
     enqueue_five(&exporter);
     let stats = wait_for(&exporter, "it was tried three times", |stats| stats.retries >= 2);
     assert!(stats.last_error.unwrap().contains("Connection refused"));
     assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 5, 5));
 
-    let server = ScriptedHttp::start_at(port, None, |_, _| Reply::ok());
+    let server = refusing.become_receiver(|_, _| Reply::ok());
 
     assert_all_arrive(&exporter, &server);
 }
@@ -52,7 +57,7 @@ fn what_a_refusing_receiver_missed_arrives_in_order_once_it_listens() {
 #[test]
 fn what_a_black_hole_swallowed_arrives_in_order_once_it_opens() {
     let black_hole = BlackHole::open();
-    let exporter = exporter_at(black_hole.port, patient_settings());
+    let exporter = impatient_exporter_at(black_hole.port, patient_settings());
     enqueue_five(&exporter);
     let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
     assert!(stats.last_error.unwrap().contains("within 200ms"));
@@ -65,11 +70,11 @@ fn what_a_black_hole_swallowed_arrives_in_order_once_it_opens() {
 #[test]
 fn a_receiver_that_accepts_and_never_answers_gets_everything_later() {
     let server = ScriptedHttp::start(|number, _| if number < 3 { Reply::Silence } else { Reply::ok() });
-    let exporter = exporter_at(server.port(), patient_settings());
+    let exporter = impatient_exporter_at(server.port(), patient_settings());
     enqueue_five(&exporter);
 
     assert_all_arrive(&exporter, &server);
-    assert_eq!((stats_of(&exporter).retries, server.received().len()), (3, 8));
+    assert!(stats_of(&exporter).retries >= 3 && server.received().len() >= 8);
 }
 
 #[test]
@@ -121,7 +126,14 @@ fn a_payload_that_expires_does_not_shorten_the_pause_the_receiver_asked_for() {
 
 #[test]
 fn a_full_queue_drops_the_oldest_and_counts_them() {
-    let server = ScriptedHttp::start(|number, _| if number == 0 { Reply::Silence } else { Reply::ok() });
+    let (goes_on, may_go_on) = std::sync::mpsc::channel();
+    let server = ScriptedHttp::start(move |number, _| {
+        if number == 0 {
+            // Also when the test has failed: its end of the channel is gone then.
+            let _: Result<(), _> = may_go_on.recv();
+        }
+        Reply::ok()
+    });
     let mut settings = patient_settings();
     settings.queue_max_bytes = 300;
     let exporter = exporter_at(server.port(), settings);
@@ -136,10 +148,10 @@ fn a_full_queue_drops_the_oldest_and_counts_them() {
     assert_eq!((stats.queue_payloads, stats.queue_bytes), (4, 400), "one in flight, three waiting");
     assert_eq!(stats.dropped(DropReason::QueueFull), Dropped { payloads: 7, samples: 64 });
 
+    goes_on.send(()).unwrap();
     let stats = wait_for(&exporter, "the rest is sent", |stats| stats.queue_payloads == 0);
     assert_eq!((stats.sent, stats.sent_samples), (4, 40));
-    let mut firsts: Vec<_> = server.bodies().iter().map(|body| body[0]).collect();
-    firsts.dedup();
+    let firsts: Vec<_> = server.bodies().iter().map(|body| body[0]).collect();
     assert_eq!(firsts, [0, 7, 8, 9]);
     assert_accounts_balance(&stats, 0);
 }

@@ -70,7 +70,7 @@ fn plain_http_asks_the_proxy_in_full() {
 fn https_tunnels_through_the_proxy_and_the_receiver_never_sees_its_password() {
     let authority = Authority::new("ours");
     let config = authority.server("collector.test").server_config(b"http/1.1", None);
-    let server = ScriptedHttp::start_at(0, Some(config), |_, _| Reply::ok());
+    let server = ScriptedHttp::start_with(Some(config), |_, _| Reply::ok());
     let proxy = Tunnel::start(server.port(), CONNECTED);
     let directory = tempfile::tempdir().unwrap();
     let mut endpoint = OtlpEndpoint::new("https://collector.test/v1development/profiles");

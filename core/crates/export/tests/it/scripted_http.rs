@@ -82,15 +82,21 @@ pub struct ScriptedHttp {
 impl ScriptedHttp {
     /// Answers request number n (from 0) as `script` says.
     pub fn start(script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> Self {
-        Self::start_at(0, None, script)
+        Self::start_with(None, script)
     }
 
-    pub fn start_at(
-        port: u16,
+    pub fn start_with(
         tls: Option<Arc<ServerConfig>>,
         script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        Self::serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls, script)
+    }
+
+    fn serve_on(
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             script: Mutex::new(Box::new(script)),
@@ -223,9 +229,35 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Received>> {
     Ok(Some(received))
 }
 
-/// A port nobody listens on, for as long as nobody takes it.
-pub fn refusing_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A socket on a port of its own; nothing comes in before it listens.
+fn bound_socket() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SockAddr::from("127.0.0.1:0".parse::<SocketAddr>().unwrap())).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
+fn listen_at_last(socket: Socket, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
+    socket.listen(128).unwrap();
+    ScriptedHttp::serve_on(socket.into(), None, script)
+}
+
+/// A port that refuses connections, and that nobody else can take meanwhile.
+pub struct Refusing {
+    socket: Socket,
+    pub port: u16,
+}
+
+impl Refusing {
+    pub fn open() -> Self {
+        let (socket, address) = bound_socket();
+        Self { socket, port: address.port() }
+    }
+
+    /// From now on a receiver listens on the port.
+    pub fn become_receiver(self, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
+        listen_at_last(self.socket, script)
+    }
 }
 
 /// A listener whose queue is full: connecting to it gets no answer at all, as behind a firewall that drops packets.
@@ -237,11 +269,8 @@ pub struct BlackHole {
 
 impl BlackHole {
     pub fn open() -> Self {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_reuse_address(true).unwrap();
-        socket.bind(&SockAddr::from("127.0.0.1:0".parse::<SocketAddr>().unwrap())).unwrap();
+        let (socket, address) = bound_socket();
         socket.listen(0).unwrap();
-        let address = socket.local_addr().unwrap().as_socket().unwrap();
         let mut fillers = Vec::new();
         while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(150)) {
             fillers.push(stream);
@@ -251,8 +280,7 @@ impl BlackHole {
 
     /// The firewall opens: from now on a receiver listens on the port.
     pub fn become_receiver(self, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
-        let port = self.port;
-        drop((self.fillers, self.socket));
-        ScriptedHttp::start_at(port, None, script)
+        drop(self.fillers);
+        listen_at_last(self.socket, script)
     }
 }

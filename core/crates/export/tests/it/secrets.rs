@@ -2,7 +2,7 @@
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{refusing_port, Received, Reply, ScriptedHttp};
+use crate::scripted_http::{Received, Refusing, Reply, ScriptedHttp};
 use crate::shared::{payload, settings_on, wait_for};
 use spanprof_export::{Destination, ExportError, Exporter, ExporterSettings, OtlpEndpoint, ProxySettings, Secret};
 use std::path::PathBuf;
@@ -61,8 +61,9 @@ fn a_grpc_receiver_that_echoes_our_token_does_not_make_us_show_it() {
 fn failures_of_the_connection_show_no_secret() {
     let silent = ScriptedHttp::start(|_, _| Reply::Silence);
     let resetting = ScriptedHttp::start(|_, _| Reply::Reset);
+    let refusing = Refusing::open();
     for (scheme, port) in
-        [("http", refusing_port()), ("https", refusing_port()), ("http", silent.port()), ("http", resetting.port())]
+        [("http", refusing.port), ("https", refusing.port), ("http", silent.port()), ("http", resetting.port())]
     {
         assert_nothing_shows(Destination::OtlpHttp(secret_endpoint(scheme, port)));
         assert_nothing_shows(Destination::OtlpGrpc(secret_endpoint(scheme, port)));
@@ -70,7 +71,7 @@ fn failures_of_the_connection_show_no_secret() {
     for scheme in ["http", "https"] {
         let mut endpoint = secret_endpoint(scheme, 1);
         endpoint.url = endpoint.url.replace("127.0.0.1", "collector.invalid");
-        let url = format!("http://user-{MARKER}:{MARKER}@127.0.0.1:{}", refusing_port());
+        let url = format!("http://user-{MARKER}:{MARKER}@127.0.0.1:{}", refusing.port);
         endpoint.proxy = Some(ProxySettings { url, no_proxy: String::new() });
         assert_nothing_shows(Destination::OtlpHttp(endpoint.clone()));
         assert_nothing_shows(Destination::OtlpGrpc(endpoint));

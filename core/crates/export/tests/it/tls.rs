@@ -29,7 +29,7 @@ impl Client<'_> {
 
 /// Sends one payload over HTTP and one over gRPC to a server of this identity; returns what became of both.
 fn sent_to(server: &Identity, clients: Option<&Authority>, client: &Client<'_>) -> [DestinationStats; 2] {
-    let http = ScriptedHttp::start_at(0, Some(server.server_config(b"http/1.1", clients)), |_, _| Reply::ok());
+    let http = ScriptedHttp::start_with(Some(server.server_config(b"http/1.1", clients)), |_, _| Reply::ok());
     let grpc =
         ScriptedGrpc::start_with(Some(server.server_config(b"h2", clients)), |_, _| scripted_grpc::Reply::Ok(vec![]));
     let directory = tempfile::tempdir().unwrap();
