@@ -57,26 +57,26 @@ function follow(registry) {
       context: {
         configurable: true,
         get: () => undefined,
-        set(manager) {
-          if (manager) wrap(manager);
-          Object.defineProperty(this, 'context', { value: manager, configurable: true, enumerable: true, writable: true });
+        set(contexts) {
+          if (contexts) wrap(contexts);
+          Object.defineProperty(this, 'context', { value: contexts, configurable: true, enumerable: true, writable: true });
         },
       },
     }),
   );
 }
 
-/** @param {any} manager */
-function wrap(manager) {
-  if (wrapped.has(manager) || typeof manager.with !== 'function' || !Object.isExtensible(manager)) return;
-  wrapped.add(manager);
-  const original = manager.with;
+/** @param {any} contexts */
+function wrap(contexts) {
+  if (wrapped.has(contexts) || typeof contexts.with !== 'function' || !Object.isExtensible(contexts)) return;
+  wrapped.add(contexts);
+  const original = contexts.with;
   /**
    * @this {any}
    * @param {any} context
    * @param {any[]} rest
    */
-  manager.with = function linked(context, ...rest) {
+  contexts.with = function linked(context, ...rest) {
     const before = scope.current();
     const id = linkedId(before, context);
     if (id === before) return original.call(this, context, ...rest);

@@ -19,6 +19,7 @@ export = absent;
  *   among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
+ * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
@@ -66,6 +67,10 @@ type Native = {
     childContext: (parent: number, pairs: string[]) => number;
     describeContext: (id: number) => DescribedContext;
     setCurrent: (id: number) => void;
+    /**
+     * the id that a sample would carry here, for tests
+     */
+    currentInHandler: () => number;
     /**
      * whether the handler finds `probe` in the storage
      */

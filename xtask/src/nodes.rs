@@ -21,7 +21,8 @@ pub struct Node {
 
 impl Node {
     fn at(program: PathBuf) -> Outcome<Self> {
-        let said = Step::new("ask Node.js for its version", &program).arg("--version").missing_means(WAY_OUT).capture()?;
+        let said =
+            Step::new("ask Node.js for its version", &program).arg("--version").missing_means(WAY_OUT).capture()?;
         Ok(Self { program, version: said.trim().trim_start_matches('v').to_owned() })
     }
 

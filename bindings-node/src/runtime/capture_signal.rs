@@ -183,8 +183,13 @@ impl Walk<'_> {
         }
         for pc in walked.iter().copied().filter(|pc| *pc > PAGE) {
             let hidden = holds(&self.landmarks.hidden, pc) || holds(&self.landmarks.interpreter, pc);
-            let at = if self.is_v8(pc) { pc.wrapping_sub(1) } else { pc };
-            if !hidden && !stack.push(place(at)) {
+            // Byte code is not machine code: its address is the executing one.
+            let frame = match () {
+                () if pc == info.external_callback => RawFrame::native(pc as u64),
+                () if self.is_v8(pc) => place(pc.wrapping_sub(1)),
+                () => place(pc),
+            };
+            if !hidden && !stack.push(frame) {
                 break;
             }
         }

@@ -20,8 +20,16 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Built-in code met while the thread's existing code is listed.
-    static LISTING: RefCell<Option<Vec<(String, usize, usize)>>> = const { RefCell::new(None) };
+    /// Set while the thread's existing code is listed.
+    static LISTING: RefCell<Option<Listing>> = const { RefCell::new(None) };
+}
+
+/// What a listing of existing code has come to.
+struct Listing {
+    /// Ring position at its beginning: what is listed lay there before.
+    position: u64,
+    /// Built-in code met.
+    built_in: Vec<(String, usize, usize)>,
 }
 
 const ADDED: i32 = 0;
@@ -35,7 +43,8 @@ const EXISTING_TOO: i32 = 1;
 /// Lists the isolate's code and has V8 tell of what comes. On its own thread.
 pub fn begin(v8: &V8, isolate: usize) {
     send(isolate, Change::Forgotten);
-    LISTING.with(|listing| *listing.borrow_mut() = Some(Vec::new()));
+    let listing = Listing { position: ring_position(), built_in: Vec::new() };
+    LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
     unsafe {
         if let Some(detailed) = v8.detailed_positions {
@@ -43,7 +52,7 @@ pub fn begin(v8: &V8, isolate: usize) {
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
-    let listed = LISTING.with(|listing| listing.borrow_mut().take()).unwrap_or_default();
+    let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
     static PUBLISHED: AtomicBool = AtomicBool::new(false);
     if let Some(landmarks) = landmarks_of(&listed) {
         // Built-in code is shared by all isolates of the process.
@@ -76,15 +85,21 @@ pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
 
+/// 0 before the clocks run: nothing was sampled yet.
+fn ring_position() -> u64 {
+    Profiler::running().map_or(0, |profiler| profiler.ring_position())
+}
+
 fn send(isolate: usize, change: Change) {
+    let listed = matches!(change, Change::Added { .. } | Change::Lines { .. });
+    let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
+    let position = begun.unwrap_or_else(ring_position);
     let bytes = bytes_of(&change);
     if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
         LOST.fetch_add(1, Ordering::Relaxed);
         return;
     }
     QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed);
-    // 0 before the clocks run: nothing was sampled yet.
-    let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
     QUEUE.push(CodeEvent { position, isolate, change });
 }
 
@@ -116,9 +131,9 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let logged = String::from_utf8_lossy(name);
             let built_in = ["Builtin:", "BytecodeHandler:"].iter().any(|tag| logged.starts_with(tag));
             if built_in {
-                LISTING.with(|listing| {
-                    if let Some(listed) = &mut *listing.borrow_mut() {
-                        listed.push((logged.to_string(), event.start, event.len));
+                LISTING.with(|place| {
+                    if let Some(listing) = &mut *place.borrow_mut() {
+                        listing.built_in.push((logged.to_string(), event.start, event.len));
                     }
                 });
             } else if event.code_kind != 0 {

@@ -64,7 +64,7 @@ pub struct V8 {
 macro_rules! function {
     ($($name:literal)+) => {
         // SAFETY: a non-null result is the function of that mangled name, whose C++ signature is the field's C type.
-        unsafe { std::mem::transmute(symbol(&[$($name),+])) }
+        unsafe { std::mem::transmute::<*mut c_void, Option<_>>(symbol(&[$($name),+])) }
     };
 }
 

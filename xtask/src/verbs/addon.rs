@@ -89,7 +89,9 @@ fn pack(library: &Path) -> Outcome<PathBuf> {
     let root = workspace::root();
     for file in workspace::files()? {
         let Some(inside) = file.strip_prefix("bindings-node/") else { continue };
-        if ["lib/", "types/"].iter().any(|part| inside.starts_with(part)) || ["package.json", "README.md"].contains(&inside) {
+        if ["lib/", "types/"].iter().any(|part| inside.starts_with(part))
+            || ["package.json", "README.md"].contains(&inside)
+        {
             copy(&root.join(&file), &staged.join(inside))?;
         }
     }
@@ -98,7 +100,11 @@ fn pack(library: &Path) -> Outcome<PathBuf> {
     no_install_script(&scratch::read(&staged.join("package.json"))?)?;
     let dist = workspace::target().join("dist");
     std::fs::create_dir_all(&dist).map_err(|error| Failure::new("pack", format!("{}: {error}", dist.display())))?;
-    let said = nodes::npm("pack").args(["pack", "--ignore-scripts", "--silent", "--pack-destination"]).arg(&dist).inside(&staged).capture()?;
+    let said = nodes::npm("pack")
+        .args(["pack", "--ignore-scripts", "--silent", "--pack-destination"])
+        .arg(&dist)
+        .inside(&staged)
+        .capture()?;
     Ok(dist.join(said.lines().last().unwrap_or_default().trim()))
 }
 
@@ -121,7 +127,8 @@ fn sizes(package: &Path) -> Outcome {
     let installed: u64 = files_below(&staged).iter().map(|path| length(path)).sum();
     println!("size: {:.2} MB packed, {:.2} MB installed", packed as f64 / 1e6, installed as f64 / 1e6);
     if packed == 0 || packed > LARGEST_PACKED || installed > LARGEST_INSTALLED {
-        let budget = format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
+        let budget =
+            format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
         return Err(Failure::new("package size", format!("empty or above the budget of {budget}")));
     }
     Ok(())
@@ -131,10 +138,17 @@ fn sizes(package: &Path) -> Outcome {
 fn first_run(node: &Node, package: &Path) -> Outcome {
     let folder = scratch::empty("addon-first-run")?;
     scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
-    nodes::npm("install the package").args(["install", "--ignore-scripts", "--silent"]).arg(package).inside(&folder).run()?;
+    nodes::npm("install the package")
+        .args(["install", "--ignore-scripts", "--silent"])
+        .arg(package)
+        .inside(&folder)
+        .run()?;
     let program = scratch::read(&workspace::root().join("xtask/addon/first_run.mjs"))?;
     scratch::write(&folder.join("first_run.mjs"), &program)?;
-    Step::new(format!("first run on Node.js {}", node.version), &node.program).arg("first_run.mjs").inside(&folder).run()
+    Step::new(format!("first run on Node.js {}", node.version), &node.program)
+        .arg("first_run.mjs")
+        .inside(&folder)
+        .run()
 }
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {

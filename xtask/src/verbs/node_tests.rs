@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::addon;
+use super::test::at_most;
 use crate::nodes::{self, Node};
 use crate::step::{Failure, Outcome, Step};
 use crate::tally::Tally;
@@ -12,7 +13,11 @@ use crate::{scratch, workspace};
 /// Everything; goes on after a failed Node.js, so that one run shows every failure.
 pub fn run(tally: &mut Tally) -> Outcome {
     let package = addon::build_for_tests()?;
-    nodes::npm("what the tests in Node.js need").args(["ci", "--ignore-scripts"]).inside(&package).run()?;
+    nodes::npm("what the tests in Node.js need")
+        .args(["ci", "--ignore-scripts"])
+        .inside(&package)
+        .within(at_most(10))
+        .run()?;
     declarations(&package)?;
     for node in nodes::all()? {
         let before = *tally;
@@ -32,13 +37,16 @@ fn declarations(package: &Path) -> Outcome {
     compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).inside(package).run()?;
     let name = "compare declarations";
     let names = |folder: &Path| -> Vec<_> {
-        let mut names: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         names
     };
     let committed = package.join("types");
     let differs = names(&fresh) != names(&committed)
-        || names(&fresh).iter().any(|file| std::fs::read(fresh.join(file)).ok() != std::fs::read(committed.join(file)).ok());
+        || names(&fresh)
+            .iter()
+            .any(|file| std::fs::read(fresh.join(file)).ok() != std::fs::read(committed.join(file)).ok());
     match differs {
         true => Err(Failure::new(name, "bindings-node/types differs from what lib makes")
             .with_way_out("npm run types, in bindings-node")),
@@ -58,6 +66,7 @@ fn suite(node: &Node, package: &Path, tally: &mut Tally) -> Outcome {
         .args(["--test", "--test-reporter=tap"])
         .args(&files)
         .inside(package)
+        .within(at_most(10))
         .run_reading(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
@@ -77,7 +86,7 @@ struct Suite {
 
 impl Suite {
     fn read(&mut self, line: &str) {
-        let number = |rest: &str| rest.trim().parse().unwrap_or_default();
+        let number = |rest: &str| rest.trim().parse::<u64>().unwrap_or_default();
         if let Some(rest) = line.strip_prefix("# pass ") {
             self.passed += number(rest);
         }
@@ -96,7 +105,9 @@ mod tests {
     #[test]
     fn the_closing_lines_of_a_run_are_read() {
         let mut suite = Suite::default();
-        ["ok 1 - a", "# tests 5", "# pass 3", "# fail 1", "# cancelled 1", "# skipped 0"].map(|line| suite.read(line));
+        for line in ["ok 1 - a", "# tests 5", "# pass 3", "# fail 1", "# cancelled 1", "# skipped 0"] {
+            suite.read(line);
+        }
         assert_eq!(suite, Suite { passed: 3, failed: 2 });
     }
 }

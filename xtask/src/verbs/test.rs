@@ -27,7 +27,7 @@ pub const VERB: Verb = Verb {
 const WHOLE: Duration = Duration::from_secs(75 * 60);
 
 /// What a step may take: so many minutes, and no more than is left of the whole.
-fn at_most(minutes: u64) -> Duration {
+pub fn at_most(minutes: u64) -> Duration {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     let left = WHOLE.saturating_sub(BEGUN.get_or_init(Instant::now).elapsed());
     left.min(Duration::from_secs(minutes * 60))

@@ -1,0 +1,61 @@
+'use strict';
+// Programs whose truth is known, profiled into files: shares of CPU time, and whose work each sample says it is.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { execFileSync } = require('node:child_process');
+const pprof = require('./pprof_file.js');
+
+/** Runs a program under the profiler; what it printed, and its samples. */
+function profiled(t, name, ...words) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-profile-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const program = path.join(__dirname, 'programs', name);
+  const said = execFileSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
+  return { said: JSON.parse(said), samples: pprof.readAll(folder, 'cpu') };
+}
+
+const names = (sample) => sample.stack.map((frame) => frame.name);
+
+test('shares of three functions are what they really burnt', (t) => {
+  const { said, samples } = profiled(t, 'shares.js', '1');
+  const seen = { half: 0, third: 0, fifth: 0 };
+  let all = 0;
+  for (const sample of samples) {
+    all += sample.values.cpu;
+    const burner = names(sample).find((name) => name in seen);
+    if (burner !== undefined) seen[burner] += sample.values.cpu;
+  }
+  const burnt = said.took.half + said.took.third + said.took.fifth;
+  const found = seen.half + seen.third + seen.fifth;
+  for (const name of Object.keys(seen)) {
+    const [is, should] = [seen[name] / found, said.took[name] / burnt];
+    // Four standard errors of a share among 100 samples, which is what the program's CPU time has at 100 Hz.
+    const allowed = 4 * Math.sqrt(should * (1 - should) / 100);
+    assert.ok(Math.abs(is - should) < allowed, `${name}: ${is.toFixed(3)}, really ${should.toFixed(3)} ± ${allowed.toFixed(3)}`);
+  }
+  // The process also starts, compiles and writes; it cannot have less than its functions burnt.
+  assert.ok(found > 0.9 * burnt && found < 1.05 * burnt, `${found / 1e6} ms shown of ${burnt / 1e6} ms`);
+  assert.ok(all >= found);
+});
+
+test('each sample of a thousand requests that take turns carries its own labels and span', (t) => {
+  const { samples } = profiled(t, 'requests.js', '1200');
+  const ofFunction = { burnTea: 'tea', burnMilk: 'milk', burnRum: 'rum' };
+  const traceOf = { tea: '1', milk: '2', rum: '3' };
+  const counts = { right: 0, without: 0, wrong: 0 };
+  for (const sample of samples) {
+    const name = names(sample).find((frame) => frame in ofFunction);
+    if (name === undefined) continue;
+    const { kind, trace_id: trace, span_id: span } = sample.labels;
+    if (kind === undefined && trace === undefined) counts.without++;
+    else if (kind === ofFunction[name] && trace === traceOf[kind].padStart(32, 'a') && /^b+[0-9a-f]+$/.test(span)) counts.right++;
+    else counts.wrong++;
+  }
+  assert.equal(counts.wrong, 0, JSON.stringify(counts));
+  assert.ok(counts.right > 50, JSON.stringify(counts));
+  assert.ok(counts.without <= 0.005 * (counts.right + counts.without), JSON.stringify(counts));
+});
