@@ -15,7 +15,7 @@ function profiled(t, name, ...words) {
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const program = path.join(__dirname, 'programs', name);
   const said = execFileSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
-  return { said: JSON.parse(said), samples: pprof.readAll(folder, 'cpu') };
+  return { said: JSON.parse(said), samples: pprof.readAll(folder, 'cpu'), folder };
 }
 
 const names = (sample) => sample.stack.map((frame) => frame.name);
@@ -58,4 +58,17 @@ test('each sample of a thousand requests that take turns carries its own labels 
   assert.equal(counts.wrong, 0, JSON.stringify(counts));
   assert.ok(counts.right > 50, JSON.stringify(counts));
   assert.ok(counts.without <= 0.005 * (counts.right + counts.without), JSON.stringify(counts));
+});
+
+test('a worker is known by its functions and the built-in ones, also after a stop and a start', (t) => {
+  const { said, samples, folder } = profiled(t, 'worker.js');
+  for (const [round, seen] of [['first', samples], ['second', pprof.readAll(path.join(folder, 'second'), 'cpu')]]) {
+    const stacks = seen.map(names);
+    for (const burner of ['burnInMain', 'burnInWorker']) {
+      const within = stacks.filter((stack) => stack.includes(burner));
+      assert.ok(within.length > 0, `${round}: ${burner} is missing`);
+      assert.ok(within.some((stack) => stack.includes('ArrayFrom')), `${round}: no built-in code in ${burner}`);
+    }
+  }
+  assert.deepEqual(said.losses, [0, 0]);
 });

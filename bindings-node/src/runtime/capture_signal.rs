@@ -69,15 +69,21 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// `pc` must have been through `said`.
     fn is_v8(&self, pc: usize) -> bool {
-        let builtins = self.landmarks.builtins;
-        (pc >= builtins.0 && pc < builtins.1) || self.thread.has_code(pc)
+        self.landmarks.built_in.holds(pc) || self.thread.has_code(pc)
+    }
+
+    /// Built-in code by the program's own addresses.
+    fn said(&self, pc: usize) -> usize {
+        self.landmarks.built_in.said_by_program(pc, self.thread.built_in_copy.load(Ordering::Relaxed))
     }
 
     /// True when a frame of V8 was reached. False leaves the native frames of the leaf in `stack`.
     fn own(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
         let collecting = self.thread.collecting.load(Ordering::Relaxed) != 0;
-        let Registers { mut pc, sp, mut fp } = *registers;
+        let Registers { pc, sp, mut fp } = *registers;
+        let mut pc = self.said(pc);
         let mut low = sp;
         let mut reached = false;
         if self.is_v8(pc) {
@@ -97,7 +103,7 @@ impl Walk<'_> {
                 break;
             }
             // Nothing here may overflow: a frame that is none can hold any word.
-            (low, fp, pc) = (fp.wrapping_add(16), next, return_to);
+            (low, fp, pc) = (fp.wrapping_add(16), next, self.said(return_to));
             let pushed = if holds(&self.landmarks.interpreter, pc) {
                 // The frame that returns into the interpreter is the handler's; the one above it is the function's.
                 self.begin_v8(&mut reached, collecting, stack)
@@ -133,7 +139,8 @@ impl Walk<'_> {
         if let Some(at) = self.checked(fp).filter(|_| !self.thread.has_code(pc) || frame_is_absent(pc).is_some()) {
             return stack.push(place(at));
         }
-        let caller = frame_is_absent(pc).and_then(|offset| word(sp.wrapping_add(offset)));
+        let caller =
+            frame_is_absent(pc).and_then(|offset| word(sp.wrapping_add(offset))).map(|caller| self.said(caller));
         match caller {
             Some(caller) if !self.is_v8(caller) || holds(&self.landmarks.hidden, caller) => true,
             Some(caller) => stack.push(place(caller.wrapping_sub(1))),
@@ -177,11 +184,12 @@ impl Walk<'_> {
         let walked = frames.get(..info.frames).unwrap_or(&[]);
         // What a broken chain led to is not to be believed, but for the leaf.
         stack.clear();
-        stack.push(RawFrame::native(registers.pc as u64));
+        let leaf = self.said(registers.pc);
+        stack.push(if self.is_v8(leaf) { place(leaf) } else { RawFrame::native(leaf as u64) });
         if self.thread.collecting.load(Ordering::Relaxed) != 0 {
             stack.push(marker::COLLECTING);
         }
-        for pc in walked.iter().copied().filter(|pc| *pc > PAGE) {
+        for pc in walked.iter().map(|pc| self.said(*pc)).filter(|pc| *pc > PAGE) {
             let hidden = holds(&self.landmarks.hidden, pc) || holds(&self.landmarks.interpreter, pc);
             // Byte code is not machine code: its address is the executing one.
             let frame = match () {

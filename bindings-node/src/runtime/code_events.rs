@@ -4,12 +4,14 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
 
 use crossbeam_queue::SegQueue;
 use spanprof::Profiler;
+use spanprof_signal::guarded;
 
 use super::code_map::{Change, CodeEvent, Position};
-use super::js_thread_signal::{self, Landmarks};
+use super::js_thread_signal::{self, BuiltIn, Landmarks};
 use super::v8::{JitCodeEvent, V8};
 
 const MAX_QUEUED_BYTES: usize = 64 << 20;
@@ -18,6 +20,8 @@ static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// The program's built-in code; written once, before the first event.
+static BUILT_IN: OnceLock<BuiltIn> = OnceLock::new();
 
 thread_local! {
     /// Set while the thread's existing code is listed.
@@ -28,7 +32,7 @@ thread_local! {
 struct Listing {
     /// Ring position at its beginning: what is listed lay there before.
     position: u64,
-    /// Built-in code met.
+    /// Built-in code met, by the program's addresses.
     built_in: Vec<(String, usize, usize)>,
 }
 
@@ -40,8 +44,27 @@ const LINES_BEGIN: i32 = 4;
 const LINES_END: i32 = 5;
 const EXISTING_TOO: i32 = 1;
 
+/// Words of an isolate that are looked at.
+const ISOLATE_WORDS: usize = 16_384;
+
+/// Where an isolate has its own mapping of the built-in code: its tables hold the address. 0 when it has none.
+fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
+    let beginning = |address: usize| [0, 8, 16, 24].map(|offset| guarded::read_u64(address + offset));
+    let wanted = beginning(built_in.start);
+    let words = (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8));
+    let aligned_alike = |address: &usize| *address > 4096 && *address < 1 << 47 && (address ^ built_in.start) & 63 == 0;
+    let mut candidates = words.map(|word| word as usize).filter(aligned_alike);
+    candidates.find(|address| *address != built_in.start && beginning(*address) == wanted).unwrap_or(0)
+}
+
 /// Lists the isolate's code and has V8 tell of what comes. On its own thread.
 pub fn begin(v8: &V8, isolate: usize) {
+    if let Some((start, len)) = v8.embedded_range(isolate) {
+        let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
+        if let Some(thread) = js_thread_signal::by_isolate(isolate) {
+            thread.built_in_copy.store(own_mapping(isolate, built_in), Ordering::Release);
+        }
+    }
     send(isolate, Change::Forgotten);
     let listing = Listing { position: ring_position(), built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
@@ -54,8 +77,7 @@ pub fn begin(v8: &V8, isolate: usize) {
     }
     let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
     static PUBLISHED: AtomicBool = AtomicBool::new(false);
-    if let Some(landmarks) = landmarks_of(&listed) {
-        // Built-in code is shared by all isolates of the process.
+    if let Some(landmarks) = BUILT_IN.get().and_then(|built_in| landmarks_of(&listed, *built_in)) {
         if !PUBLISHED.swap(true, Ordering::AcqRel) {
             js_thread_signal::publish(landmarks);
         }
@@ -118,7 +140,9 @@ extern "C" fn on_event(event: *mut JitCodeEvent) {
         // SAFETY: V8 lends the event for the time of the call, to this thread alone.
         let event = unsafe { &mut *event };
         if let Some(change) = change_of(event) {
-            send(event.isolate, change);
+            // Built-in code is of the process: each isolate lists it, none takes it along.
+            let is_of_process = matches!(change, Change::Added { start, .. } if is_built_in(start));
+            send(if is_of_process { 0 } else { event.isolate }, change);
         }
     });
 }
@@ -129,19 +153,19 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             // SAFETY: of an added code the union is the name's address and length.
             let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
             let logged = String::from_utf8_lossy(name);
-            let built_in = ["Builtin:", "BytecodeHandler:"].iter().any(|tag| logged.starts_with(tag));
-            if built_in {
+            let thread = js_thread_signal::by_isolate(event.isolate);
+            let copy = thread.map_or(0, |thread| thread.built_in_copy.load(Ordering::Relaxed));
+            let start = BUILT_IN.get().map_or(event.start, |built_in| built_in.said_by_program(event.start, copy));
+            if is_built_in(start) {
                 LISTING.with(|place| {
                     if let Some(listing) = &mut *place.borrow_mut() {
-                        listing.built_in.push((logged.to_string(), event.start, event.len));
+                        listing.built_in.push((logged.to_string(), start, event.len));
                     }
                 });
-            } else if event.code_kind != 0 {
-                if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
-                    thread.cover(event.start, event.len);
-                }
+            } else if let (Some(thread), true) = (thread, event.code_kind != 0) {
+                thread.cover(start, event.len);
             }
-            Some(Change::Added { start: event.start, len: event.len, logged: logged.into(), script: 0 })
+            Some(Change::Added { start, len: event.len, logged: logged.into(), script: 0 })
         }
         MOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
@@ -172,6 +196,10 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
     }
 }
 
+fn is_built_in(address: usize) -> bool {
+    BUILT_IN.get().is_some_and(|built_in| built_in.holds(address))
+}
+
 /// Built-in code that is no frame of the program: what leads into JavaScript, out of it, and byte-code handlers.
 fn is_hidden(name: &str) -> bool {
     let Some(name) = name.strip_prefix("Builtin:") else { return true };
@@ -198,9 +226,7 @@ fn is_hidden(name: &str) -> bool {
     beginnings.iter().any(|beginning| name.starts_with(beginning))
 }
 
-fn landmarks_of(listed: &[(String, usize, usize)]) -> Option<Landmarks> {
-    let low = listed.iter().map(|(_, start, _)| *start).min()?;
-    let high = listed.iter().map(|(_, start, len)| start + len).max()?;
+fn landmarks_of(listed: &[(String, usize, usize)], built_in: BuiltIn) -> Option<Landmarks> {
     let ranges = |wanted: &dyn Fn(&str) -> bool| {
         let mut ranges: Vec<(usize, usize)> =
             listed.iter().filter(|(name, _, _)| wanted(name)).map(|(_, start, len)| (*start, start + len)).collect();
@@ -213,7 +239,7 @@ fn landmarks_of(listed: &[(String, usize, usize)]) -> Option<Landmarks> {
             || name.ends_with(":InterpreterEnterAtNextBytecode")
     };
     let interpreter = ranges(&is_interpreter);
-    (!interpreter.is_empty()).then(|| Landmarks { interpreter, hidden: ranges(&is_hidden), builtins: (low, high) })
+    (!interpreter.is_empty()).then(|| Landmarks { interpreter, hidden: ranges(&is_hidden), built_in })
 }
 
 #[cfg(test)]
@@ -222,15 +248,15 @@ mod tests {
 
     #[test]
     fn landmarks_need_the_interpreters_entry() {
-        assert!(landmarks_of(&[("Builtin:ArrayMap".into(), 10, 5)]).is_none());
+        let built_in = BuiltIn { start: 10, len: 45 };
+        assert!(landmarks_of(&[("Builtin:ArrayMap".into(), 10, 5)], built_in).is_none());
         let listed = [
             ("BytecodeHandler:Add".into(), 50, 5),
             ("Builtin:InterpreterEntryTrampoline".into(), 20, 5),
             ("Builtin:JSEntry".into(), 10, 5),
         ];
-        let landmarks = landmarks_of(&listed).unwrap();
+        let landmarks = landmarks_of(&listed, built_in).unwrap();
         assert_eq!(landmarks.interpreter, [(20, 25)]);
         assert_eq!(landmarks.hidden, [(10, 15), (50, 55)]);
-        assert_eq!(landmarks.builtins, (10, 55));
     }
 }

@@ -18,6 +18,7 @@ pub type Position = (u32, u32);
 pub struct CodeEvent {
     /// Ring position when it happened.
     pub position: u64,
+    /// 0 for built-in code, which is the process's: each isolate lists it, none takes it along.
     pub isolate: usize,
     pub change: Change,
 }
@@ -73,6 +74,7 @@ const KEPT_GENERATIONS: u64 = 8;
 /// Line tables that wait for their code.
 const MAX_PENDING: usize = 4096;
 const PAGE: usize = 4096;
+const OF_PROCESS: usize = 0;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -103,12 +105,9 @@ impl CodeMap {
                 self.pending.insert(start, positions);
             }
             Change::Added { start, len, logged, script } => {
-                // Built-in code is of the process: each isolate logs it, none takes it along.
-                let is_built_in = logged.starts_with("Builtin:") || logged.starts_with("BytecodeHandler:");
-                let isolate = if is_built_in { 0 } else { isolate };
                 let name = self.name(logged);
-                let same = |code: &Code| code.len == len && code.isolate == 0 && code.name == name;
-                if is_built_in && self.live.get(&start).is_some_and(same) {
+                let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
+                if isolate == OF_PROCESS && self.live.get(&start).is_some_and(same) {
                     return;
                 }
                 let positions = self.pending.remove(&start).unwrap_or_default().into();
@@ -232,9 +231,10 @@ mod tests {
     #[test]
     fn built_in_code_stays_when_an_isolate_that_logged_it_ends() {
         let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(1, 8192, "Builtin:Shared"), &mut ended);
-        let again = Change::Added { start: 8192, len: 100, logged: "Builtin:Shared".into(), script: 0 };
-        map.apply(CodeEvent { position: 3, isolate: 2, change: again }, &mut ended);
+        for position in [1, 3] {
+            let event = CodeEvent { isolate: OF_PROCESS, ..added(position, 8192, "Builtin:Shared") };
+            map.apply(event, &mut ended);
+        }
         map.apply(CodeEvent { position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
         assert!(ended.is_empty());
         assert_eq!(name_at(&map, 8200, 6), Some("Shared"));

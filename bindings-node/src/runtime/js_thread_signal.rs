@@ -10,6 +10,8 @@ pub struct JsThread {
     pub thread_id: AtomicU32,
     pub isolate: AtomicUsize,
     pub stack_high: AtomicUsize,
+    /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
+    pub built_in_copy: AtomicUsize,
     /// Machine code of this isolate lies between these.
     pub code_low: AtomicUsize,
     pub code_high: AtomicUsize,
@@ -29,6 +31,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         thread_id: AtomicU32::new(0),
         isolate: AtomicUsize::new(0),
         stack_high: AtomicUsize::new(0),
+        built_in_copy: AtomicUsize::new(0),
         code_low: AtomicUsize::new(usize::MAX),
         code_high: AtomicUsize::new(0),
         current: AtomicU64::new(0),
@@ -62,7 +65,7 @@ pub fn claim() -> Option<&'static JsThread> {
         thread.thread_id.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })?;
     thread.code_low.store(usize::MAX, Ordering::Relaxed);
-    for word in [&thread.code_high, &thread.continuation_offset, &thread.storage] {
+    for word in [&thread.built_in_copy, &thread.code_high, &thread.continuation_offset, &thread.storage] {
         word.store(0, Ordering::Relaxed);
     }
     thread.current.store(0, Ordering::Relaxed);
@@ -83,6 +86,30 @@ impl JsThread {
     }
 }
 
+/// Where the program's built-in code lies. Most isolates run a mapping of their own of it: its addresses are said as
+/// those of the program's, so that one name and one landmark serve all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BuiltIn {
+    pub start: usize,
+    pub len: usize,
+}
+
+impl BuiltIn {
+    pub fn holds(self, pc: usize) -> bool {
+        pc.wrapping_sub(self.start) < self.len
+    }
+
+    /// The address that `pc` has in the program's own, when it lies in the mapping that begins at `copy`.
+    pub fn said_by_program(self, pc: usize, copy: usize) -> usize {
+        let offset = pc.wrapping_sub(copy);
+        if copy != 0 && offset < self.len {
+            self.start.wrapping_add(offset)
+        } else {
+            pc
+        }
+    }
+}
+
 /// Code of V8 that the walk must know; the same for every isolate of the process. Sorted, no overlaps.
 #[derive(Default)]
 pub struct Landmarks {
@@ -91,7 +118,7 @@ pub struct Landmarks {
     /// From C++ into JavaScript, byte-code handlers, calls out: no frames of the program.
     pub hidden: Vec<(usize, usize)>,
     /// All built-in code.
-    pub builtins: (usize, usize),
+    pub built_in: BuiltIn,
 }
 
 static LANDMARKS: AtomicPtr<Landmarks> = AtomicPtr::new(std::ptr::null_mut());
@@ -115,6 +142,14 @@ pub fn holds(ranges: &[(usize, usize)], pc: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_in_an_isolates_own_mapping_is_said_as_the_programs() {
+        let built_in = BuiltIn { start: 1000, len: 100 };
+        let said = |pc| built_in.said_by_program(pc, 7000);
+        assert_eq!([said(7000), said(7099), said(7100), said(6999), said(1005)], [1000, 1099, 7100, 6999, 1005]);
+        assert_eq!(built_in.said_by_program(50, 0), 50, "an isolate without one");
+    }
 
     #[test]
     fn a_range_holds_its_first_address_and_not_its_end() {

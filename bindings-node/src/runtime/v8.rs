@@ -53,6 +53,7 @@ pub struct V8 {
     pub after_gc: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
     pub not_before_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
     pub not_after_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
     pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
     globalize_word: Option<unsafe extern "C" fn(usize, usize) -> *const usize>,
     globalize_slot: Option<unsafe extern "C" fn(usize, *const usize) -> *const usize>,
@@ -101,6 +102,7 @@ fn find() -> Result<V8, String> {
         after_gc: function!(c"_ZN2v87Isolate21AddGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"),
         not_before_gc: function!(c"_ZN2v87Isolate24RemoveGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
         not_after_gc: function!(c"_ZN2v87Isolate24RemoveGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
+        embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
         // 26 has both; V2 is the one that Node writes there.
         continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),
         globalize_word: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEm"),
@@ -113,6 +115,14 @@ fn find() -> Result<V8, String> {
 }
 
 impl V8 {
+    /// Where built-in code lies in the program's file image: first address and length.
+    pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
+        let (mut start, mut len) = (0, 0);
+        // SAFETY: on the isolate's thread; it writes the two words.
+        unsafe { self.embedded_range?(isolate, &mut start, &mut len) };
+        (start != 0 && len != 0).then_some((start, len))
+    }
+
     /// A global handle on the object of a local one: a slot that the collector keeps up to date, for ever.
     ///
     /// # Safety

@@ -49,6 +49,8 @@ fn release() -> Outcome<PathBuf> {
         .args(["zigbuild", "--release", "--locked", "-p", "spanprof-node", "--target", &floor])
         .env("CARGO_TARGET_DIR", workspace::target())
         .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
+        // Stacks are walked through our own calls too.
+        .env("RUSTFLAGS", "-C force-frame-pointers=yes")
         .run()?;
     Ok(workspace::target().join(TARGET).join("release/libspanprof_node.so"))
 }
