@@ -7,6 +7,8 @@
 // The macro registers nothing in a test binary, so that the door has no caller there.
 #![cfg_attr(test, allow(dead_code, reason = "called through registration"))]
 
+#[cfg(feature = "testing")]
+mod conformance;
 mod context_calls;
 mod convert;
 mod door;

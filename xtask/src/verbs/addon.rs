@@ -1,6 +1,7 @@
 //! `cargo xtask addon`: the npm package with its native module, audited, weighed, and run once from a clean folder.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Verb;
 use crate::nodes::{self, Node};
@@ -31,15 +32,18 @@ const LARGEST_PACKED: u64 = 4_000_000;
 const LARGEST_INSTALLED: u64 = 10_000_000;
 
 fn run() -> Outcome {
-    let library = release()?;
-    audit(&library)?;
-    let package = pack(&library)?;
+    let package = release_package()?;
     sizes(&package)?;
-    for node in nodes::all()? {
-        first_run(&node, &package)?;
-    }
+    first_run(&nodes::all()?, &package)?;
     println!("addon: {}", package.display());
     Ok(())
+}
+
+/// The release package in `target/dist`, audited.
+pub fn release_package() -> Outcome<PathBuf> {
+    let library = release()?;
+    audit(&library)?;
+    pack(&library, "dist")
 }
 
 fn release() -> Outcome<PathBuf> {
@@ -55,9 +59,12 @@ fn release() -> Outcome<PathBuf> {
     Ok(workspace::target().join(TARGET).join("release/libspanprof_node.so"))
 }
 
-/// A module of the profile that the workspace's tests use, put where the package in the work tree looks for it.
+/// A module of the profile that the workspace's tests use, with the doors that tests need, put where the package in the work
+/// tree looks for it.
 pub fn build_for_tests() -> Outcome<PathBuf> {
-    Step::cargo("build the module for tests").args(["build", "--locked", "-p", "spanprof-node"]).run()?;
+    Step::cargo("build the module for tests")
+        .args(["build", "--locked", "-p", "spanprof-node", "--features", "testing"])
+        .run()?;
     let package = workspace::root().join("bindings-node");
     copy(&workspace::target().join("debug/libspanprof_node.so"), &package.join(PREBUILD))?;
     Ok(package)
@@ -86,7 +93,13 @@ fn audit(library: &Path) -> Outcome {
     Err(Failure::new("symbol audit", format!("the package promises glibc {floor} but needs {}", list.join(", "))))
 }
 
-fn pack(library: &Path) -> Outcome<PathBuf> {
+/// The package with the module of [`build_for_tests`], for tests of the package itself.
+pub fn pack_for_tests() -> Outcome<PathBuf> {
+    pack(&workspace::root().join("bindings-node").join(PREBUILD), "dist-for-tests")
+}
+
+/// The package with a module, packed by npm into a folder of the target folder.
+fn pack(library: &Path, folder: &str) -> Outcome<PathBuf> {
     let staged = scratch::empty("addon-package")?;
     let root = workspace::root();
     for file in workspace::files()? {
@@ -100,7 +113,7 @@ fn pack(library: &Path) -> Outcome<PathBuf> {
     copy(&root.join("LICENSE"), &staged.join("LICENSE"))?;
     copy(library, &staged.join(PREBUILD))?;
     no_install_script(&scratch::read(&staged.join("package.json"))?)?;
-    let dist = workspace::target().join("dist");
+    let dist = workspace::target().join(folder);
     std::fs::create_dir_all(&dist).map_err(|error| Failure::new("pack", format!("{}: {error}", dist.display())))?;
     let said = nodes::npm("pack")
         .args(["pack", "--ignore-scripts", "--silent", "--pack-destination"])
@@ -136,21 +149,26 @@ fn sizes(package: &Path) -> Outcome {
     Ok(())
 }
 
-/// Installs the package alone into a clean folder and runs the first minute of a user.
-fn first_run(node: &Node, package: &Path) -> Outcome {
+/// Installs the package alone into a clean folder and runs the first minute of a user, on each Node.js.
+pub fn first_run(nodes: &[Node], package: &Path) -> Outcome {
     let folder = scratch::empty("addon-first-run")?;
     scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
     nodes::npm("install the package")
         .args(["install", "--ignore-scripts", "--silent"])
         .arg(package)
         .inside(&folder)
+        .within(Duration::from_secs(300))
         .run()?;
     let program = scratch::read(&workspace::root().join("xtask/addon/first_run.mjs"))?;
     scratch::write(&folder.join("first_run.mjs"), &program)?;
-    Step::new(format!("first run on Node.js {}", node.version), &node.program)
-        .arg("first_run.mjs")
-        .inside(&folder)
-        .run()
+    for node in nodes {
+        Step::new(format!("first run on Node.js {}", node.version), &node.program)
+            .arg("first_run.mjs")
+            .inside(&folder)
+            .within(Duration::from_secs(120))
+            .run()?;
+    }
+    Ok(())
 }
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@ pub mod demo;
 mod docs;
 mod fuzz;
 mod live;
+mod node_bench;
 mod node_tests;
 mod test;
 mod tidy;

@@ -1,7 +1,7 @@
 //! The Node.js part of `cargo xtask test`: the package in the work tree with a module of the tests' profile, its
 //! declarations, and its tests on an older, the present and a newer Node.js.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::addon;
 use super::test::at_most;
@@ -12,19 +12,53 @@ use crate::{scratch, workspace};
 
 /// Everything; goes on after a failed Node.js, so that one run shows every failure.
 pub fn run(tally: &mut Tally) -> Outcome {
-    let package = addon::build_for_tests()?;
-    nodes::npm("what the tests in Node.js need")
-        .args(["ci", "--ignore-scripts"])
-        .inside(&package)
-        .within(at_most(10))
-        .run()?;
+    let package = prepared()?;
+    let nodes = nodes::all()?;
+    println!(
+        "Node.js tests will run on {}",
+        nodes.iter().map(|node| node.version.as_str()).collect::<Vec<_>>().join(", ")
+    );
     declarations(&package)?;
-    for node in nodes::all()? {
+    suites(&nodes, &package, &|_| true, tally);
+    let packed = addon::pack_for_tests()?;
+    let before = *tally;
+    addon::first_run(&nodes, &packed)?;
+    tally.passed = before.passed + nodes.len() as u64;
+    Ok(())
+}
+
+/// The test files that a judge wants, on each Node.js.
+pub fn files(wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Outcome {
+    let package = prepared()?;
+    suites(&nodes::all()?, &package, wanted, tally);
+    match tally.failed {
+        0 => Ok(()),
+        failed => Err(Failure::new("tests in Node.js", format!("{failed} failed"))),
+    }
+}
+
+/// The package in the work tree, with its module and what its tests need.
+fn prepared() -> Outcome<PathBuf> {
+    let package = addon::build_for_tests()?;
+    let stamp = package.join("node_modules/.made-from");
+    let lock = scratch::read(&package.join("package-lock.json"))?;
+    if !scratch::read(&stamp).is_ok_and(|made_from| made_from == lock) {
+        nodes::npm("what the tests in Node.js need")
+            .args(["ci", "--ignore-scripts"])
+            .inside(&package)
+            .within(at_most(10))
+            .run()?;
+        scratch::write(&stamp, &lock)?;
+    }
+    Ok(package)
+}
+
+fn suites(nodes: &[Node], package: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) {
+    for node in nodes {
         let before = *tally;
-        let outcome = suite(&node, &package, tally);
+        let outcome = suite(node, package, wanted, tally);
         tally.judge(before, outcome);
     }
-    Ok(())
 }
 
 /// The committed declarations are those that the sources make, and a user's program compiles against them.
@@ -54,11 +88,11 @@ fn declarations(package: &Path) -> Outcome {
     }
 }
 
-fn suite(node: &Node, package: &Path, tally: &mut Tally) -> Outcome {
+fn suite(node: &Node, package: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Outcome {
     let files: Vec<String> = workspace::files()?
         .into_iter()
         .filter_map(|path| path.strip_prefix("bindings-node/").map(str::to_owned))
-        .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js"))
+        .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js") && wanted(path))
         .collect();
     let before = *tally;
     let mut suite = Suite::default();

@@ -79,11 +79,14 @@ fn run(given: &Arguments) -> Outcome {
 
 /// Stops before anything is built when a tool is missing, naming the command that installs it.
 fn toolchain() -> Outcome {
+    let nodes = crate::nodes::WAY_OUT;
     let tools = [
         ("cargo", ["fmt", "--version"], "rustup component add rustfmt"),
         ("cargo", ["clippy", "--version"], "rustup component add clippy"),
         ("git", ["--version", "--build-options"], "apt-get install git"),
         ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
+        ("node", ["--version", "--no-warnings"], nodes),
+        ("npm", ["--version", "--silent"], nodes),
     ];
     for (program, words, install) in tools {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
@@ -94,6 +97,7 @@ fn toolchain() -> Outcome {
     }
     let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
     println!("Python tests will run on CPython {}", found.join(" and "));
+    crate::nodes::preferred()?;
     Ok(())
 }
 
