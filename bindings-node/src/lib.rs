@@ -13,3 +13,4 @@ mod door;
 mod error;
 mod host_log;
 mod runtime;
+mod submitted;
