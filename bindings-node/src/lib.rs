@@ -15,3 +15,4 @@ mod door;
 mod error;
 mod host_log;
 mod runtime;
+mod submitted;

@@ -118,6 +118,11 @@ fn find() -> Result<V8, String> {
 }
 
 impl V8 {
+    /// See `facts`.
+    pub fn globalizes_word(&self) -> bool {
+        self.globalize_word.is_some()
+    }
+
     /// Where built-in code lies in the program's file image: first address and length.
     pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
         let (mut start, mut len) = (0, 0);
