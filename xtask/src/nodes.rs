@@ -68,9 +68,9 @@ pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Node>> {
         Some(text) => text
             .split(',')
             .map(|word| {
-                word.trim().parse().map_err(|_| {
-                    Failure::new("arguments", format!("--node wants majors such as 18,24, got `{text}`"))
-                })
+                word.trim()
+                    .parse()
+                    .map_err(|_| Failure::new("arguments", format!("--node wants majors such as 18,24, got `{text}`")))
             })
             .collect::<Outcome<_>>()?,
     };

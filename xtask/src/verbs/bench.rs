@@ -167,12 +167,7 @@ fn conditions(runtime: &str) -> Outcome<String> {
         .map_or("unknown", |(_, name)| name.trim());
     let count = processors.lines().filter(|line| line.starts_with("processor")).count();
     let commit = Step::new("commit", "git").args(["rev-parse", "--short", "HEAD"]).capture()?;
-    Ok(format!(
-        "{}, commit {}, {runtime}, {count} × {model}, Linux {}.",
-        date.trim(),
-        commit.trim(),
-        kernel.trim()
-    ))
+    Ok(format!("{}, commit {}, {runtime}, {count} × {model}, Linux {}.", date.trim(), commit.trim(), kernel.trim()))
 }
 
 /// The page with one section replaced, or added at its end.
@@ -212,7 +207,10 @@ mod tests {
     #[test]
     fn a_language_calls_all_its_benchmarks() {
         let called = |name: &str| ALL.iter().filter(|bench| bench.is_called(name)).count();
-        assert_eq!([called("engine"), called("python"), called("node"), called("node-lag"), called("java")], [1, 4, 5, 1, 0]);
+        assert_eq!(
+            [called("engine"), called("python"), called("node"), called("node-lag"), called("java")],
+            [1, 4, 5, 1, 0]
+        );
     }
 
     #[test]
