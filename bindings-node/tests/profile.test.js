@@ -83,7 +83,7 @@ test('a block of the event loop is reported with its length, stack, labels and s
 });
 
 test('a worker is known by its functions and the built-in ones, also after a stop and a start', (t) => {
-  const { said, samples, folder } = profiled(t, 'worker.js');
+  const { said, samples, folder } = profiled(t, 'worker.js', 'on');
   for (const [round, seen] of [['first', samples], ['second', pprof.readAll(path.join(folder, 'second'), 'cpu')]]) {
     const stacks = seen.map(names);
     for (const burner of ['burnInMain', 'burnInWorker']) {
@@ -93,6 +93,13 @@ test('a worker is known by its functions and the built-in ones, also after a sto
     }
   }
   assert.deepEqual(said.losses, [0, 0]);
+});
+
+test('workers are left alone when they are switched off, and the main thread is not', (t) => {
+  const { samples } = profiled(t, 'worker.js', 'off');
+  const stacks = samples.map(names);
+  assert.ok(stacks.some((stack) => stack.includes('burnInMain')));
+  assert.deepEqual(stacks.filter((stack) => stack.includes('burnInWorker')), []);
 });
 
 test('the wall clock shows work, blocks and idle time, each with its labels', (t) => {
@@ -112,6 +119,26 @@ test('the wall clock shows work, blocks and idle time, each with its labels', (t
   }
 });
 
+test('what V8 compiles and collects and what the pool of libuv does is shown as such', (t) => {
+  const { samples } = profiled(t, 'threads.js');
+  const stacks = samples.map(names);
+  const below = (marker, name) => stacks.filter((stack) => stack.includes(marker) && stack.indexOf(marker) < stack.indexOf(name));
+  assert.ok(below('(compiler)', 'makeCode').length > 0, 'no compiler in makeCode');
+  assert.ok(below('(garbage collector)', 'makeGarbage').length > 0, 'no collector in makeGarbage');
+  const ofThread = (name) => stacks.filter((stack) => stack.at(-1) === `[thread ${name}]`);
+  assert.ok(ofThread('libuv-worker').length > 0, 'no pool thread');
+  assert.ok(ofThread('V8Worker').length > 0, 'no thread of V8');
+  assert.deepEqual(stacks.filter((stack) => stack.join().includes('ThreadPoolWork') && stack.at(-1) !== '[thread libuv-worker]'), []);
+  assert.deepEqual(stacks.filter((stack) => stack.join().includes('JobTask') && /^.thread/.test(stack.at(-1)) && stack.at(-1) !== '[thread V8Worker]'), []);
+});
+
+test('nothing of ours wakes up while the process idles', (t) => {
+  const { said } = profiled(t, 'idles.js');
+  assert.ok(said.woken.length >= 2, JSON.stringify(said));
+  // Looking is the one thing that happens: its sample, if there is one, wakes each thread once.
+  for (const [name, times] of said.woken) assert.ok(times <= 1, `${name} woke up ${times} times in 2 s`);
+});
+
 test('the self-test finds our own walk in this Node', (t) => {
   const { said, warnings, samples } = profiled(t, 'walks.js', 'auto');
   assert.deepEqual([said.running, said.walk, said.differing, warnings], [true, 'own', '', []]);
@@ -119,13 +146,17 @@ test('the self-test finds our own walk in this Node', (t) => {
   assert.ok(samples.some((sample) => names(sample).join().includes('burnInside,burnOutside')));
 });
 
-for (const [means, walk] of [['v8', 'v8'], ['none', 'inspector']]) {
-  test(`where the self-test finds ${means}, ${walk} is used, which is said once`, (t) => {
-    // V8's walk is really made; without any, the inspector really samples.
-    const words = means === 'v8' ? ['v8'] : ['auto', means];
+const FALLBACKS = [
+  ['our own walk fails the self-test', ['auto', 'v8'], 'v8', 1],
+  ['no walk passes the self-test', ['auto', 'none'], 'inspector', 1],
+  ["V8's walk is asked for", ['v8'], 'v8', 0],
+  ['the inspector is asked for', ['inspector'], 'inspector', 0],
+];
+for (const [when, words, walk, warned] of FALLBACKS) {
+  test(`where ${when}, the means is ${walk}, in stats() and in ${warned} warnings`, (t) => {
     const { said, warnings, samples } = profiled(t, 'walks.js', ...words);
     assert.deepEqual([said.running, said.walk], [true, walk]);
-    assert.equal(warnings.length, means === 'v8' ? 0 : 1, warnings.join());
+    assert.equal(warnings.length, warned, warnings.join());
     const burning = samples.filter((sample) => names(sample).includes('burnInside'));
     const within = burning.filter((sample) => names(sample).join().includes('burnInside,burnOutside'));
     const sum = (some) => some.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;

@@ -104,6 +104,8 @@ pub fn install() -> bool {
         }
         action.sa_sigaction = on_ask as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        // A CPU sample taken in here would show us.
+        libc::sigaddset(&mut action.sa_mask, super::CPU_SIGNAL);
         let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
         INSTALLED.store(installed, Ordering::Release);
         installed
