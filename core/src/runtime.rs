@@ -60,9 +60,19 @@ pub trait Runtime: Send + Sync + 'static {
     /// Walks the interrupted thread; called in the handler.
     fn capture(&self) -> CaptureFn;
 
+    /// The signal that carries the CPU clocks: one that nothing in this runtime uses, and that does not queue.
+    fn signal(&self) -> libc::c_int {
+        libc::SIGPROF
+    }
+
     /// Walks another thread for the wall profile; `None` when this runtime cannot.
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         None
+    }
+
+    /// Whether `capture_other` has the thread walk itself, so that its stack stands still although its CPU clock moves.
+    fn others_walk_themselves(&self) -> bool {
+        false
     }
 
     /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.

@@ -267,7 +267,7 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
         max_stack_depth: config.max_stack_depth as usize,
         capture: runtime.capture(),
         ring_bytes: ring_bytes(config),
-        signal: libc::SIGPROF,
+        signal: runtime.signal(),
     };
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
 }

@@ -1,5 +1,6 @@
 //! The verbs, one file each. Called by `main`; verbs may call each other's parts, never `main`.
 
+mod addon;
 mod bench;
 mod check;
 mod conformance;
@@ -7,6 +8,8 @@ pub mod demo;
 mod docs;
 mod fuzz;
 mod live;
+mod node_bench;
+mod node_tests;
 mod test;
 mod tidy;
 pub mod wheel;
@@ -38,6 +41,7 @@ pub const ALL: &[Verb] = &[
     bench::VERB,
     tidy::VERB,
     wheel::VERB,
+    addon::VERB,
     docs::VERB,
     fuzz::VERB,
 ];

@@ -1,0 +1,202 @@
+//! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. Entries are written
+//! by their own thread on normal ground, read inside its handler; nothing is ever taken back.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::recent_signal::Recent;
+use super::wall_signal::Exchange;
+
+pub const MAX_THREADS: usize = 512;
+
+/// Thread id of an entry that is being filled in.
+pub const CLAIMED: u32 = u32::MAX;
+
+/// One JavaScript thread.
+pub struct JsThread {
+    pub thread_id: AtomicU32,
+    pub isolate: AtomicUsize,
+    pub stack_high: AtomicUsize,
+    /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
+    pub built_in_copy: AtomicUsize,
+    /// Machine code of this isolate lies between these.
+    pub code_low: AtomicUsize,
+    pub code_high: AtomicUsize,
+    /// Context id for threads whose storage the handler does not read.
+    pub current: AtomicU64,
+    /// Offset in the isolate of the continuation data; 0 when not read.
+    pub continuation_offset: AtomicUsize,
+    /// Global handle of the storage that is the key.
+    pub storage: AtomicUsize,
+    /// How often code of this isolate moved or ended.
+    pub moves: AtomicU64,
+    /// What ran since the loop last came round; made once, then kept with the entry.
+    recent: AtomicPtr<Recent>,
+    /// With the wall sampler; made once, then kept with the entry.
+    exchange: AtomicPtr<Exchange>,
+    /// The event loop's own; see `event_loop`.
+    pub loop_handle: AtomicUsize,
+    /// Collections under way, and the context in which the outermost began.
+    pub collecting: AtomicU32,
+    pub collecting_in: AtomicU64,
+}
+
+static THREADS: [JsThread; MAX_THREADS] = [const {
+    JsThread {
+        thread_id: AtomicU32::new(0),
+        isolate: AtomicUsize::new(0),
+        stack_high: AtomicUsize::new(0),
+        built_in_copy: AtomicUsize::new(0),
+        code_low: AtomicUsize::new(usize::MAX),
+        code_high: AtomicUsize::new(0),
+        current: AtomicU64::new(0),
+        continuation_offset: AtomicUsize::new(0),
+        storage: AtomicUsize::new(0),
+        moves: AtomicU64::new(0),
+        recent: AtomicPtr::new(std::ptr::null_mut()),
+        exchange: AtomicPtr::new(std::ptr::null_mut()),
+        loop_handle: AtomicUsize::new(0),
+        collecting: AtomicU32::new(0),
+        collecting_in: AtomicU64::new(0),
+    }
+}; MAX_THREADS];
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Entries that were ever used.
+pub fn all() -> &'static [JsThread] {
+    THREADS.get(..USED.load(Ordering::Acquire).min(MAX_THREADS)).unwrap_or(&[])
+}
+
+pub fn by_thread_id(thread_id: u32) -> Option<&'static JsThread> {
+    all().iter().find(|thread| thread.thread_id.load(Ordering::Acquire) == thread_id)
+}
+
+pub fn by_isolate(isolate: usize) -> Option<&'static JsThread> {
+    all().iter().find(|thread| {
+        thread.thread_id.load(Ordering::Acquire) != 0 && thread.isolate.load(Ordering::Relaxed) == isolate
+    })
+}
+
+/// The entry at an address that came with a signal, if it is one.
+pub fn by_address(address: usize) -> Option<&'static JsThread> {
+    all().iter().find(|thread| std::ptr::from_ref(*thread) as usize == address)
+}
+
+/// A free entry, claimed for `thread_id` but not yet seen by the handler as this thread's. Normal ground only.
+pub fn claim() -> Option<&'static JsThread> {
+    let (index, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
+        thread.thread_id.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    thread.code_low.store(usize::MAX, Ordering::Relaxed);
+    for word in [&thread.built_in_copy, &thread.code_high, &thread.continuation_offset, &thread.storage] {
+        word.store(0, Ordering::Relaxed);
+    }
+    thread.loop_handle.store(0, Ordering::Relaxed);
+    if thread.recent().is_none() {
+        thread.recent.store(Box::into_raw(Box::new(Recent::new())), Ordering::Release);
+    }
+    match thread.exchange() {
+        Some(exchange) => exchange.reset(),
+        None => thread.exchange.store(Box::into_raw(Box::new(Exchange::new())), Ordering::Release),
+    }
+    thread.current.store(0, Ordering::Relaxed);
+    thread.collecting.store(0, Ordering::Relaxed);
+    USED.fetch_max(index + 1, Ordering::AcqRel);
+    Some(thread)
+}
+
+impl JsThread {
+    pub fn exchange(&self) -> Option<&'static Exchange> {
+        // SAFETY: only leaked boxes are ever stored there.
+        unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// What ran since the loop last came round.
+    pub fn recent(&self) -> Option<&'static Recent> {
+        // SAFETY: only leaked boxes are ever stored there.
+        unsafe { self.recent.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Takes machine code into account.
+    pub fn cover(&self, start: usize, len: usize) {
+        self.code_low.fetch_min(start, Ordering::Relaxed);
+        self.code_high.fetch_max(start.saturating_add(len), Ordering::Relaxed);
+    }
+
+    pub fn has_code(&self, pc: usize) -> bool {
+        pc >= self.code_low.load(Ordering::Relaxed) && pc < self.code_high.load(Ordering::Relaxed)
+    }
+}
+
+/// Where the program's built-in code lies. Most isolates run a mapping of their own of it: its addresses are said as
+/// those of the program's, so that one name and one landmark serve all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BuiltIn {
+    pub start: usize,
+    pub len: usize,
+}
+
+impl BuiltIn {
+    pub fn holds(self, pc: usize) -> bool {
+        pc.wrapping_sub(self.start) < self.len
+    }
+
+    /// The address that `pc` has in the program's own, when it lies in the mapping that begins at `copy`.
+    pub fn said_by_program(self, pc: usize, copy: usize) -> usize {
+        let offset = pc.wrapping_sub(copy);
+        if copy != 0 && offset < self.len {
+            self.start.wrapping_add(offset)
+        } else {
+            pc
+        }
+    }
+}
+
+/// Code of V8 that the walk must know; the same for every isolate of the process. Sorted, no overlaps.
+#[derive(Default)]
+pub struct Landmarks {
+    /// The interpreter's entry: a frame that returns there is interpreted.
+    pub interpreter: Vec<(usize, usize)>,
+    /// From C++ into JavaScript, byte-code handlers, calls out: no frames of the program.
+    pub hidden: Vec<(usize, usize)>,
+    /// All built-in code.
+    pub built_in: BuiltIn,
+}
+
+static LANDMARKS: AtomicPtr<Landmarks> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Publishes landmarks; earlier ones stay, since a handler may read them.
+pub fn publish(landmarks: Landmarks) {
+    LANDMARKS.store(Box::into_raw(Box::new(landmarks)), Ordering::Release);
+}
+
+pub fn landmarks() -> Option<&'static Landmarks> {
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { LANDMARKS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether one of the sorted ranges holds `pc`.
+pub fn holds(ranges: &[(usize, usize)], pc: usize) -> bool {
+    let after = ranges.partition_point(|range| range.0 <= pc);
+    after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| pc < range.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_an_isolates_own_mapping_is_said_as_the_programs() {
+        let built_in = BuiltIn { start: 1000, len: 100 };
+        let said = |pc| built_in.said_by_program(pc, 7000);
+        assert_eq!([said(7000), said(7099), said(7100), said(6999), said(1005)], [1000, 1099, 7100, 6999, 1005]);
+        assert_eq!(built_in.said_by_program(50, 0), 50, "an isolate without one");
+    }
+
+    #[test]
+    fn a_range_holds_its_first_address_and_not_its_end() {
+        let ranges = [(10, 20), (30, 31)];
+        let held: Vec<usize> = (0..40).filter(|pc| holds(&ranges, *pc)).collect();
+        assert_eq!(held, (10..20).chain([30]).collect::<Vec<_>>());
+        assert!(!holds(&[], 5));
+    }
+}
