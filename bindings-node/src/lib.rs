@@ -12,4 +12,6 @@ mod convert;
 mod door;
 mod error;
 mod host_log;
+mod positions;
 mod runtime;
+mod source_map;
