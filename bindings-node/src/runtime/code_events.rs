@@ -10,9 +10,11 @@ use crossbeam_queue::SegQueue;
 use spanprof::Profiler;
 use spanprof_signal::guarded;
 
-use super::code_map::{Change, CodeEvent, Position};
+use super::code_details;
+use super::code_map::{Change, CodeEvent, Kind};
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
 use super::v8::{JitCodeEvent, V8};
+use crate::positions::Position;
 
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
@@ -65,6 +67,7 @@ pub fn begin(v8: &V8, isolate: usize) {
             thread.built_in_copy.store(own_mapping(isolate, built_in), Ordering::Release);
         }
     }
+    code_details::forget();
     send(isolate, Change::Forgotten);
     let listing = Listing { position: ring_position(), built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
@@ -88,6 +91,7 @@ pub fn begin(v8: &V8, isolate: usize) {
 pub fn end(v8: &V8, isolate: usize) {
     // SAFETY: on the isolate's thread, while it lives.
     unsafe { (v8.set_code_callback)(isolate, 0, None) };
+    code_details::forget();
     send(isolate, Change::Forgotten);
 }
 
@@ -128,7 +132,10 @@ fn send(isolate: usize, change: Change) {
 fn bytes_of(change: &Change) -> usize {
     size_of::<CodeEvent>()
         + match change {
-            Change::Added { logged, .. } => logged.len(),
+            Change::Added { logged, inlining, .. } => {
+                logged.len() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
+            }
+            Change::Script { facts, .. } => facts.bytes(),
             Change::Lines { positions, .. } => size_of_val(&**positions),
             _ => 0,
         }
@@ -165,7 +172,12 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             } else if let (Some(thread), true) = (thread, event.code_kind != 0) {
                 thread.cover(start, event.len);
             }
-            Some(Change::Added { start, len: event.len, logged: logged.into(), script: 0 })
+            let kind = Kind::of(&logged, event.code_kind == 0);
+            let isolate = event.isolate;
+            let mut introduce = |number, facts| send(isolate, Change::Script { number, facts: Box::new(facts) });
+            let (script, inlining) =
+                super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut introduce));
+            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining })
         }
         MOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
@@ -190,6 +202,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         LINES_END if !event.user_data.is_null() => {
             // SAFETY: as above; V8 does not use the word again.
             let positions = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
+            code_details::lines(event.start, &positions);
             Some(Change::Lines { start: event.start, positions: positions.into_boxed_slice() })
         }
         _ => None,

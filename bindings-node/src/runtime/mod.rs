@@ -2,9 +2,11 @@
 //! events, kept by ring position. Called by the door, the core's handler and its drain thread.
 
 mod capture_signal;
+mod code_details;
 mod code_events;
 mod code_map;
 mod context_signal;
+mod heap;
 mod js_thread_signal;
 mod marker;
 mod names;
@@ -13,11 +15,12 @@ mod v8;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use spanprof::runtime::{Ended, Frame, FrameType, Runtime};
+use spanprof::runtime::{Ended, Frame, Runtime};
 use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
+pub use names::CodeName;
 use v8::V8;
 
 static PUBLISHED: AtomicPtr<V8> = AtomicPtr::new(std::ptr::null_mut());
@@ -207,16 +210,8 @@ impl Runtime for NodeRuntime {
         if let Some(marker) = marker::resolve(frame) {
             return out.push(marker);
         }
-        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(code) = map.find((frame.code + frame.at) as usize, position) else { return };
-        out.push(Frame {
-            function: code.name.function.clone(),
-            file: code.name.file.clone(),
-            start_line: code.name.start_line,
-            line: code.name.start_line,
-            column: 0,
-            frame_type: if code.name.is_script { FrameType::V8js } else { FrameType::Native },
-        });
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        map.frames((frame.code + frame.at) as usize, position, out);
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
@@ -233,6 +228,19 @@ impl Runtime for NodeRuntime {
         out.push(("node.code_events_lost", code_events::lost().to_string()));
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         out.push(("node.codes", map.len().to_string()));
+        let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];
+        let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
+        out.push(("node.inlining_read", read));
+        out.push(("node.inlining_unread", unread));
+        let scripts = &map.scripts;
+        out.push(("node.inlined_unnamed", scripts.inlined_unnamed.to_string()));
+        out.push(("node.scripts", scripts.len().to_string()));
+        out.push(("node.scripts_forgotten", scripts.scripts_forgotten.to_string()));
+        out.push(("node.source_maps", scripts.maps_read.to_string()));
+        out.push(("node.source_maps_refused", scripts.maps_refused.to_string()));
+        if !scripts.last_refusal.is_empty() {
+            out.push(("node.source_map_refused_last", scripts.last_refusal.clone()));
+        }
     }
 }
 

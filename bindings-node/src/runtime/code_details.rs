@@ -1,0 +1,103 @@
+//! What more is asked about new code while V8 tells of it: which script it is of, and which functions were inlined. A script
+//! is described once per thread. Called on the JavaScript thread, for the time of V8's call.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use super::code_map::Kind;
+use super::heap::Layout;
+use super::v8::{JitCodeEvent, V8};
+use crate::positions::{Inlining, Position, ScriptFacts};
+
+/// Longest name and announcement of a map that are taken; an inline map is as long as the script.
+const MAX_NAME_UNITS: usize = 4096;
+const MAX_URL_UNITS: usize = 48 << 20;
+const MAX_SCRIPTS: usize = 1 << 16;
+
+/// Optimised code whose inlined functions are known, and is not.
+pub static INLINING_READ: AtomicU64 = AtomicU64::new(0);
+pub static INLINING_UNREAD: AtomicU64 = AtomicU64::new(0);
+
+static SCRIPTS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// V8's numbers of this isolate's scripts with ours.
+    static KNOWN: RefCell<HashMap<i32, u32>> = RefCell::new(HashMap::new());
+    /// The last line table, which comes before its code.
+    static LINES: RefCell<(usize, Vec<Position>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+fn layout() -> Option<&'static Layout> {
+    static FOUND: OnceLock<Option<Layout>> = OnceLock::new();
+    FOUND.get_or_init(Layout::find).as_ref()
+}
+
+/// The isolate begins or ends.
+pub fn forget() {
+    KNOWN.with(|known| known.borrow_mut().clear());
+    LINES.with(|lines| *lines.borrow_mut() = (0, Vec::new()));
+}
+
+/// A line table, before its code.
+pub fn lines(start: usize, positions: &[Position]) {
+    LINES.with(|lines| *lines.borrow_mut() = (start, positions.to_vec()));
+}
+
+/// The script and the inlined functions of code that V8 tells of now; `introduce` takes scripts not told of before.
+pub fn of_code(
+    v8: &V8,
+    event: &JitCodeEvent,
+    kind: Kind,
+    introduce: &mut dyn FnMut(u32, ScriptFacts),
+) -> (u32, Option<Box<Inlining>>) {
+    // SAFETY: V8 lends the handle, if there is one, for the time of the call.
+    let function = unsafe { event.script.as_ref() }.copied();
+    let (Some(function), Some(layout)) = (function, layout()) else { return (0, None) };
+    let function = function as u64;
+    let mut script_of = |function: u64| script_number(v8, layout, function, introduce);
+    let number = script_of(function);
+    let told = LINES.with(|lines| std::mem::take(&mut *lines.borrow_mut()));
+    let told = (told.0 == event.start).then_some(told.1);
+    if kind == Kind::ByteCode {
+        layout.learn_from_byte_code(event.start, told.as_deref().unwrap_or(&[]));
+    }
+    if kind != Kind::Optimised {
+        return (number, None);
+    }
+    let inlining = layout.inlining((event.start, event.len), function, told.as_deref(), &mut script_of);
+    let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
+    counter.fetch_add(1, Ordering::Relaxed);
+    (number, inlining.map(Box::new))
+}
+
+fn script_number(v8: &V8, layout: &Layout, function: u64, introduce: &mut dyn FnMut(u32, ScriptFacts)) -> u32 {
+    let Some(script) = layout.script(function) else { return 0 };
+    // SAFETY: the object was seen to be a function with a script; a handle is the address of a word that holds it.
+    let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
+    if let Some(number) = KNOWN.with(|known| known.borrow().get(&id).copied()) {
+        return number;
+    }
+    let number = SCRIPTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    KNOWN.with(|known| {
+        let mut known = known.borrow_mut();
+        if known.len() >= MAX_SCRIPTS {
+            known.clear();
+        }
+        known.insert(id, number);
+    });
+    let source = layout.source(script);
+    let Some((source, line_starts)) = source.and_then(|source| Some((source, source.line_starts()?))) else {
+        return number;
+    };
+    // SAFETY: as above, inside V8's call, where handles are made and given back.
+    let url = unsafe { v8.source_mapping_url(function as usize) };
+    let map_url = url.and_then(|url| layout.text(url as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));
+    let name = layout.name(script).and_then(|name| name.to_text(MAX_NAME_UNITS)).unwrap_or_default();
+    introduce(
+        number,
+        ScriptFacts { name, line_starts, units: source.units as u32, map_url: map_url.filter(|url| !url.is_empty()) },
+    );
+    number
+}
