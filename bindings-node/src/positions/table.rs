@@ -18,11 +18,11 @@ pub struct Entry {
 pub struct Form {
     /// What the first step in the code counts from.
     first: i64,
-    /// The step's lowest bit is a mark; otherwise its sign is.
+    /// The lowest bit of a step is a mark of its own.
     has_mark: bool,
 }
 
-/// Every form there was. The mark says whether a statement begins.
+/// Every form there was: with marks since version 14.
 pub const FORMS: [Form; 4] = [
     Form { first: -1, has_mark: false },
     Form { first: 0, has_mark: false },
@@ -63,11 +63,9 @@ impl Form {
         let mut left = bytes;
         while !left.is_empty() {
             let step = number(&mut left)?;
-            let step = match self.has_mark {
-                true => step >> 1,
-                false if step < 0 => !step,
-                false => step,
-            };
+            // Its sign says whether a statement begins.
+            let step = if step < 0 { !step } else { step };
+            let step = if self.has_mark { step >> 1 } else { step };
             code_offset = code_offset.checked_add(step)?;
             packed = packed.checked_add(number(&mut left)?)?;
             // Before the code is the place of the function as a whole.
@@ -132,14 +130,9 @@ mod tests {
         let (mut bytes, mut told, mut code, mut packed) = (Vec::new(), Vec::new(), form.first, 0i64);
         for (entry, is_statement) in entries {
             let step = entry.code_offset as i64 - code;
-            put(
-                &mut bytes,
-                match (form.has_mark, is_statement) {
-                    (true, _) => step << 1 | *is_statement as i64,
-                    (false, true) => step,
-                    (false, false) => -step - 1,
-                },
-            );
+            let step = if form.has_mark { step << 1 | 1 } else { step };
+            // Which sign means a statement changed over time.
+            put(&mut bytes, if *is_statement != form.has_mark { step } else { !step });
             let now = ((entry.script_offset.wrapping_add(1) as i64) << 1) | ((entry.inlining as i64) << 31);
             put(&mut bytes, now - packed);
             (code, packed) = (entry.code_offset as i64, now);
@@ -182,11 +175,17 @@ mod tests {
 
     #[test]
     fn tables_that_v8_wrote_are_read() {
-        // Of one function in version 14.6, and what V8 told of it.
-        let bytes = [50, 152, 11, 58, 64, 138, 1, 28, 62, 36, 106, 32, 134, 1, 31, 142, 1, 32, 38, 159, 1];
+        let forms = |bytes: &[u8], told: &[Position]| {
+            (0..4).filter(|form| FORMS[*form].decode_told(bytes, told).is_some()).collect::<Vec<_>>()
+        };
+        // Of byte code in version 10.2, of optimised code and of byte code in version 14.6.
+        let old = [1, 168, 20, 2, 80, 6, 72, 4, 20, 5, 0, 10, 80, 7, 16];
+        assert_eq!(forms(&old, &[(0, 669), (0, 669), (3, 687), (5, 692), (7, 692), (12, 712), (15, 716)]), [0]);
+        let optimised = [50, 152, 11, 58, 64, 138, 1, 28, 62, 36, 106, 32, 134, 1, 31, 142, 1, 32, 38, 159, 1];
         let told = [(11, 357), (25, 373), (59, 380), (74, 389), (100, 397), (133, 389), (168, 397), (177, 357)];
-        let read: Vec<usize> = (0..4).filter(|form| FORMS[*form].decode_told(&bytes, &told).is_some()).collect();
-        assert_eq!(read, [2]);
+        assert_eq!(forms(&optimised, &told), [2]);
+        let byte_code = [2, 152, 11, 7, 24, 10, 40, 26, 28, 26, 36, 43, 32];
+        assert_eq!(forms(&byte_code, &[(0, 363), (0, 363), (2, 373), (8, 380), (14, 389), (24, 397), (24, 397)]), [2]);
     }
 
     #[test]
