@@ -1,10 +1,12 @@
 //! From an offset in code to the place a person wrote: line tables, inlined functions, script texts, source maps. Pure but
 //! for reading map files; knows V8's encodings, never its memory. Called by the runtime, on the drain thread.
 
+mod baseline;
 mod inlining;
 mod scripts;
 mod table;
 
+pub use baseline::{Baseline, Operations};
 pub use inlining::{Call, Inlining};
 pub use scripts::{At, ScriptFacts, Scripts};
 pub use table::{unpack, Entry, Form, FORMS};

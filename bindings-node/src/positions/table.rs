@@ -57,6 +57,13 @@ impl Form {
         (inside && entries.is_sorted_by_key(|entry| entry.code_offset)).then_some(entries)
     }
 
+    /// The places of byte code of `len` bytes, where nothing is inlined.
+    pub fn positions(self, bytes: &[u8], len: usize) -> Option<Box<[Position]>> {
+        let entries = self.decode(bytes, len)?;
+        let own = entries.iter().all(|entry| entry.inlining == 0);
+        own.then(|| entries.iter().map(|entry| (entry.code_offset, entry.script_offset)).collect())
+    }
+
     fn entries(self, bytes: &[u8]) -> Option<Vec<Entry>> {
         let (mut code_offset, mut packed) = (self.first, 0i64);
         let mut entries = Vec::new();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use super::code_map::Kind;
+use super::code_map::{Change, Kind};
 use super::heap::Layout;
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::{Inlining, Position, ScriptFacts};
@@ -34,6 +34,11 @@ fn layout() -> Option<&'static Layout> {
     FOUND.get_or_init(Layout::find).as_ref()
 }
 
+/// Whether the line tables of listed byte code cannot be found yet.
+pub fn needs_probe() -> bool {
+    layout().is_some_and(|layout| !layout.has_learned())
+}
+
 /// The isolate begins or ends.
 pub fn forget() {
     KNOWN.with(|known| known.borrow_mut().clear());
@@ -45,34 +50,50 @@ pub fn lines(start: usize, positions: &[Position]) {
     LINES.with(|lines| *lines.borrow_mut() = (start, positions.to_vec()));
 }
 
-/// The script and the inlined functions of code that V8 tells of now; `introduce` takes scripts not told of before.
+/// The script and the inlined functions of code that V8 tells of now. What comes before the code itself goes to `emit`:
+/// scripts not told of before, and line tables that V8 has but does not tell.
 pub fn of_code(
     v8: &V8,
     event: &JitCodeEvent,
     kind: Kind,
-    introduce: &mut dyn FnMut(u32, ScriptFacts),
+    emit: &mut dyn FnMut(Change),
 ) -> (u32, Option<Box<Inlining>>) {
     // SAFETY: V8 lends the handle, if there is one, for the time of the call.
     let function = unsafe { event.script.as_ref() }.copied();
     let (Some(function), Some(layout)) = (function, layout()) else { return (0, None) };
     let function = function as u64;
-    let mut script_of = |function: u64| script_number(v8, layout, function, introduce);
-    let number = script_of(function);
+    let number = script_number(v8, layout, function, emit);
+    let (start, len) = (event.start, event.len);
     let told = LINES.with(|lines| std::mem::take(&mut *lines.borrow_mut()));
-    let told = (told.0 == event.start).then_some(told.1);
-    if kind == Kind::ByteCode {
-        layout.learn_from_byte_code(event.start, told.as_deref().unwrap_or(&[]));
+    let told = (told.0 == start).then_some(told.1);
+    match kind {
+        Kind::ByteCode => match told {
+            Some(told) => layout.learn_from_byte_code(start, &told),
+            // Listed, from before we came.
+            None => {
+                if let Some((form, bytes)) = layout.byte_code_table(start) {
+                    emit(Change::Table { start, len, form, bytes });
+                }
+            }
+        },
+        Kind::Baseline => {
+            if let Some(baseline) = layout.baseline(start) {
+                emit(Change::Baseline { start, len, baseline: Box::new(baseline) });
+            }
+        }
+        Kind::Optimised => {
+            let mut script_of = |function: u64| script_number(v8, layout, function, emit);
+            let inlining = layout.inlining((start, len), function, told.as_deref(), &mut script_of);
+            let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
+            counter.fetch_add(1, Ordering::Relaxed);
+            return (number, inlining.map(Box::new));
+        }
+        Kind::Other => {}
     }
-    if kind != Kind::Optimised {
-        return (number, None);
-    }
-    let inlining = layout.inlining((event.start, event.len), function, told.as_deref(), &mut script_of);
-    let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
-    counter.fetch_add(1, Ordering::Relaxed);
-    (number, inlining.map(Box::new))
+    (number, None)
 }
 
-fn script_number(v8: &V8, layout: &Layout, function: u64, introduce: &mut dyn FnMut(u32, ScriptFacts)) -> u32 {
+fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(Change)) -> u32 {
     let Some(script) = layout.script(function) else { return 0 };
     // SAFETY: the object was seen to be a function with a script; a handle is the address of a word that holds it.
     let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
@@ -95,9 +116,8 @@ fn script_number(v8: &V8, layout: &Layout, function: u64, introduce: &mut dyn Fn
     let url = unsafe { v8.source_mapping_url(function as usize) };
     let map_url = url.and_then(|url| layout.text(url as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));
     let name = layout.name(script).and_then(|name| name.to_text(MAX_NAME_UNITS)).unwrap_or_default();
-    introduce(
-        number,
-        ScriptFacts { name, line_starts, units: source.units as u32, map_url: map_url.filter(|url| !url.is_empty()) },
-    );
+    let map_url = map_url.filter(|url| !url.is_empty());
+    let facts = ScriptFacts { name, line_starts, units: source.units as u32, map_url };
+    emit(Change::Script { number, facts: Box::new(facts) });
     number
 }

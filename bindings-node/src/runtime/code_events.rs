@@ -44,6 +44,7 @@ const REMOVED: i32 = 2;
 const LINE: i32 = 3;
 const LINES_BEGIN: i32 = 4;
 const LINES_END: i32 = 5;
+const NEW_ONLY: i32 = 0;
 const EXISTING_TOO: i32 = 1;
 
 /// Words of an isolate that are looked at.
@@ -60,7 +61,9 @@ fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
 }
 
 /// Lists the isolate's code and has V8 tell of what comes. On its own thread.
-pub fn begin(v8: &V8, isolate: usize) {
+///
+/// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
+pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
     if let Some((start, len)) = v8.embedded_range(isolate) {
         let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
         if let Some(thread) = js_thread_signal::by_isolate(isolate) {
@@ -75,6 +78,10 @@ pub fn begin(v8: &V8, isolate: usize) {
     unsafe {
         if let Some(detailed) = v8.detailed_positions {
             detailed(isolate);
+        }
+        if code_details::needs_probe() {
+            (v8.set_code_callback)(isolate, NEW_ONLY, Some(on_event));
+            probe();
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
@@ -117,7 +124,7 @@ fn ring_position() -> u64 {
 }
 
 fn send(isolate: usize, change: Change) {
-    let listed = matches!(change, Change::Added { .. } | Change::Lines { .. });
+    let listed = !matches!(change, Change::Moved { .. } | Change::Removed { .. } | Change::Forgotten);
     let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
     let position = begun.unwrap_or_else(ring_position);
     let bytes = bytes_of(&change);
@@ -136,6 +143,8 @@ fn bytes_of(change: &Change) -> usize {
                 logged.len() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
             }
             Change::Script { facts, .. } => facts.bytes(),
+            Change::Table { bytes, .. } => bytes.len(),
+            Change::Baseline { baseline, .. } => baseline.bytes(),
             Change::Lines { positions, .. } => size_of_val(&**positions),
             _ => 0,
         }
@@ -174,9 +183,9 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             }
             let kind = Kind::of(&logged, event.code_kind == 0);
             let isolate = event.isolate;
-            let mut introduce = |number, facts| send(isolate, Change::Script { number, facts: Box::new(facts) });
-            let (script, inlining) =
-                super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut introduce));
+            let mut emit = |change| send(isolate, change);
+            let (script, inlining) = super::published_v8()
+                .map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
             Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining })
         }
         MOVED => {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use spanprof::runtime::{Ended, Frame};
 
 use super::names::CodeName;
-use crate::positions::{At, Inlining, Position, ScriptFacts, Scripts};
+use super::operation_sizes::OperationSizes;
+use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
 
 /// One thing that happened to code, as an isolate's thread saw it.
 #[derive(Debug)]
@@ -31,6 +32,19 @@ pub enum Change {
         /// Number of its script; 0 unknown.
         script: u32,
         inlining: Option<Box<Inlining>>,
+    },
+    /// As `Lines`, not yet decoded.
+    Table {
+        start: usize,
+        len: usize,
+        form: Form,
+        bytes: Box<[u8]>,
+    },
+    /// As `Lines`, of code that follows its byte code.
+    Baseline {
+        start: usize,
+        len: usize,
+        baseline: Box<Baseline>,
     },
     /// Comes before the code of this script.
     Script {
@@ -57,18 +71,21 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     ByteCode,
+    /// Machine code that follows the byte code, operation by operation.
+    Baseline,
     /// Machine code that may hold several functions.
     Optimised,
     Other,
 }
 
 impl Kind {
-    /// By the mark of the optimising tiers in the logged name.
+    /// By the mark of the tier in the logged name.
     pub fn of(logged: &str, is_byte_code: bool) -> Self {
         let name = logged.split_once(':').map_or("", |(_, name)| name);
         match is_byte_code {
             true => Self::ByteCode,
             false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimised,
+            false if name.starts_with('^') => Self::Baseline,
             false => Self::Other,
         }
     }
@@ -112,6 +129,8 @@ pub struct CodeMap {
     names: BTreeMap<Box<str>, Arc<CodeName>>,
     generation: u64,
     pub scripts: Scripts,
+    /// How long the operations of byte code are; looked for when first needed.
+    sizes: Option<Option<OperationSizes>>,
 }
 
 impl CodeMap {
@@ -126,11 +145,16 @@ impl CodeMap {
     pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
         let CodeEvent { position, isolate, change } = event;
         match change {
-            Change::Lines { start, positions } => {
-                if self.pending.len() >= MAX_PENDING {
-                    self.pending.clear();
+            Change::Lines { start, positions } => self.expect(start, positions),
+            Change::Table { start, len, form, bytes } => {
+                if let Some(positions) = form.positions(&bytes, len) {
+                    self.expect(start, positions);
                 }
-                self.pending.insert(start, positions);
+            }
+            Change::Baseline { start, len, baseline } => {
+                if let Some(positions) = baseline.positions(len, self.sizes()) {
+                    self.expect(start, positions);
+                }
             }
             Change::Script { number, facts } => self.scripts.introduce(number, *facts),
             Change::Added { start, len, logged, kind, script, inlining } => {
@@ -162,6 +186,18 @@ impl CodeMap {
                 }
             }
         }
+    }
+
+    /// A line table whose code is to come.
+    fn expect(&mut self, start: usize, positions: Box<[Position]>) {
+        if self.pending.len() >= MAX_PENDING {
+            self.pending.clear();
+        }
+        self.pending.insert(start, positions);
+    }
+
+    fn sizes(&mut self) -> Option<&OperationSizes> {
+        self.sizes.get_or_insert_with(OperationSizes::find).as_ref()
     }
 
     fn name(&mut self, logged: Box<str>) -> Arc<CodeName> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use spanprof_signal::guarded;
 
 use super::v8;
-use crate::positions::{self, Call, Entry, Form, Inlining, Position, FORMS};
+use crate::positions::{self, Baseline, Call, Entry, Form, Inlining, Position, FORMS};
 
 /// V8's constants.
 pub struct Layout {
@@ -33,6 +33,8 @@ pub struct Layout {
     literals_index: usize,
     positions_index: usize,
     function_index: usize,
+    byte_code: usize,
+    byte_code_type: u64,
 }
 
 const WORD: usize = 8;
@@ -89,6 +91,8 @@ impl Layout {
                 c"v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex",
             ])
             .unwrap_or(6),
+            byte_code: one(c"v8dbg_class_BytecodeArray__data__uintptr_t")?,
+            byte_code_type: one(c"v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE")? as u64,
         })
     }
 
@@ -173,12 +177,42 @@ impl Layout {
         Inlining::new(entries, calls, told.is_some())
     }
 
-    /// Looks for the form of tables in byte code whose places V8 told; nothing to do once it is known.
+    /// Looks for the table of byte code whose places V8 told; nothing to do once one was found.
     pub fn learn_from_byte_code(&self, start: usize, told: &[Position]) {
-        if known_form().is_none() && !told.is_empty() {
-            let header = (1..=HEADER_WORDS).filter_map(|word| guarded::read_u64((start - word * WORD) & !7));
-            let _ = header.filter(|word| is_object(*word)).find_map(|object| learn(&bytes(object)?, told));
+        if told.is_empty() || self.has_learned() {
+            return;
         }
+        for place in (1..=HEADER_WORDS).map(|word| start.wrapping_sub(word * WORD) & !7) {
+            let table = guarded::read_u64(place).filter(|word| is_object(*word)).and_then(bytes);
+            if table.is_some_and(|table| learn(&table, told).is_some()) {
+                return BYTE_CODE_FIELD.store(start.wrapping_sub(place), Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub fn has_learned(&self) -> bool {
+        BYTE_CODE_FIELD.load(Ordering::Relaxed) != 0
+    }
+
+    /// The line table of the byte code at `start`, once it is known where that is and how it is written.
+    pub fn byte_code_table(&self, start: usize) -> Option<(Form, Box<[u8]>)> {
+        let back = Some(BYTE_CODE_FIELD.load(Ordering::Relaxed)).filter(|back| *back != 0)?;
+        let table = guarded::read_u64(start.wrapping_sub(back)).filter(|word| is_object(*word))?;
+        Some((known_form()?, bytes(table)?.into()))
+    }
+
+    /// What leads from the baseline code at `start` to its places: by its byte code, which it follows step by step.
+    pub fn baseline(&self, start: usize) -> Option<Baseline> {
+        let groups = code_fields(start);
+        let mut pairs = groups.iter().flat_map(|group| group.windows(2));
+        let is_byte_code = |object: u64| is_object(object) && self.type_of(object) == Some(self.byte_code_type);
+        let pair = pairs.find(|pair| is_byte_code(pair[0]) && is_object(pair[1]))?;
+        let first = untagged(pair[0])? + self.byte_code;
+        let length = length(pair[0]).filter(|length| (1..=MAX_TABLE_BYTES).contains(length))?;
+        let mut byte_code = vec![0; length];
+        let (form, table) = self.byte_code_table(first)?;
+        copy(&mut byte_code, first).then_some(())?;
+        Some(Baseline { steps: bytes(pair[1])?.into(), byte_code: byte_code.into(), form, table })
     }
 
     /// Whether `object` is the data that optimised code of `function` has beside its table.
@@ -242,6 +276,9 @@ fn code_fields(start: usize) -> Vec<Vec<u64>> {
     groups.push(header);
     groups
 }
+
+/// From the first byte code back to the word with its line table, once it was found; 0 before.
+static BYTE_CODE_FIELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The form of this V8's tables, once one was seen to say what V8 told: its place among the forms, from 1.
 static FORM: AtomicUsize = AtomicUsize::new(0);

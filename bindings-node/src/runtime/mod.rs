@@ -10,6 +10,7 @@ mod heap;
 mod js_thread_signal;
 mod marker;
 mod names;
+mod operation_sizes;
 mod v8;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -48,8 +49,8 @@ impl NodeRuntime {
     }
 }
 
-/// Enrols the calling JavaScript thread. True when it was not enrolled before.
-pub fn enrol_current_thread() -> Result<bool, String> {
+/// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
+pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let v8 = v8::v8()?;
     let thread_id = spanprof::sys::thread_id();
     if js_thread_signal::by_thread_id(thread_id).is_some() {
@@ -62,7 +63,7 @@ pub fn enrol_current_thread() -> Result<bool, String> {
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
     thread.thread_id.store(thread_id, Ordering::Release);
-    code_events::begin(v8, isolate);
+    code_events::begin(v8, isolate, probe);
     if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {

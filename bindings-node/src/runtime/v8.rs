@@ -82,6 +82,11 @@ fn frame_offset(name: &CStr) -> Option<isize> {
     unsafe { symbol(&[name]).cast::<i32>().as_ref() }.map(|offset| *offset as isize)
 }
 
+/// The address of exported data.
+pub fn data(name: &CStr) -> Option<usize> {
+    Some(symbol(&[name]) as usize).filter(|address| *address != 0)
+}
+
 /// One of the constants that V8 exports for debuggers, by the first of its names that is there.
 pub fn constant(names: &[&CStr]) -> Option<usize> {
     names.iter().find_map(|name| frame_offset(name)).and_then(|value| usize::try_from(value).ok())
