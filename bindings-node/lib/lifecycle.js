@@ -51,6 +51,8 @@ const workers = require('./workers.js');
  * @property {boolean} [signals]
  * @property {string} [configFile]
  * @property {boolean} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
+ * @property {number} [eventLoopBlock] milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
+ *   unless said otherwise, 0 for none
  */
 
 let atExit = false;
@@ -62,7 +64,7 @@ let atExit = false;
  * @returns {boolean}
  */
 function start(options) {
-  const { workerThreads = true, ...config } = options ?? {};
+  const { workerThreads = true, eventLoopBlock = 50, ...config } = options ?? {};
   let running;
   try {
     running = native.start(toJson(config), programName());
@@ -72,6 +74,7 @@ function start(options) {
     hostLog.handOver();
   }
   if (running) {
+    native.reportTurnsLongerThan(milliseconds(eventLoopBlock));
     opentelemetry.install();
     if (workerThreads) workers.install();
     hostLog.handOverAfter(Number(native.setting('upload_interval')));
@@ -81,6 +84,12 @@ function start(options) {
     }
   }
   return running;
+}
+
+/** @param {unknown} value */
+function milliseconds(value) {
+  const number = Number(value);
+  return number > 0 && number < 3_600_000 ? number : 0;
 }
 
 /** The script without its ending; of an `index.js` its folder; empty when Node runs a command line or a prompt. */

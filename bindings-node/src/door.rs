@@ -62,6 +62,9 @@ fn enrol(env: &Env) -> std::result::Result<(), Error> {
     if runtime::enrol_current_thread(&probe).map_err(unsupported)? {
         // The environment ends before its isolate does, on the same thread.
         let _ = env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread));
+        if let Ok(event_loop) = env.get_uv_event_loop() {
+            runtime::watch_event_loop(event_loop as usize);
+        }
     }
     Ok(())
 }
@@ -78,6 +81,13 @@ pub fn register_thread(env: Env) -> bool {
         }
         known
     })
+}
+
+/// Turns of any event loop that take longer than this become samples; 0 for none.
+#[napi]
+pub fn report_turns_longer_than(milliseconds: f64) {
+    let threshold = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
+    runtime::report_turns_longer_than(threshold.as_nanos() as u64);
 }
 
 /// Called inside `als.run(probe, …)`. True when the handler now finds exactly `probe` through `als`.

@@ -60,6 +60,26 @@ test('each sample of a thousand requests that take turns carries its own labels 
   assert.ok(counts.without <= 0.005 * (counts.right + counts.without), JSON.stringify(counts));
 });
 
+test('a block of the event loop is reported with its length, stack, labels and span', (t) => {
+  const { said, folder } = profiled(t, 'blocks.js');
+  const samples = pprof.readAll(folder, 'event_loop_lag');
+  const sum = (some) => some.reduce((sum, sample) => sum + sample.values.event_loop_lag, 0);
+  const ofName = (name) => samples.filter((sample) => names(sample).includes(name));
+  for (const [name, trace, cpu] of [['blockLong', '1', 150e6], ['blockShort', '2', 90e6]]) {
+    const own = ofName(name);
+    for (const { labels } of own) assert.deepEqual([labels.kind, labels.trace_id], [name, trace.padStart(32, 'c')]);
+    // A sample in what surrounds the function takes a share, of ten or so.
+    assert.ok(sum(own) > 0.7 * cpu && sum(own) < said.took[name][1] + 1e6, `${name}: ${sum(own) / 1e6} ms of ${said.took[name]}`);
+  }
+  assert.deepEqual(ofName('blockNot'), []);
+  const waited = sum(ofName('(not on the CPU)'));
+  assert.ok(waited > 100e6, `of 120 ms of waiting ${waited / 1e6}`);
+  // All parts together are no less than the blocks, a millisecond each for two clocks; starting may be one, too.
+  const least = ['blockLong', 'blockShort', 'wait'].reduce((sum, name) => sum + said.took[name][0], 0);
+  assert.ok(sum(samples) > least - 3e6, `${sum(samples) / 1e6} ms, really at least ${least / 1e6}`);
+  assert.ok(said.loop['runtime.node.loop_blocks'] >= 3);
+});
+
 test('a worker is known by its functions and the built-in ones, also after a stop and a start', (t) => {
   const { said, samples, folder } = profiled(t, 'worker.js');
   for (const [round, seen] of [['first', samples], ['second', pprof.readAll(path.join(folder, 'second'), 'cpu')]]) {

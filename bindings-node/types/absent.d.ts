@@ -22,6 +22,7 @@ export = absent;
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
+ * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
 /**
@@ -76,6 +77,10 @@ type Native = {
      */
     registerStorage: (storage: object, probe: number) => boolean;
     registerThread: () => boolean;
+    /**
+     * of every event loop; 0 for none
+     */
+    reportTurnsLongerThan: (milliseconds: number) => void;
     /**
      * alternating `info` or `warning`, and a line
      */

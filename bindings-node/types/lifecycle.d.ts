@@ -58,6 +58,11 @@ export type Options = {
      * whether worker threads are known by their JavaScript stacks; true unless said otherwise
      */
     workerThreads?: boolean | undefined;
+    /**
+     * milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
+     * unless said otherwise, 0 for none
+     */
+    eventLoopBlock?: number | undefined;
 };
 /**
  * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes

@@ -129,17 +129,31 @@ fn native_frame(pc: u64) -> Frame {
         return Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
     };
     let file = found.file.to_string_lossy();
-    let function = found.symbol.unwrap_or_else(|| {
+    let function = found.symbol.map(|symbol| as_written(&symbol).unwrap_or(symbol)).unwrap_or_else(|| {
         let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
         format!("[{name}]")
     });
     Frame { function: function.into(), file: file.as_ref().into(), frame_type: FrameType::Native, ..Frame::default() }
 }
 
+/// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
+fn as_written(symbol: &str) -> Option<String> {
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let mangled = symbol.starts_with("_Z").then_some(symbol)?;
+    cpp_demangle::Symbol::new(mangled).ok()?.demangle_with_options(&options).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::FakeRuntime;
+
+    #[test]
+    fn a_cpp_symbol_reads_as_it_was_written_and_others_stay() {
+        let written = as_written("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
+        assert_eq!(written.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
+        assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(as_written), [None, None, None]);
+    }
 
     #[test]
     fn a_raw_frame_is_resolved_once_and_again_after_its_code_ended() {

@@ -58,6 +58,10 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         false if walk.by_v8(&registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
         false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),
     };
+    if let Some(recent) = thread.recent() {
+        // SAFETY: in the handler of the thread that the entry belongs to.
+        unsafe { recent.note(stack.frames(), stack.context, thread.moves.load(Ordering::Relaxed)) };
+    }
     Captured::Walked
 }
 

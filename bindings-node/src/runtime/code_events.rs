@@ -190,13 +190,19 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         }
         MOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                thread.moves.fetch_add(1, Ordering::Relaxed);
                 if thread.has_code(event.start) {
                     thread.cover(event.union[0], event.len);
                 }
             }
             Some(Change::Moved { from: event.start, to: event.union[0] })
         }
-        REMOVED => Some(Change::Removed { start: event.start }),
+        REMOVED => {
+            if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                thread.moves.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Change::Removed { start: event.start })
+        }
         LINES_BEGIN => {
             event.user_data = Box::into_raw(Box::new(Vec::<Position>::new())).cast();
             None

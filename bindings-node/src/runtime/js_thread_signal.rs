@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::recent_signal::Recent;
+
 pub const MAX_THREADS: usize = 512;
 
 /// One JavaScript thread.
@@ -21,6 +23,12 @@ pub struct JsThread {
     pub continuation_offset: AtomicUsize,
     /// Global handle of the storage that is the key.
     pub storage: AtomicUsize,
+    /// How often code of this isolate moved or ended.
+    pub moves: AtomicU64,
+    /// What ran since the loop last came round; made once, then kept with the entry.
+    recent: AtomicPtr<Recent>,
+    /// The event loop's own; see `event_loop`.
+    pub loop_handle: AtomicUsize,
     /// Collections under way, and the context in which the outermost began.
     pub collecting: AtomicU32,
     pub collecting_in: AtomicU64,
@@ -37,6 +45,9 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         current: AtomicU64::new(0),
         continuation_offset: AtomicUsize::new(0),
         storage: AtomicUsize::new(0),
+        moves: AtomicU64::new(0),
+        recent: AtomicPtr::new(std::ptr::null_mut()),
+        loop_handle: AtomicUsize::new(0),
         collecting: AtomicU32::new(0),
         collecting_in: AtomicU64::new(0),
     }
@@ -68,6 +79,10 @@ pub fn claim() -> Option<&'static JsThread> {
     for word in [&thread.built_in_copy, &thread.code_high, &thread.continuation_offset, &thread.storage] {
         word.store(0, Ordering::Relaxed);
     }
+    thread.loop_handle.store(0, Ordering::Relaxed);
+    if thread.recent().is_none() {
+        thread.recent.store(Box::into_raw(Box::new(Recent::new())), Ordering::Release);
+    }
     thread.current.store(0, Ordering::Relaxed);
     thread.collecting.store(0, Ordering::Relaxed);
     USED.fetch_max(index + 1, Ordering::AcqRel);
@@ -75,6 +90,12 @@ pub fn claim() -> Option<&'static JsThread> {
 }
 
 impl JsThread {
+    /// What ran since the loop last came round.
+    pub fn recent(&self) -> Option<&'static Recent> {
+        // SAFETY: only leaked boxes are ever stored there.
+        unsafe { self.recent.load(Ordering::Acquire).as_ref() }
+    }
+
     /// Takes machine code into account.
     pub fn cover(&self, start: usize, len: usize) {
         self.code_low.fetch_min(start, Ordering::Relaxed);

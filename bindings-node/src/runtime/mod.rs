@@ -6,11 +6,13 @@ mod code_details;
 mod code_events;
 mod code_map;
 mod context_signal;
+mod event_loop;
 mod heap;
 mod js_thread_signal;
 mod marker;
 mod names;
 mod operation_sizes;
+mod recent_signal;
 mod v8;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -81,6 +83,7 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
 /// The calling thread's isolate ends.
 pub fn leave_current_thread() {
     let Some(thread) = js_thread_signal::by_thread_id(spanprof::sys::thread_id()) else { return };
+    event_loop::end(thread);
     let isolate = thread.isolate.load(Ordering::Relaxed);
     if let Some(v8) = published_v8() {
         code_events::end(v8, isolate);
@@ -94,6 +97,16 @@ pub fn leave_current_thread() {
     }
     thread.isolate.store(0, Ordering::Relaxed);
     thread.thread_id.store(0, Ordering::Release);
+}
+
+/// Measures the event loop of the calling thread, which is enrolled. True when it was not measured before.
+pub fn watch_event_loop(event_loop: usize) -> bool {
+    current_thread().is_some_and(|thread| event_loop::begin(thread, event_loop))
+}
+
+/// Turns of a loop that take longer are reported, on every thread; 0 for none.
+pub fn report_turns_longer_than(threshold_ns: u64) {
+    event_loop::set_threshold_ns(threshold_ns);
 }
 
 const ALL_COLLECTIONS: i32 = 31;
@@ -227,6 +240,7 @@ impl Runtime for NodeRuntime {
         out.push(("node.walks_native", capture_signal::NATIVE_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
+        event_loop::stats(out);
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         out.push(("node.codes", map.len().to_string()));
         let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];

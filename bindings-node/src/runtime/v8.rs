@@ -64,14 +64,17 @@ pub struct V8 {
     pub bytecode_offset: isize,
 }
 
+/// A function by its names; `None` when this Node exports none of them.
 macro_rules! function {
     ($($name:literal)+) => {
         // SAFETY: a non-null result is the function of that mangled name, whose C++ signature is the field's C type.
-        unsafe { std::mem::transmute::<*mut c_void, Option<_>>(symbol(&[$($name),+])) }
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<_>>($crate::runtime::v8::symbol(&[$($name),+])) }
     };
 }
 
-fn symbol(names: &[&CStr]) -> *mut c_void {
+pub(super) use function;
+
+pub fn symbol(names: &[&CStr]) -> *mut c_void {
     // SAFETY: the names end in NUL; looking a name up changes nothing.
     let find = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast::<c_char>()) };
     names.iter().map(find).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())

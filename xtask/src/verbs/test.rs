@@ -17,7 +17,7 @@ pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
     about: "what CI runs: lints, tidy, tests in Rust, Python and Node.js, the demo; 40 minutes on 2 cores\n\n\
-        --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
+        --seconds N: length of each demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
         found. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
     run,
@@ -67,7 +67,9 @@ fn run(given: &Arguments) -> Outcome {
         })
     });
     step(&mut node_tests::run);
-    step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
+    for example in [demo::Example::FastApi, demo::Example::Express] {
+        step(&mut |_| demo::show(example, Some(seconds), &demo::Ports::free()?));
+    }
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
