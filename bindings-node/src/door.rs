@@ -58,7 +58,8 @@ fn unsupported(message: String) -> Error {
 
 fn enrol(env: &Env) -> std::result::Result<(), Error> {
     // Two places at least; the parentheses have it compiled at once.
-    let probe = || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
+    let probe =
+        || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
     if runtime::enrol_current_thread(&probe).map_err(unsupported)? {
         // The environment ends before its isolate does, on the same thread.
         let _ = env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread));

@@ -56,7 +56,11 @@ enum MapState {
 struct Script {
     facts: ScriptFacts,
     map: MapState,
-    map_used: u64,
+    isolate: usize,
+    /// When it was last asked for.
+    used: u64,
+    /// Drain in which its isolate ended.
+    ended: Option<u64>,
     functions: Vec<(Arc<CodeName>, Arc<[Position]>)>,
     /// Index of a function by the address of its name, of which there is one.
     by_name: HashMap<usize, usize>,
@@ -65,9 +69,13 @@ struct Script {
 }
 
 /// Memory for scripts, and for maps; what was told or used longest ago goes first.
-const MAX_SCRIPT_BYTES: usize = 96 << 20;
+const MAX_SCRIPT_BYTES: usize = 64 << 20;
 const MAX_MAP_BYTES: usize = 96 << 20;
+/// What a script and a function take beside their contents.
+const SCRIPT_BYTES: usize = 400;
 const FUNCTION_BYTES: usize = 80;
+/// Drains after which no sample of an isolate that ended waits to be named, as for its code.
+const KEPT_GENERATIONS: u64 = 8;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -76,6 +84,8 @@ pub struct Scripts {
     script_bytes: usize,
     map_bytes: usize,
     clock: u64,
+    generation: u64,
+    some_ended: bool,
     pub maps_read: u64,
     pub maps_refused: u64,
     pub last_refusal: String,
@@ -96,25 +106,57 @@ pub struct At<'a> {
 }
 
 impl Scripts {
-    /// Takes a script in.
-    pub fn introduce(&mut self, number: u32, facts: ScriptFacts) {
-        self.script_bytes += facts.bytes();
-        let map = if facts.map_url.is_some() { MapState::Unread } else { MapState::Absent };
-        let script =
-            Script { facts, map, map_used: 0, functions: Vec::new(), by_name: HashMap::new(), owners: Vec::new() };
-        if let Some(old) = self.scripts.insert(number, script) {
-            self.discount(&old);
+    /// Begins a drain: forgets the scripts of isolates that ended some drains ago.
+    pub fn begin(&mut self) {
+        self.generation += 1;
+        if !self.some_ended {
+            return;
         }
-        while self.script_bytes > MAX_SCRIPT_BYTES {
-            let Some((_, oldest)) = self.scripts.pop_first() else { break };
-            self.discount(&oldest);
+        let is_over = |script: &Script| script.ended.is_some_and(|ended| ended + KEPT_GENERATIONS <= self.generation);
+        let over: Vec<u32> = self.scripts.iter().filter(|(_, script)| is_over(script)).map(|(at, _)| *at).collect();
+        over.iter().for_each(|number| self.forget(*number));
+        self.some_ended = self.scripts.values().any(|script| script.ended.is_some());
+    }
+
+    /// The isolate ends: its scripts are asked for a little longer.
+    pub fn end(&mut self, isolate: usize) {
+        for script in self.scripts.values_mut().filter(|script| script.isolate == isolate) {
+            script.ended.get_or_insert(self.generation);
+            self.some_ended = true;
+        }
+    }
+
+    /// Takes a script in.
+    pub fn introduce(&mut self, number: u32, isolate: usize, facts: ScriptFacts) {
+        self.forget(number);
+        self.clock += 1;
+        self.script_bytes += facts.bytes() + SCRIPT_BYTES;
+        let map = if facts.map_url.is_some() { MapState::Unread } else { MapState::Absent };
+        let (functions, by_name, owners) = (Vec::new(), HashMap::new(), Vec::new());
+        let used = self.clock;
+        self.scripts.insert(number, Script { facts, map, isolate, used, ended: None, functions, by_name, owners });
+        if self.script_bytes > MAX_SCRIPT_BYTES {
+            self.forget_unused();
+        }
+    }
+
+    /// Many at once, since finding them looks at all.
+    fn forget_unused(&mut self) {
+        let mut by_use: Vec<(u64, u32)> = self.scripts.iter().map(|(number, script)| (script.used, *number)).collect();
+        by_use.sort_unstable();
+        for (_, number) in by_use {
+            if self.script_bytes <= MAX_SCRIPT_BYTES / 4 * 3 {
+                break;
+            }
+            self.forget(number);
             self.scripts_forgotten += 1;
         }
     }
 
-    fn discount(&mut self, script: &Script) {
+    fn forget(&mut self, number: u32) {
+        let Some(script) = self.scripts.remove(&number) else { return };
         let functions = script.functions.len() * FUNCTION_BYTES;
-        self.script_bytes = self.script_bytes.saturating_sub(script.facts.bytes() + functions);
+        self.script_bytes = self.script_bytes.saturating_sub(script.facts.bytes() + SCRIPT_BYTES + functions);
         if let MapState::Read(map) = &script.map {
             self.map_bytes = self.map_bytes.saturating_sub(map.bytes());
         }
@@ -216,7 +258,7 @@ impl Scripts {
         self.clock += 1;
         let now = self.clock;
         let script = self.scripts.get_mut(&number)?;
-        script.map_used = now;
+        script.used = now;
         if matches!(script.map, MapState::Unread) {
             match script.read_map() {
                 Ok(map) => {
@@ -243,7 +285,7 @@ impl Scripts {
         while self.map_bytes > MAX_MAP_BYTES {
             let read = |script: &Script| matches!(script.map, MapState::Read(_));
             let others = self.scripts.iter_mut().filter(|(number, script)| **number != in_use && read(script));
-            let Some((_, script)) = others.min_by_key(|(_, script)| script.map_used) else { break };
+            let Some((_, script)) = others.min_by_key(|(_, script)| script.used) else { break };
             if let MapState::Read(map) = std::mem::replace(&mut script.map, MapState::Unread) {
                 self.map_bytes = self.map_bytes.saturating_sub(map.bytes());
             }

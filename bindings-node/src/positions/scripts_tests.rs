@@ -14,9 +14,11 @@ fn facts(map_url: Option<&str>) -> ScriptFacts {
     ScriptFacts { name: "/srv/a.js".into(), line_starts, units: 200, map_url: map_url.map(Into::into) }
 }
 
+const ISOLATE: usize = 7;
+
 fn scripts(map_url: Option<&str>) -> Scripts {
     let mut scripts = Scripts::default();
-    scripts.introduce(1, facts(map_url));
+    scripts.introduce(1, ISOLATE, facts(map_url));
     scripts
 }
 
@@ -139,12 +141,25 @@ fn a_map_that_cannot_be_read_leaves_the_text_that_runs_and_says_why() {
 }
 
 #[test]
-fn scripts_beyond_the_memory_they_may_have_are_forgotten_oldest_first() {
+fn scripts_beyond_the_memory_they_may_have_are_forgotten_unless_asked_for() {
     let mut scripts = Scripts::default();
-    let url = "x".repeat(MAX_SCRIPT_BYTES / 4).into_boxed_str();
+    let url = "x".repeat(MAX_SCRIPT_BYTES / 5).into_boxed_str();
+    let name = name("f", 1, 1);
     for number in 1..=6 {
-        scripts.introduce(number, ScriptFacts { map_url: Some(url.clone()), ..facts(None) });
+        scripts.introduce(number, ISOLATE, ScriptFacts { map_url: Some(url.clone()), ..facts(None) });
+        frames(&mut scripts, &at(&name, &[(0, 3)], 0));
     }
-    assert_eq!((scripts.len(), scripts.scripts_forgotten), (3, 3));
-    assert!(scripts.scripts.contains_key(&6) && scripts.script_bytes <= MAX_SCRIPT_BYTES);
+    assert!(scripts.script_bytes <= MAX_SCRIPT_BYTES && scripts.scripts_forgotten > 0);
+    assert!(scripts.scripts.contains_key(&1), "the oldest, but in use");
+    assert!(scripts.scripts.contains_key(&6), "the newest");
+}
+
+#[test]
+fn scripts_outlive_their_isolate_by_some_drains() {
+    let (mut scripts, name) = (scripts(None), name("f", 2, 3));
+    scripts.end(ISOLATE);
+    (1..KEPT_GENERATIONS).for_each(|_| scripts.begin());
+    assert_eq!(frames(&mut scripts, &at(&name, &[(0, 13)], 0)), [expected("f", 2, 2, 4)]);
+    scripts.begin();
+    assert_eq!((scripts.len(), scripts.script_bytes), (0, 0));
 }

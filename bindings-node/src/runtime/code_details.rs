@@ -2,7 +2,7 @@
 //! is described once per thread. Called on the JavaScript thread, for the time of V8's call.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
@@ -14,6 +14,8 @@ use crate::positions::{Inlining, Position, ScriptFacts};
 /// Longest name and announcement of a map that are taken; an inline map is as long as the script.
 const MAX_NAME_UNITS: usize = 4096;
 const MAX_URL_UNITS: usize = 48 << 20;
+/// Line tables that wait for their code.
+const MAX_LINES: usize = 256;
 const MAX_SCRIPTS: usize = 1 << 16;
 
 /// Optimised code whose inlined functions are known, and is not.
@@ -25,8 +27,8 @@ static SCRIPTS: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// V8's numbers of this isolate's scripts with ours.
     static KNOWN: RefCell<HashMap<i32, u32>> = RefCell::new(HashMap::new());
-    /// The last line table, which comes before its code.
-    static LINES: RefCell<(usize, Vec<Position>)> = const { RefCell::new((0, Vec::new())) };
+    /// Line tables, which come before their code: functions that are compiled together have all theirs first.
+    static LINES: RefCell<VecDeque<(usize, Vec<Position>)>> = const { RefCell::new(VecDeque::new()) };
 }
 
 fn layout() -> Option<&'static Layout> {
@@ -42,12 +44,18 @@ pub fn needs_probe() -> bool {
 /// The isolate begins or ends.
 pub fn forget() {
     KNOWN.with(|known| known.borrow_mut().clear());
-    LINES.with(|lines| *lines.borrow_mut() = (0, Vec::new()));
+    LINES.with(|lines| lines.borrow_mut().clear());
 }
 
 /// A line table, before its code.
 pub fn lines(start: usize, positions: &[Position]) {
-    LINES.with(|lines| *lines.borrow_mut() = (start, positions.to_vec()));
+    LINES.with(|lines| {
+        let mut lines = lines.borrow_mut();
+        if lines.len() >= MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back((start, positions.to_vec()));
+    });
 }
 
 /// The script and the inlined functions of code that V8 tells of now. What comes before the code itself goes to `emit`:
@@ -64,8 +72,11 @@ pub fn of_code(
     let function = function as u64;
     let number = script_number(v8, layout, function, emit);
     let (start, len) = (event.start, event.len);
-    let told = LINES.with(|lines| std::mem::take(&mut *lines.borrow_mut()));
-    let told = (told.0 == start).then_some(told.1);
+    let told = LINES.with(|lines| {
+        let mut lines = lines.borrow_mut();
+        let at = lines.iter().rposition(|told| told.0 == start)?;
+        lines.remove(at).map(|told| told.1)
+    });
     match kind {
         Kind::ByteCode => match told {
             Some(told) => layout.learn_from_byte_code(start, &told),

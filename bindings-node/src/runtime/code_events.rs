@@ -184,8 +184,8 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let kind = Kind::of(&logged, event.code_kind == 0);
             let isolate = event.isolate;
             let mut emit = |change| send(isolate, change);
-            let (script, inlining) = super::published_v8()
-                .map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
+            let (script, inlining) =
+                super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
             Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining })
         }
         MOVED => {

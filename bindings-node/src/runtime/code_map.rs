@@ -137,6 +137,7 @@ impl CodeMap {
     /// Begins a drain: forgets what no sample can ask for any more.
     pub fn begin(&mut self) {
         self.generation += 1;
+        self.scripts.begin();
         let generation = self.generation;
         self.dead.retain(|dead| dead.generation + KEPT_GENERATIONS > generation);
     }
@@ -156,7 +157,7 @@ impl CodeMap {
                     self.expect(start, positions);
                 }
             }
-            Change::Script { number, facts } => self.scripts.introduce(number, *facts),
+            Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
             Change::Added { start, len, logged, kind, script, inlining } => {
                 let name = self.name(logged);
                 let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
@@ -179,6 +180,7 @@ impl CodeMap {
                 self.end(start, position, ended);
             }
             Change::Forgotten => {
+                self.scripts.end(isolate);
                 let starts: Vec<usize> =
                     self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
                 for start in starts {

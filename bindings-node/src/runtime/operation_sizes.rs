@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn the_table_is_known_by_its_shape_wherever_it_lies() {
-        let noise: Vec<u8> = (0..CHUNK_BYTES as u32 - 100).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let noise: Vec<u8> =
+            (0..CHUNK_BYTES as u32 - 100).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for before in [0, 7, noise.len()] {
             let constants = [&noise[..before], &BEGINNING[..], &table(205), &noise[..5000]].concat();
             let len = constants.len() as u64;
