@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
 
+use super::inlining::Step;
 use super::{script_offset, Inlining, Position, NOWHERE};
 use crate::runtime::CodeName;
 use crate::source_map::{self, Limits, Origin, SourceMap};
@@ -185,12 +186,17 @@ impl Scripts {
                 ..Frame::default()
             });
         }
-        let believed = at.inlining.filter(|inlining| inlining.was_told || self.all_own(at, inlining.own_places()));
+        let believed = at.inlining.filter(|inlining| inlining.was_told || self.mostly_own(at, inlining.own_places()));
         let steps = believed.map(|inlining| inlining.chain(at.offset)).unwrap_or_default();
-        for step in &steps {
-            match step.inlined_from {
-                Some(script) => out.push(self.inlined(script, step.script_offset)),
-                None => out.push(self.frame(at.name, at.script, step.script_offset)),
+        for Step { inlined_from, script_offset } in steps.iter().copied() {
+            match inlined_from {
+                Some(script) => out.push(self.inlined(script, script_offset)),
+                None => {
+                    // Code that only V8 speaks of, such as a generator's first jump, has the place 0.
+                    let was_told = believed.is_some_and(|inlining| inlining.was_told);
+                    let is_own = was_told || self.all_own(at, [script_offset].into_iter());
+                    out.push(self.frame(at.name, at.script, if is_own { script_offset } else { NOWHERE }));
+                }
             }
         }
         if steps.is_empty() {
@@ -205,12 +211,23 @@ impl Scripts {
         }
     }
 
-    /// Whether these are places of the function's own byte code.
-    fn all_own(&self, at: &At<'_>, mut places: impl Iterator<Item = u32>) -> bool {
-        let functions = self.scripts.get(&at.script).map_or(&[][..], |script| &script.functions);
-        let own = functions.iter().find(|(name, _)| **name == **at.name).map(|(_, positions)| positions);
-        let is_own = |place| place == NOWHERE || own.is_some_and(|own| own.iter().any(|position| position.1 == place));
-        places.all(is_own)
+    /// Whether these are places of the function's own byte code, or its beginning.
+    fn all_own(&mut self, at: &At<'_>, mut places: impl Iterator<Item = u32>) -> bool {
+        let Some(script) = self.scripts.get_mut(&at.script) else { return places.all(|place| place == NOWHERE) };
+        let beginning = script.beginning(at.name);
+        places.all(|place| place == NOWHERE || Some(place) == beginning || script.has(at.name, place))
+    }
+
+    /// Whether at least half of these are places of its own, and any.
+    fn mostly_own(&mut self, at: &At<'_>, places: impl Iterator<Item = u32>) -> bool {
+        let Some(script) = self.scripts.get_mut(&at.script) else { return false };
+        let beginning = script.beginning(at.name);
+        let (mut own, mut known) = (0, 0);
+        for place in places.filter(|place| *place != NOWHERE) {
+            known += 1;
+            own += usize::from(Some(place) == beginning || script.has(at.name, place));
+        }
+        own > 0 && own * 2 >= known
     }
 
     /// A function that was inlined: the one whose byte code has this very place.
@@ -305,10 +322,13 @@ impl Script {
         name.start_line == 0 || (place >= start && self.facts.offset(start.0, start.1).is_some())
     }
 
-    fn owner(&mut self, offset: u32) -> Option<Arc<CodeName>> {
-        if offset == NOWHERE {
-            return None;
-        }
+    /// Offset at which a function begins, as its name says.
+    fn beginning(&self, name: &CodeName) -> Option<u32> {
+        self.facts.offset(name.start_line.checked_sub(1)?, name.start_column.checked_sub(1)?)
+    }
+
+    /// The functions that have this place in their byte code.
+    fn owners_of(&mut self, offset: u32) -> impl Iterator<Item = &Arc<CodeName>> {
         if self.owners.is_empty() {
             let places = self.functions.iter().enumerate().flat_map(|(index, (_, positions))| {
                 positions
@@ -321,10 +341,27 @@ impl Script {
             self.owners.dedup();
         }
         let first = self.owners.partition_point(|owner| owner.0 < offset);
-        let mut found = self.owners[first..].iter().take_while(|owner| owner.0 == offset);
-        let name = &self.functions[found.next()?.1 as usize].0;
-        // Two functions with one place: it cannot be told which.
-        found.all(|(_, other)| self.functions[*other as usize].0 == *name).then(|| name.clone())
+        let found = self.owners[first..].iter().take_while(move |owner| owner.0 == offset);
+        found.map(|(_, index)| &self.functions[*index as usize].0)
+    }
+
+    fn has(&mut self, name: &CodeName, offset: u32) -> bool {
+        self.owners_of(offset).any(|owner| **owner == *name)
+    }
+
+    fn owner(&mut self, offset: u32) -> Option<Arc<CodeName>> {
+        if offset == NOWHERE {
+            return None;
+        }
+        let mut owners = self.owners_of(offset);
+        if let Some(name) = owners.next().cloned() {
+            // Two functions with one place: it cannot be told which.
+            return owners.all(|other| *other == name).then_some(name);
+        }
+        drop(owners);
+        let mut begin = self.functions.iter().map(|(name, _)| name).filter(|name| self.beginning(name) == Some(offset));
+        let name = begin.next()?;
+        begin.all(|other| other == name).then(|| name.clone())
     }
 
     fn read_map(&self) -> Result<SourceMap, source_map::MapError> {

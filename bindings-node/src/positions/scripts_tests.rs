@@ -101,20 +101,23 @@ fn optimised_code_whose_inlining_is_unknown_has_a_line_only_if_all_its_places_ar
 }
 
 #[test]
-fn inlining_that_nobody_told_is_believed_only_if_the_callers_places_are_its_own() {
+fn inlining_that_nobody_told_is_believed_only_if_most_of_the_callers_places_are_its_own() {
     let (mut scripts, outer, inner) = (scripts(None), name("outer", 1, 1), name("inner", 6, 1));
     scripts.function(1, &outer, &[(0, 2), (4, 21), (6, 35)].into());
     scripts.function(1, &inner, &[(0, 55), (3, 68)].into());
-    let mut named = |called_at| {
-        let entries = [(0, 21, 0), (10, 68, 1)];
+    let mut named = |strange, called_at, offset| {
+        let entries = [(0, strange, 0), (5, 21, 0), (10, 68, 1)];
         let entry = |(code_offset, script_offset, inlining)| Entry { code_offset, script_offset, inlining };
         let calls = vec![Call { script: 1, called_at, caller: 0 }];
         let inlining = Inlining::new(entries.map(entry).to_vec(), calls, false).unwrap();
-        let at = At { inlining: Some(&inlining), is_optimised: true, ..at(&outer, &[], 12) };
+        let at = At { inlining: Some(&inlining), is_optimised: true, ..at(&outer, &[], offset) };
         frames(&mut scripts, &at)
     };
-    assert_eq!(named(35), [expected("inner", 6, 7, 9), expected("outer", 1, 4, 6)]);
-    assert_eq!(named(36), [expected("outer", 1, 1, 0)]);
+    assert_eq!(named(2, 35, 12), [expected("inner", 6, 7, 9), expected("outer", 1, 4, 6)]);
+    assert_eq!(named(2, 0, 12), [expected("inner", 6, 7, 9), expected("outer", 1, 1, 1)], "its beginning");
+    assert_eq!(named(3, 35, 12), [expected("inner", 6, 7, 9), expected("outer", 1, 4, 6)], "one strange place");
+    assert_eq!(named(3, 35, 2), [expected("outer", 1, 1, 0)], "at the strange place");
+    assert_eq!(named(3, 36, 12), [expected("outer", 1, 1, 0)], "too many");
 }
 
 const MAP: &str = r#"data:,{"version":3,"sources":["src/a.ts"],"mappings":"AAAA;AAUA,IAAI;;AACA"}"#;

@@ -16,9 +16,9 @@ pub struct OperationSizes([Vec<u8>; 3]);
 
 const WIDE: u8 = 0;
 const EXTRA_WIDE: u8 = 1;
-/// What a debugger puts in place of operations: four prefixes and marks of no to six operands come first in the table.
+/// What a debugger puts in place of operations: four prefixes and seven marks come first in the table.
 const LAST_OF_DEBUGGER: u8 = 10;
-const BEGINNING: [u8; 11] = [1, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7];
+const BEGINNING: [u8; 11] = [1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 6];
 const FEWEST: usize = 120;
 const MOST: usize = 256;
 const CHUNK_BYTES: usize = 1 << 20;
@@ -119,9 +119,15 @@ mod tests {
 
     /// As V8's: some operands grow, some do not.
     fn table(count: usize) -> Vec<u8> {
-        let grow = |at: usize| if at < 11 { at.saturating_sub(4) } else { at % 4 };
-        let fixed = |at: usize| if at < 11 { 0 } else { at % 3 };
-        let row = |scale: usize| (0..count).map(move |at| (1 + fixed(at) + scale * grow(at)) as u8);
+        const FIRST: [(usize, usize); 11] =
+            [(0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (2, 2), (2, 3)];
+        let operands = |at: usize| FIRST.get(at).copied().unwrap_or((at % 3, at % 4));
+        let row = |scale: usize| {
+            (0..count).map(move |at| {
+                let (fixed, grow) = operands(at);
+                (1 + fixed + scale * grow) as u8
+            })
+        };
         [1, 2, 4].into_iter().flat_map(row).collect()
     }
 

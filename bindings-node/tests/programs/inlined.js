@@ -21,7 +21,7 @@ function fifth(x) {
 }
 function hot(turns) {
   let x = 1;
-  for (let i = 0; i < turns; i++) {
+  for (let i = 0; i < turns; i++) { // turns
     x = half(x); // calls half
     x = third(x); // calls third
     x = fifth(x); // calls fifth
