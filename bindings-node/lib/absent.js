@@ -6,8 +6,12 @@
  * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
  * @typedef {object} Native
  * @property {() => string} version
- * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`,
- *   `message`, `hint`
+ * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
+ *   JSON: `kind`, `message`, `hint`
+ * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(profileJson: string) => number} submitProfile
+ * @property {() => void} expectSelfTest
+ * @property {(ownIsAllowed: boolean) => string} judgeWalks
  * @property {() => Promise<boolean>} stop
  * @property {() => boolean} stopSync
  * @property {(milliseconds?: number) => Promise<boolean>} flush
@@ -42,6 +46,10 @@
 const absent = {
   version: () => '0',
   start: () => false,
+  isWanted: () => false,
+  submitProfile: () => 0,
+  expectSelfTest: () => {},
+  judgeWalks: () => 'none',
   stop: async () => true,
   stopSync: () => true,
   flush: async () => true,

@@ -7,6 +7,7 @@ const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const { toJson } = require('./options.js');
 const hostLog = require('./host_log.js');
+const sampling = require('./sampling.js');
 const opentelemetry = require('./opentelemetry.js');
 const workers = require('./workers.js');
 
@@ -53,6 +54,7 @@ const workers = require('./workers.js');
  * @property {boolean} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
  * @property {number} [eventLoopBlock] milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
  *   unless said otherwise, 0 for none
+ * @property {sampling.StackWalk} [stackWalk] the best means to be tried; the first that works in this Node unless said otherwise
  */
 
 let atExit = false;
@@ -64,10 +66,10 @@ let atExit = false;
  * @returns {boolean}
  */
 function start(options) {
-  const { workerThreads = true, eventLoopBlock = 50, ...config } = options ?? {};
+  const { workerThreads = true, eventLoopBlock = 50, stackWalk = 'auto', ...config } = options ?? {};
   let running;
   try {
-    running = native.start(toJson(config), programName());
+    running = sampling.begin(toJson(config), programName(), stackWalk);
   } catch (error) {
     throw SpanprofError.of(error);
   } finally {
@@ -115,6 +117,7 @@ function startQuietly(options) {
 
 function stopAtExit() {
   try {
+    sampling.end();
     native.stopSync();
     hostLog.handOver();
   } catch {
@@ -128,6 +131,7 @@ function stopAtExit() {
  */
 async function stop() {
   try {
+    sampling.end();
     return await native.stop();
   } catch {
     return false;
@@ -143,6 +147,7 @@ async function stop() {
  */
 async function flush(timeout) {
   try {
+    sampling.handOver();
     return await native.flush(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
   } catch {
     return false;

@@ -20,6 +20,7 @@ use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
 use crate::error::{panics, quiet, raising};
 use crate::runtime::{self, NodeRuntime};
+use crate::submitted::Submitted;
 use crate::{context_calls, convert};
 
 /// Version of the addon.
@@ -28,10 +29,20 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Starts the profiler. `config_json` is an object of configuration keys in camelCase; `program_name` is the service name
-/// when none is configured. True when samples are being taken afterwards; false when switched off.
+/// Whether a start with this configuration would sample, or is switched off. Throws as `start` does.
 #[napi]
-pub fn start(env: Env, config_json: String, program_name: Option<String>) -> Result<bool> {
+pub fn is_wanted(config_json: String) -> Result<bool> {
+    raising(|| {
+        let config = Config::load(&convert::config_from(&config_json)?, &environment())?;
+        Ok(config.enabled && config.disabled_by.is_none())
+    })
+}
+
+/// Starts the profiler. `config_json` is an object of configuration keys in camelCase; `program_name` is the service name
+/// when none is configured. True when samples are being taken afterwards; false when switched off. `submitted`: the
+/// inspector samples, and `submitProfile` is called with what it saw.
+#[napi]
+pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
     raising(|| {
         let code = convert::config_from(&config_json)?;
@@ -42,10 +53,36 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>) -> Res
         if !config.enabled || config.disabled_by.is_some() {
             return Profiler::start_with_runtime(config, Arc::new(runtime::SwitchedOff)).map(|_| false);
         }
+        if submitted == Some(true) {
+            // The inspector samples; nothing is to be walked.
+            (config.cpu, config.wall) = (false, false);
+            return Profiler::start_with_runtime(config, Submitted::get()).map(|profiler| profiler.is_running());
+        }
         let runtime = NodeRuntime::get().map_err(unsupported)?;
         enrol(&env)?;
+        if Profiler::running().is_none() {
+            runtime::session_begins();
+        }
         Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running())
     })
+}
+
+/// A profile of the inspector's sampler, as JSON; gives how many samples it had.
+#[napi]
+pub fn submit_profile(profile_json: String) -> u32 {
+    quiet(0, || Submitted::get().take(&profile_json) as u32)
+}
+
+/// The two functions of the self-test are about to be called for the first time.
+#[napi]
+pub fn expect_self_test() {
+    runtime::expect_self_test();
+}
+
+/// Called by the self-test's inner function. How stacks are walked from here on: `own`, `v8` or `none`.
+#[napi]
+pub fn judge_walks(own_is_allowed: bool) -> &'static str {
+    quiet("none", || runtime::judge_walks(own_is_allowed))
 }
 
 fn unsupported(message: String) -> Error {
@@ -57,6 +94,7 @@ fn unsupported(message: String) -> Error {
 }
 
 fn enrol(env: &Env) -> std::result::Result<(), Error> {
+    runtime::set_node_major(env.get_node_version().map_or(0, |version| version.major));
     // Two places at least; the parentheses have it compiled at once.
     let probe =
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));

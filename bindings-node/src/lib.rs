@@ -15,3 +15,4 @@ mod host_log;
 mod positions;
 mod runtime;
 mod source_map;
+mod submitted;

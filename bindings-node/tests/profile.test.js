@@ -6,16 +6,18 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
-const { execFileSync } = require('node:child_process');
+const { spawnSync } = require('node:child_process');
 const pprof = require('./pprof_file.js');
 
-/** Runs a program under the profiler; what it printed, and its samples. */
+/** Runs a program under the profiler; what it printed, its warnings, and its CPU samples. */
 function profiled(t, name, ...words) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-profile-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const program = path.join(__dirname, 'programs', name);
-  const said = execFileSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
-  return { said: JSON.parse(said), samples: pprof.readAll(folder, 'cpu'), folder };
+  const done = spawnSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
+  assert.equal(done.status, 0, done.stderr);
+  const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
+  return { said: JSON.parse(done.stdout), warnings, samples: pprof.readAll(folder, 'cpu'), folder };
 }
 
 const names = (sample) => sample.stack.map((frame) => frame.name);
@@ -92,3 +94,42 @@ test('a worker is known by its functions and the built-in ones, also after a sto
   }
   assert.deepEqual(said.losses, [0, 0]);
 });
+
+test('the wall clock shows work, blocks and idle time, each with its labels', (t) => {
+  const { folder } = profiled(t, 'waits.js');
+  const samples = pprof.readAll(folder, 'wall');
+  const shown = (name) => {
+    const some = samples.filter((sample) => names(sample).includes(name));
+    return { some, milliseconds: some.reduce((sum, sample) => sum + sample.values.wall, 0) / 1e6 };
+  };
+  // Two ticks on either side of what the program did; it may take longer than it asked for, never shorter.
+  for (const [name, least] of [['work', 300], ['block', 500], ['(idle)', 700]]) {
+    assert.ok(shown(name).milliseconds > least - 40, `${name}: ${shown(name).milliseconds} ms of ${least}`);
+  }
+  for (const name of ['work', 'block']) {
+    const right = shown(name).some.filter((sample) => sample.labels.kind === name);
+    assert.equal(right.length, shown(name).some.length, name);
+  }
+});
+
+test('the self-test finds our own walk in this Node', (t) => {
+  const { said, warnings, samples } = profiled(t, 'walks.js', 'auto');
+  assert.deepEqual([said.running, said.walk, said.differing, warnings], [true, 'own', '', []]);
+  assert.ok(said.byOwn > said.byV8, JSON.stringify(said));
+  assert.ok(samples.some((sample) => names(sample).join().includes('burnInside,burnOutside')));
+});
+
+for (const [means, walk] of [['v8', 'v8'], ['none', 'inspector']]) {
+  test(`where the self-test finds ${means}, ${walk} is used, which is said once`, (t) => {
+    // V8's walk is really made; without any, the inspector really samples.
+    const words = means === 'v8' ? ['v8'] : ['auto', means];
+    const { said, warnings, samples } = profiled(t, 'walks.js', ...words);
+    assert.deepEqual([said.running, said.walk], [true, walk]);
+    assert.equal(warnings.length, means === 'v8' ? 0 : 1, warnings.join());
+    const burning = samples.filter((sample) => names(sample).includes('burnInside'));
+    const within = burning.filter((sample) => names(sample).join().includes('burnInside,burnOutside'));
+    const sum = (some) => some.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
+    assert.ok(sum(within) > 200 && sum(within) === sum(burning), `${sum(within)} of ${sum(burning)} ms`);
+    assert.equal(said.byOwn ?? 0, 0);
+  });
+}

@@ -3,8 +3,12 @@ export = absent;
  * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
  * @typedef {object} Native
  * @property {() => string} version
- * @property {(configJson: string, programName: string) => boolean} start throws an error whose message is JSON: `kind`,
- *   `message`, `hint`
+ * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
+ *   JSON: `kind`, `message`, `hint`
+ * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(profileJson: string) => number} submitProfile
+ * @property {() => void} expectSelfTest
+ * @property {(ownIsAllowed: boolean) => string} judgeWalks
  * @property {() => Promise<boolean>} stop
  * @property {() => boolean} stopSync
  * @property {(milliseconds?: number) => Promise<boolean>} flush
@@ -44,10 +48,17 @@ declare namespace absent {
 type Native = {
     version: () => string;
     /**
-     * throws an error whose message is JSON: `kind`,
-     * `message`, `hint`
+     * throws an error whose message is
+     * JSON: `kind`, `message`, `hint`
      */
-    start: (configJson: string, programName: string) => boolean;
+    start: (configJson: string, programName: string, submitted: boolean) => boolean;
+    /**
+     * whether a start would sample; throws as `start` does
+     */
+    isWanted: (configJson: string) => boolean;
+    submitProfile: (profileJson: string) => number;
+    expectSelfTest: () => void;
+    judgeWalks: (ownIsAllowed: boolean) => string;
     stop: () => Promise<boolean>;
     stopSync: () => boolean;
     flush: (milliseconds?: number) => Promise<boolean>;

@@ -31,7 +31,7 @@ export type Options = {
     endpoint?: string | undefined;
     protocol?: "http/protobuf" | "grpc" | undefined;
     headers?: Record<string, string> | undefined;
-    compression?: "gzip" | "none" | undefined;
+    compression?: "none" | "gzip" | undefined;
     /**
      * seconds
      */
@@ -63,6 +63,10 @@ export type Options = {
      * unless said otherwise, 0 for none
      */
     eventLoopBlock?: number | undefined;
+    /**
+     * the best means to be tried; the first that works in this Node unless said otherwise
+     */
+    stackWalk?: sampling.StackWalk | undefined;
 };
 /**
  * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes
@@ -99,3 +103,4 @@ export function update(options: Options): boolean;
  * @returns {Record<string, any>}
  */
 export function stats(): Record<string, any>;
+import sampling = require("./sampling.js");

@@ -131,6 +131,12 @@ pub fn set_asked(function: Bound<'_, PyAny>) {
     pending::set_asked(function);
 }
 
+/// Samples taken inside the library of `function` get no labels: it switches frames and contexts by hand (greenlet).
+#[pyfunction]
+pub fn watch_switching(function: &Bound<'_, PyAny>) -> bool {
+    quiet(false, || crate::runtime::watch_switching(function))
+}
+
 /// Runs the command line; returns its exit code.
 #[pyfunction]
 pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {

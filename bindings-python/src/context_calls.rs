@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use spanprof::context::Link;
+use spanprof::context::{hold_context, HeldContext, Link};
 
 use crate::context;
 use crate::convert;
@@ -44,11 +44,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a span made current, and what was current before it.
+/// What a span made current, and what was current before it. What it made current does not expire while this lives.
 #[pyclass(frozen, module = "spanprof._spanprof")]
 pub struct LinkToken {
     written: Value,
     previous: Value,
+    _held: HeldContext,
 }
 
 /// Makes a span current: trace id, span id and local root span id as OpenTelemetry's integers; 0 for "none". None when that
@@ -78,7 +79,7 @@ pub fn attach_link(
         let labels = labels.map(convert::prepared_labels).unwrap_or_default();
         let written = Value::new(context::linked(previous.id(), link, local_root, &labels));
         variable::set(&written);
-        Some(LinkToken { written, previous })
+        Some(LinkToken { _held: hold_context(written.id()), written, previous })
     })
 }
 
@@ -133,6 +134,7 @@ pub fn set_current(id: &Bound<'_, PyAny>) {
 pub struct Carried {
     function: Py<PyAny>,
     context: Value,
+    _held: HeldContext,
 }
 
 #[pymethods]
@@ -170,7 +172,8 @@ pub fn carry(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
         return Ok(function);
     }
     let py = function.py();
-    Ok(Bound::new(py, Carried { function: function.unbind(), context })?.into_any())
+    let held = hold_context(context.id());
+    Ok(Bound::new(py, Carried { function: function.unbind(), context, _held: held })?.into_any())
 }
 
 /// Sets what a scope calls when it is used as a decorator; called once when the package is imported.

@@ -84,6 +84,34 @@ def test_a_program_runs_without_the_native_module_and_is_told_once(copy_of_the_p
     assert done.stderr.count("spanprof does nothing in this process") == 1
 
 
+def test_a_free_threaded_build_is_declined_by_start_and_not_by_a_warning(copy_of_the_package):
+    copy, library = copy_of_the_package
+    library.unlink()
+    # Such a build looks for libraries of another suffix, and pip gives it the wheel without native code.
+    done = run(
+        copy.parent,
+        """
+        import os, sys
+        sys.version = "3.14.1 free-threading build (main, Jan  1 2026, 00:00:00) [GCC 14]"
+        import spanprof
+
+        try:
+            spanprof.start(service_name="x")
+        except spanprof.SpanprofError as error:
+            print(error.kind, "|", error.message, "|", error.hint)
+        assert spanprof.start(enabled=False) is False
+        os.environ["SPANPROF_DISABLED"] = "1"
+        assert spanprof.start() is False
+        with spanprof.tag_wrapper({"a": "1"}):
+            print("ran")
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("unsupported_runtime | CPython 3.14.1 is a free-threaded build")
+    assert done.stdout.splitlines()[-1] == "ran"
+    assert done.stderr == ""
+
+
 def test_calls_without_the_native_module_cost_next_to_nothing(copy_of_the_package):
     copy, library = copy_of_the_package
     library.unlink()

@@ -41,7 +41,7 @@ def said() -> dict[str, str]:
     # In a process of its own: cases set the limits of the process's tables.
     code = "import json, test_conformance; print(json.dumps(test_conformance.run_cases()))"
     folder = pathlib.Path(__file__).parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -222,7 +222,7 @@ for _ in range(100):
         time.sleep(0.002)
 done = True
 """,
-        timeout=120,
+        timeout=100,
         SPANPROF_FILE_KEEP="20",
     )
 
@@ -260,3 +260,37 @@ def test_subprocesses_run_as_ever(run_target):
             assert subprocess.run(["true"], preexec_fn=lambda: None).returncode == 0
         """
     )
+
+
+@pytest.mark.parametrize("had_a_hook", [False, True])
+def test_workers_that_uwsgi_forks_in_c_profile_themselves_once(run_target, had_a_hook):
+    target = run_target(
+        BURN
+        + """
+import ctypes, types
+import spanprof
+
+# As uWSGI does it: a module of its own in the process, workers forked in C, one hook called in each.
+uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")
+if sys.argv[1] == "True":
+    uwsgi.post_fork_hook = lambda: print("hook of the program", flush=True)
+spanprof.start()
+burn(0.1)
+for times_told in (1, 2):
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        for _ in range(times_told):
+            uwsgi.post_fork_hook()
+        in_child()
+        print("child", os.getpid(), flush=True)
+        spanprof.stop()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+""",
+        str(had_a_hook),
+    )
+    words = target.stdout.split()
+    children = [words[at + 1] for at, word in enumerate(words) if word == "child"]
+    assert seconds_by_process(target, "in_child") == {child: pytest.approx(0.4, rel=0.25) for child in children}
+    assert len(children) == 2
+    assert target.stdout.count("hook of the program") == (3 if had_a_hook else 0)

@@ -21,7 +21,7 @@ def test_the_runtimes_checks_hold(check):
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(native.__file__).parent)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     assert "Ran 0 tests" not in done.stderr

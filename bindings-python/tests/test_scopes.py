@@ -9,6 +9,7 @@ import contextvars
 import functools
 import gc
 import threading
+import weakref
 
 import pytest
 import spanprof
@@ -344,3 +345,60 @@ def test_a_hundred_thousand_scopes_leave_no_reference_behind():
                 pass
     assert sys.getrefcount(scope) <= 3
     assert abs(sys.getrefcount(None) - none_before) < 1000
+
+
+def test_the_methods_of_a_scope_serve_their_own_class_and_nothing_else():
+    scope = spanprof.tag_wrapper({"a": "1"})
+    enter, leave = scope.__enter__, scope.__exit__
+    enter()
+    assert labels() == {"a": "1"}
+    leave(None, None, None)
+    type(scope).__enter__(scope)
+    type(scope).__exit__(scope, None, None, None)
+    assert labels() == {}
+    for name in ("__enter__", "__exit__"):
+        descriptor = vars(type(scope))[name]
+        with pytest.raises(TypeError):
+            descriptor.__get__(5, int)
+        with pytest.raises(TypeError):
+            type(descriptor)()
+        with pytest.raises(TypeError):
+            type(getattr(scope, name))()
+    many = [scope.__enter__ for _ in range(100)]
+    assert len({id(method) for method in many}) == 100
+
+
+def test_an_open_scope_that_its_own_context_holds_is_collected_with_it():
+    class Seen:
+        pass
+
+    holder = contextvars.ContextVar("holder")
+    ends = []
+
+    def suspended(seen: Seen):
+        with spanprof.tag_wrapper({"a": "1"}):
+            try:
+                yield seen
+            finally:
+                ends.append("closed")
+
+    def leave_open() -> weakref.ref:
+        seen = Seen()
+        generator = suspended(seen)
+        holder.set(generator)
+        next(generator)
+        return weakref.ref(seen)
+
+    seen = contextvars.Context().run(leave_open)
+    gc.collect()
+    assert seen() is None and ends == ["closed"]
+
+
+def test_a_context_is_as_it_was_once_its_outermost_scope_has_ended():
+    def count() -> int:
+        before = len(contextvars.copy_context())
+        with spanprof.tag_wrapper({"a": "1"}):
+            assert len(contextvars.copy_context()) == before + 1
+        return len(contextvars.copy_context()) - before
+
+    assert contextvars.Context().run(count) == 0

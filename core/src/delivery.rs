@@ -9,8 +9,8 @@ use crate::own_thread;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, OtlpEndpoint, Payload, ProxySettings,
-    Secret, TlsFiles,
+    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint, Payload,
+    ProxySettings, Secret, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::encode::pprof;
@@ -69,15 +69,20 @@ impl Delivery {
         }
     }
 
-    /// Sends now; true when all was delivered in time.
-    pub fn flush(&self, timeout: Duration) -> bool {
-        self.exporter.flush(timeout)
+    /// The moment from which [`Delivery::flush`] and [`Delivery::stop`] count losses.
+    pub fn moment(&self) -> Moment {
+        self.exporter.moment()
     }
 
-    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind. Does not wait for
-    /// a receiver that cannot be reached.
-    pub fn stop(&self, timeout: Duration) -> bool {
-        self.exporter.stop(timeout)
+    /// Sends now; true when all was delivered in time, and nothing was lost since `before`.
+    pub fn flush(&self, before: &Moment, timeout: Duration) -> bool {
+        self.exporter.flush_since(before, timeout)
+    }
+
+    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind, and nothing was lost
+    /// since `before`. Does not wait for a receiver that cannot be reached.
+    pub fn stop(&self, before: &Moment, timeout: Duration) -> bool {
+        self.exporter.stop_since(before, timeout)
     }
 
     pub fn stats(&self) -> Vec<DestinationStats> {

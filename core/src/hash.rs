@@ -16,12 +16,23 @@ pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let whole = bytes.chunks_exact(8);
     let rest = whole.remainder();
-    let last = (!rest.is_empty()).then(|| rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    let last = (!rest.is_empty()).then(|| short_word(rest));
     whole
         .map(|chunk| {
             u64::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]])
         })
         .chain(last)
+}
+
+/// One to seven bytes as a word: reads that overlap instead of a loop.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    let read = |from: usize| bytes.get(from).copied().map_or(0, u64::from);
+    let len = bytes.len();
+    if let (Some(low), Some(high)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << (8 * (len - 4));
+    }
+    read(0) | read(len / 2) << (8 * (len / 2)) | read(len - 1) << (8 * (len - 1))
 }
 
 /// Hash of bytes.
@@ -81,6 +92,17 @@ pub(crate) type WordMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefau
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_words_in_their_order_with_zeroes_behind() {
+        let bytes: Vec<u8> = (1..=25).map(|byte| byte * 7).collect();
+        for len in 0..=bytes.len() {
+            let mut filled = bytes[..len].to_vec();
+            filled.resize(len.div_ceil(8) * 8, 0);
+            let expected: Vec<_> = filled.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            assert_eq!(words(&bytes[..len]).collect::<Vec<_>>(), expected, "{len} bytes");
+        }
+    }
 
     #[test]
     fn stacks_that_differ_in_one_word_have_different_hashes() {

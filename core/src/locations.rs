@@ -44,11 +44,14 @@ impl LocationTable {
         }
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
-        let mut lasting = true;
+        let (mut lasting, mut ends) = (true, true);
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
         } else if let Some(pc) = raw.native_pc() {
-            frames.push(native_frame(pc));
+            let (frame, is_of_program) = native_frame(pc);
+            frames.push(frame);
+            // To look a name up in a large program takes long, and nobody unloads it.
+            ends = !is_of_program;
         } else {
             runtime.resolve(raw, position, &mut frames);
             if frames.is_empty() {
@@ -62,7 +65,9 @@ impl LocationTable {
         self.scratch = frames;
         if lasting {
             self.by_raw.insert(raw, location);
-            self.places_of.entry(raw.code).or_default().push(raw.at);
+            if ends {
+                self.places_of.entry(raw.code).or_default().push(raw.at);
+            }
         }
         Some(location)
     }
@@ -103,7 +108,7 @@ impl LocationTable {
         self.contents.len()
     }
 
-    /// Native code may be unloaded without a word: its names last one window.
+    /// Native code of libraries may be unloaded without a word: its names last one window.
     pub fn forget_native(&mut self) {
         self.code_ended(RawFrame::native(0).code);
     }
@@ -124,16 +129,18 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-fn native_frame(pc: u64) -> Frame {
+/// The frame, and whether the place it names is the program's own.
+fn native_frame(pc: u64) -> (Frame, bool) {
     let Some(found) = sys::native_symbol(pc) else {
-        return Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        return (Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() }, false);
     };
     let file = found.file.to_string_lossy();
     let function = found.symbol.map(|symbol| as_written(&symbol).unwrap_or(symbol)).unwrap_or_else(|| {
         let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
         format!("[{name}]")
     });
-    Frame { function: function.into(), file: file.as_ref().into(), frame_type: FrameType::Native, ..Frame::default() }
+    let (function, file) = (function.into(), file.as_ref().into());
+    (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
 }
 
 /// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
@@ -153,6 +160,17 @@ mod tests {
         let written = as_written("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
         assert_eq!(written.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
         assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(as_written), [None, None, None]);
+    }
+
+    #[test]
+    fn names_of_the_programs_own_code_last_and_those_of_libraries_do_not() {
+        let mut table = LocationTable::default();
+        let places = [as_written as *const () as u64, libc::getenv as *const () as u64].map(RawFrame::native);
+        for raw in places {
+            table.location(raw, 0, &*FakeRuntime::new(), &mut 0);
+        }
+        table.forget_native();
+        assert_eq!(places.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ counters! {
     unseen_distributed_ns = "samples.unseen_distributed_ns", "ns";
     /// CPU time of threads that ended unseen, shown as `[unseen_thread]`.
     unseen_shown_ns = "samples.unseen_shown_ns", "ns";
-    /// Samples whose context had been evicted (`max_contexts`); they have no labels rather than wrong ones.
+    /// Samples whose context was gone (`max_contexts`); they have no labels rather than wrong ones.
     contexts_expired = "contexts.expired", "samples";
     /// Frames whose code ended before it could be named.
     frames_code_ended = "dropped.code_ended", "frames";
@@ -133,6 +133,11 @@ pub const OTHER_STATS: &[StatDoc] = &[
         name: "contexts.opened",
         unit: "contexts",
         doc: "Contexts with a span opened in the life of the process.",
+    },
+    StatDoc {
+        name: "contexts.refused",
+        unit: "contexts",
+        doc: "Contexts opened without their span because `max_contexts` were held by open scopes; labels are kept.",
     },
     StatDoc { name: "labels.sets", unit: "label sets", doc: "Different label sets of the process." },
     StatDoc { name: "labels.bytes", unit: "bytes", doc: "Memory of labels and label sets." },

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
-use crate::context::{context_row, merge, open_context, with_labels, ContextRow};
+use crate::context::{context_row, hold_context, merge, open_context, with_labels, ContextRow, HeldContext};
 use crate::sys::thread_context;
 
 /// Labels made beforehand, so that entering a scope costs tens of nanoseconds.
@@ -66,6 +66,7 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
     outer: u64,
+    _held: HeldContext,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -77,7 +78,8 @@ impl TagScope {
     }
 
     fn enter_id(id: u64) -> Self {
-        Self { outer: thread_context::replace_current(id), _of_this_thread: PhantomData }
+        let held = hold_context(id);
+        Self { outer: thread_context::replace_current(id), _held: held, _of_this_thread: PhantomData }
     }
 }
 
@@ -130,8 +132,8 @@ pin_project_lite::pin_project! {
         #[pin]
         future: F,
         labels: Labels,
-        // Context of the last poll: what it was made inside of, and the context itself.
-        opened: Option<(u64, crate::context::Link, u64)>,
+        // Context of the last poll: what it was made inside of, the context itself, and that it stays.
+        opened: Option<(u64, crate::context::Link, u64, HeldContext)>,
     }
 }
 
@@ -152,12 +154,12 @@ impl<F: Future> Future for TaggedFuture<F> {
         let this = self.project();
         let outer = thread_context::current();
         let span = active_span();
-        let id = match *this.opened {
+        let id = match this.opened {
             // The same surroundings as last time need no new context.
-            Some((known_outer, known_span, id)) if (known_outer, known_span) == (outer, span) => id,
+            Some((known_outer, known_span, id, _)) if (*known_outer, *known_span) == (outer, span) => *id,
             _ => {
                 let id = inner_id(outer, *this.labels);
-                *this.opened = Some((outer, span, id));
+                *this.opened = Some((outer, span, id, hold_context(id)));
                 id
             }
         };

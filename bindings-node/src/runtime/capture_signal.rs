@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spanprof_signal::{guarded, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, holds, JsThread, Landmarks};
+use super::self_test::{self, Means};
 use super::v8::{RegisterState, SampleInfo, V8};
 use super::{context_signal, marker};
 
@@ -29,10 +30,35 @@ pub static OWN_WALKS: AtomicU64 = AtomicU64::new(0);
 pub static V8_WALKS: AtomicU64 = AtomicU64::new(0);
 pub static NATIVE_WALKS: AtomicU64 = AtomicU64::new(0);
 
-struct Registers {
-    pc: usize,
-    sp: usize,
-    fp: usize,
+#[derive(Clone, Copy)]
+pub struct Registers {
+    pub pc: usize,
+    pub sp: usize,
+    pub fp: usize,
+}
+
+impl Registers {
+    /// Those of the caller, on normal ground.
+    #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
+    pub fn here() -> Self {
+        let (pc, sp, fp);
+        // SAFETY: copies three registers.
+        unsafe {
+            std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) fp)
+        };
+        Self { pc, sp, fp }
+    }
+
+    /// As above.
+    #[inline(always)]
+    #[cfg(target_arch = "aarch64")]
+    pub fn here() -> Self {
+        let (pc, sp, fp);
+        // SAFETY: copies three registers.
+        unsafe { std::arch::asm!("adr {}, .", "mov {}, sp", "mov {}, x29", out(reg) pc, out(reg) sp, out(reg) fp) };
+        Self { pc, sp, fp }
+    }
 }
 
 /// Walks the current thread.
@@ -45,19 +71,13 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         return Captured::Dropped(DropReason::NoThreadState);
     };
     let registers = registers(ucontext);
-    let known = super::published_v8().zip(js_thread_signal::landmarks());
-    let (Some((v8, landmarks)), Some(thread)) = (known, js_thread_signal::by_thread_id(handler.thread_id)) else {
+    let Some(thread) = js_thread_signal::by_thread_id(handler.thread_id) else {
         walk_native(&registers, stack);
         stack.push(marker::thread(handler.thread_id));
         return Captured::Walked;
     };
     stack.context = context_signal::read(thread);
-    let walk = Walk { v8, landmarks, thread, high: thread.stack_high.load(Ordering::Relaxed) };
-    match walk.own(&registers, stack) {
-        true => OWN_WALKS.fetch_add(1, Ordering::Relaxed),
-        false if walk.by_v8(&registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
-        false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),
-    };
+    walk_thread(thread, &registers, stack);
     if let Some(recent) = thread.recent() {
         // SAFETY: in the handler of the thread that the entry belongs to.
         unsafe { recent.note(stack.frames(), stack.context, thread.moves.load(Ordering::Relaxed)) };
@@ -65,17 +85,79 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     Captured::Walked
 }
 
-struct Walk<'a> {
+/// Walks a JavaScript thread that a signal of another kind has interrupted.
+///
+/// # Safety
+/// In that signal's handler, on the thread itself, with the kernel's context.
+pub unsafe fn walk_interrupted(thread: &JsThread, ucontext: *const libc::c_void, stack: &mut RawStack<'_>) {
+    // SAFETY: the caller's promise.
+    if let Some(ucontext) = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() } {
+        walk_thread(thread, &registers(ucontext), stack);
+    }
+}
+
+/// Whether a signal interrupted a system call: the instruction at, or right before, is the one that enters the kernel.
+///
+/// # Safety
+/// As for `walk_interrupted`.
+pub unsafe fn is_in_system_call(ucontext: *const libc::c_void) -> bool {
+    // SAFETY: the caller's promise.
+    let Some(ucontext) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }) else { return false };
+    let pc = registers(ucontext).pc;
+    let enters =
+        |address: usize| guarded::read_u64(address).is_some_and(|word| word & KERNEL_ENTRY_MASK == KERNEL_ENTRY);
+    enters(pc) || enters(pc.wrapping_sub(KERNEL_ENTRY_BYTES))
+}
+
+/// `syscall`
+#[cfg(target_arch = "x86_64")]
+const KERNEL_ENTRY: u64 = 0x050f;
+#[cfg(target_arch = "x86_64")]
+const KERNEL_ENTRY_BYTES: usize = 2;
+/// `svc #0`
+#[cfg(target_arch = "aarch64")]
+const KERNEL_ENTRY: u64 = 0xd400_0001;
+#[cfg(target_arch = "aarch64")]
+const KERNEL_ENTRY_BYTES: usize = 4;
+const KERNEL_ENTRY_MASK: u64 = (1 << (KERNEL_ENTRY_BYTES * 8)) - 1;
+
+fn walk_thread(thread: &JsThread, registers: &Registers, stack: &mut RawStack<'_>) {
+    let Some((v8, landmarks)) = super::published_v8().zip(js_thread_signal::landmarks()) else {
+        return walk_native(registers, stack);
+    };
+    let walk = Walk::of(v8, landmarks, thread);
+    match self_test::means() == Means::Own && walk.own(registers, stack) {
+        true => OWN_WALKS.fetch_add(1, Ordering::Relaxed),
+        false if walk.by_v8(registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
+        false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),
+    };
+}
+
+/// A walk of one thread.
+pub struct Walk<'a> {
     v8: &'a V8,
     landmarks: &'a Landmarks,
     thread: &'a JsThread,
     high: usize,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    pub fn of(v8: &'a V8, landmarks: &'a Landmarks, thread: &'a JsThread) -> Self {
+        Self { v8, landmarks, thread, high: thread.stack_high.load(Ordering::Relaxed) }
+    }
+
     /// `pc` must have been through `said`.
     fn is_v8(&self, pc: usize) -> bool {
         self.landmarks.built_in.holds(pc) || self.thread.has_code(pc)
+    }
+
+    /// Only built-in code is; that is looked at first, since most code is not.
+    fn is_never_shown(&self, pc: usize) -> bool {
+        self.landmarks.built_in.holds(pc) && holds(&self.landmarks.hidden, pc)
+    }
+
+    fn is_hidden(&self, pc: usize) -> bool {
+        self.is_never_shown(pc) || holds(&self.landmarks.interpreter, pc)
     }
 
     /// Built-in code by the program's own addresses.
@@ -84,7 +166,7 @@ impl Walk<'_> {
     }
 
     /// True when a frame of V8 was reached. False leaves the native frames of the leaf in `stack`.
-    fn own(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
+    pub fn own(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
         let collecting = self.thread.collecting.load(Ordering::Relaxed) != 0;
         let Registers { pc, sp, mut fp } = *registers;
         let mut pc = self.said(pc);
@@ -113,7 +195,7 @@ impl Walk<'_> {
                 self.begin_v8(&mut reached, collecting, stack)
                     && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
             } else if self.is_v8(pc) {
-                let hidden = holds(&self.landmarks.hidden, pc);
+                let hidden = self.is_never_shown(pc);
                 self.begin_v8(&mut reached, collecting, stack) && (hidden || stack.push(place(pc.wrapping_sub(1))))
             } else {
                 reached || stack.push(RawFrame::native((pc as u64).wrapping_sub(1)))
@@ -135,7 +217,7 @@ impl Walk<'_> {
         if holds(&self.landmarks.interpreter, pc) {
             return self.checked(fp).is_none_or(|at| stack.push(place(at)));
         }
-        let hidden = holds(&self.landmarks.hidden, pc);
+        let hidden = self.is_never_shown(pc);
         if !hidden && !stack.push(place(pc)) {
             return false;
         }
@@ -146,7 +228,7 @@ impl Walk<'_> {
         let caller =
             frame_is_absent(pc).and_then(|offset| word(sp.wrapping_add(offset))).map(|caller| self.said(caller));
         match caller {
-            Some(caller) if !self.is_v8(caller) || holds(&self.landmarks.hidden, caller) => true,
+            Some(caller) if !self.is_v8(caller) || self.is_never_shown(caller) => true,
             Some(caller) => stack.push(place(caller.wrapping_sub(1))),
             None => true,
         }
@@ -175,8 +257,8 @@ impl Walk<'_> {
         (array & 3 == 1 && array > PAGE && small).then_some((array, offset >> 32))
     }
 
-    /// V8's own walk from its last exit frame; the native leaf is in `stack` already.
-    fn by_v8(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
+    /// V8's own walk: from its last exit frame, or from the registers when they are JavaScript's.
+    pub fn by_v8(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
         let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
         let mut frames = [0usize; MAX_FALLBACK];
         let mut info = SampleInfo::default();
@@ -189,19 +271,22 @@ impl Walk<'_> {
         // What a broken chain led to is not to be believed, but for the leaf.
         stack.clear();
         let leaf = self.said(registers.pc);
-        stack.push(if self.is_v8(leaf) { place(leaf) } else { RawFrame::native(leaf as u64) });
+        if !self.is_v8(leaf) {
+            stack.push(RawFrame::native(leaf as u64));
+        } else if !self.is_hidden(leaf) {
+            stack.push(place(leaf));
+        }
         if self.thread.collecting.load(Ordering::Relaxed) != 0 {
             stack.push(marker::COLLECTING);
         }
         for pc in walked.iter().map(|pc| self.said(*pc)).filter(|pc| *pc > PAGE) {
-            let hidden = holds(&self.landmarks.hidden, pc) || holds(&self.landmarks.interpreter, pc);
             // Byte code is not machine code: its address is the executing one.
             let frame = match () {
                 () if pc == info.external_callback => RawFrame::native(pc as u64),
                 () if self.is_v8(pc) => place(pc.wrapping_sub(1)),
                 () => place(pc),
             };
-            if !hidden && !stack.push(frame) {
+            if !self.is_hidden(pc) && !stack.push(frame) {
                 break;
             }
         }

@@ -13,21 +13,28 @@ use spanprof_signal::guarded;
 use super::code_details;
 use super::code_map::{Change, CodeEvent, Kind};
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
+use super::self_test::{self, Probe};
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::Position;
 
+/// Queued while profiling is stopped.
+const MAX_UNDRAINED_BYTES: usize = 4 << 20;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Whether an isolate's own mapping was told of by its addresses.
+static TELLS_MAPPED: AtomicBool = AtomicBool::new(false);
 /// The program's built-in code; written once, before the first event.
 static BUILT_IN: OnceLock<BuiltIn> = OnceLock::new();
 
 thread_local! {
     /// Set while the thread's existing code is listed.
     static LISTING: RefCell<Option<Listing>> = const { RefCell::new(None) };
+    /// Code of the self-test's functions, while it is looked for.
+    static PROBES: RefCell<Option<Vec<Probe>>> = const { RefCell::new(None) };
 }
 
 /// What a listing of existing code has come to.
@@ -114,6 +121,10 @@ pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
+pub fn tells_mapped() -> bool {
+    TELLS_MAPPED.load(Ordering::Relaxed)
+}
+
 pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
@@ -132,7 +143,10 @@ fn send(isolate: usize, change: Change) {
         LOST.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    // While profiling is stopped nobody else takes them.
+    if QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > MAX_UNDRAINED_BYTES && Profiler::running().is_none() {
+        super::absorb_code_events();
+    }
     QUEUE.push(CodeEvent { position, isolate, change });
 }
 
@@ -163,14 +177,36 @@ extern "C" fn on_event(event: *mut JitCodeEvent) {
     });
 }
 
+/// Looks out for the self-test's functions on this thread, until `take_probes`.
+pub fn expect_probes() {
+    PROBES.with(|probes| *probes.borrow_mut() = Some(Vec::new()));
+}
+
+pub fn take_probes() -> Vec<Probe> {
+    PROBES.with(|probes| probes.borrow_mut().take()).unwrap_or_default()
+}
+
+fn look_for_probe(logged: &str, start: usize, len: usize) {
+    PROBES.with(|probes| {
+        let is_inner = logged.contains(self_test::INNER);
+        if let Some(probes) = probes.borrow_mut().as_mut().filter(|_| is_inner || logged.contains(self_test::OUTER)) {
+            probes.push(Probe { is_inner, start, len });
+        }
+    });
+}
+
 fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
     match event.kind {
         ADDED => {
             // SAFETY: of an added code the union is the name's address and length.
             let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
             let logged = String::from_utf8_lossy(name);
+            look_for_probe(&logged, event.start, event.len);
             let thread = js_thread_signal::by_isolate(event.isolate);
             let copy = thread.map_or(0, |thread| thread.built_in_copy.load(Ordering::Relaxed));
+            if copy != 0 && event.start == copy {
+                TELLS_MAPPED.store(true, Ordering::Relaxed);
+            }
             let start = BUILT_IN.get().map_or(event.start, |built_in| built_in.said_by_program(event.start, copy));
             if is_built_in(start) {
                 LISTING.with(|place| {

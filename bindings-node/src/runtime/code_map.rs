@@ -142,6 +142,12 @@ impl CodeMap {
         self.dead.retain(|dead| dead.generation + KEPT_GENERATIONS > generation);
     }
 
+    /// The ring's positions begin anew: what lives now lay there before them.
+    pub fn positions_begin_anew(&mut self) {
+        self.live.values_mut().for_each(|code| code.born = 0);
+        self.dead.clear();
+    }
+
     /// Takes one event; tells what ended by it.
     pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
         let CodeEvent { position, isolate, change } = event;
@@ -292,6 +298,14 @@ mod tests {
         assert_eq!(name_at(&map, 5060, 20), Some("second"));
         assert_eq!(name_at(&map, 5060, 5), None, "before it was born");
         assert_eq!(name_at(&map, 5020, 25), None, "the rest of the first is gone too");
+    }
+
+    #[test]
+    fn code_that_lives_on_over_a_restart_is_found_at_any_position() {
+        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+        map.apply(added(900, 8192, "Builtin:old"), &mut ended);
+        map.positions_begin_anew();
+        assert_eq!(name_at(&map, 8200, 3), Some("old"));
     }
 
     #[test]

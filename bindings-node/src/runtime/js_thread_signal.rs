@@ -4,8 +4,12 @@
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::recent_signal::Recent;
+use super::wall_signal::Exchange;
 
 pub const MAX_THREADS: usize = 512;
+
+/// Thread id of an entry that is being filled in.
+pub const CLAIMED: u32 = u32::MAX;
 
 /// One JavaScript thread.
 pub struct JsThread {
@@ -27,6 +31,8 @@ pub struct JsThread {
     pub moves: AtomicU64,
     /// What ran since the loop last came round; made once, then kept with the entry.
     recent: AtomicPtr<Recent>,
+    /// With the wall sampler; made once, then kept with the entry.
+    exchange: AtomicPtr<Exchange>,
     /// The event loop's own; see `event_loop`.
     pub loop_handle: AtomicUsize,
     /// Collections under way, and the context in which the outermost began.
@@ -47,6 +53,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         storage: AtomicUsize::new(0),
         moves: AtomicU64::new(0),
         recent: AtomicPtr::new(std::ptr::null_mut()),
+        exchange: AtomicPtr::new(std::ptr::null_mut()),
         loop_handle: AtomicUsize::new(0),
         collecting: AtomicU32::new(0),
         collecting_in: AtomicU64::new(0),
@@ -69,9 +76,13 @@ pub fn by_isolate(isolate: usize) -> Option<&'static JsThread> {
     })
 }
 
+/// The entry at an address that came with a signal, if it is one.
+pub fn by_address(address: usize) -> Option<&'static JsThread> {
+    all().iter().find(|thread| std::ptr::from_ref(*thread) as usize == address)
+}
+
 /// A free entry, claimed for `thread_id` but not yet seen by the handler as this thread's. Normal ground only.
 pub fn claim() -> Option<&'static JsThread> {
-    const CLAIMED: u32 = u32::MAX;
     let (index, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
         thread.thread_id.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })?;
@@ -83,6 +94,10 @@ pub fn claim() -> Option<&'static JsThread> {
     if thread.recent().is_none() {
         thread.recent.store(Box::into_raw(Box::new(Recent::new())), Ordering::Release);
     }
+    match thread.exchange() {
+        Some(exchange) => exchange.reset(),
+        None => thread.exchange.store(Box::into_raw(Box::new(Exchange::new())), Ordering::Release),
+    }
     thread.current.store(0, Ordering::Relaxed);
     thread.collecting.store(0, Ordering::Relaxed);
     USED.fetch_max(index + 1, Ordering::AcqRel);
@@ -90,6 +105,11 @@ pub fn claim() -> Option<&'static JsThread> {
 }
 
 impl JsThread {
+    pub fn exchange(&self) -> Option<&'static Exchange> {
+        // SAFETY: only leaked boxes are ever stored there.
+        unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
+    }
+
     /// What ran since the loop last came round.
     pub fn recent(&self) -> Option<&'static Recent> {
         // SAFETY: only leaked boxes are ever stored there.

@@ -15,6 +15,9 @@ pub const NO_STACK: RawFrame = RawFrame { code: CODE, at: 1 << 40 };
 /// Time of an event loop's turn during which the thread waited: for a file, a lock, a child process or for a processor.
 pub const OFF_CPU: RawFrame = RawFrame { code: CODE, at: 1 << 41 };
 
+/// The event loop waits for events.
+pub const IDLE: RawFrame = RawFrame { code: CODE, at: 1 << 42 };
+
 /// A thread that runs no JavaScript.
 pub fn thread(thread_id: u32) -> RawFrame {
     RawFrame { code: CODE, at: thread_id as u64 }
@@ -27,6 +30,7 @@ pub fn resolve(raw: RawFrame) -> Option<Frame> {
     }
     let function = match raw.at {
         0 => "(garbage collector)".to_owned(),
+        at if at == IDLE.at => "(idle)".to_owned(),
         at if at == NO_STACK.at => "(no stack seen)".to_owned(),
         at if at == OFF_CPU.at => "(not on the CPU)".to_owned(),
         id => match spanprof::sys::thread_name(id as u32) {

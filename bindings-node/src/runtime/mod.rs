@@ -7,24 +7,34 @@ mod code_events;
 mod code_map;
 mod context_signal;
 mod event_loop;
+mod facts;
 mod heap;
 mod js_thread_signal;
 mod marker;
 mod names;
 mod operation_sizes;
 mod recent_signal;
+mod self_test;
 mod v8;
+mod wall_signal;
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use spanprof::runtime::{Ended, Frame, Runtime};
-use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
 pub use names::CodeName;
 use v8::V8;
+
+/// Major version of Node; 0 before the first start.
+static MAJOR: AtomicU32 = AtomicU32::new(0);
+
+pub fn set_node_major(major: u32) {
+    MAJOR.store(major, Ordering::Relaxed);
+}
 
 static PUBLISHED: AtomicPtr<V8> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -48,6 +58,25 @@ impl NodeRuntime {
         let v8 = v8::v8()?;
         PUBLISHED.store(std::ptr::from_ref(v8).cast_mut(), Ordering::Release);
         Ok(RUNTIME.get_or_init(|| Arc::new(Self { map: Mutex::new(CodeMap::default()), v8 })).clone())
+    }
+}
+
+/// Set at each start, until its drain has seen it.
+static SESSION_BEGINS: AtomicBool = AtomicBool::new(false);
+
+/// To be called before the core starts: its ring may be another one than before.
+pub fn session_begins() {
+    SESSION_BEGINS.store(true, Ordering::Release);
+}
+
+/// Takes the events that wait, while no drain does.
+fn absorb_code_events() {
+    let Ok(runtime) = NodeRuntime::get() else { return };
+    let Ok(mut map) = runtime.map.try_lock() else { return };
+    let mut ended = Vec::new();
+    while let Some(event) = code_events::next() {
+        map.apply(event, &mut ended);
+        ended.clear();
     }
 }
 
@@ -97,6 +126,16 @@ pub fn leave_current_thread() {
     }
     thread.isolate.store(0, Ordering::Relaxed);
     thread.thread_id.store(0, Ordering::Release);
+}
+
+/// The self-test's functions are about to be called for the first time.
+pub fn expect_self_test() {
+    code_events::expect_probes();
+}
+
+/// Called by the self-test's inner function: how stacks are walked from here on, `own`, `v8` or `none`.
+pub fn judge_walks(own_is_allowed: bool) -> &'static str {
+    self_test::judge(own_is_allowed).name()
 }
 
 /// Measures the event loop of the calling thread, which is enrolled. True when it was not measured before.
@@ -195,16 +234,37 @@ fn stack_high() -> usize {
     }
 }
 
+/// What a resource says of Node.js, however it is sampled.
+pub fn resource_attributes() -> Vec<(String, String)> {
+    [("process.runtime.name", "nodejs"), ("telemetry.sdk.language", "nodejs")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
 impl Runtime for NodeRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
-        vec![
-            ("process.runtime.name".to_owned(), "nodejs".to_owned()),
-            ("telemetry.sdk.language".to_owned(), "nodejs".to_owned()),
-        ]
+        resource_attributes()
     }
 
     fn capture(&self) -> CaptureFn {
         capture_signal::capture
+    }
+
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        wall_signal::learn_waits();
+        wall_signal::install().then_some(wall_signal::capture_other as CaptureOtherFn)
+    }
+
+    fn others_walk_themselves(&self) -> bool {
+        true
+    }
+
+    fn threads(&self, out: &mut Vec<RuntimeThread>) {
+        out.extend(js_thread_signal::all().iter().enumerate().filter_map(|(index, thread)| {
+            let thread_id = thread.thread_id.load(Ordering::Acquire);
+            let is_enrolled = ![0, js_thread_signal::CLAIMED].contains(&thread_id) && thread.exchange().is_some();
+            is_enrolled.then_some(RuntimeThread { thread_id, handle: index as u64 })
+        }));
     }
 
     fn signal(&self) -> libc::c_int {
@@ -214,6 +274,9 @@ impl Runtime for NodeRuntime {
 
     fn ended(&self, out: &mut Vec<Ended>) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        if SESSION_BEGINS.swap(false, Ordering::AcqRel) {
+            map.positions_begin_anew();
+        }
         map.begin();
         while let Some(event) = code_events::next() {
             map.apply(event, out);
@@ -235,6 +298,15 @@ impl Runtime for NodeRuntime {
         out.push(("node.js_threads", enrolled.count().to_string()));
         out.push(("node.threads_with_storage", read.to_string()));
         out.push(("node.collections_seen", self.v8.before_gc.is_some().to_string()));
+        let facts = facts::of(MAJOR.load(Ordering::Relaxed));
+        let found = facts::Found {
+            maps_built_in: threads.iter().any(|thread| thread.built_in_copy.load(Ordering::Relaxed) != 0),
+            tells_mapped: code_events::tells_mapped(),
+            globalizes_word: self.v8.globalizes_word(),
+        };
+        out.push(("node.facts", facts.say()));
+        out.push(("node.facts_differing", facts.differing(found).join(" ")));
+        out.push(("node.stack_walk", self_test::means().name().to_owned()));
         out.push(("node.walks_own", capture_signal::OWN_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_by_v8", capture_signal::V8_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_native", capture_signal::NATIVE_WALKS.load(Ordering::Relaxed).to_string()));
@@ -262,8 +334,11 @@ impl Runtime for NodeRuntime {
 /// Stands in for V8 when nothing is to be profiled.
 pub struct SwitchedOff;
 
-/// Captures nothing; no clock runs when switched off.
-unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
+/// Captures nothing; no clock runs where it is used.
+///
+/// # Safety
+/// It touches nothing.
+pub unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
     Captured::Dropped(DropReason::Disabled)
 }
 

@@ -150,6 +150,11 @@ impl V8 {
         unsafe { self.source_mapping_url.and_then(|url| url(&function).as_ref().copied()) }
     }
 
+    /// See `facts`.
+    pub fn globalizes_word(&self) -> bool {
+        self.globalize_word.is_some()
+    }
+
     /// Where built-in code lies in the program's file image: first address and length.
     pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
         let (mut start, mut len) = (0, 0);

@@ -5,6 +5,10 @@ The program runs as it would without a profiler; one warning at import says why.
 
 from __future__ import annotations
 
+import os
+
+from .errors import SpanprofError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any, Callable
@@ -12,6 +16,8 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 version = "0"
 variable = None
+#: Message and hint where this kind of interpreter is never profiled: ``start`` raises them, as the native module would.
+declined: tuple[str, str] | None = None
 
 
 class Scope:
@@ -43,7 +49,13 @@ def tag_wrapper(labels: Any) -> Scope:
 
 
 def start(config: dict) -> bool:
-    return False
+    if declined is None or config.get("enabled") is False or _is_off("SPANPROF_DISABLED") or _is_off("OTEL_SDK_DISABLED"):
+        return False
+    raise SpanprofError(declined[0], "unsupported_runtime", declined[1])
+
+
+def _is_off(switch: str) -> bool:
+    return os.environ.get(switch, "").lower() not in ("", "0", "false")
 
 
 def stop() -> bool:
@@ -84,6 +96,10 @@ def after_fork_in_child() -> None:
 
 def register_current_thread() -> None:
     return None
+
+
+def watch_switching(function: object) -> bool:
+    return False
 
 
 def cli_main(arguments: list[str]) -> int:

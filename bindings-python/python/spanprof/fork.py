@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
 from .native import native
 
 _installed = False
+# Of the process whose hooks have run, so that two ways of being told of one fork are one.
+_pid = 0
 
 
 class _Anchor:
@@ -19,13 +22,43 @@ _anchor = _Anchor()
 
 def install() -> None:
     """Registers the child's hook once."""
-    global _installed
+    global _installed, _pid
     if not _installed:
         _installed = True
+        _pid = os.getpid()
         os.register_at_fork(after_in_child=_after_in_child)
+        _install_in_uwsgi()
+
+
+def _install_in_uwsgi() -> None:
+    # uWSGI forks its workers in C and, unless py-call-uwsgi-fork-hooks is set, tells Python by a hook of its own only.
+    uwsgi = sys.modules.get("uwsgi")
+    if uwsgi is None:
+        return
+    earlier = getattr(uwsgi, "post_fork_hook", None)
+    if earlier is None or "uwsgidecorators" in sys.modules:
+        try:
+            # Shares the one hook among all who ask; imported later by the program, it would replace ours.
+            importlib.import_module("uwsgidecorators").postfork(_after_in_child)
+            return
+        except Exception:
+            pass
+
+    def after_fork() -> None:
+        try:
+            if earlier is not None:
+                earlier()
+        finally:
+            _after_in_child()
+
+    uwsgi.post_fork_hook = after_fork  # type: ignore[attr-defined]
 
 
 def _after_in_child() -> None:
+    global _pid
+    if _pid == os.getpid():
+        return
+    _pid = os.getpid()
     native.after_fork_in_child()
     stop_at_process_exit()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import fork, host_log, otel_link, pyroscope, spawn, threads
+from . import fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -45,6 +45,7 @@ def _start(config: dict[str, Any]) -> bool:
         host_log.hand_over()
     if running:
         threads.install()
+        greenlets.install()
         fork.install()
         spawn.install(config)
         otel_link.install()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
+import sys
+from importlib.machinery import PathFinder
 from types import ModuleType
 
 _NAME = "spanprof._spanprof"
@@ -12,7 +13,8 @@ _NAME = "spanprof._spanprof"
 
 def _refuse_cut_file() -> None:
     # A library cut short (full disk, broken copy) kills the process inside the system's loader: look before loading.
-    spec = importlib.util.find_spec(_NAME)
+    # Not by importlib.util, which loads typing and re on some versions.
+    spec = PathFinder.find_spec(_NAME, [os.path.dirname(__file__)])
     if spec is None or not spec.origin or not os.path.isfile(spec.origin):
         return
     with open(spec.origin, "rb") as file:
@@ -38,9 +40,21 @@ except Exception as error:  # A damaged library raises more than ImportError, an
     import warnings
 
     missing_because = f"{type(error).__name__}: {error}"
-    warnings.warn(
-        f"spanprof does nothing in this process: its native module could not be loaded ({missing_because}). "
-        "Install the wheel for this platform and Python.",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    # Of these interpreters none loads the module, and no other wheel helps: `start` says so instead of a warning here.
+    if isinstance(error, ImportError) and "subinterpreter" in str(error):
+        native.declined = (
+            "start() was called in a subinterpreter; spanprof profiles the main interpreter only",
+            "call start() in the main interpreter",
+        )
+    elif "free-threading build" in sys.version:
+        native.declined = (
+            f"CPython {sys.version.split()[0]} is a free-threaded build; spanprof reads builds with the GIL only",
+            "run the program on the standard build of the same version",
+        )
+    else:
+        warnings.warn(
+            f"spanprof does nothing in this process: its native module could not be loaded ({missing_because}). "
+            "Install the wheel for this platform and Python.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -62,10 +62,13 @@ def remember(configuration: dict[str, Any]) -> None:
     _configuration.update((key, value) for key, value in configuration.items() if _travels(value))
 
 
-def _travels(value: object) -> bool:
-    if isinstance(value, (str, int, float, bool, type(None))):
+def _travels(value: object, depth: int = 0) -> bool:
+    if type(value) in (str, int, float, bool, type(None)):
         return True
-    import pickle
+    if type(value) in (list, tuple, dict) and depth < 4:
+        parts = [*value, *value.values()] if type(value) is dict else value
+        return all(_travels(part, depth + 1) for part in parts)
+    import pickle  # Not at the top: plain settings, the usual ones, start without it.
 
     try:
         pickle.dumps(value)

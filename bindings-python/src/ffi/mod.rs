@@ -6,6 +6,7 @@
 pub mod pending;
 pub mod scope;
 pub mod scope_calls;
+mod scope_method;
 pub mod symbols;
 pub mod text;
 pub mod variable;

@@ -1,7 +1,7 @@
 //! C entry points of the scope type: construction, `with`, `async with`, decoration, deallocation. Each goes through the
 //! catching door. Called by the interpreter only.
 
-use std::ffi::{c_int, c_uint, c_void, CStr};
+use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use super::catching;
 use super::scope::Scope;
+use super::scope_method;
 use crate::convert;
 
 #[repr(C)]
@@ -86,18 +87,23 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         slot(ffi::Py_tp_call, call as *mut c_void),
         slot(ffi::Py_tp_new, refuse_new as *mut c_void),
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        slot(ffi::Py_tp_traverse, traverse as *mut c_void),
+        slot(ffi::Py_tp_clear, clear as *mut c_void),
         slot(ffi::Py_tp_doc, c"An open or closed scope of labels; made by tag_wrapper().".as_ptr() as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
-    let scope_type = new_type(py, c"spanprof._spanprof.Scope", size_of::<ScopeObject>(), &mut scope_slots)?;
+    let scope_type =
+        new_type(py, c"spanprof._spanprof.Scope", size_of::<ScopeObject>(), ffi::Py_TPFLAGS_HAVE_GC, &mut scope_slots)?;
     let mut done_slots = [
         slot(ffi::Py_am_await, ffi::PyObject_SelfIter as *mut c_void),
         slot(ffi::Py_tp_iter, ffi::PyObject_SelfIter as *mut c_void),
         slot(ffi::Py_tp_iternext, done_next as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
-    let done_type = new_type(py, c"spanprof._spanprof.Done", size_of::<ffi::PyObject>(), &mut done_slots)?;
+    let done_type = new_type(py, c"spanprof._spanprof.Done", size_of::<ffi::PyObject>(), 0, &mut done_slots)?;
     let done = done_type.call0()?;
+    scope_method::install(&scope_type, "__enter__", enter_scope)?;
+    scope_method::install(&scope_type, "__exit__", exit_scope)?;
     module.add("Scope", &scope_type)?;
     SCOPE_TYPE.store(scope_type.into_ptr().cast(), Ordering::Release);
     DONE.store(done.into_ptr(), Ordering::Release);
@@ -117,21 +123,23 @@ pub fn set_decorate(decorate: Bound<'_, PyAny>) {
     unsafe { ffi::Py_XDECREF(old) };
 }
 
-fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
+pub(super) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
     ffi::PyType_Slot { slot, pfunc }
 }
 
-fn new_type<'py>(
+/// A type with `Py_TPFLAGS_DEFAULT` and further flags.
+pub(super) fn new_type<'py>(
     py: Python<'py>,
     name: &'static CStr,
     basicsize: usize,
+    flags: c_ulong,
     slots: &mut [ffi::PyType_Slot],
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut spec = ffi::PyType_Spec {
         name: name.as_ptr(),
         basicsize: basicsize as c_int,
         itemsize: 0,
-        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | flags) as c_uint,
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: `slots` ends with a zero row; names, docs and method tables are static, the rest is copied.
@@ -201,10 +209,21 @@ unsafe extern "C" fn tag_wrapper(
     })
 }
 
-unsafe extern "C" fn enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a method of the scope type gets an instance of it; entering runs no Python code.
-    catching((), || unsafe { scope_of(object) }.enter());
+    catching((), || drop(unsafe { scope_of(object) }.enter()));
     none()
+}
+
+unsafe extern "C" fn exit_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as in `enter_scope`.
+    catching((), || drop(unsafe { scope_of(object) }.exit()));
+    none()
+}
+
+unsafe extern "C" fn enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as in `enter_scope`.
+    unsafe { enter_scope(object) }
 }
 
 unsafe extern "C" fn exit(
@@ -212,14 +231,13 @@ unsafe extern "C" fn exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter`.
-    catching((), || unsafe { scope_of(object) }.exit());
-    none()
+    // SAFETY: as in `enter_scope`.
+    unsafe { exit_scope(object) }
 }
 
 unsafe extern "C" fn async_enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter`.
-    catching((), || unsafe { scope_of(object) }.enter());
+    // SAFETY: as in `enter_scope`.
+    catching((), || drop(unsafe { scope_of(object) }.enter()));
     done()
 }
 
@@ -228,8 +246,8 @@ unsafe extern "C" fn async_exit(
     _arguments: *const *mut ffi::PyObject,
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as in `enter`.
-    catching((), || unsafe { scope_of(object) }.exit());
+    // SAFETY: as in `enter_scope`.
+    catching((), || drop(unsafe { scope_of(object) }.exit()));
     done()
 }
 
@@ -285,13 +303,34 @@ unsafe extern "C" fn refuse_new(
     })
 }
 
+unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+    catching(0, || {
+        // SAFETY: the collector shows tracked instances, whose scope was written before any other call could start it; a
+        // visit changes nothing. Instances of a heap type own a reference to it.
+        unsafe {
+            match visit(ffi::Py_TYPE(object).cast(), argument) {
+                0 => (*object.cast::<ScopeObject>()).scope.traverse(visit, argument),
+                stopped => stopped,
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
+    // SAFETY: an instance of the type; dropping a token may free a context but runs none of our methods before it is gone
+    // from the scope.
+    catching((), || drop(unsafe { scope_of(object) }.clear()));
+    0
+}
+
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the last reference is gone, so nobody else reads the scope; instances of a heap type own a reference to it
-    // and were allocated by PyType_GenericAlloc without the GC flag, that is by PyObject_Malloc.
+    // SAFETY: the last reference is gone, so nobody else reads the scope, nor the collector once it is untracked; instances
+    // of a heap type own a reference to it and were allocated by PyType_GenericAlloc with the GC flag.
     unsafe {
         let object_type = ffi::Py_TYPE(object);
+        ffi::PyObject_GC_UnTrack(object.cast());
         catching((), || ptr::drop_in_place(&mut (*object.cast::<ScopeObject>()).scope));
-        ffi::PyObject_Free(object.cast());
+        ffi::PyObject_GC_Del(object.cast());
         ffi::Py_DECREF(object_type.cast());
     }
 }

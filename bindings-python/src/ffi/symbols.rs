@@ -8,12 +8,20 @@ use pyo3::ffi::{PyObject, Py_ssize_t};
 
 type ContextVarGet = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject) -> c_int;
 type ContextVarSet = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+type ContextVarReset = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
 type AsUtf8AndSize = unsafe extern "C" fn(*mut PyObject, *mut Py_ssize_t) -> *const c_char;
+
+/// `PyContextVar_Get`, `PyContextVar_Set` and `PyContextVar_Reset` (3.7.1 and later).
+pub struct ContextVarFunctions {
+    pub get: ContextVarGet,
+    pub set: ContextVarSet,
+    pub reset: ContextVarReset,
+}
 
 /// The functions found in this interpreter.
 pub struct Symbols {
-    /// `PyContextVar_Get` and `PyContextVar_Set` (3.7.1 and later); both or none.
-    pub context_var: Option<(ContextVarGet, ContextVarSet)>,
+    /// All or none.
+    pub context_var: Option<ContextVarFunctions>,
     /// `PyUnicode_AsUTF8AndSize`: in the limited API from 3.10 only, exported since 3.3.
     pub as_utf8_and_size: Option<AsUtf8AndSize>,
 }
@@ -23,7 +31,7 @@ impl Symbols {
     pub fn missing(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         if self.context_var.is_none() {
-            names.push("PyContextVar_Get/Set");
+            names.push("PyContextVar_Get/Set/Reset");
         }
         if self.as_utf8_and_size.is_none() {
             names.push("PyUnicode_AsUTF8AndSize");
@@ -32,20 +40,35 @@ impl Symbols {
     }
 }
 
+#[cfg(feature = "testing")]
+static HIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Makes this process one whose interpreter exports none of the functions; only before they are first needed.
+#[cfg(feature = "testing")]
+pub fn hide_context_functions() {
+    HIDDEN.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// The symbols of this process, looked up once.
 pub fn symbols() -> &'static Symbols {
     static FOUND: OnceLock<Symbols> = OnceLock::new();
     FOUND.get_or_init(|| {
+        #[cfg(feature = "testing")]
+        if HIDDEN.load(std::sync::atomic::Ordering::Relaxed) {
+            return Symbols { context_var: None, as_utf8_and_size: None };
+        }
         let context_get = look_up(c"PyContextVar_Get");
         let context_set = look_up(c"PyContextVar_Set");
+        let context_reset = look_up(c"PyContextVar_Reset");
         Symbols {
-            context_var: match (context_get, context_set) {
-                // SAFETY: CPython 3.7.1 to 3.15 declare both functions with exactly these C types.
-                (Some(get), Some(set)) => Some(unsafe {
-                    (
-                        std::mem::transmute::<*mut c_void, ContextVarGet>(get),
-                        std::mem::transmute::<*mut c_void, ContextVarSet>(set),
-                    )
+            context_var: match (context_get, context_set, context_reset) {
+                // SAFETY: CPython 3.7.1 to 3.15 declare the functions with exactly these C types.
+                (Some(get), Some(set), Some(reset)) => Some(unsafe {
+                    ContextVarFunctions {
+                        get: std::mem::transmute::<*mut c_void, ContextVarGet>(get),
+                        set: std::mem::transmute::<*mut c_void, ContextVarSet>(set),
+                        reset: std::mem::transmute::<*mut c_void, ContextVarReset>(reset),
+                    }
                 }),
                 _ => None,
             },

@@ -24,6 +24,8 @@ const FEW: usize = 8;
 impl<'a> BorrowedPairs<'a> {
     /// The pairs; `None` when some key or value is no `str`, is not valid Unicode or longer than `max_characters`, when
     /// there are more than `max_pairs`, or when the interpreter does not export what is needed.
+    // Inlined: else the pairs are copied out.
+    #[inline(always)]
     pub fn of(dict: &'a Bound<'_, PyDict>, max_characters: usize, max_pairs: usize) -> Option<Self> {
         symbols().as_utf8_and_size?;
         if dict.len() > max_pairs {

@@ -2,6 +2,7 @@
 //! costs nothing per switch. Its value is a plain `int`; 0 or unset means no context. Not here: what an id means
 //! ([`crate::context`]). The frame walk of the runtime reads the same variable from inside the handler.
 
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -68,6 +69,18 @@ impl Value {
         }
     }
 
+    /// Shows the object to the garbage collector.
+    ///
+    /// # Safety
+    /// `visit` and `argument` come from the interpreter's `tp_traverse`.
+    pub unsafe fn traverse(&self, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
+        if self.0.is_null() {
+            return 0;
+        }
+        // SAFETY: caller's contract; an owned reference.
+        unsafe { visit(self.0, argument) }
+    }
+
     /// Whether both are the same object (or both unset).
     pub fn is(&self, other: &Self) -> bool {
         self.0 == other.0
@@ -78,6 +91,12 @@ impl Value {
 unsafe impl Send for Value {}
 // SAFETY: as above.
 unsafe impl Sync for Value {}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self::UNSET
+    }
+}
 
 impl Clone for Value {
     fn clone(&self) -> Self {
@@ -119,12 +138,12 @@ pub fn get() -> Value {
     if variable.is_null() {
         return Value::UNSET;
     }
-    if let Some((context_var_get, _)) = symbols().context_var {
+    if let Some(functions) = &symbols().context_var {
         let mut value = ptr::null_mut();
         // SAFETY: `variable` is a live ContextVar, the out pointer is ours; with a null default an unset variable gives
         // null without an exception, a set one a new reference.
         unsafe {
-            if context_var_get(variable, ptr::null_mut(), &mut value) < 0 {
+            if (functions.get)(variable, ptr::null_mut(), &mut value) < 0 {
                 ffi::PyErr_Clear();
                 return Value::UNSET;
             }
@@ -134,30 +153,54 @@ pub fn get() -> Value {
     call_method(variable, c"get", zero()).unwrap_or(Value::UNSET)
 }
 
-/// Sets the value in the current context of this thread. A context in which the variable was set once keeps an entry:
-/// unset is written as 0.
+/// Sets the value in the current context of this thread. A context in which the variable was set keeps an entry until
+/// [`reset`]: unset is written as 0.
 pub fn set(value: &Value) {
+    drop(set_with_token(value));
+}
+
+/// As [`set`]; gives what [`reset`] takes, or `UNSET` where that is not to be had.
+///
+/// A token keeps its context alive, which may hold whoever holds the token: only where the garbage collector sees it.
+pub fn set_with_token(value: &Value) -> Value {
     let variable = address();
     let object = if value.0.is_null() { zero() } else { value.0 };
     if variable.is_null() || object.is_null() {
-        return;
+        return Value::UNSET;
     }
     if let Some(runtime) = TOLD.get() {
         tell(runtime, value.id());
     }
-    if let Some((_, context_var_set)) = symbols().context_var {
-        // SAFETY: both are live objects; the returned token is a new reference that nobody needs.
+    if let Some(functions) = &symbols().context_var {
+        // SAFETY: both are live objects; the returned token is a new reference, null comes with an exception.
         unsafe {
-            let token = context_var_set(variable, object);
+            let token = (functions.set)(variable, object);
             if token.is_null() {
                 ffi::PyErr_Clear();
-            } else {
-                ffi::Py_DECREF(token);
             }
+            return Value(token);
         }
-        return;
     }
     drop(call_method(variable, c"set", object));
+    Value::UNSET
+}
+
+/// Sets `previous`, which was the value before [`set_with_token`] gave `token`: by the token if it is of this context,
+/// which is cheaper and leaves no entry behind.
+pub fn reset(token: &Value, previous: &Value) {
+    let (variable, functions) = (address(), &symbols().context_var);
+    let Some(functions) = functions.as_ref().filter(|_| !token.0.is_null() && !variable.is_null()) else {
+        return set(previous);
+    };
+    // SAFETY: both are live objects; a token of another context, or used before, is refused with an exception.
+    if unsafe { (functions.reset)(variable, token.0) } < 0 {
+        // SAFETY: needs the GIL only.
+        unsafe { ffi::PyErr_Clear() };
+        return set(previous);
+    }
+    if let Some(runtime) = TOLD.get() {
+        tell(runtime, previous.id());
+    }
 }
 
 /// Says where the handler looks for the context id.

@@ -62,15 +62,17 @@ fn record(interpreter: &Interpreter, thread: usize, address: usize, frame: usize
 }
 
 /// What the interrupted thread held.
-struct Registers<'a> {
-    program_counter: u64,
+pub struct Registers<'a> {
+    /// The interrupted instruction.
+    pub program_counter: u64,
     stack_pointer: u64,
     context: &'a libc::ucontext_t,
 }
 
 impl<'a> Registers<'a> {
+    /// From the handler's own argument; `None` outside a handler.
     #[inline]
-    fn of(context: &'a HandlerContext) -> Option<Self> {
+    pub fn of(context: &'a HandlerContext) -> Option<Self> {
         // SAFETY: null, or the ucontext_t that the kernel gave to the running handler.
         let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }?;
         #[cfg(target_arch = "x86_64")]
@@ -81,6 +83,15 @@ impl<'a> Registers<'a> {
         #[cfg(target_arch = "aarch64")]
         let (program_counter, stack_pointer) = (context.uc_mcontext.pc, context.uc_mcontext.sp);
         Some(Self { program_counter, stack_pointer, context })
+    }
+
+    /// Where the interrupted function returns to if it keeps nothing on the stack; another word otherwise.
+    #[inline]
+    pub fn return_address_of_a_leaf(&self) -> Option<u64> {
+        #[cfg(target_arch = "x86_64")]
+        return guarded::read_u64(self.stack_pointer as usize);
+        #[cfg(target_arch = "aarch64")]
+        return Some(self.context.uc_mcontext.regs[30]);
     }
 
     /// Every word in a general register, and in the vector registers where compilers pair two fields for one store.

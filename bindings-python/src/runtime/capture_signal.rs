@@ -14,7 +14,7 @@
 use spanprof_signal::{Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::frame_signal::{self, ChainStart, Judged};
-use super::{activation_signal, context_signal, interpreter};
+use super::{activation_signal, context_signal, interpreter, switching_signal};
 
 /// Links followed at most, skipped ones included: bounds a chain that leads back into itself.
 pub const MAX_LINKS: usize = 16_384;
@@ -30,7 +30,9 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     if thread == 0 || !frame_signal::is_ours(interpreter, thread) {
         return Captured::Dropped(DropReason::NoThreadState);
     }
-    stack.context = context_signal::read(interpreter, thread);
+    if !switching_signal::is_switching(context) {
+        stack.context = context_signal::read(interpreter, thread);
+    }
     let below = activation_signal::start_below(interpreter, thread, context);
     let Some(start) = below.or_else(|| frame_signal::start(interpreter, thread)) else {
         return Captured::Dropped(DropReason::FaultedRead);

@@ -5,7 +5,7 @@
 //! Why it is sound: in the handler the thread itself is stopped, a `Context` swaps whole immutable tables by one store,
 //! and each node is checked as it is read. From another thread the read is repeated until two agree.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use spanprof_signal::{guarded, Context};
 
@@ -117,17 +117,37 @@ pub fn read(interpreter: &Interpreter, thread: usize) -> Context {
     }
 }
 
-/// The same from another thread: two reads must agree, else nothing is said. A label on the wrong request is worse
-/// than none.
-pub fn read_other(interpreter: &Interpreter, thread: usize) -> Context {
-    let before = table_of(interpreter, thread);
-    let first = read(interpreter, thread);
-    let second = read(interpreter, thread);
-    if first == second && before == table_of(interpreter, thread) {
-        first
-    } else {
-        Context::None
+/// The context of another thread at one moment, and what tells whether it is still that one: equal moments mean that the
+/// thread stayed in one context, and nothing was set there, from the one to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextMoment {
+    value: Context,
+    /// The thread's current `Context` and the table in it.
+    place: (u64, Option<usize>),
+    /// The interpreter's count of contexts entered and left by the thread.
+    switches: u64,
+}
+
+impl ContextMoment {
+    /// The context.
+    pub fn value(&self) -> Context {
+        self.value
     }
+}
+
+/// The same from another thread. What changes while it is read is nobody's: equal to no other moment.
+pub fn read_other(interpreter: &Interpreter, thread: usize) -> Option<ContextMoment> {
+    let field = |offset: usize| guarded::read_u64(thread.checked_add(offset)?);
+    let moment = || {
+        let switches = field(interpreter.layout.thread.context.checked_add(8)?)?;
+        fence(Ordering::Acquire);
+        let place = (field(interpreter.layout.thread.context)?, table_of(interpreter, thread));
+        Some((switches, place))
+    };
+    let (switches, place) = moment()?;
+    let value = read(interpreter, thread);
+    fence(Ordering::Acquire);
+    (moment()? == (switches, place)).then_some(ContextMoment { value, place, switches })
 }
 
 fn as_context(id: u64) -> Context {

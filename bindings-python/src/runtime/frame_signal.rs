@@ -94,7 +94,10 @@ fn word(bytes: &[u8; 80], at: usize) -> Option<u64> {
 #[inline(always)]
 fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, address: usize) -> Option<Link> {
     let field = |offset: usize| guarded::read_u64(address.checked_add(offset)?);
-    if address & 7 != 0 || field(fixed::TYPE)? as usize != interpreter.frame_type {
+    // A frame object that ended waits for the next call, its looks unchanged but for the references.
+    let references = field(0)?;
+    let is_dead = references == 0 || references > MAX_REFERENCES;
+    if address & 7 != 0 || is_dead || field(fixed::TYPE)? as usize != interpreter.frame_type {
         return None;
     }
     Some(Link {

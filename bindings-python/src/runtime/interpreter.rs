@@ -83,7 +83,7 @@ impl Interpreter {
                 "use a version of spanprof that knows this interpreter, or an interpreter from that range",
             )
         })?;
-        let main = main_interpreter()?;
+        let main = require_main(py)?;
         check_published(&layout)?;
         let types = py.import("types").map_err(|error| RuntimeError::interpreter("importing types", &error))?;
         let type_address = |name: &str| {
@@ -110,8 +110,8 @@ impl Interpreter {
 }
 
 /// The state of the interpreter we run in, if it is the main one.
-fn main_interpreter() -> Result<usize, RuntimeError> {
-    // SAFETY: the GIL is held (the callers hand in a `Python`); both only read the current interpreter.
+pub(super) fn require_main(_py: Python<'_>) -> Result<usize, RuntimeError> {
+    // SAFETY: the GIL is held, as `Python` says; both only read the current interpreter.
     let (state, id) = unsafe {
         let state = pyo3::ffi::PyInterpreterState_Get();
         (state as usize, pyo3::ffi::PyInterpreterState_GetID(state))

@@ -26,6 +26,7 @@ mod layout;
 mod resolve;
 mod sampled_code_signal;
 mod self_check;
+mod switching_signal;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod thread_context_signal;
@@ -47,6 +48,7 @@ use thread_context_signal::THREAD_CONTEXTS;
 
 pub use context_variable::ContextSource;
 pub use error::{RuntimeError, RuntimeErrorKind};
+pub use switching_signal::watch as watch_switching;
 pub use version::InterpreterVersion;
 
 /// The running CPython interpreter.
@@ -66,6 +68,8 @@ impl PythonRuntime {
     /// returns the same one. Takes well under a millisecond.
     pub fn new(py: Python<'_>) -> Result<Arc<Self>, RuntimeError> {
         static RUNTIME: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
+        // Asked each time: another interpreter of the process may call while the main one is profiled.
+        interpreter::require_main(py)?;
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Arc::clone(runtime));
         }
@@ -188,6 +192,7 @@ impl Runtime for PythonRuntime {
         };
         out.push(("python.version", self.version.text.clone()));
         out.push(("python.context_source", context.into()));
+        out.push(("python.contexts_switching", switching_signal::met().to_string()));
         out.push(("python.contexts_unreadable", self.interpreter.context.unreadable().to_string()));
         out.push(("python.thread_contexts_refused", THREAD_CONTEXTS.refused().to_string()));
         out.push(("python.code_notice", self.notice.name().into()));

@@ -62,6 +62,11 @@ pub fn kernel_thread_id(layout: &Layout, thread: usize) -> Option<u32> {
     u32::try_from(id).ok().filter(|&id| id != 0 && id <= i32::MAX as u32)
 }
 
+/// Whether a leaf begins a stack to walk. From 3.15 on a thread outside Python still has a frame: the base of all others.
+fn is_of_python(interpreter: &Interpreter, leaf: usize) -> bool {
+    leaf != 0 && !frame_signal::read(interpreter, leaf).is_some_and(|link| link.is_entry && link.previous == 0)
+}
+
 /// Appends the threads that have Python frames now.
 pub fn list(interpreter: &Interpreter, out: &mut Vec<RuntimeThread>) {
     let Some(first_thread) = interpreter.first_thread else { return };
@@ -73,7 +78,8 @@ pub fn list(interpreter: &Interpreter, out: &mut Vec<RuntimeThread>) {
         if thread == 0 || !frame_signal::is_ours(interpreter, thread) {
             break;
         }
-        let has_frames = frame_signal::start(interpreter, thread).is_some_and(|start| start.leaf != 0);
+        let has_frames =
+            frame_signal::start(interpreter, thread).is_some_and(|start| is_of_python(interpreter, start.leaf));
         if let (true, Some(thread_id)) = (has_frames, kernel_thread_id(&interpreter.layout, thread)) {
             out.push(RuntimeThread { thread_id, handle: thread as u64 });
         }

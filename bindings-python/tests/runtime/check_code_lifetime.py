@@ -64,7 +64,7 @@ class CodeLifetime(unittest.TestCase):
         started = time.process_time()
 
         def enough_likely():
-            return time.process_time() - started > ENOUGH * 8 * interval_us / 1e6 + 1
+            return time.process_time() - started > ENOUGH * 16 * interval_us / 1e6 + 1
 
         runtime.sampler_start(interval_us, drain_ms)
         try:

@@ -10,6 +10,10 @@ import greenlet
 
 from doors import own_stack, runtime, variable, without_columns
 
+# As the package does when greenlet is imported. Without it some 3 % of the samples of a program that only switches show the
+# frames of one greenlet under the label of another: those taken between greenlet's stores of the context and of the frame.
+assert runtime.watch_switching(greenlet.getcurrent)
+
 
 class Greenlets(unittest.TestCase):
     maxDiff = None
@@ -68,6 +72,9 @@ class Greenlets(unittest.TestCase):
         samples, *_ = runtime.sampler_stop()
         labelled, wrong, reasons = 0, [], collections.Counter(reason or "walked" for _, reason, _ in samples)
         for context, _, frames in samples:
+            # Not one: a greenlet's label may only stay over the main one's frames while the greenlet ends, some 100 ns of its life.
+            if context and frames and frames[0][0].rpartition(".")[2] == "run_all":
+                wrong.append(("run_all", context))
             for name, _ in frames:
                 if name.startswith("spin_"):
                     # Not labelled yet: before its first statement.

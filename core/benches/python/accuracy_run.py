@@ -1,6 +1,6 @@
 """One run of the accuracy benchmark: burns a known mix under spanprof; prints the truth and the counters as JSON.
 
-    accuracy_run.py RATE DEPTH THREADS CPU_SECONDS FOLDER
+    accuracy_run.py MIX CLOCK RATE DEPTH THREADS CPU_SECONDS FOLDER
 """
 
 import json
@@ -13,15 +13,17 @@ import work
 
 
 def main():
-    rate, depth, threads, cpu_seconds, folder = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+    parts, clock, folder = work.MIXES[sys.argv[1]], sys.argv[2], sys.argv[7]
+    rate, depth, threads, cpu_seconds = int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6])
     destination = {"type": "file", "directory": folder}
     began = time.process_time()
-    spanprof.start(service_name="accuracy", sample_rate=rate, destinations=[destination], upload_interval=3600)
+    settings = {"sample_rate": rate, "clock": clock, "destinations": [destination], "upload_interval": 3600}
+    spanprof.start(service_name="accuracy", **settings)
     truths = []
     each = cpu_seconds / threads
 
     def run():
-        truths.append(work.mix(depth, each))
+        truths.append(work.mix(parts, depth, each))
 
     others = [threading.Thread(target=run) for _ in range(threads - 1)]
     for thread in others:
@@ -33,7 +35,7 @@ def main():
     stats = spanprof.stats()
     process = time.process_time() - began - stats["cost.own_cpu_ns"] / 1e9
     spanprof.stop()
-    burnt = {part.__name__: sum(truth[part.__name__] for truth in truths) for part in work.PARTS}
+    burnt = {part.__name__: sum(truth[part.__name__] for truth in truths) for part in parts}
     print(json.dumps({"burnt": burnt, "process": process, "samples": stats["samples.cpu"], "clock": stats["clock.name"]}))
 
 

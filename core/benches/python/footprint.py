@@ -8,7 +8,7 @@ import measuring
 
 def main():
     given = measuring.arguments()
-    repeats, seconds = (2, 0.5) if given.short else (10, 12.0)
+    repeats, seconds = (2, 0.5) if given.short else (5, 12.0)
     rows = []
     with measuring.swallowing_receiver() as address:
         runs = {}

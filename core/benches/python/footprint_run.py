@@ -24,7 +24,7 @@ def main():
     loaded = time.perf_counter()
     stop = profilers.start(name, 100, address)
     started = time.perf_counter()
-    work.mix(20, seconds)
+    work.mix(work.PARTS, 20, seconds)
     resident = resident_bytes()
     stop()
     print(json.dumps({"import_ms": (loaded - began) * 1000, "start_ms": (started - loaded) * 1000, "resident": resident}))

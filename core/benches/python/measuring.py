@@ -27,9 +27,11 @@ def arguments():
     return given
 
 
-def child(python, script, *words, env=None):
-    """Runs a script of this folder to its end and returns the JSON of its last line."""
+def child(python, script, *words, env=None, processor=None):
+    """Runs a script of this folder to its end, on one processor if asked; returns the JSON of its last line."""
     words = [python, os.path.join(HERE, script), *map(str, words)]
+    if processor is not None:
+        words = ["taskset", "--cpu-list", str(processor), *words]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -57,7 +57,7 @@ def run(given, name, rate, depth, rounds, address):
 
 def main():
     given = measuring.arguments()
-    pairs, rounds = (2, 60) if given.short else (12, 600)
+    pairs, rounds = (2, 60) if given.short else (10, 400)
     rows = []
     with measuring.swallowing_receiver() as address:
         for depth in DEPTHS:

@@ -5,8 +5,10 @@ import measuring
 
 def main():
     given = measuring.arguments()
-    result = measuring.child(given.pythons["spanprof"], "tags_run.py", 2_000 if given.short else 200_000)
-    print("Entering and leaving, profiler running at 100 Hz; fastest of 7 blocks.\n")
+    rounds = 2_000 if given.short else 200_000
+    runs = [measuring.child(given.pythons["spanprof"], "tags_run.py", rounds) for _ in range(5)]
+    result = min(runs, key=lambda run: run["bare"])
+    print("Entering and leaving, profiler running at 100 Hz; fastest of 7 blocks, in the process of 5 whose bare scope was fastest.\n")
     names = {"bare": "`contextlib.nullcontext()`", "prebuilt": "`tag_wrapper` made before", "fresh": "`tag_wrapper({…})` of 3 keys"}
     measuring.table(["scope", "ns"], [[names[name], f"{value:.0f}"] for name, value in result.items()])
 

@@ -1,7 +1,9 @@
 """The work that is profiled: three functions of known cost below a stack of chosen depth. The truth is measured in the
 same process, on the thread's own CPU clock."""
 
+import hashlib
 import time
+import zlib
 
 
 def half(units):
@@ -27,6 +29,24 @@ def fifth(units):
 
 PARTS = (half, third, fifth)
 
+BLOCK = bytes(range(256)) * 2048
+
+
+def hashing(units):
+    """C code that lets go of the interpreter lock."""
+    for _ in range(units // 2_500):
+        hashlib.sha256(BLOCK).digest()
+
+
+def checking(units):
+    """As above, another function."""
+    for _ in range(units // 500):
+        zlib.crc32(BLOCK)
+
+
+NATIVE_PARTS = (half, hashing, checking)
+MIXES = {"python": PARTS, "native": NATIVE_PARTS}
+
 
 def below(depth, work, units):
     """Calls the work `depth` frames down."""
@@ -35,13 +55,13 @@ def below(depth, work, units):
     return below(depth - 1, work, units)
 
 
-def mix(depth, cpu_seconds, units=10_000):
-    """Burns about so much CPU time of this thread in the shares 50/30/20; returns what each part really burnt."""
-    burnt = {work.__name__: 0.0 for work in PARTS}
+def mix(parts, depth, cpu_seconds, units=10_000):
+    """Burns about so much CPU time of this thread in the parts; returns what each really burnt."""
+    burnt = {work.__name__: 0.0 for work in parts}
     clock = time.thread_time
     end = clock() + cpu_seconds
     while clock() < end:
-        for work in PARTS:
+        for work in parts:
             began = clock()
             below(depth, work, units)
             burnt[work.__name__] += clock() - began

@@ -184,7 +184,7 @@ config_keys! {
     max_stacks: u32 = 32_768, "stacks", between(16.0, 1_048_576.0), true;
     /// Most different label sets of the process; beyond, values become `other` and are counted.
     max_label_sets: u32 = 16_384, "label sets", between(16.0, 65_536.0), true;
-    /// Requests with a span that can be open at once; older ones read as expired and are counted.
+    /// Contexts with a span kept at once: those of open scopes, those sampled of late, the newest; what is lost is counted.
     max_contexts: u32 = 65_536, "contexts", between(256.0, 262_144.0), true;
     /// Longest value of a label; longer ones are cut and counted.
     max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;

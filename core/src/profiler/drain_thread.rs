@@ -28,6 +28,9 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
     crate::own_thread::begin();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut drain = DrainThread::new(&session, &config);
+        if session.marks_crashes {
+            sys::sweep_crash_markers();
+        }
         while drain.turn() {}
     }));
     if outcome.is_err() {

@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use crate::config::Config;
-use crate::context::opened_contexts;
+use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
 use crate::sys::ClockCounters;
@@ -126,7 +126,9 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
 fn table_stats(stats: &mut Stats) {
     let tables = labels::tables();
     let losses = tables.losses();
-    stats.count("contexts.opened", opened_contexts());
+    let (opened, refused) = opened_and_refused();
+    stats.count("contexts.opened", opened);
+    stats.count("contexts.refused", refused);
     stats.count("labels.sets", tables.set_count() as u64);
     stats.count("labels.bytes", tables.used_bytes());
     stats.count("labels.values_truncated", losses.values_truncated);

@@ -104,8 +104,10 @@ impl Profiler {
     fn close_and_deliver(&self, only: Option<SampleKind>, timeout: Duration) -> bool {
         let Some(session) = &self.session else { return true };
         let until = Instant::now() + timeout;
+        // Before the window is closed: a receiver may refuse it before the flush begins.
+        let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
         session.control.close_window(only, until, session.inbox)
-            && session.delivery.as_ref().is_none_or(|delivery| delivery.flush(until - Instant::now().min(until)))
+            && delivery.is_none_or(|(delivery, before)| delivery.flush(&before, until - Instant::now().min(until)))
     }
 
     /// Changes live keys while running.
@@ -161,6 +163,9 @@ impl Profiler {
 
     /// The language's after-fork hook, in the child on its only thread: profiles the child if the parent was profiled.
     /// The parent's handles mean nothing in the child; [`Profiler::running`] gives its own.
+    ///
+    /// What the parent's export had open stays open in the child, unused, until it ends or executes another program: its
+    /// event loop (three descriptors) and a connection to each destination. They belong to threads that stayed behind.
     pub fn after_fork_in_child() -> Option<Profiler> {
         GATE.store(Some(Arc::new(Mutex::new(()))));
         labels::tables().after_fork_in_child();

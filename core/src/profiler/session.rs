@@ -53,6 +53,7 @@ impl Session {
         };
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         forget_parents_inbox(inbox);
+        context::set_bell(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         let marks_crashes = sys::fork_generation() == 0;
@@ -112,6 +113,8 @@ impl Session {
         let until = Instant::now() + self.config.load().stop_timeout;
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
+        // Before the last window is handed over: it may be refused at once.
+        let delivery = self.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
         let ended = self.control.stop(until, self.inbox);
         // The drain thread does this first; again in case it is late or gone.
         self.stop_clocks();
@@ -119,7 +122,7 @@ impl Session {
             sys::end_crash_marker();
         }
         let left = until.saturating_duration_since(Instant::now());
-        self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left)) && ended
+        delivery.is_none_or(|(delivery, before)| delivery.stop(&before, left)) && ended
     }
 
     pub fn stop_clocks(&self) {

@@ -14,7 +14,7 @@ pub enum ClockChoice {
     Perf,
 }
 
-/// What [`Clocks::start`] needs to know.
+/// What [`start`](super::Clocks::start) needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSettings {
     /// Which clock to use.
@@ -112,7 +112,8 @@ pub struct CpuAccount {
     pub own_ns: u64,
     /// Carried by samples in the ring.
     pub sampled_ns: u64,
-    /// Burnt by living threads since their last sample.
+    /// Burnt by living threads since their last sample. The next one carries it; at the end of the run nothing does: an interval
+    /// and a half per thread at most, in no relation to the length of the run.
     pub waiting_ns: u64,
 }
 

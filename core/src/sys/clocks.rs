@@ -29,6 +29,7 @@ struct State {
     run: Option<Run>,
     runs: u64,
     scan_timer: Option<u32>,
+    scan_interval_ns: u64,
 }
 
 #[derive(Clone)]
@@ -75,8 +76,11 @@ pub struct Clocks {
     fork_generation: u32,
 }
 
-/// CPU time of the process between two looks at its threads, at least; more where a look is dear.
+/// CPU time of the process between two looks at its threads while threads come and go; more where a look is dear.
 const SCAN_INTERVAL_NS: u64 = 100_000_000;
+/// As much at most while none comes or goes: with the waking, a look costs about 0.15 ms. How long a handler that the
+/// host put over ours may stay.
+const CALM_SCAN_INTERVAL_NS: u64 = 400_000_000;
 /// A look may cost this part of the CPU time between looks.
 const SCAN_SHARE: u64 = 2000;
 
@@ -157,10 +161,11 @@ impl Clocks {
             super::install_fault_guard();
         }
         handler::install(run.ticking.signal);
-        state.registry.scan(Birth::AfterStart, &run.ticking);
+        let changed = state.registry.scan(Birth::AfterStart, &run.ticking);
         let cost = time::current_thread_cpu_ns().saturating_sub(begun);
+        state.scan_interval_ns = next_scan_interval_ns(state.scan_interval_ns, changed, cost);
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, time::process_cpu_ns() + SCAN_INTERVAL_NS.max(cost * SCAN_SHARE));
+            arm::arm_timer(timer, time::process_cpu_ns() + state.scan_interval_ns);
         }
     }
 
@@ -317,6 +322,12 @@ fn period_ns(rate_hz: u32) -> u64 {
     1_000_000_000 / rate_hz as u64
 }
 
+/// Threads that come and go are looked for often, each calm look doubles the time to the next.
+fn next_scan_interval_ns(last_ns: u64, changed: bool, cost_ns: u64) -> u64 {
+    let wanted = if changed { SCAN_INTERVAL_NS } else { (last_ns * 2).clamp(SCAN_INTERVAL_NS, CALM_SCAN_INTERVAL_NS) };
+    wanted.max(cost_ns * SCAN_SHARE)
+}
+
 fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
     let timer = |reason: String| match timer::probe(signal) {
@@ -371,4 +382,24 @@ pub(super) fn forget_in_child() {
     counters::forget_after_fork();
     own_threads::forget_in_child();
     inboxes::forget_in_child();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_grow_rarer_while_no_thread_comes_or_goes_and_where_they_are_dear() {
+        let milliseconds = |ns: u64| ns / 1_000_000;
+        let mut interval = 0;
+        let calm = [100, 200, 400, 400].map(|_| {
+            interval = next_scan_interval_ns(interval, false, 50_000);
+            milliseconds(interval)
+        });
+        assert_eq!(calm, [100, 200, 400, 400]);
+        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 20_000)), 100, "threads came or went");
+        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 1_000_000)), 2_000, "a thousand threads");
+        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 1_000_000)), 2_000);
+        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 20_000)), 400);
+    }
 }

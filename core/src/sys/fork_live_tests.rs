@@ -1,9 +1,10 @@
 //! The profiler in forked children, with real forks. Here because forking is unsafe.
 
-use super::live_tests::one_at_a_time;
-use super::{current_thread_cpu_ns, fork_generation};
+use super::live_tests::{one_at_a_time, Ends};
+use super::{current_thread_cpu_ns, fork_generation, process_cpu_ns};
 use crate::fake::FakeRuntime;
 use crate::{Config, Profiler};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 fn burn(ns: u64) {
@@ -18,7 +19,7 @@ fn config() -> Config {
 }
 
 /// Runs `child` in a forked process; gives its exit code, or `None` when it did not end in time.
-fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
+pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
     // SAFETY: the child calls nothing but code that is made to work after fork, and ends without destructors.
     let process = unsafe { libc::fork() };
     assert!(process >= 0, "fork failed");
@@ -27,7 +28,7 @@ fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(code) };
     }
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let mut status = 0;
         // SAFETY: waits for the child made above.
@@ -54,12 +55,20 @@ fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
     let code = in_forked_child(|| {
         let Some(own) = Profiler::after_fork_in_child() else { return 1 };
         burn(100_000_000);
-        if !own.flush(Duration::from_secs(5)) {
-            return 2;
+        // Ticks come rarely to a thread that shares its processor with many.
+        for _ in 0..50 {
+            if !own.flush(Duration::from_secs(20)) {
+                return 2;
+            }
+            if own.stats().counter("samples.cpu") >= 5 {
+                break;
+            }
+            burn(20_000_000);
         }
         let stats = own.stats();
         let samples = stats.counter("samples.cpu");
-        if !(5..=40).contains(&samples) {
+        // No more than a child at 250 Hz can have by itself, give or take the random intervals: none of the parent's.
+        if !(5..=process_cpu_ns() / 4_000_000 + 8).contains(&samples) {
             return 3;
         }
         if stats.counter("process.fork_restarts") != 1 {
@@ -73,7 +82,7 @@ fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
     assert_eq!(code, Some(0));
     let before = profiler.stats().counter("samples.cpu");
     burn(100_000_000);
-    assert!(profiler.flush(Duration::from_secs(5)));
+    assert!(profiler.flush(Duration::from_secs(20)));
     assert!(profiler.stats().counter("samples.cpu") > before);
     assert!(profiler.stop());
 }
@@ -81,16 +90,17 @@ fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
 #[test]
 fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
     let _turn = one_at_a_time();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let running = AtomicBool::new(true);
     super::install_fork_hook();
     let generation = fork_generation();
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
+        let _ends = Ends(&running);
         for worker in 0..3 {
-            let stop = &stop;
+            let running = &running;
             scope.spawn(move || {
                 let mut round = 0u64;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                while running.load(Ordering::Relaxed) {
                     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
                     let value = format!("{worker} {round}");
                     crate::context::intern_labels(&[("fork", value.as_str())]);
@@ -118,13 +128,12 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                     },
                 };
                 burn(3_000_000);
-                if !own.flush(Duration::from_secs(5)) {
+                if !own.flush(Duration::from_secs(20)) {
                     return 3;
                 }
                 i32::from(!own.stop()) * 4
             }));
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(codes, vec![Some(0); 100]);
     if let Some(profiler) = Profiler::running() {

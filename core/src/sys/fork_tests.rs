@@ -1,11 +1,16 @@
 //! Forks while the clocks run: the child is alive and unprofiled, may start its own, and the parent does not notice.
 
-use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start};
+use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, Ends};
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Runs `child` in a forked process, which must end well within ten seconds.
+/// Runs `child` in a forked process, which must end well.
 pub(super) fn in_child(child: impl FnOnce()) {
+    assert_eq!(wait_status_of_child(child), 0, "the child's wait status");
+}
+
+/// Runs `child` in a forked process, which must end within half a minute: much for what the tests do, little for a hang.
+pub(super) fn wait_status_of_child(child: impl FnOnce()) -> libc::c_int {
     // SAFETY: the child runs `child` on its only thread, then leaves by _exit; the C library's allocator survives forks.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
@@ -15,16 +20,18 @@ pub(super) fn in_child(child: impl FnOnce()) {
         unsafe { libc::_exit(failed as libc::c_int) };
     }
     let mut status = 0;
-    for _ in 0..10_000 {
+    for _ in 0..30_000 {
         // SAFETY: asks after the child just made.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
-            assert_eq!(status, 0, "the child's wait status");
-            return;
+            return status;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     // SAFETY: the child just made, which hangs.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, &mut status, 0);
+    }
     panic!("the child hangs");
 }
 
@@ -32,6 +39,7 @@ pub(super) fn in_child(child: impl FnOnce()) {
 fn with_burning_threads(clocks: &Clocks, body: impl FnOnce()) {
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
+        let _ends = Ends(&running);
         for _ in 0..3 {
             scope.spawn(|| {
                 clocks.register_current_thread();
@@ -41,7 +49,6 @@ fn with_burning_threads(clocks: &Clocks, body: impl FnOnce()) {
             });
         }
         body();
-        running.store(false, Ordering::Relaxed);
     });
 }
 
@@ -74,7 +81,14 @@ fn children_are_alive_and_unprofiled(kind: ClockChoice, forks: usize) {
             });
             drain(&clocks);
         }
-        assert!(clocks.counters().samples > before, "the parent goes on");
+        // The burning threads may not have had a processor meanwhile.
+        for _ in 0..10_000 {
+            if clocks.counters().samples > before {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the parent's threads are sampled no more");
     });
 }
 
@@ -175,6 +189,7 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
     };
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
+        let _ends = Ends(&running);
         for _ in 0..2 {
             scope.spawn(|| {
                 while running.load(Ordering::Relaxed) {
@@ -187,20 +202,16 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
                 inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
             }
         });
-        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..30 {
-                in_child(|| {
-                    // More than the ring holds, so that every word of it is used.
-                    for key in 1..=1_000 {
-                        inbox.submit(&sample(key)).expect("an empty ring has room");
-                        let mut keys = Vec::new();
-                        inbox.ring().drain(inbox.ring().head(), &mut |_, sample| keys.push(sample.key));
-                        assert_eq!(keys, [key]);
-                    }
-                });
-            }
-        }));
-        running.store(false, Ordering::Relaxed);
-        assert!(verdict.is_ok(), "a child did not find the ring clean");
+        for _ in 0..30 {
+            in_child(|| {
+                // More than the ring holds, so that every word of it is used.
+                for key in 1..=1_000 {
+                    inbox.submit(&sample(key)).expect("an empty ring has room");
+                    let mut keys = Vec::new();
+                    inbox.ring().drain(inbox.ring().head(), &mut |_, sample| keys.push(sample.key));
+                    assert_eq!(keys, [key]);
+                }
+            });
+        }
     });
 }

@@ -8,6 +8,8 @@ mod copies;
 mod crash_marker;
 mod fork;
 #[cfg(test)]
+mod fork_delivery_tests;
+#[cfg(test)]
 mod fork_live_tests;
 #[cfg(test)]
 mod fork_tests;
@@ -29,7 +31,9 @@ mod walk;
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
 pub use copies::{announce_copy, withdraw_copy, OtherCopy};
-pub use crash_marker::{begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker};
+pub use crash_marker::{
+    begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
+};
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::inbox;
 pub use native_signal::capture_native;

@@ -21,6 +21,8 @@ pub struct NativeSymbol {
     pub file: PathBuf,
     /// Offset of the program counter in that file's image.
     pub offset: u64,
+    /// Whether that is the program itself, which is never unloaded.
+    pub is_of_program: bool,
 }
 
 /// Names a native program counter; `None` outside every loaded object. Takes the linker's lock.
@@ -36,6 +38,7 @@ pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
         symbol,
         file: PathBuf::from(std::ffi::OsStr::new(&*file.to_string_lossy())),
         offset: pc.wrapping_sub(found.dli_fbase as u64),
+        is_of_program: is_main_program(found.dli_fbase),
     })
 }
 

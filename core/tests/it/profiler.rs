@@ -85,6 +85,8 @@ fn to(receiver: &Receiver200) -> Config {
         endpoint: Some(receiver.address.clone()),
         compression: Compression::Uncompressed,
         timeout: PATIENCE,
+        // No window of a slow run ends by itself.
+        upload_interval: Duration::from_secs(3600),
         stop_timeout: PATIENCE,
         ..Config::default()
     }
@@ -363,6 +365,39 @@ fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
     check_total(&profiler, total_ns, hosts_ns);
     let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
     assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
+}
+
+#[test]
+fn an_open_scope_keeps_its_span_over_a_million_younger_requests() {
+    use spanprof::context::{context_row, open_context, with_labels, ContextRow};
+    let _turn = one_at_a_time();
+    let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("job", "nightly")];
+    let own_row = with_labels(ContextRow::default(), &trace);
+    let mut task = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut in_future = 0;
+    let work = spanprof::tag_future(
+        trace,
+        std::future::poll_fn(|_| {
+            in_future = spanprof::sys::thread_context::current();
+            std::task::Poll::<()>::Pending
+        }),
+    );
+    let mut work = Box::pin(work);
+    assert!(std::future::Future::poll(work.as_mut(), &mut task).is_pending());
+    let in_scope = spanprof::tag_wrapper(trace, || {
+        let id = spanprof::sys::thread_context::current();
+        for number in 0..1_000_000u64 {
+            open_context(ContextRow {
+                link: spanprof::context::Link { trace_id: [7; 16], span_id: (number + 1).to_be_bytes() },
+                ..ContextRow::default()
+            });
+        }
+        assert_eq!(context_row(id), Some(own_row));
+        id
+    });
+    drop(work);
+    assert!(in_future != 0 && in_future != in_scope);
+    assert_eq!(context_row(in_future), Some(own_row), "a suspended future keeps its context");
 }
 
 #[test]

@@ -12,11 +12,13 @@ const FOLDERS: [&str; 5] = [
 ];
 
 /// The FFI doors of the bindings, and the attributes that export them; named one by one.
-const DOORS: [&str; 7] = [
+const DOORS: [&str; 9] = [
     "bindings-python/src/api.rs",
     "bindings-python/src/ffi/mod.rs",
     "bindings-python/src/ffi/pending.rs",
+    "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
+    "bindings-python/src/ffi/scope_method.rs",
     "bindings-python/src/ffi/symbols.rs",
     "bindings-python/src/ffi/text.rs",
     "bindings-python/src/ffi/variable.rs",

@@ -11,7 +11,8 @@ pub const VERB: Verb = Verb {
     name: "check",
     usage: "check [--deep]",
     about: "formatting, lints, tidy and the unit tests of the pure crates\n\n\
-        --deep adds: loom with four preemptions, Miri on the pure crates, ten minutes of fuzzing per decoder.\n\
+        --deep adds: licences and sources of the dependencies (cargo-deny), loom with four preemptions, Miri\n\
+        on the pure crates, ten minutes of fuzzing per decoder.\n\
         Miri and fuzzing need a nightly toolchain; where it is missing the command that installs it is printed.",
     options: &[Known::Switch("deep")],
     run,
@@ -70,6 +71,7 @@ pub fn loom(preemptions: Option<u32>, tally: &mut Tally) -> Outcome {
 }
 
 fn deep() -> Outcome {
+    dependencies()?;
     loom(Some(4), &mut Tally::default())?;
     nightly_with("miri", "rustup toolchain install nightly --component miri rust-src")?;
     Step::cargo("Miri")
@@ -80,6 +82,15 @@ fn deep() -> Outcome {
         .missing_means("deep checks need rustup's cargo: https://rustup.rs")
         .run()?;
     fuzz::every_target(600)
+}
+
+/// What deny.toml allows. Advisories are left to `cargo deny check advisories`: they need the network, and change without us.
+fn dependencies() -> Outcome {
+    let name = "licences and sources of the dependencies";
+    if !Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|output| output.status.success()) {
+        return Err(Failure::new(name, "cargo-deny is not installed").with_way_out("cargo install --locked cargo-deny"));
+    }
+    Step::cargo(name).args(["deny", "check", "licenses", "bans", "sources"]).run()
 }
 
 /// Fails plainly when the nightly toolchain lacks a tool.

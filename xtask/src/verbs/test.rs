@@ -130,7 +130,7 @@ pub fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -
 /// The tests of the runtime's own doors (`bindings-python/tests/runtime`): they need the wheel for tests and nothing of the
 /// suite around them.
 pub fn runtime_doors(python: &Python, wheel: &Path, tally: &mut Tally) -> Outcome {
-    let venv = Venv::with("runtime", python, &["pytest".to_owned(), "greenlet".to_owned()])?;
+    let venv = Venv::with("runtime", python, &["pytest", "pytest-timeout", "greenlet"].map(str::to_owned))?;
     venv.install_wheel(wheel)?;
     let before = *tally;
     Step::new(format!("tests of the runtime on Python {}", python.full()), venv.python())

@@ -38,7 +38,7 @@ pub struct Layout {
 /// Fields of `PyThreadState`. `next` is at 8 and `interp` at 16 in every version.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadLayout {
-    /// The current `Context`, or null.
+    /// The current `Context`, or null; the count of switches (64 bits) follows it in every version.
     pub context: usize,
     /// The thread's id.
     pub id: ThreadId,

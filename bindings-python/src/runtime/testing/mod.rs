@@ -3,6 +3,8 @@
 
 mod sampler;
 
+use std::collections::HashMap;
+
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use spanprof::runtime::Runtime;
@@ -20,9 +22,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start, module)?)?;
     module.add_function(wrap_pyfunction!(use_context_variable, module)?)?;
     module.add_function(wrap_pyfunction!(set_thread_context, module)?)?;
+    module.add_function(wrap_pyfunction!(watch_switching, module)?)?;
+    module.add_function(wrap_pyfunction!(hide_context_functions, module)?)?;
     module.add_function(wrap_pyfunction!(walk, module)?)?;
     module.add_function(wrap_pyfunction!(walk_in_handler, module)?)?;
     module.add_function(wrap_pyfunction!(walk_other, module)?)?;
+    module.add_function(wrap_pyfunction!(walk_other_often, module)?)?;
     module.add_function(wrap_pyfunction!(threads, module)?)?;
     module.add_function(wrap_pyfunction!(positions, module)?)?;
     module.add_function(wrap_pyfunction!(text, module)?)?;
@@ -60,6 +65,18 @@ fn use_context_variable(variable: &Bound<'_, PyAny>) -> PyResult<&'static str> {
 #[pyfunction]
 fn set_thread_context(py: Python<'_>, id: u64) -> PyResult<u64> {
     Ok(runtime(py)?.set_thread_context(py, id))
+}
+
+/// As the binding does when greenlet is imported.
+#[pyfunction]
+fn watch_switching(function: &Bound<'_, PyAny>) -> bool {
+    super::watch_switching(function)
+}
+
+/// As on an interpreter that exports no C functions for context variables; only before the first scope of the process.
+#[pyfunction]
+fn hide_context_functions() {
+    crate::ffi::symbols::hide_context_functions();
 }
 
 fn named(runtime: &PythonRuntime, raw: &RawFrame) -> NamedFrame {
@@ -131,6 +148,26 @@ fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> PyRe
         // SAFETY: reads are guarded; the handle came from `threads`.
         let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
         report(&runtime, captured, &stack)
+    }))
+}
+
+/// Walks another thread `rounds` times, as fast as can be: each distinct outcome and stack with how often it came out.
+#[pyfunction]
+fn walk_other_often(py: Python<'_>, thread_id: u32, handle: u64, rounds: u32) -> PyResult<Vec<(Walked, u32)>> {
+    let runtime = runtime(py)?;
+    Ok(py.detach(|| {
+        let mut seen: HashMap<(String, Vec<RawFrame>, u64), u32> = HashMap::new();
+        let mut frames = vec![RawFrame::default(); 512];
+        for _ in 0..rounds {
+            let mut stack = RawStack::new(&mut frames);
+            // SAFETY: reads are guarded; the handle came from `threads`.
+            let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
+            *seen.entry((outcome(captured), stack.frames().to_vec(), id_of(stack.context))).or_default() += 1;
+        }
+        let name = |(outcome, frames, id): (String, Vec<RawFrame>, u64)| {
+            (outcome, frames.iter().map(|raw| named(&runtime, raw)).collect(), id, false)
+        };
+        seen.into_iter().map(|(stack, count)| (name(stack), count)).collect()
     }))
 }
 

@@ -6,7 +6,7 @@ use crate::file::FileSender;
 use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
 use crate::payload::Payload;
-use crate::queue::Queue;
+use crate::queue::{Mark, Queue};
 use crate::settings::{Destination, ExporterSettings};
 use crate::stats::{DestinationStats, DropReason};
 use std::fmt;
@@ -33,6 +33,10 @@ pub struct Exporter {
     control: watch::Sender<Control>,
     ended: Arc<Ended>,
 }
+
+/// A moment in the life of an exporter.
+#[derive(Clone, Debug)]
+pub struct Moment(Vec<Mark>);
 
 impl Exporter {
     /// Checks the destinations and starts the thread. No connection is made before the first payload.
@@ -105,22 +109,31 @@ impl Exporter {
         }
     }
 
-    /// Sends now: pauses between attempts end (except those a receiver asked for), and the call returns when all that was
-    /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
-    /// stays queued.
-    pub fn flush(&self, deadline: Duration) -> bool {
+    /// Remembers what was lost so far, for [`Exporter::flush_since`] and [`Exporter::stop_since`].
+    pub fn moment(&self) -> Moment {
+        Moment(self.queues.iter().map(|queue| queue.mark()).collect())
+    }
+
+    /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. What is enqueued and refused at once
+    /// may be lost before a flush begins: who flushes what they enqueue takes the moment first.
+    pub fn flush_since(&self, earlier: &Moment, deadline: Duration) -> bool {
         let until = after(deadline);
-        let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
+        let marks = self.marks_since(earlier);
         self.control.send_modify(|control| control.flushes += 1);
         self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
     }
 
-    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. `true` when all of it was
-    /// delivered. A receiver that cannot be reached is not waited for. Further payloads are dropped and counted. A second
-    /// call waits for the first.
-    pub fn stop(&self, deadline: Duration) -> bool {
+    /// Sends now: pauses between attempts end (except those a receiver asked for), and the call returns when all that was
+    /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
+    /// stays queued.
+    pub fn flush(&self, deadline: Duration) -> bool {
+        self.flush_since(&self.moment(), deadline)
+    }
+
+    /// As [`Exporter::stop`]; `true` only when nothing was lost since `earlier` either, as in [`Exporter::flush_since`].
+    pub fn stop_since(&self, earlier: &Moment, deadline: Duration) -> bool {
         let until = after(deadline);
-        let marks: Vec<_> = self.queues.iter().map(|queue| queue.mark()).collect();
+        let marks = self.marks_since(earlier);
         self.stop_until(until);
         self.ended.wait(until + GRACE);
         // Also when the thread is late: then it accounts only for what it has in flight.
@@ -129,6 +142,13 @@ impl Exporter {
         }
         let now = Instant::now();
         self.queues.iter().zip(marks).all(|(queue, mark)| queue.wait_until_settled(mark, now))
+    }
+
+    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. `true` when all of it was
+    /// delivered. A receiver that cannot be reached is not waited for. Further payloads are dropped and counted. A second
+    /// call waits for the first.
+    pub fn stop(&self, deadline: Duration) -> bool {
+        self.stop_since(&self.moment(), deadline)
     }
 
     /// One entry per destination, in the order given to `start`.
@@ -140,6 +160,11 @@ impl Exporter {
     /// exist here and its connections belong to the parent.
     pub fn forget_after_fork(self) {
         std::mem::forget(self);
+    }
+
+    /// What is enqueued by now, with the losses counted from `earlier` on.
+    fn marks_since(&self, earlier: &Moment) -> Vec<Mark> {
+        self.queues.iter().zip(&earlier.0).map(|(queue, &then)| queue.mark().since(then)).collect()
     }
 
     fn stop_until(&self, until: Instant) {

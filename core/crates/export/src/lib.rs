@@ -43,7 +43,7 @@ mod wire;
 
 pub use clock::{Clock, SystemClock};
 pub use error::ExportError;
-pub use exporter::Exporter;
+pub use exporter::{Exporter, Moment};
 pub use payload::{Payload, SplitFn};
 pub use secret::Secret;
 pub use settings::{Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, TlsFiles};

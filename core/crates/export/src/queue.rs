@@ -33,10 +33,18 @@ pub(crate) enum Fate {
     Dropped { reason: DropReason, message: Option<String> },
 }
 
-/// A moment in the life of a queue, taken by `flush`.
+/// A moment in the life of a queue, taken by `flush` or before it.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     next_sequence: u64,
     dropped: u64,
+}
+
+impl Mark {
+    /// This moment, with the losses counted from `earlier` on.
+    pub fn since(self, earlier: Self) -> Self {
+        Self { dropped: earlier.dropped, ..self }
+    }
 }
 
 pub(crate) struct Queue {

@@ -250,6 +250,7 @@ unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, u
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
+    crate::walking::tell_fault();
     let before = if signal == libc::SIGBUS { &BUS_BEFORE } else { &SEGV_BEFORE };
     // SAFETY: we are the handler and pass on what the kernel gave.
     let outcome = unsafe { before.forward(signal, info, ucontext) };

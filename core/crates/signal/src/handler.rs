@@ -12,7 +12,6 @@
 use crate::counters;
 use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
-use crate::walking::Walking;
 use crate::{arm, guarded};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
@@ -80,7 +79,8 @@ pub fn signal_value(index: usize, generation: u32) -> usize {
     TABLE.load(Ordering::Acquire) as usize + index * size_of::<Slot>() + (generation & GENERATION_MASK) as usize
 }
 
-/// Lets samples in (`Some`) or keeps them out. A handler that is already past the door may still submit one.
+/// Lets samples in (`Some`) or keeps them out. A handler that is already past the door may still submit one; its time
+/// lies before the end of its run, whenever it is submitted.
 pub fn set_session(session: Option<&'static Session>) {
     let session = session.map_or(core::ptr::null_mut(), |s| (s as *const Session).cast_mut());
     SESSION.store(session, Ordering::Release);
@@ -220,12 +220,14 @@ fn judge(info: &SignalInfo) -> Owner {
 /// # Safety
 /// Called inside the handler with the kernel's `ucontext`.
 unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, ucontext: *mut libc::c_void) {
+    // Read before the door: a sample's time is then never after the end of the run that let it in, and who drains can
+    // tell what a late handler left from samples of the next run.
+    let begun_ns = arm::monotonic_ns();
     match slot.enter(generation) {
         Entry::Entered => {}
         Entry::Nested => return counters::count(DropReason::Reentered),
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
-    let begun_ns = arm::monotonic_ns();
     let cpu_ns = arm::thread_cpu_ns();
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
     let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
@@ -305,7 +307,6 @@ unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, uco
     let captured = if unsafe { blocks_faults(ucontext) } {
         Captured::Dropped(DropReason::FaultsBlocked)
     } else {
-        let _told = Walking::begin();
         // SAFETY: inside the handler, on the interrupted thread: what the function asks for.
         unsafe { capture(&HandlerContext { ucontext, thread_id }, stack) }
     };

@@ -7,19 +7,19 @@ use crate::{Context, DropReason};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SampleKind {
-    /// values[0] = CPU nanoseconds the thread burnt since its last sample; values[1] = periods it stands for (≥ 1).
+    /// `values[0]` = CPU nanoseconds the thread burnt since its last sample; `values[1]` = periods it stands for (≥ 1).
     Cpu = 1,
-    /// values[0] = wall nanoseconds the sample stands for.
+    /// `values[0]` = wall nanoseconds the sample stands for.
     Wall = 2,
-    /// values[0] = bytes, values[1] = objects it stands for; key = address.
+    /// `values[0]` = bytes, `values[1]` = objects it stands for; key = address.
     Alloc = 3,
-    /// values[0] = size in bytes; key = address of the object that ended.
+    /// `values[0]` = size in bytes; key = address of the object that ended.
     Free = 4,
-    /// values[0] = nanoseconds waited, values[1] = contentions; key = lock.
+    /// `values[0]` = nanoseconds waited, `values[1]` = contentions; key = lock.
     Lock = 5,
-    /// values[0] = nanoseconds of lag; key = loop iteration.
+    /// `values[0]` = nanoseconds of lag; key = loop iteration.
     EventLoop = 6,
-    /// values[0] = nanoseconds blocked.
+    /// `values[0]` = nanoseconds blocked.
     OffCpu = 7,
 }
 

@@ -82,6 +82,7 @@ pub struct Slot {
     ticker: AtomicU64,
     accounted_cpu_ns: AtomicU64,
     due_cpu_ns: AtomicU64,
+    schedule_cpu_ns: AtomicU64,
     random: AtomicU64,
     lost_cpu_ns: AtomicU64,
     lost_periods: AtomicU64,
@@ -105,6 +106,7 @@ impl Slot {
             ticker: AtomicU64::new(0),
             accounted_cpu_ns: AtomicU64::new(0),
             due_cpu_ns: AtomicU64::new(0),
+            schedule_cpu_ns: AtomicU64::new(0),
             random: AtomicU64::new(0),
             lost_cpu_ns: AtomicU64::new(0),
             lost_periods: AtomicU64::new(0),
@@ -136,6 +138,7 @@ impl Slot {
         self.ticker.store(0, Ordering::Relaxed);
         self.accounted_cpu_ns.store(opening.accounted_cpu_ns, Ordering::Relaxed);
         self.due_cpu_ns.store(0, Ordering::Relaxed);
+        self.schedule_cpu_ns.store(0, Ordering::Relaxed);
         self.random.store(opening.seed | 1, Ordering::Relaxed);
         self.lost_cpu_ns.store(0, Ordering::Relaxed);
         self.lost_periods.store(0, Ordering::Relaxed);
@@ -197,6 +200,11 @@ impl Slot {
         self.thread_id.load(Ordering::Relaxed)
     }
 
+    /// Whether a handler of that thread is inside.
+    pub(crate) fn is_entered_by(&self, thread_id: u32) -> bool {
+        self.in_handler.load(Ordering::Relaxed) != 0 && self.thread_id.load(Ordering::Relaxed) == thread_id
+    }
+
     /// The generation in force.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
@@ -223,7 +231,7 @@ impl Slot {
         self.accounted_cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// CPU time of the thread at which the next sample is due.
+    /// CPU time of the thread at which the next sample is due: what the clock is armed for.
     pub fn due_cpu_ns(&self) -> u64 {
         self.due_cpu_ns.load(Ordering::Relaxed)
     }
@@ -254,25 +262,33 @@ impl Slot {
         ((uniform as u128 * (limit as u128 + 1)) >> 64) as u64
     }
 
-    /// Moves the schedule past `cpu_ns`; gives the periods it passed, at least one. Lateness is not carried into the
-    /// schedule, so the mean rate is the asked one wherever the kernel can keep up.
+    /// Moves the schedule on by one sample, taken at `cpu_ns`; gives the periods that the sample stands for, at least one.
+    ///
+    /// Intervals are added to the schedule and not to the moment of the tick, so that the mean rate is the asked one
+    /// wherever the kernel can keep up. Where two samples fell due before one tick, the schedule stays behind and the
+    /// next sample is due early: else an eighth of the ticks would go unused at a rate equal to the kernel's tick.
+    /// Periods beyond what may be made up belong to this sample.
     pub(crate) fn advance(&self, cpu_ns: u64, period_ns: u64) -> u64 {
-        const CATCH_UP: u64 = 64;
-        let mut due = self.due_cpu_ns.load(Ordering::Relaxed);
-        if due > cpu_ns {
-            // Ticked early: the schedule starts anew here.
-            due = cpu_ns;
-        }
+        const MADE_UP: u64 = 4;
+        const STEPS: u64 = 64;
+        let mut schedule = self.schedule_cpu_ns.load(Ordering::Relaxed).min(cpu_ns);
+        let oldest = cpu_ns.saturating_sub(MADE_UP * period_ns);
         let mut periods = 0;
-        while due <= cpu_ns && periods < CATCH_UP {
-            due += self.draw_interval_ns(period_ns);
+        loop {
+            schedule += self.draw_interval_ns(period_ns);
             periods += 1;
+            if schedule >= oldest {
+                break;
+            }
+            if periods >= STEPS {
+                periods += (oldest - schedule).checked_div(period_ns).unwrap_or(0);
+                schedule = oldest;
+                break;
+            }
         }
-        if due <= cpu_ns {
-            periods += (cpu_ns - due).checked_div(period_ns).unwrap_or(0);
-            due = cpu_ns + self.draw_interval_ns(period_ns).max(1);
-        }
-        self.due_cpu_ns.store(due, Ordering::Relaxed);
+        self.schedule_cpu_ns.store(schedule, Ordering::Relaxed);
+        // Never sooner than the shortest interval: a clock set into the past ticks at once, on the same stack.
+        self.due_cpu_ns.store(schedule.max(cpu_ns + (period_ns / 2).max(1)), Ordering::Relaxed);
         periods
     }
 
@@ -282,6 +298,7 @@ impl Slot {
         let phase = || 1 + self.draw(period_ns.saturating_sub(1));
         let first = phase();
         let due = if from_birth && first > cpu_ns { first } else { cpu_ns + phase() };
+        self.schedule_cpu_ns.store(due, Ordering::Relaxed);
         self.due_cpu_ns.store(due, Ordering::Relaxed);
         due
     }
@@ -376,6 +393,24 @@ mod tests {
         }
         assert!(samples.abs_diff(4_000) < 60, "{samples} samples in 40 s at 100 Hz");
         assert!(periods >= samples && periods.abs_diff(4_000) < 60, "{periods} periods");
+    }
+
+    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
+    #[test]
+    fn a_rate_of_the_tick_uses_nearly_every_tick() {
+        let (slot, _) = opened();
+        let (period, tick, ticks) = (4_000_000, 4_000_000, 20_000);
+        slot.begin_schedule(0, period, true);
+        let (mut samples, mut periods) = (0u64, 0);
+        for n in 1..=ticks {
+            if slot.due_cpu_ns() <= n * tick {
+                samples += 1;
+                periods += slot.advance(n * tick, period);
+                assert!(slot.due_cpu_ns() >= n * tick + period / 2, "a moment that is past would tick at once");
+            }
+        }
+        assert!((ticks * 96 / 100..=ticks + 1).contains(&samples), "{samples} samples of {ticks} ticks");
+        assert!(periods.abs_diff(ticks) < ticks / 50, "{periods} periods");
     }
 
     #[cfg(not(miri))] // Many draws; nothing for Miri to see.

@@ -19,9 +19,17 @@ const WITHOUT_GATE: &str =
 pub fn run(_: &Arguments) -> Outcome {
     let collector = go_program("collector", ".", VERSION)?;
     let folder = scratch::empty("live-collector")?;
+    example(&collector)?;
     without_gate(&collector, &folder)?;
     without_pipeline(&collector, &folder)?;
     every_transport(&collector, &folder)
+}
+
+/// The configuration that users copy is one that this Collector takes.
+fn example(collector: &Path) -> Outcome {
+    Step::new("examples/collector/collector.yaml is valid", collector)
+        .args(["validate", "--config", "examples/collector/collector.yaml", GATE])
+        .run()
 }
 
 /// Two free ports: gRPC and HTTP.
@@ -126,14 +134,15 @@ fn from_python(grpc: &str, http: &str, written: &str) -> Outcome {
         ("http/protobuf", http, "gzip"),
     ] {
         let service = format!("live-python-{}-{compression}", &protocol[..4]);
+        let sampled = format!("{written}.{service}.ns");
         Step::new(format!("a Python program over {protocol}, compression {compression}"), venv.python())
             .arg("xtask/live/collector/program.py")
-            .args([endpoint, protocol, compression, &service])
+            .args([endpoint, protocol, compression, &service, &sampled])
             .run()?;
         Step::new(format!("read {service} back"), venv.python())
             .arg("xtask/live/collector/read_back.py")
             .arg(venv.program("spanprof"))
-            .args([written, &service])
+            .args([written, &service, &sampled])
             .run()?;
     }
     Ok(())

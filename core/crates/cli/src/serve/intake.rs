@@ -12,12 +12,16 @@ use hyper::header::HeaderMap;
 use spanprof_profile::decode;
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::ProfilesData;
+use tokio::time::Instant;
 
+use super::connection::{first, First};
 use super::route::Shared;
 use super::store::gzip;
 
 /// Time a request has to arrive whole.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
+/// The same while every connection is taken and others may wait.
+const BODY_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(3);
 /// Bytes of all requests that are arriving or being decoded.
 const MAX_HELD_BYTES: usize = 64 << 20;
 /// Seconds after which a request refused for lack of room may come again.
@@ -44,7 +48,11 @@ impl Refused {
             Refused::Invalid(text) | Refused::TooLarge(text) | Refused::Unavailable(text) | Refused::Broken(text) => {
                 text.clone()
             }
-            Refused::TooSlow => format!("the request did not arrive within {} s", BODY_DEADLINE.as_secs()),
+            Refused::TooSlow => format!(
+                "the request did not arrive within {} s, or {} s while every connection is taken",
+                BODY_DEADLINE.as_secs(),
+                BODY_DEADLINE_WHEN_FULL.as_secs()
+            ),
         }
     }
 
@@ -166,7 +174,9 @@ pub(crate) async fn collect(shared: &Arc<Shared>, mut body: Incoming) -> Result<
         }
         Ok(buffer.freeze())
     };
-    let bytes = tokio::time::timeout(BODY_DEADLINE, arrival).await.unwrap_or(Err(Refused::TooSlow))?;
+    let late = shared.places.crowded_out(Instant::now(), BODY_DEADLINE_WHEN_FULL, BODY_DEADLINE);
+    let First::Left(bytes) = first(arrival, late).await else { return Err(Refused::TooSlow) };
+    let bytes = bytes?;
     Ok(Held { bytes, _room: room })
 }
 

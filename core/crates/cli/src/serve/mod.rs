@@ -10,6 +10,7 @@ mod otlp_http;
 mod page;
 mod reply;
 mod route;
+mod slices;
 mod spans;
 mod store;
 mod window;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use spanprof_profile::decode::Limits;
 use tokio::net::TcpListener;
-use tokio::sync::{watch, Semaphore};
+use tokio::sync::watch;
 
 pub(crate) use api::LEFT_OUT_HEADER;
 pub(crate) use connection::first;
@@ -31,7 +32,7 @@ pub use store::Retention;
 pub(crate) use store::{gzip, unix_ns};
 
 use crate::failure::Failure;
-use connection::{First, MAX_CONNECTIONS};
+use connection::{First, LISTEN_QUEUE};
 use directory::Directory;
 use route::Shared;
 use store::Store;
@@ -120,10 +121,9 @@ impl Server {
     async fn serve(self, ready: impl FnOnce(), stop: impl Future<Output = ()>) -> std::io::Result<()> {
         let Server { grpc, http, shared } = self;
         let (stop_sender, stopping) = watch::channel(false);
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         for listener in [grpc, http] {
             let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(connection::accept(listener, shared.clone(), slots.clone(), stopping.clone()));
+            tokio::spawn(connection::accept(listener, shared.clone(), stopping.clone()));
         }
         let of_index = shared.clone();
         let index = tokio::task::spawn_blocking(move || {
@@ -146,8 +146,7 @@ impl Server {
         shared.store.stop();
         let _ = stop_sender.send(true);
         // Requests under way end or are cut off with their connections; a little longer than a connection takes to close.
-        let all_closed = slots.acquire_many(MAX_CONNECTIONS as u32);
-        let _ = tokio::time::timeout(Duration::from_millis(2500), all_closed).await;
+        let _ = tokio::time::timeout(Duration::from_millis(2500), shared.places.all_free()).await;
         Ok(())
     }
 }
@@ -162,6 +161,7 @@ fn listen(address: SocketAddr, flag: &str) -> Result<StdListener, Failure> {
         _ => Failure::new(format!("cannot listen on {address}: {error}"))
             .hint("is the address of --listen one of this machine's?"),
     })?;
-    listener.set_nonblocking(true).map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
+    let prepared = socket2::SockRef::from(&listener).listen(LISTEN_QUEUE).and_then(|()| listener.set_nonblocking(true));
+    prepared.map_err(|error| Failure::new(format!("cannot listen on {address}: {error}")))?;
     Ok(listener)
 }

@@ -12,6 +12,7 @@ use hyper::header::{HeaderValue, ALLOW, CONTENT_TYPE, HOST, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
+use super::connection::Places;
 use super::reply::{self, Reply};
 use super::store::Store;
 use super::{api, intake, otlp_grpc, otlp_http, page, Addresses, Settings};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub started: Instant,
     /// Bytes of requests in memory, see `intake`.
     pub held_bytes: AtomicUsize,
+    pub places: Places,
     /// Requests decoded at once.
     pub decode_slots: Slots,
     /// Queries answered at once.
@@ -44,6 +46,7 @@ impl Shared {
             counters: intake::Counters::default(),
             started: Instant::now(),
             held_bytes: AtomicUsize::new(0),
+            places: Places::new(),
             // Each may take as much memory as the decoder's limits allow.
             decode_slots: Slots::new(2),
             query_slots: Slots::new(1),

@@ -77,6 +77,36 @@ impl Spans {
         }
     }
 
+    /// Adds the spans of older windows.
+    pub(crate) fn merge(&mut self, older: &Spans) {
+        for (name, other) in &older.0 {
+            let of_type = self.0.entry(name.clone()).or_default();
+            other.unit.clone_into(&mut of_type.unit);
+            of_type.total = of_type.total.saturating_add(other.total);
+            of_type.samples += other.samples;
+            of_type.linked_total = of_type.linked_total.saturating_add(other.linked_total);
+            of_type.linked_samples += other.linked_samples;
+            for (link, more) in &other.by_link {
+                if of_type.by_link.len() >= MAX_SPANS && !of_type.by_link.contains_key(link) {
+                    continue;
+                }
+                let spent = of_type.by_link.entry(*link).or_default();
+                spent.weight = spent.weight.saturating_add(more.weight);
+                spent.samples += more.samples;
+                if more.heaviest >= spent.heaviest {
+                    spent.heaviest = more.heaviest;
+                    spent.labels.clone_from(&more.labels);
+                }
+            }
+        }
+    }
+
+    /// Memory it holds, near enough to bound a cache: a span has a few short labels, the table some room.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let spans: usize = self.0.values().map(|of_type| of_type.by_link.len()).sum();
+        spans * (2 * std::mem::size_of::<(Link, Spent)>() + 240)
+    }
+
     /// The members of the answer for profiles of one type, heaviest spans first.
     pub(crate) fn fields(&self, json: &mut Json, type_name: &str, limit: usize) {
         let none = OfType::default();

@@ -14,6 +14,7 @@ use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
 use super::directory::{self, Directory};
+use super::slices::{self, Part, Slices};
 use super::spans::Spans;
 use super::window::Window;
 use crate::detail::Detail;
@@ -77,6 +78,7 @@ pub(crate) struct Store {
     stopping: AtomicBool,
     decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
     answers: Mutex<VecDeque<Known>>,
+    slices: Slices,
     pub counters: Counters,
 }
 
@@ -91,6 +93,7 @@ impl Store {
             stopping: AtomicBool::new(false),
             decoded: Mutex::default(),
             answers: Mutex::default(),
+            slices: Slices::default(),
             counters: Counters::default(),
         }
     }
@@ -196,39 +199,35 @@ impl Store {
             return known.answer.clone();
         }
         let started = Instant::now();
-        let mut merged = ProfilesData::default();
-        let mut batch = Vec::new();
-        let mut parts = Vec::new();
-        let mut spans = Spans::default();
-        let mut samples = 0;
-        let (mut windows, mut windows_left_out) = (0, 0);
-        for window in self.windows().iter().rev().filter(|window| window.may_hold(filter)) {
-            if started.elapsed() > QUERY_DEADLINE || samples > MAX_ANSWER_SAMPLES {
-                windows_left_out += 1;
+        let mut sum = Sum::default();
+        let mut windows_left_out = 0;
+        let windows: Vec<_> = self.windows().into_iter().rev().filter(|window| window.may_hold(filter)).collect();
+        for slice in slices::cut(&windows) {
+            let is_kept = detail == Detail::Stacks && slices::is_whole(slice, filter);
+            if let Some(part) = is_kept.then(|| self.slices.find(slice, filter)).flatten() {
+                sum.add(part);
                 continue;
             }
-            // Gone by retention, or changed under us: then there is nothing to add.
-            let Ok(data) = self.decoded(&window.path, limits) else { continue };
-            let mut part = filter.apply(&data);
-            if part.sample_count() == 0 {
-                continue;
+            let mut part = Sum::default();
+            let mut skipped = 0;
+            for window in slice {
+                if started.elapsed() > QUERY_DEADLINE || sum.samples + part.samples > MAX_ANSWER_SAMPLES {
+                    skipped += 1;
+                    continue;
+                }
+                // Gone by retention, or changed under us: then there is nothing to add.
+                let Ok(data) = self.decoded(&window.path, limits) else { continue };
+                part.add(Arc::new(passing(filter, detail, &data)));
             }
-            windows += 1;
-            parts.extend(query::types(&part));
-            spans.add(&part);
-            detail.reduce(&mut part);
-            samples += part.sample_count();
-            batch.push(part);
-            if batch.len() == MERGE_BATCH {
-                merged = query::merge(std::iter::once(&merged).chain(&batch));
-                samples = merged.sample_count();
-                batch.clear();
+            let part = Arc::new(part.end());
+            if is_kept && skipped == 0 {
+                self.slices.keep(slice, filter, &part);
             }
+            windows_left_out += skipped;
+            sum.add(part);
         }
-        if !batch.is_empty() {
-            merged = query::merge(std::iter::once(&merged).chain(&batch));
-        }
-        let answer = Arc::new(Answer { data: merged, parts, spans, windows, windows_left_out });
+        let Part { data, summaries: parts, spans, windows } = sum.end();
+        let answer = Arc::new(Answer { data, parts, spans, windows, windows_left_out });
         let mut answers = lock(&self.answers);
         answers.truncate(ANSWERS_KEPT - 1);
         answers.push_front(Known { generation, filter: filter.clone(), detail, answer: answer.clone() });
@@ -258,8 +257,56 @@ impl Store {
     }
 }
 
+/// Parts added up a batch at a time.
+#[derive(Default)]
+struct Sum {
+    merged: Part,
+    batch: Vec<Arc<Part>>,
+    samples: usize,
+}
+
+impl Sum {
+    fn add(&mut self, part: Arc<Part>) {
+        if part.windows == 0 {
+            return;
+        }
+        self.merged.windows += part.windows;
+        self.merged.summaries.extend_from_slice(&part.summaries);
+        self.merged.spans.merge(&part.spans);
+        self.samples += part.data.sample_count();
+        self.batch.push(part);
+        if self.batch.len() == MERGE_BATCH {
+            self.merge();
+        }
+    }
+
+    fn merge(&mut self) {
+        let merged = &self.merged.data;
+        self.merged.data = query::merge(std::iter::once(merged).chain(self.batch.iter().map(|part| &part.data)));
+        self.samples = self.merged.data.sample_count();
+        self.batch.clear();
+    }
+
+    fn end(mut self) -> Part {
+        if !self.batch.is_empty() {
+            self.merge();
+        }
+        self.merged
+    }
+}
+
+/// What of one window passes.
+fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> Part {
+    let mut data = filter.apply(data);
+    let mut spans = Spans::default();
+    spans.add(&data);
+    let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
+    detail.reduce(&mut data);
+    Part { data, summaries, spans, windows }
+}
+
 /// A decoded window's memory, near enough to bound a cache.
-fn memory_bytes(data: &ProfilesData) -> usize {
+pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
     data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
 }
 

@@ -1,7 +1,7 @@
 //! `spanprof check`: what is wrong with OTLP profiles by the signal's rules and by what receivers are known to refuse.
 
 use spanprof_profile::check::{self, CheckSettings, Finding, Severity};
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, Format, Limits};
 use spanprof_profile::query::Filter;
 
 use super::SOURCE_USAGE;
@@ -46,7 +46,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         .raw(&filter)?
         .into_iter()
         .filter(|named| is_chosen(named, &filter, &settings.limits))
-        .map(|Named { name, bytes }| (name, check::check(&bytes, &settings).map_err(|error| error.to_string())))
+        .map(|Named { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
     let is_wrong = |finding: &Finding| finding.severity == Severity::Error || parsed.has("--strict");
     let passed = files.iter().all(|(_, outcome)| match outcome {
@@ -56,6 +56,15 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let text = if parsed.has("--json") { json(&files, passed) } else { text(&files) };
     output::print(text.as_bytes())?;
     Ok(if passed { 0 } else { EXIT_FAILED })
+}
+
+fn outcome(bytes: &[u8], settings: &CheckSettings) -> Outcome {
+    check::check(bytes, settings).map_err(|error| match decode::detect(bytes, &settings.limits) {
+        Ok(Format::Pprof) => {
+            "expected OTLP profiles, got pprof, which has no such rules; `spanprof top` reads it".to_owned()
+        }
+        _ => error.to_string(),
+    })
 }
 
 /// Whether a file holds samples the filter asks for. One that cannot be decoded is looked at in any case.

@@ -97,6 +97,11 @@ fn check_exits_with_one_when_something_is_wrong() {
     assert!(both.stdout.starts_with(r#"{"passed":false,"files":["#), "{both:?}");
     let noise = home.file("noise.pb", b"certainly not protobuf");
     assert_eq!(spanprof(&["check", &noise]).code, 1);
+    let pprof = home.path().join("a.pprof").to_str().unwrap().to_owned();
+    assert_eq!(spanprof(&["convert", &good, "--to", "pprof", "-o", &pprof]).code, 0);
+    let done = spanprof(&["check", &pprof]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stdout.contains("expected OTLP profiles, got pprof"), "{done:?}");
 }
 
 #[test]

@@ -107,6 +107,42 @@ fn more_connections_than_allowed_wait_until_idle_ones_are_closed() {
     assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
 }
 
+/// How long a request takes that comes after a crowd of peers who all began with `start` and say no more.
+fn answered_behind_a_crowd(peers: usize, start: &[u8]) -> Duration {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let before = resident_bytes(&serve);
+    let mut peers: Vec<TcpStream> = (0..peers).map(|_| TcpStream::connect(&serve.http).unwrap()).collect();
+    for peer in &mut peers {
+        // The first ones may have been closed again.
+        let _ = peer.write_all(start);
+    }
+    let started = Instant::now();
+    assert_eq!(get(&serve.http, "/api/stats").status, 200);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", serve.pid())).unwrap().count();
+    assert!(open < 90, "{open} descriptors");
+    let grown = resident_bytes(&serve).saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    started.elapsed()
+}
+
+#[test]
+fn a_crowd_that_holds_its_places_does_not_keep_others_out() {
+    // Heads: four turns of 64, each of 5 s in a server that is not full and of 0.5 s in one that is. Bodies: one turn of 30 s
+    // or 3 s.
+    let post = b"POST /v1development/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n\
+        Content-Length: 9\r\n\r\nx";
+    let crowds: [(usize, &[u8], u64); 4] =
+        [(300, b"", 15), (300, b"GET / HTTP/1.1\r\n", 15), (300, b"PRI * HTTP/2.0\r\n", 15), (100, post, 25)];
+    let running = crowds.map(|(peers, start, bound_s)| {
+        std::thread::spawn(move || (answered_behind_a_crowd(peers, start), start, bound_s))
+    });
+    for crowd in running {
+        let (after, start, bound_s) = crowd.join().unwrap();
+        assert!(after < Duration::from_secs(bound_s), "{:?}: {after:?}", String::from_utf8_lossy(start));
+    }
+}
+
 #[test]
 fn a_peer_that_never_finishes_its_head_is_closed() {
     let home = Scratch::new();

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use crate::client::{get, http, post};
-use crate::fixture::{encoded, ids, now_ns, number, shop, spanprof, window, window_at, Scratch, Serve, Taken};
+use crate::fixture::{encoded, gzip, ids, now_ns, number, shop, spanprof, window, window_at, Scratch, Serve, Taken};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -180,4 +180,48 @@ fn the_page_is_one_document_that_names_no_other_place() {
     assert!(text.contains(&format!("nonce=\"{nonce}\"")) && nonce.len() == 16, "{policy}");
     let head = http(&serve.http, Method::HEAD, "/", &[], b"");
     assert_eq!((head.status, head.body.len()), (200, 0));
+}
+
+#[test]
+fn a_day_asked_again_and_again_counts_what_came_meanwhile() {
+    let home = Scratch::new();
+    // One window each 10 minutes of the last day, as an earlier run of the server left them: two requests per slice of time.
+    let minute_ms = 60_000;
+    let start_ms = now_ns() / 1_000_000 - 1440 * minute_ms;
+    let received_ms = |nth: u64| start_ms + nth * 10 * minute_ms;
+    for nth in 0..144 {
+        let taken = [Taken(&["main", "serve"], 100_000_000, &[("endpoint", "/cart")], nth % 7 + 1)];
+        let data = window_at("checkout", "cpu", (received_ms(nth) - 10_000) * 1_000_000, &taken);
+        home.file(&format!("{:013}-1-{nth:06}.otlp.pb.gz", received_ms(nth)), &gzip(&encoded(&data)));
+    }
+    let serve = Serve::start(home.path(), &[]);
+    let stats = || get(&serve.http, "/api/stats").text();
+    while !stats().contains("\"indexing\":false") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let kept = || number(&stats(), "windows");
+    let tenths = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total") / 100_000_000;
+    let all = kept();
+    assert_eq!(all, 144);
+    for query in ["", "service=checkout", "service=checkout&type=cpu&label=endpoint=/cart", "from=0&to=now"] {
+        assert_eq!((tenths(query), tenths(&format!("{query}&limit=1"))), (all, all), "{query}");
+    }
+    assert_eq!(tenths("service=cart"), 0);
+    assert_eq!(tenths("label=endpoint=/pay"), 0);
+    // Cut within a slice, at the start of a window and in its middle: the window belongs to it.
+    for (nth, into_ms) in [(100, 0), (101, 0), (102, 0), (101, 5_000)] {
+        let from_ms = received_ms(nth) - 10_000 + into_ms;
+        assert_eq!(tenths(&format!("from={from_ms}")), 144 - nth as i64, "from {nth}+{into_ms}");
+        assert_eq!(tenths(&format!("to={from_ms}")), (nth + into_ms.min(1)) as i64, "to {nth}+{into_ms}");
+    }
+    let newer = window("checkout", "cpu", &[Taken(&["main", "serve"], 200_000_000, &[], 9)]);
+    assert_eq!(post(&serve.http, &[], &encoded(&newer)).status, 200);
+    assert_eq!(tenths("service=checkout"), kept() + 1);
+    let traces = get(&serve.http, "/api/traces?service=checkout").text();
+    assert_eq!(number(&traces, "spans"), 8, "{traces}");
+    assert_eq!(number(&traces, "linked_total") / 100_000_000, kept() + 1, "{traces}");
+    let timeline = get(&serve.http, "/api/timeline?service=checkout&type=cpu&label=endpoint=/cart").text();
+    let totals = timeline.split("\"totals\":[").nth(1).unwrap().trim_end_matches("]}");
+    let sum: i64 = totals.split(',').map(|step| step.parse::<i64>().unwrap()).sum();
+    assert_eq!(sum / 100_000_000, kept() - 1, "{timeline}");
 }

@@ -156,9 +156,11 @@ fn a_place_that_cannot_be_written_is_told_and_counted_and_does_not_stop_the_rest
     fs::remove_dir(&directory).unwrap();
     fs::write(&directory, "a file where the directory was").unwrap();
 
+    let before = exporter.moment();
     exporter.enqueue(0, profile("cpu", 1, "x"));
-    assert!(!exporter.flush(PATIENCE));
-    let stats = stats_of(&exporter);
+    // Refused before anyone asks for a flush.
+    let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
+    assert!(!exporter.flush_since(&before, PATIENCE));
     assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
     assert!(stats.last_error.unwrap().contains("cannot write a profile into"));
 

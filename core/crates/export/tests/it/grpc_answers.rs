@@ -176,9 +176,10 @@ fn a_message_over_the_limit_of_the_receiver_is_cut_once() {
     let (exporter, _) = exporter_to(Destination::OtlpGrpc(grpc_endpoint(server.port())));
 
     let halves = |body: &[u8]| Some(body.chunks(body.len() / 2).map(<[u8]>::to_vec).collect());
+    let before = exporter.moment();
     exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdefgh", 10) });
     exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdefghijkl", 10) });
-    assert!(!exporter.flush(PATIENCE));
+    assert!(!exporter.flush_since(&before, PATIENCE));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits, stats.retries), (2, 10, 2, 0));

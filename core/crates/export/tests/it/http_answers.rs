@@ -279,9 +279,10 @@ fn a_part_that_is_still_too_large_is_dropped_and_the_other_delivered() {
         ScriptedHttp::start(|_, received| if received.body.contains(&b'x') { Reply::status(413) } else { Reply::ok() });
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
+    let before = exporter.moment();
     exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdxxxx", 8) });
     exporter.enqueue(0, payload("xx", 5));
-    assert!(!exporter.flush(PATIENCE));
+    assert!(!exporter.flush_since(&before, PATIENCE));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (1, 4, 1));

@@ -145,6 +145,19 @@ fn after_the_end_payloads_are_dropped_and_counted_and_a_second_stop_returns_at_o
 }
 
 #[test]
+fn stop_tells_of_a_payload_that_was_refused_before_it_began() {
+    let server = ScriptedHttp::start(|_, _| Reply::status(400));
+    let exporter = start(server.port());
+
+    let before = exporter.moment();
+    exporter.enqueue(0, payload("refused", 4));
+    wait_for(&exporter, "it is refused", |stats| stats.queue_payloads == 0);
+
+    assert!(!exporter.stop_since(&before, DEADLINE));
+    assert_eq!(stats_of(&exporter).dropped(DropReason::Permanent), Dropped { payloads: 1, samples: 4 });
+}
+
+#[test]
 fn dropping_the_exporter_ends_its_thread_without_waiting() {
     let (server, ended) = (ScriptedHttp::start(|_, _| Reply::Silence), &ENDED);
     let settings = ExporterSettings {

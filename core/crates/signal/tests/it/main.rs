@@ -16,7 +16,8 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Runs `child` in a forked process; gives its wait status. The child ends with `_exit`.
+/// Runs `child` in a forked process, which must end well within half a minute; gives its wait status. The child ends with
+/// `_exit`.
 fn status_of_child(child: impl FnOnce()) -> libc::c_int {
     // SAFETY: the child runs plain code on its only thread and leaves by _exit.
     let pid = unsafe { libc::fork() };
@@ -27,9 +28,19 @@ fn status_of_child(child: impl FnOnce()) -> libc::c_int {
         unsafe { libc::_exit(failed as libc::c_int) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child just made.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    status
+    for _ in 0..30_000 {
+        // SAFETY: asks after the child just made.
+        if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
+            return status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // SAFETY: the child just made, which hangs.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, &mut status, 0);
+    }
+    panic!("the child hangs");
 }
 
 /// Installs a handler as a host would; gives the action that was there.

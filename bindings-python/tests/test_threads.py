@@ -1,0 +1,90 @@
+"""Labels of threads that inherit them, and of interpreters that lack the C functions for context variables."""
+
+from __future__ import annotations
+
+# Runs with `inherit_threads` as the first argument says; prints the labels that new threads start with.
+_THREADS = """
+    import sys, threading
+    import spanprof
+    from spanprof import _spanprof as native
+
+    def labels():
+        return native.describe()["labels"]
+
+    def of_thread(before=lambda: None):
+        seen = []
+        def work():
+            before()
+            seen.append(labels())
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return seen[0]
+
+    spanprof.start(destinations=[], inherit_threads=sys.argv[1] == "yes")
+    with spanprof.tag_wrapper({"a": "1"}):
+        print(of_thread())
+        with spanprof.tag_wrapper({"b": "2"}):
+            print(of_thread(lambda: native.add_labels({"c": "3"})))
+        print(labels())
+    print(of_thread())
+    spanprof.stop()
+"""
+
+
+def test_with_inherit_threads_a_thread_starts_with_the_labels_of_its_maker(run_target):
+    target = run_target(_THREADS, "yes")
+    inner = "{'a': '1', 'b': '2', 'c': '3'}"
+    assert target.stdout.splitlines() == ["{'a': '1'}", inner, "{'a': '1'}", "{}"], target.stderr
+
+
+def test_without_inherit_threads_a_thread_starts_without_labels(run_target):
+    target = run_target(_THREADS, "no")
+    assert target.stdout.splitlines() == ["{}", "{'c': '3'}", "{'a': '1'}", "{}"], target.stderr
+
+
+def test_without_the_c_functions_for_context_variables_labels_are_right_all_the_same(run_target):
+    target = run_target(
+        """
+        import asyncio
+        import time
+        import spanprof
+        from spanprof import _spanprof as native
+
+        native._testing.hide_context_functions()
+
+        def labels():
+            return native.describe()["labels"]
+
+        scope = spanprof.tag_wrapper({"a": "1"})
+        with scope:
+            with spanprof.tag_wrapper({"b": "é"}), scope:
+                assert labels() == {"a": "1", "b": "é"}
+            assert labels() == {"a": "1"}
+        assert labels() == {}
+
+        async def task(number):
+            async with spanprof.tag_wrapper({"task": number}), scope:
+                await asyncio.sleep(0)
+                return labels()
+
+        async def main():
+            return await asyncio.gather(*map(task, range(3)))
+
+        assert asyncio.run(main()) == [{"a": "1", "task": str(number)} for number in range(3)]
+
+        def spin(seconds):
+            end = time.thread_time() + seconds
+            while time.thread_time() < end:
+                pass
+
+        spanprof.start(service_name="without-functions")
+        assert "PyContextVar" in spanprof.stats()["python.missing_functions"]
+        with spanprof.tag_wrapper({"part": "labelled"}):
+            spin(0.5)
+        assert spanprof.stop()
+        """,
+    )
+    by_part = target.profiles().by_label("part")
+    # The program burns nothing else but its start; a machine under load delays what it measures, and adds none.
+    assert by_part["labelled"] > sum(by_part.values()) / 2 > 0

@@ -1,0 +1,246 @@
+//! The context table of the process: what the id carried by a task or a thread stands for. Written by host threads, read
+//! by the drain thread; neither waits. Works before `start` and in forked children.
+//!
+//! An id is never reused. Even ids are label sets and permanent; odd ones are rows with a link, given in rising order. A row
+//! stays while a scope holds it ([`hold_context`]) or samples keep coming that refer to it; else newer ones take its place
+//! (`table`).
+
+mod table;
+
+use std::sync::atomic::AtomicU64;
+
+use crate::labels::tables;
+use crate::sys::Inbox;
+use table::{ContextTable, MAX_ROWS, ROW_WORDS};
+
+pub use crate::labels::LabelSetId;
+pub use spanprof_profile::Link;
+
+/// What a sample knows of its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ContextRow {
+    /// The labels.
+    pub label_set: LabelSetId,
+    /// Trace and span; all zero when there is none.
+    pub link: Link,
+    /// Span id of the local root span; all zero when unknown.
+    pub local_root_span_id: [u8; 8],
+}
+
+impl ContextRow {
+    fn is_labels_only(&self) -> bool {
+        self.link == Link::default() && self.local_root_span_id == [0; 8]
+    }
+}
+
+/// Interns labels. `trace_id` and `span_id` with valid hex values are no labels but a link: see [`with_labels`].
+pub fn intern_labels(labels: &[(&str, &str)]) -> LabelSetId {
+    extend_labels(LabelSetId::EMPTY, labels)
+}
+
+/// The label set `parent` with `labels` added; a key given again replaces the parent's value. Valid `trace_id` and
+/// `span_id` are left out, as in [`intern_labels`].
+pub fn extend_labels(parent: LabelSetId, labels: &[(&str, &str)]) -> LabelSetId {
+    if !may_name_a_link(labels) {
+        return tables().extend(parent, labels);
+    }
+    let is_label = |(key, value): &&(&str, &str)| trace_of(key, value).is_none() && span_of(key, value).is_none();
+    let kept: Vec<_> = labels.iter().filter(is_label).copied().collect();
+    tables().extend(parent, &kept)
+}
+
+/// The label set `parent` with the labels of `child` added; the child's values win. For labels interned beforehand.
+pub fn merge_label_sets(parent: LabelSetId, child: LabelSetId) -> LabelSetId {
+    tables().merge(parent, child)
+}
+
+/// The labels of a set, sorted by key.
+pub fn labels_of(label_set: LabelSetId) -> Vec<(String, String)> {
+    tables().labels_of(label_set)
+}
+
+/// `parent` with `labels` added; valid `trace_id` and `span_id` among them become the link. What `tag_wrapper` of every
+/// language calls for a fresh map.
+pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
+    let mut row = ContextRow { label_set: extend_labels(parent.label_set, labels), ..parent };
+    if !may_name_a_link(labels) {
+        return row;
+    }
+    let trace_id = labels.iter().rev().find_map(|(key, value)| trace_of(key, value));
+    let span_id = labels.iter().rev().find_map(|(key, value)| span_of(key, value));
+    match (trace_id, span_id) {
+        (Some(trace_id), span_id) => row.link = Link { trace_id, span_id: span_id.unwrap_or_default() },
+        (None, Some(span_id)) => row.link.span_id = span_id,
+        (None, None) => {}
+    }
+    row
+}
+
+/// `parent` with `child` on top: its labels win, its link replaces the parent's when it has one. What `tag_wrapper`
+/// calls for labels prepared beforehand.
+pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
+    let label_set = merge_label_sets(parent.label_set, child.label_set);
+    let (link, local_root_span_id) = if child.is_labels_only() {
+        (parent.link, parent.local_root_span_id)
+    } else {
+        (child.link, child.local_root_span_id)
+    };
+    ContextRow { label_set, link, local_root_span_id }
+}
+
+/// Ids of label sets start behind the whole numbers that languages keep as shared objects (up to a few hundred), so that a
+/// binding can tell two of its values with the same id apart.
+const FIRST_LABELS_ID: u64 = 1024;
+
+/// An id for `row`, to be carried along by a task or a thread: 0 for the empty row. Never reused. A row without a link
+/// gets the same id each time and never expires. One with a link expires once about `max_contexts` newer ones were opened,
+/// unless it is held or sampled meanwhile; where `max_contexts` are held already it is opened without its link, and counted.
+pub fn open_context(row: ContextRow) -> u64 {
+    if !row.is_labels_only() {
+        if let Some(id) = TABLE.open(row) {
+            return id;
+        }
+    }
+    match row.label_set {
+        LabelSetId::EMPTY => 0,
+        label_set => FIRST_LABELS_ID + (u64::from(label_set.0) << 1),
+    }
+}
+
+/// Keeps the row of `id` from expiring until the value is dropped, on whatever thread. What every scope does while it is
+/// open: it may outlive any number of newer contexts.
+pub fn hold_context(id: u64) -> HeldContext {
+    HeldContext(if id & 1 == 1 && TABLE.hold(id) { id } else { 0 })
+}
+
+/// See [`hold_context`].
+#[derive(Debug, Default)]
+pub struct HeldContext(u64);
+
+impl Drop for HeldContext {
+    fn drop(&mut self) {
+        if self.0 != 0 {
+            TABLE.release(self.0);
+        }
+    }
+}
+
+/// The row of `id`; `None` when it expired (never another request's row).
+pub fn context_row(id: u64) -> Option<ContextRow> {
+    if id & 1 == 0 {
+        return row_of_labels(id);
+    }
+    TABLE.row(id)
+}
+
+/// As [`context_row`], for a sample: what is sampled is in use.
+pub(crate) fn context_row_of_sample(id: u64) -> Option<ContextRow> {
+    if id & 1 == 0 {
+        return row_of_labels(id);
+    }
+    TABLE.row_of_sample(id)
+}
+
+fn row_of_labels(id: u64) -> Option<ContextRow> {
+    let label_set = if id == 0 { 0 } else { u32::try_from(id.checked_sub(FIRST_LABELS_ID)? >> 1).ok()? };
+    Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() })
+}
+
+/// Most labels name none: they are looked at once.
+fn may_name_a_link(labels: &[(&str, &str)]) -> bool {
+    labels.iter().any(|(key, _)| matches!(*key, "trace_id" | "span_id"))
+}
+
+fn trace_of(key: &str, value: &str) -> Option<[u8; 16]> {
+    if key == "trace_id" {
+        hex(value)
+    } else {
+        None
+    }
+}
+
+fn span_of(key: &str, value: &str) -> Option<[u8; 8]> {
+    if key == "span_id" {
+        hex(value)
+    } else {
+        None
+    }
+}
+
+/// Bytes of `text` when it is exactly that many in hex and not all zero.
+pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    (bytes != [0; N]).then_some(bytes)
+}
+
+static ROWS: [AtomicU64; MAX_ROWS * ROW_WORDS] = [const { AtomicU64::new(0) }; MAX_ROWS * ROW_WORDS];
+static TABLE: ContextTable = ContextTable::new(&ROWS, 65_536);
+
+/// Sets how many rows are in use; ids given before stay valid or read as expired.
+pub(crate) fn set_max_contexts(max_contexts: u32) {
+    TABLE.set_rows(max_contexts);
+}
+
+/// Where the drain thread waits: it is called there before rows that waiting samples refer to are written anew.
+pub(crate) fn set_bell(inbox: &'static Inbox) {
+    TABLE.set_bell(inbox);
+}
+
+/// Rows with a link opened since the process began, and contexts that were opened without their link.
+pub(crate) fn opened_and_refused() -> (u64, u64) {
+    TABLE.opened_and_refused()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn trace_and_span_given_as_labels_become_the_link() {
+        let row = with_labels(ContextRow::default(), &[("trace_id", TRACE), ("route", "/linked"), ("span_id", SPAN)]);
+        assert_eq!(row.link.span_id, [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]);
+        assert_eq!(row.link.trace_id[..2], [0x4b, 0xf9]);
+        assert_eq!(labels_of(row.label_set), [("route".to_owned(), "/linked".to_owned())]);
+        assert_eq!(row.label_set, intern_labels(&[("route", "/linked"), ("trace_id", TRACE)]));
+    }
+
+    #[test]
+    fn a_trace_id_that_is_no_hex_of_sixteen_bytes_stays_a_label() {
+        for value in ["xyz", "00000000000000000000000000000000", "4bf92f3577b34da6a3ce929d0e0e473", "é"] {
+            let row = with_labels(ContextRow::default(), &[("trace_id", value)]);
+            assert_eq!(row.link, Link::default());
+            assert_eq!(labels_of(row.label_set), [("trace_id".to_owned(), value.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn an_inner_scope_keeps_the_link_it_does_not_replace() {
+        let outer = with_labels(ContextRow::default(), &[("trace_id", TRACE), ("span_id", SPAN), ("a", "1")]);
+        let inner = with_labels(outer, &[("b", "2")]);
+        assert_eq!(inner.link, outer.link);
+        let prebuilt = with_labels(ContextRow::default(), &[("b", "2")]);
+        assert_eq!(merge(outer, prebuilt), inner);
+        assert_eq!(merge(prebuilt, outer).link, outer.link);
+    }
+
+    #[test]
+    fn labels_alone_have_one_permanent_id() {
+        let row = with_labels(ContextRow::default(), &[("permanent", "yes")]);
+        let id = open_context(row);
+        assert_eq!(open_context(row), id);
+        assert_eq!(context_row(id), Some(row));
+        assert_eq!(open_context(ContextRow::default()), 0);
+        assert_eq!(context_row(0), Some(ContextRow::default()));
+    }
+}

@@ -1,0 +1,121 @@
+//! What becomes of the export in forked children: each process delivers its own samples over its own connection, and a
+//! child keeps no more of the parent's descriptors than documented. Here because forking is unsafe.
+
+use super::fork_live_tests::in_forked_child;
+use super::live_tests::one_at_a_time;
+use crate::fake::FakeRuntime;
+use crate::{Config, Profiler};
+use spanprof_profile::decode;
+use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers 200 to every request; tells the number of the connection and the nanoseconds of lock delay in the body.
+fn receiver() -> (String, Receiver<(usize, i64)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for (connection, stream) in listener.incoming().flatten().enumerate() {
+            let tell = tell.clone();
+            std::thread::spawn(move || serve(stream, connection, &tell));
+        }
+    });
+    (address, told)
+}
+
+fn serve(mut stream: TcpStream, connection: usize, tell: &Sender<(usize, i64)>) -> Option<()> {
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).ok()?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).ok()?.to_ascii_lowercase();
+        let length = head.split("content-length:").nth(1)?.split("\r\n").next()?.trim().parse().ok()?;
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).ok()?;
+        let data = decode::otlp::decode(&body, &decode::Limits::default()).ok()?;
+        let of_delay = data.profiles().filter(|(_, profile)| profile.type_name() == "delay");
+        let delays = of_delay.flat_map(|(_, profile)| profile.samples.iter().map(|sample| sample.total()));
+        tell.send((connection, delays.sum())).ok()?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
+    }
+}
+
+fn submit(profiler: &Profiler, code: u64, delay_ns: u64) -> bool {
+    let sample = RawSample {
+        kind: SampleKind::Lock,
+        flags: SampleFlags(0),
+        thread_id: super::thread_id(),
+        time_ns: super::monotonic_ns(),
+        values: [delay_ns, 1],
+        key: 0,
+        context: Context::None,
+        frames: &[RawFrame { code, at: 0 }],
+    };
+    profiler.submit(&sample).is_ok()
+}
+
+/// Sockets, and descriptors of event loops.
+fn descriptors() -> (usize, usize) {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets: Vec<_> = links.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
+    let count = |kind: &str| targets.iter().filter(|target| target.to_string_lossy().starts_with(kind)).count();
+    (count("socket:"), count("anon_inode:"))
+}
+
+#[test]
+fn parent_and_child_deliver_their_own_samples_over_their_own_connections() {
+    let _turn = one_at_a_time();
+    let (address, told) = receiver();
+    let runtime = FakeRuntime::new();
+    let code = runtime.code_of("waiting");
+    let config = Config {
+        endpoint: Some(address),
+        cpu: false,
+        compression: crate::config::Compression::Uncompressed,
+        timeout: PATIENCE,
+        stop_timeout: PATIENCE,
+        ..Config::default()
+    };
+    let before = descriptors();
+    let parent = Profiler::start_with_runtime(config, runtime).unwrap();
+    assert!(submit(&parent, code, 100) && parent.flush(PATIENCE));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok((0, 100)));
+    // Not sent yet: it stays the parent's.
+    assert!(submit(&parent, code, 1));
+    let ended = in_forked_child(|| {
+        let inherited = descriptors();
+        // Both ends of the parent's one connection, since the receiver lives here too; the event loop of the export, with
+        // three sockets of its own where the program builds tokio with signals, as the command line does.
+        if inherited.0 > before.0 + 2 + 3 || inherited.1 > before.1 + 3 {
+            return 1;
+        }
+        let Some(own) = Profiler::after_fork_in_child() else { return 2 };
+        if !submit(&own, code, 10_000) || !own.flush(PATIENCE) {
+            return 3;
+        }
+        if own.stats().counter("export.0.sent") != 1 || !own.stop() {
+            return 4;
+        }
+        // The threads of the child's export close what they had a moment after the stop.
+        for _ in 0..10_000 {
+            if descriptors() == inherited {
+                return 0;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        5
+    });
+    assert_eq!(ended, Some(0));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok((1, 10_000)), "the child's own, over a connection of its own");
+    assert!(submit(&parent, code, 1) && parent.stop());
+    assert_eq!(told.recv_timeout(PATIENCE), Ok((0, 2)), "the parent's, once, over the connection it had");
+    assert!(told.try_recv().is_err(), "nothing was sent twice");
+}
