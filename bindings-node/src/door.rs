@@ -95,7 +95,10 @@ fn unsupported(message: String) -> Error {
 
 fn enrol(env: &Env) -> std::result::Result<(), Error> {
     runtime::set_node_major(env.get_node_version().map_or(0, |version| version.major));
-    if runtime::enrol_current_thread().map_err(unsupported)? {
+    // Two places at least; the parentheses have it compiled at once.
+    let probe =
+        || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
+    if runtime::enrol_current_thread(&probe).map_err(unsupported)? {
         // The environment ends before its isolate does, on the same thread.
         let _ = env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread));
         if let Ok(event_loop) = env.get_uv_event_loop() {

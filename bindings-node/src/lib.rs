@@ -14,5 +14,7 @@ mod convert;
 mod door;
 mod error;
 mod host_log;
+mod positions;
 mod runtime;
+mod source_map;
 mod submitted;

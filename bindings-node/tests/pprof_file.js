@@ -45,7 +45,7 @@ function numbers(value) {
 
 const record = (message) => Object.fromEntries([...fields(message)].map(([field, value]) => [field, typeof value === 'bigint' ? Number(value) : value]));
 
-/** Samples of one file: `{values: {type: number}, labels, stack: [{name, file, line}]}`. */
+/** Samples of one file: `{values: {type: number}, labels, stack: [{name, file, line, column}]}`. */
 function read(file) {
   const profile = [...fields(zlib.gunzipSync(fs.readFileSync(file)))];
   const of = (wanted) => profile.filter(([field]) => field === wanted).map(([, value]) => value);
@@ -53,7 +53,7 @@ function read(file) {
   const functions = new Map(of(5).map(record).map((found) => [found[1], { name: texts[found[2] ?? 0], file: texts[found[4] ?? 0] }]));
   const locations = new Map(of(4).map((message) => {
     const lines = [...fields(message)].filter(([field]) => field === 4).map(([, line]) => record(line));
-    return [record(message)[1], lines.map((line) => ({ ...functions.get(line[1]), line: line[2] ?? 0 }))];
+    return [record(message)[1], lines.map((line) => ({ ...functions.get(line[1]), line: line[2] ?? 0, column: line[3] ?? 0 }))];
   }));
   const types = of(1).map(record).map((type) => texts[type[1]]);
   return of(2).map((message) => {

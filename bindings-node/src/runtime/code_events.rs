@@ -10,10 +10,12 @@ use crossbeam_queue::SegQueue;
 use spanprof::Profiler;
 use spanprof_signal::guarded;
 
-use super::code_map::{Change, CodeEvent, Position};
+use super::code_details;
+use super::code_map::{Change, CodeEvent, Kind};
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
 use super::self_test::{self, Probe};
 use super::v8::{JitCodeEvent, V8};
+use crate::positions::Position;
 
 /// Queued while profiling is stopped.
 const MAX_UNDRAINED_BYTES: usize = 4 << 20;
@@ -49,6 +51,7 @@ const REMOVED: i32 = 2;
 const LINE: i32 = 3;
 const LINES_BEGIN: i32 = 4;
 const LINES_END: i32 = 5;
+const NEW_ONLY: i32 = 0;
 const EXISTING_TOO: i32 = 1;
 
 /// Words of an isolate that are looked at.
@@ -65,13 +68,16 @@ fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
 }
 
 /// Lists the isolate's code and has V8 tell of what comes. On its own thread.
-pub fn begin(v8: &V8, isolate: usize) {
+///
+/// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
+pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
     if let Some((start, len)) = v8.embedded_range(isolate) {
         let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
         if let Some(thread) = js_thread_signal::by_isolate(isolate) {
             thread.built_in_copy.store(own_mapping(isolate, built_in), Ordering::Release);
         }
     }
+    code_details::forget();
     send(isolate, Change::Forgotten);
     let listing = Listing { position: ring_position(), built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
@@ -79,6 +85,10 @@ pub fn begin(v8: &V8, isolate: usize) {
     unsafe {
         if let Some(detailed) = v8.detailed_positions {
             detailed(isolate);
+        }
+        if code_details::needs_probe() {
+            (v8.set_code_callback)(isolate, NEW_ONLY, Some(on_event));
+            probe();
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
@@ -95,6 +105,7 @@ pub fn begin(v8: &V8, isolate: usize) {
 pub fn end(v8: &V8, isolate: usize) {
     // SAFETY: on the isolate's thread, while it lives.
     unsafe { (v8.set_code_callback)(isolate, 0, None) };
+    code_details::forget();
     send(isolate, Change::Forgotten);
 }
 
@@ -124,7 +135,7 @@ fn ring_position() -> u64 {
 }
 
 fn send(isolate: usize, change: Change) {
-    let listed = matches!(change, Change::Added { .. } | Change::Lines { .. });
+    let listed = !matches!(change, Change::Moved { .. } | Change::Removed { .. } | Change::Forgotten);
     let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
     let position = begun.unwrap_or_else(ring_position);
     let bytes = bytes_of(&change);
@@ -142,7 +153,12 @@ fn send(isolate: usize, change: Change) {
 fn bytes_of(change: &Change) -> usize {
     size_of::<CodeEvent>()
         + match change {
-            Change::Added { logged, .. } => logged.len(),
+            Change::Added { logged, inlining, .. } => {
+                logged.len() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
+            }
+            Change::Script { facts, .. } => facts.bytes(),
+            Change::Table { bytes, .. } => bytes.len(),
+            Change::Baseline { baseline, .. } => baseline.bytes(),
             Change::Lines { positions, .. } => size_of_val(&**positions),
             _ => 0,
         }
@@ -201,7 +217,12 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             } else if let (Some(thread), true) = (thread, event.code_kind != 0) {
                 thread.cover(start, event.len);
             }
-            Some(Change::Added { start, len: event.len, logged: logged.into(), script: 0 })
+            let kind = Kind::of(&logged, event.code_kind == 0);
+            let isolate = event.isolate;
+            let mut emit = |change| send(isolate, change);
+            let (script, inlining) =
+                super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
+            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining })
         }
         MOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
@@ -232,6 +253,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         LINES_END if !event.user_data.is_null() => {
             // SAFETY: as above; V8 does not use the word again.
             let positions = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
+            code_details::lines(event.start, &positions);
             Some(Change::Lines { start: event.start, positions: positions.into_boxed_slice() })
         }
         _ => None,

@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spanprof::runtime::Ended;
+use spanprof::runtime::{Ended, Frame};
 
 use super::names::CodeName;
-
-/// Offset in machine code or byte code, and offset in the script's text.
-pub type Position = (u32, u32);
+use super::operation_sizes::OperationSizes;
+use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
 
 /// One thing that happened to code, as an isolate's thread saw it.
 #[derive(Debug)]
@@ -29,7 +28,28 @@ pub enum Change {
         start: usize,
         len: usize,
         logged: Box<str>,
+        kind: Kind,
+        /// Number of its script; 0 unknown.
         script: u32,
+        inlining: Option<Box<Inlining>>,
+    },
+    /// As `Lines`, not yet decoded.
+    Table {
+        start: usize,
+        len: usize,
+        form: Form,
+        bytes: Box<[u8]>,
+    },
+    /// As `Lines`, of code that follows its byte code.
+    Baseline {
+        start: usize,
+        len: usize,
+        baseline: Box<Baseline>,
+    },
+    /// Comes before the code of this script.
+    Script {
+        number: u32,
+        facts: Box<ScriptFacts>,
     },
     /// Comes before the `Added` of the same address.
     Lines {
@@ -47,6 +67,30 @@ pub enum Change {
     Forgotten,
 }
 
+/// What its places mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    ByteCode,
+    /// Machine code that follows the byte code, operation by operation.
+    Baseline,
+    /// Machine code that may hold several functions.
+    Optimised,
+    Other,
+}
+
+impl Kind {
+    /// By the mark of the tier in the logged name.
+    pub fn of(logged: &str, is_byte_code: bool) -> Self {
+        let name = logged.split_once(':').map_or("", |(_, name)| name);
+        match is_byte_code {
+            true => Self::ByteCode,
+            false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimised,
+            false if name.starts_with('^') => Self::Baseline,
+            false => Self::Other,
+        }
+    }
+}
+
 /// A piece of code.
 #[derive(Clone, Debug)]
 pub struct Code {
@@ -55,10 +99,10 @@ pub struct Code {
     pub isolate: usize,
     pub name: Arc<CodeName>,
     /// Number of the script among those the process saw; 0 unknown.
-    #[allow(dead_code, reason = "read by the source maps")]
     pub script: u32,
-    #[allow(dead_code, reason = "read by the line tables")]
+    pub kind: Kind,
     pub positions: Arc<[Position]>,
+    pub inlining: Option<Arc<Inlining>>,
     born: u64,
 }
 
@@ -84,12 +128,16 @@ pub struct CodeMap {
     pending: BTreeMap<usize, Box<[Position]>>,
     names: BTreeMap<Box<str>, Arc<CodeName>>,
     generation: u64,
+    pub scripts: Scripts,
+    /// How long the operations of byte code are; looked for when first needed.
+    sizes: Option<Option<OperationSizes>>,
 }
 
 impl CodeMap {
     /// Begins a drain: forgets what no sample can ask for any more.
     pub fn begin(&mut self) {
         self.generation += 1;
+        self.scripts.begin();
         let generation = self.generation;
         self.dead.retain(|dead| dead.generation + KEPT_GENERATIONS > generation);
     }
@@ -104,20 +152,31 @@ impl CodeMap {
     pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
         let CodeEvent { position, isolate, change } = event;
         match change {
-            Change::Lines { start, positions } => {
-                if self.pending.len() >= MAX_PENDING {
-                    self.pending.clear();
+            Change::Lines { start, positions } => self.expect(start, positions),
+            Change::Table { start, len, form, bytes } => {
+                if let Some(positions) = form.positions(&bytes, len) {
+                    self.expect(start, positions);
                 }
-                self.pending.insert(start, positions);
             }
-            Change::Added { start, len, logged, script } => {
+            Change::Baseline { start, len, baseline } => {
+                if let Some(positions) = baseline.positions(len, self.sizes()) {
+                    self.expect(start, positions);
+                }
+            }
+            Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
+            Change::Added { start, len, logged, kind, script, inlining } => {
                 let name = self.name(logged);
                 let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
                 if isolate == OF_PROCESS && self.live.get(&start).is_some_and(same) {
                     return;
                 }
                 let positions = self.pending.remove(&start).unwrap_or_default().into();
-                self.insert(Code { start, len, isolate, name, script, positions, born: position }, ended);
+                if kind == Kind::ByteCode {
+                    self.scripts.function(script, &name, &positions);
+                }
+                let inlining = inlining.map(|inlining| Arc::from(*inlining));
+                let code = Code { start, len, isolate, name, script, kind, positions, inlining, born: position };
+                self.insert(code, ended);
             }
             Change::Moved { from, to } => {
                 let Some(code) = self.end(from, position, ended) else { return };
@@ -127,6 +186,7 @@ impl CodeMap {
                 self.end(start, position, ended);
             }
             Change::Forgotten => {
+                self.scripts.end(isolate);
                 let starts: Vec<usize> =
                     self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
                 for start in starts {
@@ -134,6 +194,18 @@ impl CodeMap {
                 }
             }
         }
+    }
+
+    /// A line table whose code is to come.
+    fn expect(&mut self, start: usize, positions: Box<[Position]>) {
+        if self.pending.len() >= MAX_PENDING {
+            self.pending.clear();
+        }
+        self.pending.insert(start, positions);
+    }
+
+    fn sizes(&mut self) -> Option<&OperationSizes> {
+        self.sizes.get_or_insert_with(OperationSizes::find).as_ref()
     }
 
     fn name(&mut self, logged: Box<str>) -> Arc<CodeName> {
@@ -172,19 +244,23 @@ impl CodeMap {
         })
     }
 
+    /// The frames of `address` for a sample at `position`, innermost first; none when the code is not known.
+    pub fn frames(&mut self, address: usize, position: u64, out: &mut Vec<Frame>) {
+        let Some(code) = self.find(address, position).cloned() else { return };
+        let at = At {
+            name: &code.name,
+            script: code.script,
+            positions: &code.positions,
+            inlining: code.inlining.as_deref(),
+            is_optimised: code.kind == Kind::Optimised,
+            offset: u32::try_from(address - code.start).unwrap_or(u32::MAX),
+        };
+        self.scripts.frames(&at, out);
+    }
+
     /// Pieces of code alive.
     pub fn len(&self) -> usize {
         self.live.len()
-    }
-}
-
-#[allow(dead_code, reason = "called by the line tables")]
-impl Code {
-    /// The script offset that `address` executes.
-    pub fn script_offset(&self, address: usize) -> Option<u32> {
-        let offset = u32::try_from(address.checked_sub(self.start)?).ok()?;
-        let after = self.positions.partition_point(|position| position.0 <= offset);
-        after.checked_sub(1).map(|at| self.positions[at].1)
     }
 }
 
@@ -193,7 +269,18 @@ mod tests {
     use super::*;
 
     fn added(position: u64, start: usize, name: &str) -> CodeEvent {
-        CodeEvent { position, isolate: 1, change: Change::Added { start, len: 100, logged: name.into(), script: 0 } }
+        CodeEvent {
+            position,
+            isolate: 1,
+            change: Change::Added {
+                start,
+                len: 100,
+                logged: name.into(),
+                kind: Kind::Other,
+                script: 0,
+                inlining: None,
+            },
+        }
     }
 
     fn name_at(map: &CodeMap, address: usize, position: u64) -> Option<&str> {
@@ -255,15 +342,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_table_comes_before_its_code_and_is_read_by_offset() {
+    fn a_line_table_comes_before_its_code() {
         let (mut map, mut ended) = (CodeMap::default(), Vec::new());
         let change = Change::Lines { start: 8192, positions: [(0, 7), (10, 9)].into() };
         map.apply(CodeEvent { position: 1, isolate: 1, change }, &mut ended);
         map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
-        let code = map.find(8192, 1).unwrap();
-        assert_eq!(
-            [code.script_offset(8192), code.script_offset(8201), code.script_offset(8202)],
-            [Some(7), Some(7), Some(9)]
-        );
+        assert_eq!(*map.find(8192, 1).unwrap().positions, [(0, 7), (10, 9)]);
     }
 }

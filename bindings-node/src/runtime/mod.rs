@@ -2,14 +2,17 @@
 //! events, kept by ring position. Called by the door, the core's handler and its drain thread.
 
 mod capture_signal;
+mod code_details;
 mod code_events;
 mod code_map;
 mod context_signal;
 mod event_loop;
 mod facts;
+mod heap;
 mod js_thread_signal;
 mod marker;
 mod names;
+mod operation_sizes;
 mod recent_signal;
 mod self_test;
 mod thread_kind_signal;
@@ -19,11 +22,12 @@ mod wall_signal;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use spanprof::runtime::{Ended, Frame, FrameType, Runtime, RuntimeThread};
+use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
+pub use names::CodeName;
 use v8::V8;
 
 /// SIGPROF is V8's own profiler's (--cpu-prof, inspector). This one nobody uses, and it does not queue.
@@ -81,8 +85,8 @@ fn absorb_code_events() {
     }
 }
 
-/// Enrols the calling JavaScript thread. True when it was not enrolled before.
-pub fn enrol_current_thread() -> Result<bool, String> {
+/// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
+pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let v8 = v8::v8()?;
     let thread_id = spanprof::sys::thread_id();
     if js_thread_signal::by_thread_id(thread_id).is_some() {
@@ -95,7 +99,7 @@ pub fn enrol_current_thread() -> Result<bool, String> {
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
     thread.thread_id.store(thread_id, Ordering::Release);
-    code_events::begin(v8, isolate);
+    code_events::begin(v8, isolate, probe);
     if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {
@@ -287,16 +291,8 @@ impl Runtime for NodeRuntime {
         if let Some(marker) = marker::resolve(frame) {
             return out.push(marker);
         }
-        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(code) = map.find((frame.code + frame.at) as usize, position) else { return };
-        out.push(Frame {
-            function: code.name.function.clone(),
-            file: code.name.file.clone(),
-            start_line: code.name.start_line,
-            line: code.name.start_line,
-            column: 0,
-            frame_type: if code.name.is_script { FrameType::V8js } else { FrameType::Native },
-        });
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        map.frames((frame.code + frame.at) as usize, position, out);
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
@@ -323,6 +319,19 @@ impl Runtime for NodeRuntime {
         event_loop::stats(out);
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         out.push(("node.codes", map.len().to_string()));
+        let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];
+        let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
+        out.push(("node.inlining_read", read));
+        out.push(("node.inlining_unread", unread));
+        let scripts = &map.scripts;
+        out.push(("node.inlined_unnamed", scripts.inlined_unnamed.to_string()));
+        out.push(("node.scripts", scripts.len().to_string()));
+        out.push(("node.scripts_forgotten", scripts.scripts_forgotten.to_string()));
+        out.push(("node.source_maps", scripts.maps_read.to_string()));
+        out.push(("node.source_maps_refused", scripts.maps_refused.to_string()));
+        if !scripts.last_refusal.is_empty() {
+            out.push(("node.source_map_refused_last", scripts.last_refusal.clone()));
+        }
     }
 }
 

@@ -39,8 +39,14 @@ pub fn parse(logged: &str) -> CodeName {
 fn script(text: &str, tag: &str) -> CodeName {
     // Maglev and its on-stack form are marked `o+`, `o*`.
     let text = text.strip_prefix("o+").or(text.strip_prefix("o*")).unwrap_or(text);
-    let (place, column) = number_behind(text);
-    let (place, line) = number_behind(place);
+    // Baseline code of version 10 is logged with its line alone.
+    let (place, line, column) = match number_behind(text) {
+        (before, Some(last)) => match number_behind(before) {
+            (place, Some(line)) => (place, line, last),
+            (place, None) => (place, last, 0),
+        },
+        (place, None) => (place, 0, 0),
+    };
     // Names have blanks only after `get`, `set` and the like; files may have them anywhere.
     let start = ["get ", "set ", "static ", "async ", "bound "]
         .iter()
@@ -67,14 +73,9 @@ fn script(text: &str, tag: &str) -> CodeName {
 }
 
 /// `text` without its last `:number`, and the number.
-fn number_behind(text: &str) -> (&str, u32) {
-    match text.rsplit_once(':') {
-        Some((before, digits)) => match digits.parse() {
-            Ok(number) => (before, number),
-            Err(_) => (text, 0),
-        },
-        None => (text, 0),
-    }
+fn number_behind(text: &str) -> (&str, Option<u32>) {
+    let parts = text.rsplit_once(':').and_then(|(before, digits)| Some((before, digits.parse().ok()?)));
+    parts.map_or((text, None), |(before, number)| (before, Some(number)))
 }
 
 #[cfg(test)]
@@ -93,6 +94,7 @@ mod tests {
             assert_eq!(parts(&format!("JS:{mark}hot /srv/my app/a.js:3:14")), expected);
         }
         assert_eq!(parts("LazyCompile:*hot /srv/my app/a.js:3:14"), expected);
+        assert_eq!(parts("Function:^hot /srv/my app/a.js:3"), (expected.0, expected.1, 3, 0));
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct V8 {
     pub not_after_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
     embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
     pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
+    script_id: Option<unsafe extern "C" fn(*const usize) -> i32>,
+    source_mapping_url: Option<unsafe extern "C" fn(*const usize) -> *const usize>,
     globalize_word: Option<unsafe extern "C" fn(usize, usize) -> *const usize>,
     globalize_slot: Option<unsafe extern "C" fn(usize, *const usize) -> *const usize>,
     /// From a frame pointer to the interpreter's byte-code array and offset.
@@ -90,6 +92,16 @@ fn frame_offset(name: &CStr) -> Option<isize> {
     unsafe { symbol(&[name]).cast::<i32>().as_ref() }.map(|offset| *offset as isize)
 }
 
+/// The address of exported data.
+pub fn data(name: &CStr) -> Option<usize> {
+    Some(symbol(&[name]) as usize).filter(|address| *address != 0)
+}
+
+/// One of the constants that V8 exports for debuggers, by the first of its names that is there.
+pub fn constant(names: &[&CStr]) -> Option<usize> {
+    names.iter().find_map(|name| frame_offset(name)).and_then(|value| usize::try_from(value).ok())
+}
+
 /// The functions of this process, or which one is missing.
 pub fn v8() -> Result<&'static V8, String> {
     static FOUND: OnceLock<Result<V8, String>> = OnceLock::new();
@@ -115,6 +127,8 @@ fn find() -> Result<V8, String> {
         embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
         // 26 has both; V2 is the one that Node writes there.
         continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),
+        script_id: function!(c"_ZNK2v813UnboundScript5GetIdEv" c"_ZN2v813UnboundScript5GetIdEv"),
+        source_mapping_url: function!(c"_ZN2v813UnboundScript19GetSourceMappingURLEv"),
         globalize_word: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEm"),
         globalize_slot: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEPm"),
         bytecode_array: frame_offset(c"v8dbg_off_fp_bytecode_array")
@@ -125,6 +139,24 @@ fn find() -> Result<V8, String> {
 }
 
 impl V8 {
+    /// V8's number of the script of a function.
+    ///
+    /// # Safety
+    /// On the isolate's own thread while nothing moves; `function` is a function object that has a script.
+    pub unsafe fn script_id(&self, function: usize) -> Option<i32> {
+        // SAFETY: a v8::UnboundScript is the address of a word that holds the function object.
+        self.script_id.map(|script_id| unsafe { script_id(&function) })
+    }
+
+    /// The object that says where the source map of a function's script is.
+    ///
+    /// # Safety
+    /// As for `script_id`, and with a handle scope open.
+    pub unsafe fn source_mapping_url(&self, function: usize) -> Option<usize> {
+        // SAFETY: as above; the handle returned is such an address too, or null.
+        unsafe { self.source_mapping_url.and_then(|url| url(&function).as_ref().copied()) }
+    }
+
     /// See `facts`.
     pub fn globalizes_word(&self) -> bool {
         self.globalize_word.is_some()
