@@ -28,7 +28,7 @@ test('shares of three functions are what they really burnt', (t) => {
   let all = 0;
   for (const sample of samples) {
     all += sample.values.cpu;
-    const burner = names(sample).find((name) => name in seen);
+    const burner = names(sample).find((name) => Object.hasOwn(seen, name));
     if (burner !== undefined) seen[burner] += sample.values.cpu;
   }
   const burnt = said.took.half + said.took.third + said.took.fifth;
@@ -50,7 +50,7 @@ test('each sample of a thousand requests that take turns carries its own labels 
   const traceOf = { tea: '1', milk: '2', rum: '3' };
   const counts = { right: 0, without: 0, wrong: 0 };
   for (const sample of samples) {
-    const name = names(sample).find((frame) => frame in ofFunction);
+    const name = names(sample).find((frame) => Object.hasOwn(ofFunction, frame));
     if (name === undefined) continue;
     const { kind, trace_id: trace, span_id: span } = sample.labels;
     if (kind === undefined && trace === undefined) counts.without++;
