@@ -27,8 +27,8 @@ function seenByUs(folder) {
   return burning.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
 }
 
-/** The program really burns 500 ms; what V8 spends on the other profiler is not its own. */
-const whole = (folder) => assert.ok(seenByUs(folder) > 400, `${seenByUs(folder)} ms of 500`);
+/** The process burns 500 ms in it; what threads of V8 and of ours burn meanwhile is among them. */
+const whole = (folder) => assert.ok(seenByUs(folder) > 250, `${seenByUs(folder)} ms of 500`);
 
 for (const [flag, kind, namesOf] of [
   ['--cpu-prof', '.cpuprofile', (profile) => profile.nodes.map((node) => node.callFrame.functionName)],
@@ -62,10 +62,12 @@ test('a debugger that is attached evaluates and profiles while we sample', { tim
   while (!said.includes('\n')) said += (await once(child.stderr, 'data'))[0];
   const debug = await inspector.connect(/ws:\S+/.exec(said)[0]);
   try {
-    assert.equal((await debug.ask('Runtime.evaluate', { expression: '40 + 2' })).result.value, 42);
+    const program = () => debug.ask('Runtime.evaluate', { expression: 'typeof burnAndMake' });
+    while ((await program()).result.value !== 'function') await timers.setTimeout(20);
     await debug.ask('Profiler.enable');
     await debug.ask('Profiler.start');
-    await timers.setTimeout(500);
+    const burnt = await debug.ask('Runtime.evaluate', { expression: 'burnAndMake(500)' });
+    assert.equal(burnt.result.type, 'number', JSON.stringify(burnt));
     const { profile } = await debug.ask('Profiler.stop');
     assert.ok(profile.nodes.some((node) => node.callFrame.functionName === 'burnAndMake'));
   } finally {
@@ -73,5 +75,5 @@ test('a debugger that is attached evaluates and profiles while we sample', { tim
   }
   child.stdin.end('end\n');
   assert.deepEqual(await ended, [0, null]);
-  assert.ok(seenByUs(folder) > 0);
+  whole(folder);
 });

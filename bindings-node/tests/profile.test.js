@@ -28,7 +28,7 @@ test('shares of three functions are what they really burnt', (t) => {
   let all = 0;
   for (const sample of samples) {
     all += sample.values.cpu;
-    const burner = names(sample).find((name) => name in seen);
+    const burner = names(sample).find((name) => Object.hasOwn(seen, name));
     if (burner !== undefined) seen[burner] += sample.values.cpu;
   }
   const burnt = said.took.half + said.took.third + said.took.fifth;
@@ -50,7 +50,7 @@ test('each sample of a thousand requests that take turns carries its own labels 
   const traceOf = { tea: '1', milk: '2', rum: '3' };
   const counts = { right: 0, without: 0, wrong: 0 };
   for (const sample of samples) {
-    const name = names(sample).find((frame) => frame in ofFunction);
+    const name = names(sample).find((frame) => Object.hasOwn(ofFunction, frame));
     if (name === undefined) continue;
     const { kind, trace_id: trace, span_id: span } = sample.labels;
     if (kind === undefined && trace === undefined) counts.without++;
@@ -103,15 +103,17 @@ test('workers are left alone when they are switched off, and the main thread is 
 });
 
 test('the wall clock shows work, blocks and idle time, each with its labels', (t) => {
-  const { folder } = profiled(t, 'waits.js');
+  const { said, folder } = profiled(t, 'waits.js');
   const samples = pprof.readAll(folder, 'wall');
   const shown = (name) => {
     const some = samples.filter((sample) => names(sample).includes(name));
     return { some, milliseconds: some.reduce((sum, sample) => sum + sample.values.wall, 0) / 1e6 };
   };
-  // Two ticks on either side of what the program did; it may take longer than it asked for, never shorter.
+  // The program may take longer than it asked for, never shorter; looks at random times, of which a busy machine allows
+  // fewer, miss it by a few of the times between two.
+  const missed = 6 * (said.took / said.samples);
   for (const [name, least] of [['work', 300], ['block', 500], ['(idle)', 700]]) {
-    assert.ok(shown(name).milliseconds > least - 40, `${name}: ${shown(name).milliseconds} ms of ${least}`);
+    assert.ok(shown(name).milliseconds > least - missed, `${name}: ${shown(name).milliseconds} ms of ${least}, ± ${missed}`);
   }
   for (const name of ['work', 'block']) {
     const right = shown(name).some.filter((sample) => sample.labels.kind === name);
@@ -135,8 +137,8 @@ test('what V8 compiles and collects and what the pool of libuv does is shown as 
 test('nothing of ours wakes up while the process idles', (t) => {
   const { said } = profiled(t, 'idles.js');
   assert.ok(said.woken.length >= 2, JSON.stringify(said));
-  // Looking is the one thing that happens: its sample, if there is one, wakes each thread once.
-  for (const [name, times] of said.woken) assert.ok(times <= 1, `${name} woke up ${times} times in 2 s`);
+  // Looking is the one thing that happens: a sample of it opens a window, which is closed, sent and answered.
+  for (const [name, times] of said.woken) assert.ok(times <= 4, `${name} woke up ${times} times in 2 s`);
 });
 
 test('the self-test finds our own walk in this Node', (t) => {

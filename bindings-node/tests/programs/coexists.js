@@ -33,11 +33,9 @@ if (who === 'session') {
   session.disconnect();
   end();
 } else if (who === 'attached') {
-  const burning = setInterval(burnAndMake, 0, 20);
-  process.stdin.once('data', () => {
-    clearInterval(burning);
-    end();
-  });
+  // The debugger calls it.
+  globalThis.burnAndMake = burnAndMake;
+  process.stdin.once('data', end);
 } else {
   burnAndMake(500);
   end();

@@ -26,7 +26,7 @@ spanprof.start({ serviceName: 'threads', sampleRate: 200, destinations: [{ type:
 (async () => {
   makeCode(300);
   makeGarbage(500);
-  const derive = (resolve) => crypto.pbkdf2('secret', 'salt', 150_000, 64, 'sha512', resolve);
+  const derive = (resolve) => crypto.pbkdf2('secret', 'salt', 600_000, 64, 'sha512', resolve);
   await Promise.all([1, 2].map(() => new Promise(derive)));
   const delivered = await spanprof.stop();
   console.log(JSON.stringify({ delivered }));

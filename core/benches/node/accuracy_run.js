@@ -43,7 +43,6 @@ async function main() {
   const [rate, depth, cpuSeconds] = words.map(Number);
   const directory = words[3];
   fs.mkdirSync(directory, { recursive: true });
-  const before = cpuNs();
   let spanprof;
   let collect;
   if (profiler === 'spanprof') {
@@ -52,6 +51,8 @@ async function main() {
   } else {
     collect = PEERS[profiler](rate);
   }
+  // What starting took was before the first sample.
+  const before = cpuNs();
   const said = kind === 'inline' ? { caller: inlined.CALLER } : {};
   if (kind === 'inline') inlined.runInlined(cpuSeconds);
   else said.burnt = mix(depth, cpuSeconds);

@@ -10,7 +10,7 @@ const RATES_HZ = [100, 1000];
 
 async function main() {
   const { node, short } = given();
-  const [processes, pairs, milliseconds, ownSeconds] = short ? [1, 3, 60, 2] : [3, 12, 200, 12];
+  const [processes, pairs, milliseconds, ownSeconds] = short ? [1, 3, 60, 2] : [2, 14, 200, 12];
   await withReceiver(async (address) => {
     const cases = DEPTHS.flatMap((depth) => [['none', 100, depth],
       ...['spanprof', ...PEERS].flatMap((name) => RATES_HZ.map((rate) => [name, rate, depth]))]);

@@ -8,7 +8,7 @@ const NAMES = ['none', 'AsyncLocalStorage', 'spanprof', 'datadog'];
 
 async function main() {
   const { nodes, node, short } = given();
-  const [rounds, awaits] = short ? [1, 20] : [9, 400];
+  const [rounds, awaits] = short ? [1, 20] : [7, 1000];
   await withReceiver(async (address) => {
     for (const program of Object.keys(nodes).length > 0 ? Object.values(nodes) : [node]) {
       const found = new Map(NAMES.map((name) => [name, []]));
@@ -21,7 +21,7 @@ async function main() {
         }
       }
       console.log(`Node.js ${version}: 1000 chains of ${awaits} awaits each, all with a label, sampled at 100 Hz; ${rounds} fresh processes each.\n`);
-      table(['labels by', 'CPU per await, ns', '95 % interval'], NAMES.map((name) => {
+      table(['labels by', 'CPU of the JavaScript thread per await, ns', '95 % interval'], NAMES.map((name) => {
         const [middle, low, high] = medianInterval(found.get(name));
         return [name, middle.toFixed(0), `${low.toFixed(0)} … ${high.toFixed(0)}`];
       }));

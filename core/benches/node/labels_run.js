@@ -1,10 +1,11 @@
 'use strict';
-// A thousand chains that await in turns, each under a label of its own; prints the CPU time of an await as JSON.
+// A thousand chains that await in turns, each under a label of its own; prints the CPU time of an await, on
+// the thread that runs JavaScript, as JSON.
 //
 //     labels_run.js NAME AWAITS ADDRESS
 
 const { AsyncLocalStorage, createHook } = require('node:async_hooks');
-const { cpuNs } = require('./work.js');
+const { javaScriptNs } = require('./profilers.js');
 
 const CHAINS = 1000;
 
@@ -46,9 +47,9 @@ async function main() {
   const labelled = BY[name](address);
   const all = (turns) => Promise.all(Array.from({ length: CHAINS }, (_, number) => labelled({ chain: String(number % 50) }, () => chain(turns))));
   await all(Math.ceil(Number(awaits) / 10));
-  const before = cpuNs();
+  const before = javaScriptNs();
   await all(Number(awaits));
-  const perAwaitNs = (cpuNs() - before) / (CHAINS * Number(awaits));
+  const perAwaitNs = (javaScriptNs() - before) / (CHAINS * Number(awaits));
   console.log(JSON.stringify({ perAwaitNs, version: process.versions.node }));
   process.exit(0);
 }

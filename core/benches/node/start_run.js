@@ -1,5 +1,5 @@
 'use strict';
-// Loads and starts one profiler in a fresh process, before or after so many functions are made; prints how long that took.
+// Loads and starts one profiler in a fresh process, before or after so many functions are made; prints how long each took.
 //
 //     start_run.js PROFILER FUNCTIONS late|first ADDRESS
 
@@ -15,12 +15,14 @@ function make() {
 }
 
 if (order === 'late') make();
-const began = process.hrtime.bigint();
-const profiler = require('./profilers.js').load(name);
+const profilers = require('./profilers.js');
+const began = performance.now();
+const profiler = profilers.load(name);
+const loaded = performance.now();
 profiler.start(100, address);
-const startMs = Number(process.hrtime.bigint() - began) / 1e6;
+const said = { loadMs: loaded - began, startMs: performance.now() - loaded };
 if (order === 'first') make();
 Promise.resolve(profiler.stop()).then(() => {
-  console.log(JSON.stringify({ startMs, live: live.length }));
+  console.log(JSON.stringify(said));
   process.exit(0);
 });
