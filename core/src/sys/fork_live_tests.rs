@@ -191,3 +191,35 @@ fn before_the_childs_hook_ran_the_parents_profiler_is_stopped_there_and_waits_fo
     assert_eq!(code, Some(0));
     assert!(profiler.is_running() && profiler.stop());
 }
+
+#[cfg(feature = "native")]
+#[test]
+fn a_child_names_frames_although_a_thread_of_the_parent_was_naming_some_at_the_fork() {
+    use crate::runtime::Runtime;
+    let _turn = one_at_a_time();
+    super::install_fork_hook();
+    let frames_of = |code: *const ()| {
+        let mut frames = Vec::new();
+        crate::NativeRuntime.resolve(spanprof_signal::RawFrame { code: code as u64, at: 0 }, 0, &mut frames);
+        frames
+    };
+    let running = AtomicBool::new(true);
+    let mut codes = Vec::new();
+    std::thread::scope(|scope| {
+        let _ends = Ends(&running);
+        scope.spawn(|| {
+            while running.load(Ordering::Relaxed) {
+                frames_of(burn as *const ());
+            }
+        });
+        frames_of(burn as *const ());
+        for _ in 0..20 {
+            let code = in_forked_child(|| i32::from((0..3).any(|_| frames_of(config as *const ()).is_empty())));
+            codes.push(code);
+            if code.is_none() {
+                break;
+            }
+        }
+    });
+    assert_eq!(codes, vec![Some(0); 20]);
+}

@@ -172,7 +172,9 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
         burner.join().unwrap()
     });
     assert!(ticks >= 20, "{ticks} ticks in 900 ms of CPU time");
-    assert!(used * 10 >= ticks * 8, "{used} samples where the kernel ticked {ticks} times");
+    // On a quiet machine nine of ten. Beside others a turn on the processor ends between ticks, and some then lie too close
+    // to each other in the thread's CPU time to be used both. A clock armed a tick late would use every second one.
+    assert!(used * 10 >= ticks * 6, "{used} samples where the kernel ticked {ticks} times");
 }
 
 #[test]

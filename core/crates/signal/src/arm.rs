@@ -41,7 +41,7 @@ pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
     let once = libc::itimerspec {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
         it_value: libc::timespec {
-            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (at_ns / 1_000_000_000) as _,
             // All zero would disarm.
             tv_nsec: (at_ns % 1_000_000_000).max(1) as libc::c_long,
         },
