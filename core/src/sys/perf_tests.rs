@@ -3,8 +3,7 @@
 use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now};
 use super::*;
 use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn is_allowed() -> bool {
     perf::probe(libc::SIGPROF).is_ok()
@@ -35,44 +34,47 @@ fn a_trap_cuts_no_system_call_short() {
     assert!(samples > 0);
 }
 
-unsafe fn slow(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-    let end = monotonic_ns() + 1_000_000;
-    while monotonic_ns() < end {
+/// How many walks still take `SLOW_WALK_NS` of the thread's CPU time. Bounded: a thread that is never let go ends them.
+static SLOW: AtomicU64 = AtomicU64::new(0);
+const SLOW_WALK_NS: u64 = 1_000_000;
+
+unsafe fn at_times_slow(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    let end = current_thread_cpu_ns() + SLOW_WALK_NS;
+    let is_slow = SLOW.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    while is_slow && current_thread_cpu_ns() < end {
         std::hint::spin_loop();
     }
     stack.push(RawFrame { code: 0x1000_0000, at: 7 });
     Captured::Walked
 }
 
-/// Work of the thread itself gets done while each walk takes longer than the time between samples.
+/// While each walk takes longer than the time between samples, the thread has half a period to itself after each.
 fn a_slow_walk_leaves_the_thread_its_turn_at(rate_hz: u32) {
     let _turn = one_at_a_time();
     if !is_allowed() {
         return;
     }
-    let clocks = start(ClockSettings { capture: slow, ..settings(ClockChoice::Perf, rate_hz) });
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let clocks = start(ClockSettings { capture: at_times_slow, ..settings(ClockChoice::Perf, rate_hz) });
+    let (samples, passed_ns) = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             clocks.register_current_thread();
-            let mut x = 1u64;
-            for _ in 0..3_000_000 {
-                x = std::hint::black_box(x.wrapping_mul(0x2545_F491_4F6C_DD1D).rotate_left(7));
-            }
-            done.store(true, Ordering::Relaxed);
+            burn(20_000_000);
+            SLOW.store(500, Ordering::Relaxed);
+            let begun = current_thread_cpu_ns();
+            let ended = burn(200_000_000);
+            let slow = 500 - SLOW.swap(0, Ordering::Relaxed);
+            (slow, ended - begun)
         });
-        for _ in 0..200 {
-            if done.load(Ordering::Relaxed) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let in_time = done.load(Ordering::Relaxed);
-        // Frees a thread that is never let go.
-        clocks.stop();
-        worker.join().unwrap();
-        assert!(in_time, "a few milliseconds of work took more than 20 s at {rate_hz} Hz");
+        worker.join().unwrap()
     });
+    let own_ns = passed_ns.saturating_sub(samples * SLOW_WALK_NS);
+    let half_a_period_ns = 500_000_000 / u64::from(rate_hz);
+    // A few more: those whose event ran by itself when walks became slow, and the one that was under way at each end.
+    assert!(samples > 3, "{samples} samples");
+    assert!(
+        samples <= own_ns / half_a_period_ns + 6,
+        "{samples} samples in {own_ns} ns of the thread's own at {rate_hz} Hz"
+    );
 }
 
 #[test]

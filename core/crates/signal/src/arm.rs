@@ -32,7 +32,7 @@ pub fn arm(ticker: Ticker, cpu_ns: u64, due_cpu_ns: u64) -> i32 {
     match ticker {
         Ticker::None => 0,
         Ticker::Timer(id) => arm_timer(id, due_cpu_ns),
-        Ticker::Perf(descriptor) => arm_perf(descriptor, due_cpu_ns.saturating_sub(cpu_ns), Perf::Once),
+        Ticker::Perf(descriptor) => arm_perf(descriptor, 0, due_cpu_ns.saturating_sub(cpu_ns), Perf::Once),
     }
 }
 
@@ -64,11 +64,16 @@ pub(crate) enum Perf {
     Stop,
 }
 
-/// Arms the calling thread's own perf event. Zero or errno.
-pub(crate) fn arm_perf(descriptor: u32, interval_ns: u64, what: Perf) -> i32 {
+/// Arms the calling thread's own perf event, whose signal is being handled. Zero or errno.
+pub(crate) fn arm_perf(descriptor: u32, signal: libc::c_int, interval_ns: u64, what: Perf) -> i32 {
     let interval = interval_ns.max(SHORTEST_PERF_INTERVAL_NS);
     if what == Perf::Stop {
         control(descriptor, PERF_EVENT_IOC_DISABLE, 0);
+        // An overflow that came meanwhile has its signal waiting: that tick arms. REFRESH adds to what is allowed already,
+        // so that arming twice would let two overflows come for each tick from then on.
+        if is_pending(signal) {
+            return 0;
+        }
     }
     let failed = control(descriptor, PERF_EVENT_IOC_PERIOD, &raw const interval as usize);
     match what {
@@ -77,6 +82,14 @@ pub(crate) fn arm_perf(descriptor: u32, interval_ns: u64, what: Perf) -> i32 {
         Perf::Run => control(descriptor, PERF_EVENT_IOC_ENABLE, 0),
         Perf::RunOn => 0,
     }
+}
+
+/// Whether a signal waits for the calling thread, which blocks it.
+fn is_pending(signal: libc::c_int) -> bool {
+    let mut set = 0u64;
+    // SAFETY: the kernel writes eight bytes to a local.
+    let known = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) } == 0;
+    known && signal > 0 && set >> (signal - 1) & 1 != 0
 }
 
 fn control(descriptor: u32, command: u64, argument: usize) -> i32 {

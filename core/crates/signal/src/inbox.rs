@@ -69,6 +69,11 @@ impl Inbox {
         outcome
     }
 
+    /// Has the room of the next entry brought near, before it is written.
+    pub(crate) fn fetch_room_ahead(&self) {
+        self.ring.fetch_room_ahead();
+    }
+
     /// Asks the drain thread to come back from its wait. From any thread, inside handlers too; may change errno.
     pub fn wake(&self) {
         self.set(ASKED);
