@@ -83,7 +83,7 @@ test('a block of the event loop is reported with its length, stack, labels and s
 });
 
 test('a worker is known by its functions and the built-in ones, also after a stop and a start', (t) => {
-  const { said, samples, folder } = profiled(t, 'worker.js');
+  const { said, samples, folder } = profiled(t, 'worker.js', 'on');
   for (const [round, seen] of [['first', samples], ['second', pprof.readAll(path.join(folder, 'second'), 'cpu')]]) {
     const stacks = seen.map(names);
     for (const burner of ['burnInMain', 'burnInWorker']) {
@@ -95,21 +95,50 @@ test('a worker is known by its functions and the built-in ones, also after a sto
   assert.deepEqual(said.losses, [0, 0]);
 });
 
+test('workers are left alone when they are switched off, and the main thread is not', (t) => {
+  const { samples } = profiled(t, 'worker.js', 'off');
+  const stacks = samples.map(names);
+  assert.ok(stacks.some((stack) => stack.includes('burnInMain')));
+  assert.deepEqual(stacks.filter((stack) => stack.includes('burnInWorker')), []);
+});
+
 test('the wall clock shows work, blocks and idle time, each with its labels', (t) => {
-  const { folder } = profiled(t, 'waits.js');
+  const { said, folder } = profiled(t, 'waits.js');
   const samples = pprof.readAll(folder, 'wall');
   const shown = (name) => {
     const some = samples.filter((sample) => names(sample).includes(name));
     return { some, milliseconds: some.reduce((sum, sample) => sum + sample.values.wall, 0) / 1e6 };
   };
-  // Two ticks on either side of what the program did; it may take longer than it asked for, never shorter.
+  // The program may take longer than it asked for, never shorter; looks at random times, of which a busy machine allows
+  // fewer, miss it by a few of the times between two.
+  const missed = 6 * (said.took / said.samples);
   for (const [name, least] of [['work', 300], ['block', 500], ['(idle)', 700]]) {
-    assert.ok(shown(name).milliseconds > least - 40, `${name}: ${shown(name).milliseconds} ms of ${least}`);
+    assert.ok(shown(name).milliseconds > least - missed, `${name}: ${shown(name).milliseconds} ms of ${least}, ± ${missed}`);
   }
   for (const name of ['work', 'block']) {
     const right = shown(name).some.filter((sample) => sample.labels.kind === name);
     assert.equal(right.length, shown(name).some.length, name);
   }
+});
+
+test('what V8 compiles and collects and what the pool of libuv does is shown as such', (t) => {
+  const { samples } = profiled(t, 'threads.js');
+  const stacks = samples.map(names);
+  const below = (marker, name) => stacks.filter((stack) => stack.includes(marker) && stack.indexOf(marker) < stack.indexOf(name));
+  assert.ok(below('(compiler)', 'makeCode').length > 0, 'no compiler in makeCode');
+  assert.ok(below('(garbage collector)', 'makeGarbage').length > 0, 'no collector in makeGarbage');
+  const ofThread = (name) => stacks.filter((stack) => stack.at(-1) === `[thread ${name}]`);
+  assert.ok(ofThread('libuv-worker').length > 0, 'no pool thread');
+  assert.ok(ofThread('V8Worker').length > 0, 'no thread of V8');
+  assert.deepEqual(stacks.filter((stack) => stack.join().includes('ThreadPoolWork') && stack.at(-1) !== '[thread libuv-worker]'), []);
+  assert.deepEqual(stacks.filter((stack) => stack.join().includes('JobTask') && /^.thread/.test(stack.at(-1)) && stack.at(-1) !== '[thread V8Worker]'), []);
+});
+
+test('nothing of ours wakes up while the process idles', (t) => {
+  const { said } = profiled(t, 'idles.js');
+  assert.ok(said.woken.length >= 2, JSON.stringify(said));
+  // Looking is the one thing that happens: a sample of it opens a window, which is closed, sent and answered.
+  for (const [name, times] of said.woken) assert.ok(times <= 4, `${name} woke up ${times} times in 2 s`);
 });
 
 test('the self-test finds our own walk in this Node', (t) => {
@@ -119,13 +148,17 @@ test('the self-test finds our own walk in this Node', (t) => {
   assert.ok(samples.some((sample) => names(sample).join().includes('burnInside,burnOutside')));
 });
 
-for (const [means, walk] of [['v8', 'v8'], ['none', 'inspector']]) {
-  test(`where the self-test finds ${means}, ${walk} is used, which is said once`, (t) => {
-    // V8's walk is really made; without any, the inspector really samples.
-    const words = means === 'v8' ? ['v8'] : ['auto', means];
+const FALLBACKS = [
+  ['our own walk fails the self-test', ['auto', 'v8'], 'v8', 1],
+  ['no walk passes the self-test', ['auto', 'none'], 'inspector', 1],
+  ["V8's walk is asked for", ['v8'], 'v8', 0],
+  ['the inspector is asked for', ['inspector'], 'inspector', 0],
+];
+for (const [when, words, walk, warned] of FALLBACKS) {
+  test(`where ${when}, the means is ${walk}, in stats() and in ${warned} warnings`, (t) => {
     const { said, warnings, samples } = profiled(t, 'walks.js', ...words);
     assert.deepEqual([said.running, said.walk], [true, walk]);
-    assert.equal(warnings.length, means === 'v8' ? 0 : 1, warnings.join());
+    assert.equal(warnings.length, warned, warnings.join());
     const burning = samples.filter((sample) => names(sample).includes('burnInside'));
     const within = burning.filter((sample) => names(sample).join().includes('burnInside,burnOutside'));
     const sum = (some) => some.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;

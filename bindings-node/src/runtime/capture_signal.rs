@@ -4,6 +4,7 @@
 //! # What is shown
 //! * Native frames between the leaf and the first frame of V8 are kept; those below, which call into JavaScript, are not.
 //! * Where the chain breaks inside native code without frame pointers, V8 walks from its last exit frame instead.
+//! * Above native frames stands what V8 does in them: it collects or compiles.
 //! * A thread without JavaScript shows its native frames and its name.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use spanprof_signal::{guarded, Captured, DropReason, HandlerContext, RawFrame, R
 use super::js_thread_signal::{self, holds, JsThread, Landmarks};
 use super::self_test::{self, Means};
 use super::v8::{RegisterState, SampleInfo, V8};
-use super::{context_signal, marker};
+use super::{context_signal, marker, thread_kind_signal};
 
 /// Links followed at most.
 const MAX_LINKS: usize = 4096;
@@ -73,7 +74,8 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let registers = registers(ucontext);
     let Some(thread) = js_thread_signal::by_thread_id(handler.thread_id) else {
         walk_native(&registers, stack);
-        stack.push(marker::thread(handler.thread_id));
+        let kind = thread_kind_signal::seen(handler.thread_id, stack.frames());
+        stack.push(marker::thread(handler.thread_id, kind));
         return Captured::Walked;
     };
     stack.context = context_signal::read(thread);
@@ -167,7 +169,6 @@ impl<'a> Walk<'a> {
 
     /// True when a frame of V8 was reached. False leaves the native frames of the leaf in `stack`.
     pub fn own(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
-        let collecting = self.thread.collecting.load(Ordering::Relaxed) != 0;
         let Registers { pc, sp, mut fp } = *registers;
         let mut pc = self.said(pc);
         let mut low = sp;
@@ -192,11 +193,11 @@ impl<'a> Walk<'a> {
             (low, fp, pc) = (fp.wrapping_add(16), next, self.said(return_to));
             let pushed = if holds(&self.landmarks.interpreter, pc) {
                 // The frame that returns into the interpreter is the handler's; the one above it is the function's.
-                self.begin_v8(&mut reached, collecting, stack)
+                self.begin_v8(&mut reached, registers, stack)
                     && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
             } else if self.is_v8(pc) {
                 let hidden = self.is_never_shown(pc);
-                self.begin_v8(&mut reached, collecting, stack) && (hidden || stack.push(place(pc.wrapping_sub(1))))
+                self.begin_v8(&mut reached, registers, stack) && (hidden || stack.push(place(pc.wrapping_sub(1))))
             } else {
                 reached || stack.push(RawFrame::native((pc as u64).wrapping_sub(1)))
             };
@@ -207,9 +208,33 @@ impl<'a> Walk<'a> {
         reached
     }
 
-    fn begin_v8(&self, reached: &mut bool, collecting: bool, stack: &mut RawStack<'_>) -> bool {
-        let first = !std::mem::replace(reached, true);
-        !(first && collecting) || stack.push(marker::COLLECTING)
+    /// The first frame of V8 below native ones: what these do stands between them.
+    fn begin_v8(&self, reached: &mut bool, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
+        if std::mem::replace(reached, true) {
+            return true;
+        }
+        let mut frame = [0usize];
+        match () {
+            () if self.is_collecting() => stack.push(marker::COLLECTING),
+            () if self.ask_v8(registers, &mut frame).is_compiling() => stack.push(marker::COMPILING),
+            () => true,
+        }
+    }
+
+    fn is_collecting(&self) -> bool {
+        self.thread.collecting.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has V8 walk, and say what it does.
+    fn ask_v8(&self, registers: &Registers, frames: &mut [usize]) -> SampleInfo {
+        let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
+        let mut info = SampleInfo::default();
+        // SAFETY: V8's own sampler calls it so: on the isolate's thread, inside a handler, with the interrupted registers.
+        unsafe {
+            let isolate = self.thread.isolate.load(Ordering::Relaxed);
+            (self.v8.stack_sample)(isolate, &state, frames.as_mut_ptr(), frames.len(), &mut info);
+        }
+        info
     }
 
     /// The interrupted frame, in code of V8; and its caller where the frame is not yet, or no longer, set up.
@@ -259,14 +284,8 @@ impl<'a> Walk<'a> {
 
     /// V8's own walk: from its last exit frame, or from the registers when they are JavaScript's.
     pub fn by_v8(&self, registers: &Registers, stack: &mut RawStack<'_>) -> bool {
-        let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
         let mut frames = [0usize; MAX_FALLBACK];
-        let mut info = SampleInfo::default();
-        // SAFETY: V8's own sampler calls it so: on the isolate's thread, inside a handler, with the interrupted registers.
-        unsafe {
-            let isolate = self.thread.isolate.load(Ordering::Relaxed);
-            (self.v8.stack_sample)(isolate, &state, frames.as_mut_ptr(), MAX_FALLBACK, &mut info);
-        }
+        let info = self.ask_v8(registers, &mut frames);
         let walked = frames.get(..info.frames).unwrap_or(&[]);
         // What a broken chain led to is not to be believed, but for the leaf.
         stack.clear();
@@ -276,8 +295,10 @@ impl<'a> Walk<'a> {
         } else if !self.is_hidden(leaf) {
             stack.push(place(leaf));
         }
-        if self.thread.collecting.load(Ordering::Relaxed) != 0 {
-            stack.push(marker::COLLECTING);
+        match () {
+            () if self.is_collecting() => drop(stack.push(marker::COLLECTING)),
+            () if info.is_compiling() => drop(stack.push(marker::COMPILING)),
+            () => {}
         }
         for pc in walked.iter().map(|pc| self.said(*pc)).filter(|pc| *pc > PAGE) {
             // Byte code is not machine code: its address is the executing one.

@@ -33,7 +33,7 @@ const fn facts(major: u32, v8: &'static str, labels: Labels, mapped: (bool, bool
 
 /// The measured ones, oldest first. The isolate's layout is not in it: offsets are found by looking.
 pub const MEASURED: [Facts; 5] = [
-    facts(18, "10.2", Labels::Told, (false, false), false),
+    facts(18, "10.2", Labels::Told, (true, true), false),
     facts(20, "11.3", Labels::Told, (true, false), false),
     facts(22, "12.4", Labels::ReadWithFlag, (true, true), true),
     facts(24, "13.6", Labels::Read, (true, true), true),

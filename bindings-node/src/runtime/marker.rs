@@ -1,7 +1,9 @@
-//! Frames that stand for no code: the collector at work, and the name of a thread without JavaScript.
+//! Frames that stand for no code: the collector or the compiler at work, and what a thread without JavaScript is.
 
 use spanprof::runtime::{Frame, FrameType};
 use spanprof_signal::RawFrame;
+
+use super::thread_kind_signal::{self, Kind};
 
 /// No address is as high.
 const CODE: u64 = 1 << 62;
@@ -18,9 +20,14 @@ pub const OFF_CPU: RawFrame = RawFrame { code: CODE, at: 1 << 41 };
 /// The event loop waits for events.
 pub const IDLE: RawFrame = RawFrame { code: CODE, at: 1 << 42 };
 
+/// V8 parses or compiles on this thread.
+pub const COMPILING: RawFrame = RawFrame { code: CODE, at: 1 << 43 };
+
+const KIND_SHIFT: u32 = 32;
+
 /// A thread that runs no JavaScript.
-pub fn thread(thread_id: u32) -> RawFrame {
-    RawFrame { code: CODE, at: thread_id as u64 }
+pub fn thread(thread_id: u32, kind: Kind) -> RawFrame {
+    RawFrame { code: CODE, at: u64::from(thread_id) | (kind as u64) << KIND_SHIFT }
 }
 
 /// The frame, if `raw` is a marker.
@@ -33,10 +40,16 @@ pub fn resolve(raw: RawFrame) -> Option<Frame> {
         at if at == IDLE.at => "(idle)".to_owned(),
         at if at == NO_STACK.at => "(no stack seen)".to_owned(),
         at if at == OFF_CPU.at => "(not on the CPU)".to_owned(),
-        id => match spanprof::sys::thread_name(id as u32) {
-            Some(name) => format!("[thread {name}]"),
-            None => "[thread]".to_owned(),
-        },
+        at if at == COMPILING.at => "(compiler)".to_owned(),
+        at => thread_frame(at as u32, Kind::of(at >> KIND_SHIFT)),
     };
     Some(Frame { function: function.into(), frame_type: FrameType::Native, ..Frame::default() })
+}
+
+fn thread_frame(thread_id: u32, kind: Kind) -> String {
+    let kind = if kind == Kind::Unknown { thread_kind_signal::known(thread_id) } else { kind };
+    match kind.name().map(str::to_owned).or_else(|| spanprof::sys::thread_name(thread_id)) {
+        Some(name) => format!("[thread {name}]"),
+        None => "[thread]".to_owned(),
+    }
 }

@@ -16,6 +16,7 @@ mod names;
 mod operation_sizes;
 mod recent_signal;
 mod self_test;
+mod thread_kind_signal;
 mod v8;
 mod wall_signal;
 
@@ -29,6 +30,9 @@ use code_map::CodeMap;
 use js_thread_signal::JsThread;
 pub use names::CodeName;
 use v8::V8;
+
+/// SIGPROF is V8's own profiler's (--cpu-prof, inspector). This one nobody uses, and it does not queue.
+const CPU_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 
 /// Major version of Node; 0 before the first start.
 static MAJOR: AtomicU32 = AtomicU32::new(0);
@@ -57,6 +61,7 @@ impl NodeRuntime {
     pub fn get() -> Result<Arc<Self>, String> {
         static RUNTIME: OnceLock<Arc<NodeRuntime>> = OnceLock::new();
         let v8 = v8::v8()?;
+        thread_kind_signal::learn();
         PUBLISHED.store(std::ptr::from_ref(v8).cast_mut(), Ordering::Release);
         Ok(RUNTIME.get_or_init(|| Arc::new(Self { map: Mutex::new(CodeMap::default()), v8 })).clone())
     }
@@ -273,8 +278,7 @@ impl Runtime for NodeRuntime {
     }
 
     fn signal(&self) -> libc::c_int {
-        // SIGPROF is V8's own profiler's (--cpu-prof, inspector). This one nobody uses, and it does not queue.
-        libc::SIGSTKFLT
+        CPU_SIGNAL
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {

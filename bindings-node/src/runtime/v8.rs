@@ -40,6 +40,13 @@ pub struct JitCodeEvent {
     pub isolate: usize,
 }
 
+impl SampleInfo {
+    /// V8's states `PARSER`, `BYTECODE_COMPILER` and `COMPILER`; only the low half is the state since 22.
+    pub fn is_compiling(&self) -> bool {
+        (2..=4).contains(&(self.vm_state & 0xffff))
+    }
+}
+
 pub type CodeCallback = extern "C" fn(*mut JitCodeEvent);
 pub type GcCallback = extern "C" fn(usize, i32, i32);
 
@@ -177,5 +184,23 @@ impl V8 {
             }
         };
         (!handle.is_null()).then_some(handle as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_node_the_first_missing_function_is_named() {
+        assert_eq!(v8().err().as_deref(), Some("this Node.js does not export v8::Isolate::GetCurrent"));
+    }
+
+    #[test]
+    fn v8_compiles_in_three_of_its_states() {
+        let compiling = |vm_state| SampleInfo { vm_state, ..SampleInfo::default() }.is_compiling();
+        let states: Vec<u32> = (0..10).filter(|state| compiling(*state)).collect();
+        assert_eq!(states, [2, 3, 4]);
+        assert!(compiling(0x7_0003));
     }
 }

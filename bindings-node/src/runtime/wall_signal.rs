@@ -4,9 +4,9 @@
 //! system call that burnt next to nothing until the next look is still there.
 //!
 //! # The exchange
-//! One asker, one answerer per thread. The asker writes ASKED with a new number, signals, and waits on the word; only a
-//! handler that turns ASKED into ANSWERING writes the answer, and only ANSWERED is read. An asker that gave up takes ASKED
-//! back; when the handler answers by then, its answer is waited for, since it is on its way.
+//! One asker, one answerer per thread. The asker writes ASKED, signals, and waits on the word; only a handler that turns
+//! ASKED into ANSWERING writes the answer, and only ANSWERED is read. A question that is not answered in time stays open:
+//! a thread that waits for a processor answers when it gets one, before it does anything else, and the next look takes it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -21,8 +21,9 @@ const FREE: u32 = 0;
 const ASKED: u32 = 1;
 const ANSWERING: u32 = 2;
 const ANSWERED: u32 = 3;
-/// How long a thread may take to answer; one that waits for a processor takes longer.
-const PATIENCE_NS: i64 = 50_000_000;
+/// How long an answer is waited for; one to a question that was open already, less.
+const PATIENCE_NS: i64 = 20_000_000;
+const SHORT_PATIENCE_NS: i64 = 2_000_000;
 /// CPU time from an answer back into the interrupted system call: less than any callback takes.
 const WAY_OUT_NS: u64 = 20_000;
 /// Frames kept of a stack.
@@ -41,6 +42,8 @@ struct Answer {
 /// The exchange with one thread.
 pub struct Exchange {
     state: AtomicU32,
+    /// Whether the last look went without an answer. The asker's.
+    is_open: AtomicBool,
     answer: UnsafeCell<Answer>,
     /// The thread's CPU clock when its answer was last seen to hold; 0 when there is none.
     cpu_ns: AtomicU64,
@@ -58,6 +61,7 @@ impl Exchange {
             Answer { frames: [none; MAX_FRAMES], len: 0, truncated: false, context: Context::None, in_call: false };
         Self {
             state: AtomicU32::new(FREE),
+            is_open: AtomicBool::new(false),
             answer: UnsafeCell::new(answer),
             cpu_ns: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
@@ -82,6 +86,7 @@ impl Exchange {
     /// Another thread takes the entry.
     pub fn reset(&self) {
         self.cpu_ns.store(0, Ordering::Relaxed);
+        self.is_open.store(false, Ordering::Relaxed);
     }
 }
 
@@ -104,6 +109,8 @@ pub fn install() -> bool {
         }
         action.sa_sigaction = on_ask as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        // A CPU sample taken in here would show us.
+        libc::sigaddset(&mut action.sa_mask, super::CPU_SIGNAL);
         let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
         INSTALLED.store(installed, Ordering::Release);
         installed
@@ -142,35 +149,35 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
 
 /// True when the answer is there.
 fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
-    exchange.state.store(ASKED, Ordering::Release);
+    let was_open = exchange.is_open.swap(true, Ordering::Relaxed);
+    if !was_open {
+        exchange.state.store(ASKED, Ordering::Release);
+        if !signal_thread(thread, thread_id) {
+            exchange.is_open.store(false, Ordering::Relaxed);
+            return false;
+        }
+    }
+    let patience_ns = if was_open { SHORT_PATIENCE_NS } else { PATIENCE_NS };
+    let until_ns = sys::monotonic_ns() + patience_ns as u64;
+    while exchange.state.load(Ordering::Acquire) != ANSWERED {
+        if sys::monotonic_ns() >= until_ns {
+            return false;
+        }
+        wait_while_asked(&exchange.state, patience_ns);
+    }
+    exchange.is_open.store(false, Ordering::Relaxed);
+    true
+}
+
+fn signal_thread(thread: &JsThread, thread_id: u32) -> bool {
     // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
-    let sent = unsafe {
+    unsafe {
         let mut info: QueuedInfo = std::mem::zeroed();
         (info.signal, info.code) = (signal(), libc::SI_QUEUE);
         (info.process, info.user) = (libc::getpid(), libc::getuid());
         info.value = std::ptr::from_ref(thread) as usize;
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
-    };
-    let until_ns = sys::monotonic_ns() + PATIENCE_NS as u64;
-    while sent && sys::monotonic_ns() < until_ns {
-        match exchange.state.load(Ordering::Acquire) {
-            ANSWERED => break,
-            state => wait_while(&exchange.state, state, PATIENCE_NS),
-        }
     }
-    // Taken back, unless the handler has begun to answer: it ends by itself.
-    if exchange.state.compare_exchange(ASKED, FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        return false;
-    }
-    while exchange.state.load(Ordering::Acquire) == ANSWERING {
-        wait_while(&exchange.state, ANSWERING, PATIENCE_NS);
-        if sys::thread_cpu_ns(thread_id).is_none() {
-            // It ended inside its handler.
-            exchange.state.store(FREE, Ordering::Release);
-            return false;
-        }
-    }
-    true
 }
 
 /// The kernel's siginfo of a queued signal on 64-bit Linux.
@@ -188,12 +195,16 @@ struct QueuedInfo {
 
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-fn wait_while(word: &AtomicU32, value: u32, nanoseconds: i64) {
+fn wait_while_asked(word: &AtomicU32, nanoseconds: i64) {
     let timeout = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    let state = word.load(Ordering::Acquire);
+    if state == ANSWERED {
+        return;
+    }
     // SAFETY: the word lives for ever; the kernel reads it and the timeout.
     unsafe {
         let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, word.as_ptr(), how, value, &raw const timeout);
+        libc::syscall(libc::SYS_futex, word.as_ptr(), how, state, &raw const timeout);
     }
 }
 
@@ -283,6 +294,21 @@ mod tests {
         assert!(exchange.still_holds(1_004_000), "the way back");
         assert!(exchange.still_holds(1_004_000));
         assert!(!exchange.still_holds(1_004_001), "it ran again");
+    }
+
+    #[test]
+    fn an_open_question_is_not_asked_twice_and_its_late_answer_is_taken_once() {
+        let thread = js_thread_signal::claim().unwrap();
+        let exchange = Exchange::new();
+        exchange.is_open.store(true, Ordering::Relaxed);
+        exchange.state.store(ASKED, Ordering::Relaxed);
+        // No thread has this id: a signal to it would fail, and close the question.
+        assert!(!ask(thread, &exchange, u32::MAX));
+        assert!(exchange.is_open.load(Ordering::Relaxed), "still open");
+        exchange.state.store(ANSWERED, Ordering::Relaxed);
+        assert!(ask(thread, &exchange, u32::MAX));
+        assert!(!ask(thread, &exchange, u32::MAX), "a new question, which nobody gets");
+        thread.thread_id.store(0, Ordering::Relaxed);
     }
 
     #[test]

@@ -16,12 +16,15 @@ function block(milliseconds) {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 }
 
+const begun = performance.now();
 spanprof.start({ serviceName: 'waits', cpu: false, wall: true, wallRate: 200, destinations: [{ type: 'file', directory }] });
 (async () => {
   await timers.setTimeout(400);
   spanprof.tagWrapper({ kind: 'work' }, work, 300);
   spanprof.tagWrapper({ kind: 'block' }, block, 500);
   await timers.setTimeout(300);
+  const samples = spanprof.stats()['samples.wall'];
+  const took = performance.now() - begun;
   const delivered = await spanprof.stop();
-  console.log(JSON.stringify({ delivered }));
+  console.log(JSON.stringify({ delivered, samples, took }));
 })();

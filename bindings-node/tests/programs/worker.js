@@ -24,14 +24,15 @@ if (!isMainThread) {
 } else {
   const { once } = require('node:events');
   const spanprof = require('spanprof');
-  const start = (directory) => spanprof.start({ serviceName: 'worker', destinations: [{ type: 'file', directory }] });
-  const folder = process.argv[2];
+  const [, , folder, switched] = process.argv;
+  const workerThreads = switched === 'on';
+  const start = (directory) => spanprof.start({ serviceName: 'worker', workerThreads, destinations: [{ type: 'file', directory }] });
   (async () => {
     start(folder);
     const { Worker } = require('node:worker_threads');
     const worker = new Worker(__filename);
     const losses = [];
-    for (const round of ['first', 'second']) {
+    for (const round of workerThreads ? ['first', 'second'] : ['only']) {
       if (round === 'second') start(`${folder}/second`);
       worker.postMessage(1500);
       burnInMain(1500);
