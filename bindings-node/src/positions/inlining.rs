@@ -63,6 +63,11 @@ impl Inlining {
         own.chain(self.calls.iter().filter(|call| call.caller == 0).map(|call| call.called_at))
     }
 
+    /// Numbers of the scripts of inlined functions.
+    pub fn scripts(&self) -> impl Iterator<Item = u32> + '_ {
+        self.calls.iter().map(|call| call.script)
+    }
+
     /// Memory held.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.entries) + size_of_val(&*self.calls)

@@ -8,7 +8,7 @@ mod table;
 
 pub use baseline::{Baseline, Operations};
 pub use inlining::{Call, Inlining};
-pub use scripts::{At, ScriptFacts, Scripts};
+pub use scripts::{At, Held, ScriptFacts, Scripts};
 pub use table::{unpack, Entry, Form, FORMS};
 
 /// Offset in machine code or byte code, and offset in the script's text.

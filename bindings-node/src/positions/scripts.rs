@@ -2,7 +2,8 @@
 //! frame of its script is first named. Owned by the drain thread.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
@@ -12,8 +13,26 @@ use super::{script_offset, Inlining, Position, NOWHERE};
 use crate::runtime::CodeName;
 use crate::source_map::{self, Limits, Origin, SourceMap};
 
+/// Tells the JavaScript thread whether its description of a script is still held.
+#[derive(Debug, Default)]
+pub struct Held(Arc<AtomicBool>);
+
+impl Held {
+    /// One to go with the description, and what to ask.
+    pub fn new() -> (Self, Arc<AtomicBool>) {
+        let flag = Arc::new(AtomicBool::new(true));
+        (Self(flag.clone()), flag)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
 /// What the JavaScript thread tells of a script.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct ScriptFacts {
     /// A path, a URL, or any name.
     pub name: Box<str>,
@@ -23,6 +42,8 @@ pub struct ScriptFacts {
     pub units: u32,
     /// What its text says of its map.
     pub map_url: Option<Box<str>>,
+    #[expect(dead_code, reason = "its end is what counts")]
+    pub held: Held,
 }
 
 impl ScriptFacts {
@@ -60,6 +81,8 @@ struct Script {
     isolate: usize,
     /// When it was last asked for.
     used: u64,
+    /// Drain in which it was told of.
+    told: u64,
     /// Drain in which its isolate ended.
     ended: Option<u64>,
     functions: Vec<(Arc<CodeName>, Arc<[Position]>)>,
@@ -135,7 +158,9 @@ impl Scripts {
         let map = if facts.map_url.is_some() { MapState::Unread } else { MapState::Absent };
         let (functions, by_name, owners) = (Vec::new(), HashMap::new(), Vec::new());
         let used = self.clock;
-        self.scripts.insert(number, Script { facts, map, isolate, used, ended: None, functions, by_name, owners });
+        let told = self.generation;
+        self.scripts
+            .insert(number, Script { facts, map, isolate, used, told, ended: None, functions, by_name, owners });
         if self.script_bytes > MAX_SCRIPT_BYTES {
             self.forget_unused();
         }
@@ -152,6 +177,14 @@ impl Scripts {
             self.forget(number);
             self.scripts_forgotten += 1;
         }
+    }
+
+    /// Forgets scripts of which there is no code, but for those whose code may be under way.
+    pub fn forget_others(&mut self, asked: &HashSet<u32>) {
+        let is_over = |number: u32, script: &Script| !asked.contains(&number) && script.told < self.generation;
+        let over: Vec<u32> =
+            self.scripts.iter().filter(|(number, script)| is_over(**number, script)).map(|(at, _)| *at).collect();
+        over.iter().for_each(|number| self.forget(*number));
     }
 
     fn forget(&mut self, number: u32) {

@@ -11,7 +11,13 @@ fn name(function: &str, line: u32, column: u32) -> Arc<CodeName> {
 /// Lines of ten units: line n begins at 10 n.
 fn facts(map_url: Option<&str>) -> ScriptFacts {
     let line_starts = (0..20).map(|line| line * 10).collect();
-    ScriptFacts { name: "/srv/a.js".into(), line_starts, units: 200, map_url: map_url.map(Into::into) }
+    ScriptFacts {
+        name: "/srv/a.js".into(),
+        line_starts,
+        units: 200,
+        map_url: map_url.map(Into::into),
+        held: Held::default(),
+    }
 }
 
 const ISOLATE: usize = 7;
@@ -165,4 +171,17 @@ fn scripts_outlive_their_isolate_by_some_drains() {
     assert_eq!(frames(&mut scripts, &at(&name, &[(0, 13)], 0)), [expected("f", 2, 2, 4)]);
     scripts.begin();
     assert_eq!((scripts.len(), scripts.script_bytes), (0, 0));
+}
+
+#[test]
+fn scripts_without_code_are_forgotten_and_the_javascript_thread_can_see_it() {
+    let mut scripts = Scripts::default();
+    let (held, is_held) = Held::new();
+    scripts.introduce(1, ISOLATE, ScriptFacts { held, ..facts(None) });
+    scripts.introduce(2, ISOLATE, facts(None));
+    scripts.forget_others(&HashSet::from([2]));
+    assert_eq!(scripts.len(), 2, "their code may be under way");
+    scripts.begin();
+    scripts.forget_others(&HashSet::from([2]));
+    assert_eq!((scripts.len(), is_held.load(Ordering::Relaxed)), (1, false));
 }

@@ -3,13 +3,13 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::code_map::{Change, Kind};
 use super::heap::Layout;
 use super::v8::{JitCodeEvent, V8};
-use crate::positions::{Inlining, Position, ScriptFacts};
+use crate::positions::{Held, Inlining, Position, ScriptFacts};
 
 /// Longest name and announcement of a map that are taken; an inline map is as long as the script.
 const MAX_NAME_UNITS: usize = 4096;
@@ -25,8 +25,8 @@ pub static INLINING_UNREAD: AtomicU64 = AtomicU64::new(0);
 static SCRIPTS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// V8's numbers of this isolate's scripts with ours.
-    static KNOWN: RefCell<HashMap<i32, u32>> = RefCell::new(HashMap::new());
+    /// V8's numbers of this isolate's scripts with ours, and whether what was told of them is still held.
+    static KNOWN: RefCell<HashMap<i32, (u32, Arc<AtomicBool>)>> = RefCell::new(HashMap::new());
     /// Line tables, which come before their code: functions that are compiled together have all theirs first.
     static LINES: RefCell<VecDeque<(usize, Vec<Position>)>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -108,16 +108,22 @@ fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(C
     let Some(script) = layout.script(function) else { return 0 };
     // SAFETY: the object was seen to be a function with a script; a handle is the address of a word that holds it.
     let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
-    if let Some(number) = KNOWN.with(|known| known.borrow().get(&id).copied()) {
-        return number;
-    }
-    let number = SCRIPTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    let known = KNOWN.with(|known| known.borrow().get(&id).cloned());
+    let number = match known {
+        Some((number, is_held)) if is_held.load(Ordering::Relaxed) => return number,
+        Some((number, _)) => number,
+        None => SCRIPTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+    };
+    let (held, is_held) = Held::new();
     KNOWN.with(|known| {
         let mut known = known.borrow_mut();
         if known.len() >= MAX_SCRIPTS {
+            known.retain(|_, (_, is_held)| is_held.load(Ordering::Relaxed));
+        }
+        if known.len() >= MAX_SCRIPTS {
             known.clear();
         }
-        known.insert(id, number);
+        known.insert(id, (number, is_held));
     });
     let source = layout.source(script);
     let Some((source, line_starts)) = source.and_then(|source| Some((source, source.line_starts()?))) else {
@@ -128,7 +134,7 @@ fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(C
     let map_url = url.and_then(|url| layout.text(url as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));
     let name = layout.name(script).and_then(|name| name.to_text(MAX_NAME_UNITS)).unwrap_or_default();
     let map_url = map_url.filter(|url| !url.is_empty());
-    let facts = ScriptFacts { name, line_starts, units: source.units as u32, map_url };
+    let facts = ScriptFacts { name, line_starts, units: source.units as u32, map_url, held };
     emit(Change::Script { number, facts: Box::new(facts) });
     number
 }

@@ -130,7 +130,7 @@ pub fn taken() -> u64 {
 }
 
 /// 0 before the clocks run: nothing was sampled yet.
-fn ring_position() -> u64 {
+pub fn ring_position() -> u64 {
     Profiler::running().map_or(0, |profiler| profiler.ring_position())
 }
 
@@ -222,7 +222,8 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
                 super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
-            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining })
+            let first_word = guarded::read_u64(event.start).unwrap_or(0);
+            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining, first_word })
         }
         MOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {

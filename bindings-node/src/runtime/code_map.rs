@@ -3,11 +3,12 @@
 //!
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use spanprof::runtime::{Ended, Frame};
 
+use super::dead_code::{DeadCode, KEPT_GENERATIONS};
 use super::names::CodeName;
 use super::operation_sizes::OperationSizes;
 use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
@@ -32,6 +33,8 @@ pub enum Change {
         /// Number of its script; 0 unknown.
         script: u32,
         inlining: Option<Box<Inlining>>,
+        /// What memory held there.
+        first_word: u64,
     },
     /// As `Lines`, not yet decoded.
     Table {
@@ -103,18 +106,47 @@ pub struct Code {
     pub kind: Kind,
     pub positions: Arc<[Position]>,
     pub inlining: Option<Arc<Inlining>>,
+    first_word: u64,
     born: u64,
 }
 
-struct Dead {
-    code: Code,
-    died: u64,
-    generation: u64,
+impl Code {
+    pub fn holds(&self, address: usize, position: u64) -> bool {
+        address >= self.start && address - self.start < self.len && self.born <= position
+    }
+
+    /// Whether memory, as `read` finds it, may still hold this code. Byte code leaves its memory to other objects, which
+    /// nobody tells of; the memory of machine code goes to other machine code or away.
+    fn may_be_there(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
+        let own_bits = u64::MAX >> (64 - self.len.clamp(1, 8) * 8);
+        match read(self.start) {
+            Some(word) if self.kind == Kind::ByteCode => (word ^ self.first_word) & own_bits == 0,
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    /// Memory held.
+    fn bytes(&self) -> usize {
+        let inlining = self.inlining.as_ref().map_or(0, |inlining| inlining.bytes());
+        CODE_BYTES + size_of_val(&*self.positions) + inlining
+    }
 }
 
-/// Calls of `ended` after which no sample of dead code waits in the ring: each call is a drain to the ring's head, unless
-/// the window was full.
-const KEPT_GENERATIONS: u64 = 8;
+/// Code that was not to be found where it should be.
+struct Suspect {
+    start: usize,
+    born: u64,
+    /// Position of the ring after the look.
+    position: u64,
+}
+
+/// What a piece of code takes beside its places.
+const CODE_BYTES: usize = 240;
+/// Memory for code; what came longest ago goes first.
+const MAX_CODE_BYTES: usize = 128 << 20;
+/// New pieces of code before all are looked at.
+const FEWEST_BEFORE_LOOK: usize = 2048;
 /// Line tables that wait for their code.
 const MAX_PENDING: usize = 4096;
 const PAGE: usize = 4096;
@@ -124,7 +156,14 @@ const OF_PROCESS: usize = 0;
 #[derive(Default)]
 pub struct CodeMap {
     live: BTreeMap<usize, Code>,
-    dead: Vec<Dead>,
+    live_bytes: usize,
+    dead: DeadCode,
+    suspects: Vec<Suspect>,
+    /// New since all code was looked at.
+    new: usize,
+    pub codes_forgotten: u64,
+    /// Drain in which names and scripts without code are to be forgotten.
+    prune_in: Option<u64>,
     pending: BTreeMap<usize, Box<[Position]>>,
     names: BTreeMap<Box<str>, Arc<CodeName>>,
     generation: u64,
@@ -138,8 +177,60 @@ impl CodeMap {
     pub fn begin(&mut self) {
         self.generation += 1;
         self.scripts.begin();
-        let generation = self.generation;
-        self.dead.retain(|dead| dead.generation + KEPT_GENERATIONS > generation);
+        self.dead.expire(self.generation);
+    }
+
+    /// Ends a drain: forgets code that is gone though nobody told so, names and scripts that no code has. Looks at all code
+    /// once for so many new pieces. `read` reads a word of memory; `position` asks for the ring's position.
+    pub fn tidy(&mut self, read: &dyn Fn(usize) -> Option<u64>, position: &dyn Fn() -> u64, ended: &mut Vec<Ended>) {
+        // What was moving when it was looked at has been told of by now.
+        for Suspect { start, born, position } in std::mem::take(&mut self.suspects) {
+            if self.live.get(&start).is_some_and(|code| code.born == born) {
+                self.end(start, position, ended);
+                self.codes_forgotten += 1;
+                // When the dead ones are gone too.
+                self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
+            }
+        }
+        if self.prune_in.take_if(|generation| *generation <= self.generation).is_some() {
+            self.prune();
+        }
+        if self.new < FEWEST_BEFORE_LOOK.max(self.live.len() / 2) {
+            return;
+        }
+        self.new = 0;
+        let gone = self.live.values().filter(|code| code.isolate != OF_PROCESS && !code.may_be_there(read));
+        let gone: Vec<(usize, u64)> = gone.map(|code| (code.start, code.born)).collect();
+        let position = position();
+        self.suspects.extend(gone.into_iter().map(|(start, born)| Suspect { start, born, position }));
+        if self.live_bytes > MAX_CODE_BYTES {
+            self.forget_oldest(position, ended);
+        }
+    }
+
+    /// Forgets names and scripts that no code has.
+    fn prune(&mut self) {
+        self.names.retain(|_, name| Arc::strong_count(name) > 1);
+        let mut asked = HashSet::new();
+        for code in self.live.values().chain(self.dead.values()) {
+            asked.insert(code.script);
+            asked.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
+        }
+        self.scripts.forget_others(&asked);
+    }
+
+    fn forget_oldest(&mut self, position: u64, ended: &mut Vec<Ended>) {
+        let of_isolates = self.live.values().filter(|code| code.isolate != OF_PROCESS);
+        let mut by_age: Vec<(u64, usize)> = of_isolates.map(|code| (code.born, code.start)).collect();
+        by_age.sort_unstable();
+        for (_, start) in by_age {
+            if self.live_bytes <= MAX_CODE_BYTES / 4 * 3 {
+                break;
+            }
+            self.end(start, position, ended);
+            self.codes_forgotten += 1;
+        }
+        self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
     }
 
     /// The ring's positions begin anew: what lives now lay there before them.
@@ -164,7 +255,7 @@ impl CodeMap {
                 }
             }
             Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
-            Change::Added { start, len, logged, kind, script, inlining } => {
+            Change::Added { start, len, logged, kind, script, inlining, first_word } => {
                 let name = self.name(logged);
                 let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
                 if isolate == OF_PROCESS && self.live.get(&start).is_some_and(same) {
@@ -175,8 +266,12 @@ impl CodeMap {
                     self.scripts.function(script, &name, &positions);
                 }
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
-                let code = Code { start, len, isolate, name, script, kind, positions, inlining, born: position };
-                self.insert(code, ended);
+                let born = position;
+                self.new += 1;
+                self.insert(
+                    Code { start, len, isolate, name, script, kind, positions, inlining, first_word, born },
+                    ended,
+                );
             }
             Change::Moved { from, to } => {
                 let Some(code) = self.end(from, position, ended) else { return };
@@ -224,24 +319,23 @@ impl CodeMap {
         {
             self.end(start, code.born, ended);
         }
+        self.live_bytes += code.bytes();
         self.live.insert(code.start, code);
     }
 
     fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<Code> {
         let code = self.live.remove(&start)?;
+        self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
         let first = start & !(PAGE - 1);
         ended.extend((first..start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
-        self.dead.push(Dead { code: code.clone(), died: position, generation: self.generation });
+        self.dead.insert(code.clone(), position, self.generation);
         Some(code)
     }
 
     /// The code that lay at `address` for a sample at `position`.
     pub fn find(&self, address: usize, position: u64) -> Option<&Code> {
-        let holds = |code: &Code| address >= code.start && address - code.start < code.len && code.born <= position;
-        let live = self.live.range(..=address).next_back().map(|(_, code)| code).filter(|code| holds(code));
-        live.or_else(|| {
-            self.dead.iter().rev().find(|dead| holds(&dead.code) && position < dead.died).map(|dead| &dead.code)
-        })
+        let live = self.live.range(..=address).next_back().map(|(_, code)| code);
+        live.filter(|code| code.holds(address, position)).or_else(|| self.dead.find(address, position))
     }
 
     /// The frames of `address` for a sample at `position`, innermost first; none when the code is not known.
@@ -262,91 +356,13 @@ impl CodeMap {
     pub fn len(&self) -> usize {
         self.live.len()
     }
+
+    /// Memory held for code alive.
+    pub fn bytes(&self) -> usize {
+        self.live_bytes
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn added(position: u64, start: usize, name: &str) -> CodeEvent {
-        CodeEvent {
-            position,
-            isolate: 1,
-            change: Change::Added {
-                start,
-                len: 100,
-                logged: name.into(),
-                kind: Kind::Other,
-                script: 0,
-                inlining: None,
-            },
-        }
-    }
-
-    fn name_at(map: &CodeMap, address: usize, position: u64) -> Option<&str> {
-        map.find(address, position).map(|code| &*code.name.function)
-    }
-
-    #[test]
-    fn an_address_means_what_lay_there_when_the_sample_was_taken() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(10, 5000, "Builtin:first"), &mut ended);
-        assert!(ended.is_empty(), "new ground ends nothing");
-        map.apply(added(20, 5050, "Builtin:second"), &mut ended);
-        assert_eq!(ended, [Ended { code: 4096, position: 20 }]);
-        assert_eq!(name_at(&map, 5060, 15), Some("first"));
-        assert_eq!(name_at(&map, 5060, 20), Some("second"));
-        assert_eq!(name_at(&map, 5060, 5), None, "before it was born");
-        assert_eq!(name_at(&map, 5020, 25), None, "the rest of the first is gone too");
-    }
-
-    #[test]
-    fn code_that_lives_on_over_a_restart_is_found_at_any_position() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(900, 8192, "Builtin:old"), &mut ended);
-        map.positions_begin_anew();
-        assert_eq!(name_at(&map, 8200, 3), Some("old"));
-    }
-
-    #[test]
-    fn code_that_moved_is_found_at_both_places_in_its_time() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(1, 8192, "Builtin:mover"), &mut ended);
-        let change = Change::Moved { from: 8192, to: 90_000 };
-        map.apply(CodeEvent { position: 7, isolate: 1, change }, &mut ended);
-        assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("mover"), None));
-        assert_eq!((name_at(&map, 90_010, 6), name_at(&map, 90_010, 7)), (None, Some("mover")));
-    }
-
-    #[test]
-    fn what_died_is_forgotten_after_some_drains_and_an_isolate_takes_its_code_along() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        map.apply(added(1, 8192, "RegExp:gone"), &mut ended);
-        map.apply(CodeEvent { position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
-        assert_eq!(map.len(), 0);
-        assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
-        (0..KEPT_GENERATIONS).for_each(|_| map.begin());
-        assert_eq!(name_at(&map, 8192, 4), None);
-    }
-
-    #[test]
-    fn built_in_code_stays_when_an_isolate_that_logged_it_ends() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        for position in [1, 3] {
-            let event = CodeEvent { isolate: OF_PROCESS, ..added(position, 8192, "Builtin:Shared") };
-            map.apply(event, &mut ended);
-        }
-        map.apply(CodeEvent { position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
-        assert!(ended.is_empty());
-        assert_eq!(name_at(&map, 8200, 6), Some("Shared"));
-    }
-
-    #[test]
-    fn a_line_table_comes_before_its_code() {
-        let (mut map, mut ended) = (CodeMap::default(), Vec::new());
-        let change = Change::Lines { start: 8192, positions: [(0, 7), (10, 9)].into() };
-        map.apply(CodeEvent { position: 1, isolate: 1, change }, &mut ended);
-        map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
-        assert_eq!(*map.find(8192, 1).unwrap().positions, [(0, 7), (10, 9)]);
-    }
-}
+#[path = "code_map_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@ mod code_details;
 mod code_events;
 mod code_map;
 mod context_signal;
+mod dead_code;
 mod event_loop;
 mod facts;
 mod heap;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
-use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
@@ -74,15 +75,19 @@ pub fn session_begins() {
     SESSION_BEGINS.store(true, Ordering::Release);
 }
 
+fn take_code_events(map: &mut CodeMap, ended: &mut Vec<Ended>) {
+    map.begin();
+    while let Some(event) = code_events::next() {
+        map.apply(event, ended);
+    }
+    map.tidy(&guarded::read_u64, &code_events::ring_position, ended);
+}
+
 /// Takes the events that wait, while no drain does.
 fn absorb_code_events() {
     let Ok(runtime) = NodeRuntime::get() else { return };
     let Ok(mut map) = runtime.map.try_lock() else { return };
-    let mut ended = Vec::new();
-    while let Some(event) = code_events::next() {
-        map.apply(event, &mut ended);
-        ended.clear();
-    }
+    take_code_events(&mut map, &mut Vec::new());
 }
 
 /// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
@@ -281,10 +286,7 @@ impl Runtime for NodeRuntime {
         if SESSION_BEGINS.swap(false, Ordering::AcqRel) {
             map.positions_begin_anew();
         }
-        map.begin();
-        while let Some(event) = code_events::next() {
-            map.apply(event, out);
-        }
+        take_code_events(&mut map, out);
     }
 
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
@@ -319,6 +321,8 @@ impl Runtime for NodeRuntime {
         event_loop::stats(out);
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         out.push(("node.codes", map.len().to_string()));
+        out.push(("node.code_bytes", map.bytes().to_string()));
+        out.push(("node.codes_forgotten", map.codes_forgotten.to_string()));
         let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];
         let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
         out.push(("node.inlining_read", read));
