@@ -121,7 +121,9 @@ fn keep(heading: &str, section: &str, short: bool) -> Outcome {
 fn engine() -> Outcome<String> {
     let lines =
         Step::cargo("bench engine").args(["bench", "--quiet", "-p", "spanprof", "--bench", "engine"]).capture()?;
-    Ok(format!("```text\n{}\n```", lines.trim_end()))
+    let floor =
+        Step::cargo("bench floor").args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "floor"]).capture()?;
+    Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), floor.trim_end()))
 }
 
 fn measure(
