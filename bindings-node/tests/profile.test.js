@@ -73,7 +73,8 @@ test('a block of the event loop is reported with its length, stack, labels and s
     // A sample in what surrounds the function takes a share, of ten or so.
     assert.ok(sum(own) > 0.7 * cpu && sum(own) < said.took[name][1] + 1e6, `${name}: ${sum(own) / 1e6} ms of ${said.took[name]}`);
   }
-  assert.deepEqual(ofName('blockNot'), []);
+  // On a busy machine even this one may take as long as a block.
+  if (said.took.blockNot[1] < 50e6) assert.deepEqual(ofName('blockNot'), []);
   const waited = sum(ofName('(not on the CPU)'));
   assert.ok(waited > 100e6, `of 120 ms of waiting ${waited / 1e6}`);
   // All parts together are no less than the blocks, a millisecond each for two clocks; starting may be one, too.

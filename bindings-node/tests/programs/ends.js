@@ -17,7 +17,7 @@ if (!isMainThread) {
   const { once } = require('node:events');
   const spanprof = require('spanprof');
   const [, , directory, way] = process.argv;
-  const options = { serviceName: 'ends', sampleRate: 1000, wall: true, wallRate: 250, uploadInterval: 1, destinations: [{ type: 'file', directory }] };
+  const options = { serviceName: 'ends', sampleRate: 1000, wall: true, wallRate: 250, uploadInterval: 1, stopTimeout: 20, destinations: [{ type: 'file', directory }] };
   spanprof.start(options);
   const { Worker } = require('node:worker_threads');
   const working = async () => {
