@@ -10,7 +10,9 @@ use crate::sys;
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Most locations remembered; a window that needs more shows `[too_many_stacks]`, the next one starts afresh.
-pub(crate) const MAX_LOCATIONS: usize = 131_072;
+const MAX_LOCATIONS: usize = 131_072;
+/// Most raw frames remembered: the many places of one native function share a location.
+const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
 
 /// Index into the table of locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +41,7 @@ impl LocationTable {
         if let Some(known) = self.by_raw.get(&raw) {
             return Some(*known);
         }
-        if self.contents.len() >= MAX_LOCATIONS {
+        if self.contents.len() >= MAX_LOCATIONS || self.by_raw.len() >= MAX_RAW_FRAMES {
             return None;
         }
         let mut frames = std::mem::take(&mut self.scratch);
@@ -103,9 +105,9 @@ impl LocationTable {
         self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
     }
 
-    /// Number of locations.
-    pub fn len(&self) -> usize {
-        self.contents.len()
+    /// Whether another window of the same kind might not fit.
+    pub fn is_half_full(&self) -> bool {
+        self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
     }
 
     /// Native code of libraries may be unloaded without a word: its names last one window.
@@ -171,6 +173,21 @@ mod tests {
         }
         table.forget_native();
         assert_eq!(places.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
+    }
+
+    #[test]
+    fn places_that_share_one_location_have_a_limit_too() {
+        let mut table = LocationTable::default();
+        let location = table.reason(DropReason::CodeEnded);
+        for pc in 0..MAX_RAW_FRAMES as u64 {
+            assert!(table.by_raw.insert(RawFrame::native(4096 + pc), location).is_none());
+        }
+        let (known, new) = (RawFrame::native(4096), RawFrame::native(as_written as *const () as u64));
+        assert!(table.is_half_full());
+        assert_eq!(table.location(known, 0, &*FakeRuntime::new(), &mut 0), Some(location));
+        assert_eq!(table.location(new, 0, &*FakeRuntime::new(), &mut 0), None);
+        table.forget_all();
+        assert!(!table.is_half_full() && table.location(new, 0, &*FakeRuntime::new(), &mut 0).is_some());
     }
 
     #[test]
