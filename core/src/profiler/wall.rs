@@ -272,6 +272,73 @@ fn place_reason(buffer: &mut [RawFrame], sure: std::ops::Range<usize>, len: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// One thread, which walks itself when it comes to run; its handle is the address of whether it does.
+    struct LateRuntime(Vec<RuntimeThread>);
+
+    impl Runtime for LateRuntime {
+        fn resource_attributes(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn capture(&self) -> spanprof_signal::CaptureFn {
+            |_, _| Captured::Dropped(DropReason::NoThreadState)
+        }
+
+        fn others_walk_themselves(&self) -> bool {
+            true
+        }
+
+        fn threads(&self, out: &mut Vec<RuntimeThread>) {
+            out.extend(&self.0);
+        }
+
+        fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<crate::runtime::Frame>) {}
+    }
+
+    static RUNS: AtomicBool = AtomicBool::new(false);
+
+    fn walk_when_running(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
+        if !RUNS.load(Ordering::Relaxed) {
+            return Captured::Dropped(DropReason::SignalBlocked);
+        }
+        stack.push(RawFrame { code: 7, at: 0 });
+        Captured::Walked
+    }
+
+    #[test]
+    fn a_thread_that_answers_late_is_charged_for_all_the_time_since_it_was_asked() {
+        let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+        let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
+        let runtime = Arc::new(LateRuntime(vec![RuntimeThread { thread_id: 5, handle: 0 }]));
+        let mut sampler = WallSampler::new(runtime, walk_when_running, inbox, Arc::default());
+        sampler.last_tick_ns = 0;
+        let samples = || {
+            let mut seen = Vec::new();
+            inbox.ring().drain(inbox.ring().head(), &mut |_, sample| {
+                seen.push((sample.frames.first().copied(), sample.values[0]));
+            });
+            seen
+        };
+        let config = Config::default();
+        let reason = Some(RawFrame::reason(DropReason::SignalBlocked));
+        for now_ms in [10, 20] {
+            sampler.tick(&config, now_ms * 1_000_000);
+            assert_eq!(samples(), [], "what it does is not known yet");
+        }
+        RUNS.store(true, Ordering::Relaxed);
+        sampler.tick(&config, 30_000_000);
+        assert_eq!(samples(), [(Some(RawFrame { code: 7, at: 0 }), 30_000_000)]);
+
+        RUNS.store(false, Ordering::Relaxed);
+        sampler.tick(&config, 40_000_000);
+        sampler.settle(|_| true, 40_000_000);
+        assert_eq!(samples(), [(reason, 10_000_000)], "no answer came before the end");
+
+        sampler.tick(&config, 40_000_000 + MAX_OWED_NS);
+        assert_eq!(samples(), [(reason, MAX_OWED_NS)], "a thread that never answers blocks the signal");
+    }
 
     fn frames(codes: &[u64]) -> Vec<RawFrame> {
         codes.iter().map(|code| RawFrame { code: *code, at: 0 }).collect()
