@@ -81,7 +81,7 @@ impl<'a> DrainThread<'a> {
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
             if let Some(clocks) = &clocks {
-                clocks.scan();
+                clocks.look();
                 self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
             }
         }

@@ -9,10 +9,11 @@ use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, Clo
 use super::own_threads::{self, own_cpu_ns, OwnThread};
 use super::preemption::Preemption;
 use super::registry::{Birth, Kind, Registry, Ticking};
+use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
 use super::{fork, inboxes, perf, process, threads, time, timer};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ struct Shared {
     state: Mutex<State>,
     /// The thread that the scan timer wakes.
     scan_thread: AtomicU32,
+    /// A scan is wanted whatever the next look finds.
+    scan_wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -30,7 +33,7 @@ struct State {
     run: Option<Run>,
     runs: u64,
     scan_timer: Option<u32>,
-    scan_interval_ns: u64,
+    schedule: ScanSchedule,
     preemption: Preemption,
 }
 
@@ -78,14 +81,6 @@ pub struct Clocks {
     fork_generation: u32,
 }
 
-/// CPU time of the process between two looks at its threads while threads come and go; more where a look is dear.
-const SCAN_INTERVAL_NS: u64 = 100_000_000;
-/// As much at most while none comes or goes: with the waking, a look costs about 0.15 ms. How long a handler that the
-/// host put over ours may stay.
-const CALM_SCAN_INTERVAL_NS: u64 = 400_000_000;
-/// A look may cost this part of the CPU time between looks.
-const SCAN_SHARE: u64 = 2000;
-
 impl Clocks {
     /// Arms a clock in every thread of the process except our own.
     pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
@@ -131,6 +126,7 @@ impl Clocks {
         // Where /proc is hidden the scan finds nobody.
         state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
         let number = run.number;
+        state.schedule = ScanSchedule::default();
         state.preemption = Preemption::begin(process::involuntary_switches(), run.process_ns);
         state.run = Some(run);
         drop(state);
@@ -155,22 +151,26 @@ impl Clocks {
         self.running().map_or_else(stopped, |(_, run)| run.in_use)
     }
 
-    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
-    /// replaced them. The drain thread calls it on [`WakeReason::ScanDue`].
-    pub fn scan(&self) {
+    /// Looks whether a scan is due, and makes it. The drain thread calls it on [`WakeReason::ScanDue`].
+    pub fn look(&self) {
         let Some((mut state, run)) = self.running() else { return };
-        let begun = time::current_thread_cpu_ns();
-        if !super::fault_guard_owned() {
-            super::install_fault_guard();
-        }
         follow_preemption(&mut state, &run);
-        let run = state.run.clone().unwrap_or(run);
-        install_handlers(run.ticking.kind, run.ticking.signal);
-        let changed = state.registry.scan(Birth::AfterStart, &run.ticking);
-        let cost = time::current_thread_cpu_ns().saturating_sub(begun);
-        state.scan_interval_ns = next_scan_interval_ns(state.scan_interval_ns, changed, cost);
+        let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
+        let wanted = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
+        if wanted || state.schedule.wants_scan(threads, now_ns) {
+            scan(&mut state);
+        }
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, time::process_cpu_ns() + state.scan_interval_ns);
+            arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
+        }
+    }
+
+    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
+    /// replaced them.
+    #[cfg(test)]
+    pub fn scan(&self) {
+        if let Some((mut state, _)) = self.running() {
+            scan(&mut state);
         }
     }
 
@@ -181,6 +181,7 @@ impl Clocks {
         }
         let Ok(mut state) = self.shared.state.try_lock() else {
             // A scan runs now and may have passed this thread by: have another.
+            self.shared.scan_wanted.store(true, Ordering::Release);
             return self.inbox.scan_due();
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
@@ -287,7 +288,7 @@ impl Clocks {
         }
         threads::unblock_signal(run.ticking.signal);
         if let Ok(timer) = timer::create_for_process(me, run.ticking.signal, handler::signal_value(0, 0)) {
-            arm::arm_timer(timer, time::process_cpu_ns() + SCAN_INTERVAL_NS);
+            arm::arm_timer(timer, time::process_cpu_ns() + LOOK_INTERVAL_NS);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);
         }
@@ -351,10 +352,16 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     }
 }
 
-/// Threads that come and go are looked for often, each calm look doubles the time to the next.
-fn next_scan_interval_ns(last_ns: u64, changed: bool, cost_ns: u64) -> u64 {
-    let wanted = if changed { SCAN_INTERVAL_NS } else { (last_ns * 2).clamp(SCAN_INTERVAL_NS, CALM_SCAN_INTERVAL_NS) };
-    wanted.max(cost_ns * SCAN_SHARE)
+fn scan(state: &mut State) {
+    let Some(run) = state.run.clone() else { return };
+    let (threads, begun) = (threads::count(), time::current_thread_cpu_ns());
+    if !super::fault_guard_owned() {
+        super::install_fault_guard();
+    }
+    install_handlers(run.ticking.kind, run.ticking.signal);
+    state.registry.scan(Birth::AfterStart, &run.ticking);
+    let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
+    state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
 }
 
 fn choose(
@@ -439,20 +446,5 @@ mod tests {
         assert_eq!(name(ClockChoice::Auto, true), if traps { "perf" } else { "thread_timer" });
         assert_eq!(name(ClockChoice::Auto, false), "thread_timer");
         assert_eq!(name(ClockChoice::ThreadTimer, true), "thread_timer", "a forced clock stays");
-    }
-
-    #[test]
-    fn looks_grow_rarer_while_no_thread_comes_or_goes_and_where_they_are_dear() {
-        let milliseconds = |ns: u64| ns / 1_000_000;
-        let mut interval = 0;
-        let calm = [100, 200, 400, 400].map(|_| {
-            interval = next_scan_interval_ns(interval, false, 50_000);
-            milliseconds(interval)
-        });
-        assert_eq!(calm, [100, 200, 400, 400]);
-        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 20_000)), 100, "threads came or went");
-        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 1_000_000)), 2_000, "a thousand threads");
-        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 1_000_000)), 2_000);
-        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 20_000)), 400);
     }
 }

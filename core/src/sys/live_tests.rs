@@ -441,7 +441,7 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
                 match reason {
                     WakeReason::Asked => return reasons,
                     WakeReason::ScanDue => {
-                        clocks.scan();
+                        clocks.look();
                         scans.fetch_add(1, Ordering::Relaxed);
                     }
                     _ => {

@@ -25,6 +25,7 @@ mod perf_tests;
 mod preemption;
 mod process;
 mod registry;
+mod scan_schedule;
 pub mod thread_context;
 mod threads;
 mod time;

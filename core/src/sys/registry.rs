@@ -53,8 +53,6 @@ pub(super) struct Registry {
     used: usize,
     ids: Vec<u32>,
     pub scans: u64,
-    /// Threads that the last scan found, with or without a clock.
-    seen: usize,
     pub rearmed: u64,
 }
 
@@ -187,9 +185,8 @@ impl Registry {
         });
     }
 
-    /// Finds new and ended threads, and clocks whose signal was lost. Whether threads came or went since the last scan.
-    pub fn scan(&mut self, birth: Birth, ticking: &Ticking) -> bool {
-        let mut changed = false;
+    /// Finds new and ended threads, and clocks whose signal was lost.
+    pub fn scan(&mut self, birth: Birth, ticking: &Ticking) {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         if threads::thread_ids(&mut ids) {
@@ -197,8 +194,6 @@ impl Registry {
             ids.sort_unstable();
             self.refused.retain(|thread_id| ids.binary_search(thread_id).is_ok());
             let ended: Vec<u32> = self.known.keys().copied().filter(|id| ids.binary_search(id).is_err()).collect();
-            changed = !ended.is_empty() || ids.len() != self.seen;
-            self.seen = ids.len();
             for thread_id in ended {
                 self.close(thread_id);
             }
@@ -210,7 +205,6 @@ impl Registry {
             }
         }
         self.ids = ids;
-        changed
     }
 
     /// A clock stops for good when its one signal is lost, or belongs to an earlier thread of the same id.
