@@ -36,11 +36,12 @@ test('shares of three functions are what they really burnt', (t) => {
   for (const name of Object.keys(seen)) {
     const [is, should] = [seen[name] / found, said.took[name] / burnt];
     // Four standard errors of a share among 100 samples, which is what the program's CPU time has at 100 Hz.
-    const allowed = 4 * Math.sqrt(should * (1 - should) / 100);
+    const allowed = 4 * Math.sqrt(should * (1 - should) / 100) + said.own / burnt;
     assert.ok(Math.abs(is - should) < allowed, `${name}: ${is.toFixed(3)}, really ${should.toFixed(3)} ± ${allowed.toFixed(3)}`);
   }
-  // The process also starts, compiles and writes; it cannot have less than its functions burnt.
-  assert.ok(found > 0.9 * burnt && found < 1.05 * burnt, `${found / 1e6} ms shown of ${burnt / 1e6} ms`);
+  // A sample in what surrounds the functions takes its share from them, and one in them takes it from that.
+  const allowed = 0.1 * said.total;
+  assert.ok(found > burnt - said.own - allowed && found < burnt + allowed, `${found / 1e6} ms shown of ${burnt / 1e6} ms`);
   assert.ok(all >= found);
 });
 
