@@ -23,7 +23,7 @@ const MAX_NAME_BYTES: usize = 4096;
 const NESTED: usize = 8;
 
 /// One function, by offsets from where the object lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 struct Function {
     start: u32,
     len: u32,
@@ -128,7 +128,7 @@ fn functions(table: usize, count: usize) -> Option<Vec<Function>> {
         let bytes = read(table.wrapping_add(first * SYMBOL_BYTES), AT_ONCE.min(count - first) * SYMBOL_BYTES)?;
         functions.extend(bytes.chunks_exact(SYMBOL_BYTES).filter_map(function));
     }
-    functions.sort_unstable();
+    functions.sort_unstable_by_key(|function| (function.start, function.len));
     // Of several names for one place the first is as good as any.
     functions.dedup_by_key(|function| (function.start, function.len));
     functions.shrink_to_fit();
