@@ -263,18 +263,36 @@ impl Layout {
     }
 }
 
-/// The words before the first instruction, and of the object that describes the code.
+/// The words of the object that describes the code, and those before the first instruction.
 fn code_fields(start: usize) -> Vec<Vec<u64>> {
-    let first = start.wrapping_sub(HEADER_WORDS * WORD);
-    let header: Vec<u64> =
-        (0..HEADER_WORDS).map(|word| guarded::read_u64(first.wrapping_add(word * WORD)).unwrap_or(0)).collect();
-    let described = header
-        .iter()
-        .filter(|word| is_object(**word))
-        .map(|code| (1..=HEADER_WORDS).map_while(|word| field(*code, word * WORD)).collect::<Vec<u64>>());
-    let mut groups: Vec<Vec<u64>> = described.filter(|words| words.contains(&(start as u64))).collect();
-    groups.push(header);
-    groups
+    let header = words(start.wrapping_sub(HEADER_WORDS * WORD));
+    let describes = |at: &usize| {
+        let object = header.get(*at).copied().filter(|word| is_object(*word))?;
+        Some((*at, words(untagged(object)? + WORD))).filter(|(_, fields)| fields.contains(&(start as u64)))
+    };
+    // It is always the same word.
+    let known = describes(&DESCRIBED_AT.load(Ordering::Relaxed));
+    let found = known.or_else(|| (0..header.len()).find_map(|at| describes(&at)));
+    let fields = found.map(|(at, fields)| {
+        DESCRIBED_AT.store(at, Ordering::Relaxed);
+        fields
+    });
+    fields.into_iter().chain([header]).collect()
+}
+
+/// Place among the words before the first instruction where the code's description was found last.
+static DESCRIBED_AT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// As many words as are looked at; 0 for those that cannot be read.
+fn words(address: usize) -> Vec<u64> {
+    let mut bytes = [0; HEADER_WORDS * WORD];
+    match copy(&mut bytes, address) {
+        true => bytes.as_chunks::<WORD>().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+        false => {
+            let word = |at: usize| guarded::read_u64(address.wrapping_add(at * WORD)).unwrap_or(0);
+            (0..HEADER_WORDS).map(word).collect()
+        }
+    }
 }
 
 /// From the first byte code back to the word with its line table, once it was found; 0 before.
