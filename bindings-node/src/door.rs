@@ -34,6 +34,7 @@ pub fn version() -> &'static str {
 pub fn is_wanted(config_json: String) -> Result<bool> {
     raising(|| {
         let config = Config::load(&convert::config_from(&config_json)?, &environment())?;
+        runtime::allow_handling_of_faults(config.signals);
         Ok(config.enabled && config.disabled_by.is_none())
     })
 }

@@ -88,8 +88,10 @@ struct Script {
     functions: Vec<(Arc<CodeName>, Arc<[Position]>)>,
     /// Index of a function by the address of its name, of which there is one.
     by_name: HashMap<usize, usize>,
-    /// Script offsets with the function that has them in its byte code; sorted. Empty when to be made anew.
+    /// Script offsets with the function that has them in its byte code; sorted.
     owners: Vec<(u32, u32)>,
+    /// Functions whose places are not among them yet.
+    to_own: Vec<u32>,
 }
 
 /// Memory for scripts, and for maps; what was told or used longest ago goes first.
@@ -156,11 +158,19 @@ impl Scripts {
         self.clock += 1;
         self.script_bytes += facts.bytes() + SCRIPT_BYTES;
         let map = if facts.map_url.is_some() { MapState::Unread } else { MapState::Absent };
-        let (functions, by_name, owners) = (Vec::new(), HashMap::new(), Vec::new());
-        let used = self.clock;
-        let told = self.generation;
-        self.scripts
-            .insert(number, Script { facts, map, isolate, used, told, ended: None, functions, by_name, owners });
+        let script = Script {
+            facts,
+            map,
+            isolate,
+            used: self.clock,
+            told: self.generation,
+            ended: None,
+            functions: Vec::new(),
+            by_name: HashMap::new(),
+            owners: Vec::new(),
+            to_own: Vec::new(),
+        };
+        self.scripts.insert(number, script);
         if self.script_bytes > MAX_SCRIPT_BYTES {
             self.forget_unused();
         }
@@ -199,10 +209,16 @@ impl Scripts {
     /// Takes in a function of a script, by the line table of its byte code.
     pub fn function(&mut self, number: u32, name: &Arc<CodeName>, positions: &Arc<[Position]>) {
         let Some(script) = self.scripts.get_mut(&number).filter(|_| !positions.is_empty()) else { return };
-        script.owners = Vec::new();
         match script.by_name.entry(Arc::as_ptr(name) as usize) {
-            Entry::Occupied(known) => script.functions[*known.get()].1 = positions.clone(),
+            Entry::Occupied(known) if script.functions[*known.get()].1 == *positions => {}
+            Entry::Occupied(known) => {
+                script.functions[*known.get()].1 = positions.clone();
+                // Its old places are among them.
+                script.owners = Vec::new();
+                script.to_own = (0..script.functions.len() as u32).collect();
+            }
             Entry::Vacant(place) => {
+                script.to_own.push(script.functions.len() as u32);
                 place.insert(script.functions.len());
                 script.functions.push((name.clone(), positions.clone()));
                 self.script_bytes += FUNCTION_BYTES;
@@ -362,15 +378,13 @@ impl Script {
 
     /// The functions that have this place in their byte code.
     fn owners_of(&mut self, offset: u32) -> impl Iterator<Item = &Arc<CodeName>> {
-        if self.owners.is_empty() {
-            let places = self.functions.iter().enumerate().flat_map(|(index, (_, positions))| {
-                positions
-                    .iter()
-                    .filter(|position| position.1 != NOWHERE)
-                    .map(move |position| (position.1, index as u32))
-            });
-            self.owners = places.collect();
-            self.owners.sort_unstable();
+        if !self.to_own.is_empty() {
+            for index in self.to_own.drain(..) {
+                let places = self.functions[index as usize].1.iter().map(|position| position.1);
+                self.owners.extend(places.filter(|place| *place != NOWHERE).map(|place| (place, index)));
+            }
+            // What is sorted already is only merged.
+            self.owners.sort();
             self.owners.dedup();
         }
         let first = self.owners.partition_point(|owner| owner.0 < offset);

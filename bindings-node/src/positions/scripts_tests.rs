@@ -85,6 +85,25 @@ fn an_inlined_function_is_a_frame_above_its_caller() {
 }
 
 #[test]
+fn functions_told_of_later_are_found_by_the_places_they_have_now() {
+    let (mut scripts, outer, late) = (scripts(None), name("outer", 1, 1), name("late", 6, 1));
+    let entry = |code_offset, script_offset| Entry { code_offset, script_offset, inlining: 1 };
+    let call = Call { script: 1, called_at: 12, caller: 0 };
+    let inlining = Inlining::new(vec![entry(0, 68), entry(4, 75)], vec![call], true).unwrap();
+    let named = |scripts: &mut Scripts, offset| {
+        let at = At { inlining: Some(&inlining), is_optimised: true, ..at(&outer, &[], offset) };
+        frames(scripts, &at)[0].0.clone()
+    };
+    scripts.function(1, &outer, &[(0, 2), (4, 12)].into());
+    assert_eq!(named(&mut scripts, 0), "(inlined)");
+    scripts.function(1, &late, &[(0, 55), (3, 68)].into());
+    assert_eq!([named(&mut scripts, 0), named(&mut scripts, 4)], ["late", "(inlined)"]);
+    scripts.function(1, &late, &[(0, 55), (3, 75)].into());
+    assert_eq!([named(&mut scripts, 0), named(&mut scripts, 4)], ["(inlined)", "late"]);
+    assert_eq!(frames(&mut scripts, &at(&outer, &[(0, 2)], 0)), [expected("outer", 1, 1, 3)]);
+}
+
+#[test]
 fn a_place_that_two_functions_have_names_neither() {
     let (mut scripts, one, other) = (scripts(None), name("one", 1, 1), name("other", 2, 1));
     scripts.function(1, &one, &[(0, 15)].into());

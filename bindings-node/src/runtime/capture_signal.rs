@@ -153,13 +153,17 @@ impl<'a> Walk<'a> {
         self.landmarks.built_in.holds(pc) || self.thread.has_code(pc)
     }
 
-    /// Only built-in code is; that is looked at first, since most code is not.
+    /// Only built-in code is, and the interpreter; that is looked at first, since most code is not.
     fn is_never_shown(&self, pc: usize) -> bool {
         self.landmarks.built_in.holds(pc) && holds(&self.landmarks.hidden, pc)
     }
 
+    fn is_interpreter(&self, pc: usize) -> bool {
+        self.landmarks.built_in.holds(pc) && holds(&self.landmarks.interpreter, pc)
+    }
+
     fn is_hidden(&self, pc: usize) -> bool {
-        self.is_never_shown(pc) || holds(&self.landmarks.interpreter, pc)
+        self.is_never_shown(pc) || self.is_interpreter(pc)
     }
 
     /// Built-in code by the program's own addresses.
@@ -191,7 +195,7 @@ impl<'a> Walk<'a> {
             }
             // Nothing here may overflow: a frame that is none can hold any word.
             (low, fp, pc) = (fp.wrapping_add(16), next, self.said(return_to));
-            let pushed = if holds(&self.landmarks.interpreter, pc) {
+            let pushed = if self.is_interpreter(pc) {
                 // The frame that returns into the interpreter is the handler's; the one above it is the function's.
                 self.begin_v8(&mut reached, registers, stack)
                     && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
@@ -239,7 +243,7 @@ impl<'a> Walk<'a> {
 
     /// The interrupted frame, in code of V8; and its caller where the frame is not yet, or no longer, set up.
     fn leaf(&self, pc: usize, sp: usize, fp: usize, stack: &mut RawStack<'_>) -> bool {
-        if holds(&self.landmarks.interpreter, pc) {
+        if self.is_interpreter(pc) {
             return self.checked(fp).is_none_or(|at| stack.push(place(at)));
         }
         let hidden = self.is_never_shown(pc);

@@ -17,12 +17,13 @@ use super::self_test::{self, Probe};
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::Position;
 
-/// Queued while profiling is stopped.
+/// Queued while profiling is stopped, beside what was listed: after a listing it is about to start.
 const MAX_UNDRAINED_BYTES: usize = 4 << 20;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
 static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static UNDRAINED_BYTES: AtomicUsize = AtomicUsize::new(MAX_UNDRAINED_BYTES);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Whether an isolate's own mapping was told of by its addresses.
@@ -92,6 +93,7 @@ pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
+    UNDRAINED_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_UNDRAINED_BYTES, Ordering::Relaxed);
     let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
     static PUBLISHED: AtomicBool = AtomicBool::new(false);
     if let Some(landmarks) = BUILT_IN.get().and_then(|built_in| landmarks_of(&listed, *built_in)) {
@@ -111,7 +113,10 @@ pub fn end(v8: &V8, isolate: usize) {
 
 /// The next event; called by the drain alone.
 pub fn next() -> Option<CodeEvent> {
-    let event = QUEUE.pop()?;
+    let Some(event) = QUEUE.pop() else {
+        UNDRAINED_BYTES.store(MAX_UNDRAINED_BYTES, Ordering::Relaxed);
+        return None;
+    };
     QUEUED_BYTES.fetch_sub(bytes_of(&event.change), Ordering::Relaxed);
     TAKEN.fetch_add(1, Ordering::Relaxed);
     Some(event)
@@ -144,7 +149,8 @@ fn send(isolate: usize, change: Change) {
         return;
     }
     // While profiling is stopped nobody else takes them.
-    if QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > MAX_UNDRAINED_BYTES && Profiler::running().is_none() {
+    let is_much = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > UNDRAINED_BYTES.load(Ordering::Relaxed);
+    if is_much && begun.is_none() && Profiler::running().is_none() {
         super::absorb_code_events();
     }
     QUEUE.push(CodeEvent { position, isolate, change });
@@ -188,8 +194,10 @@ pub fn take_probes() -> Vec<Probe> {
 
 fn look_for_probe(logged: &str, start: usize, len: usize) {
     PROBES.with(|probes| {
+        let mut probes = probes.borrow_mut();
+        let Some(probes) = probes.as_mut() else { return };
         let is_inner = logged.contains(self_test::INNER);
-        if let Some(probes) = probes.borrow_mut().as_mut().filter(|_| is_inner || logged.contains(self_test::OUTER)) {
+        if is_inner || logged.contains(self_test::OUTER) {
             probes.push(Probe { is_inner, start, len });
         }
     });

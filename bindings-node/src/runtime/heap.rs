@@ -263,18 +263,36 @@ impl Layout {
     }
 }
 
-/// The words before the first instruction, and of the object that describes the code.
+/// The words of the object that describes the code, and those before the first instruction.
 fn code_fields(start: usize) -> Vec<Vec<u64>> {
-    let first = start.wrapping_sub(HEADER_WORDS * WORD);
-    let header: Vec<u64> =
-        (0..HEADER_WORDS).map(|word| guarded::read_u64(first.wrapping_add(word * WORD)).unwrap_or(0)).collect();
-    let described = header
-        .iter()
-        .filter(|word| is_object(**word))
-        .map(|code| (1..=HEADER_WORDS).map_while(|word| field(*code, word * WORD)).collect::<Vec<u64>>());
-    let mut groups: Vec<Vec<u64>> = described.filter(|words| words.contains(&(start as u64))).collect();
-    groups.push(header);
-    groups
+    let header = words(start.wrapping_sub(HEADER_WORDS * WORD));
+    let describes = |at: &usize| {
+        let object = header.get(*at).copied().filter(|word| is_object(*word))?;
+        Some((*at, words(untagged(object)? + WORD))).filter(|(_, fields)| fields.contains(&(start as u64)))
+    };
+    // It is always the same word.
+    let known = describes(&DESCRIBED_AT.load(Ordering::Relaxed));
+    let found = known.or_else(|| (0..header.len()).find_map(|at| describes(&at)));
+    let fields = found.map(|(at, fields)| {
+        DESCRIBED_AT.store(at, Ordering::Relaxed);
+        fields
+    });
+    fields.into_iter().chain([header]).collect()
+}
+
+/// Place among the words before the first instruction where the code's description was found last.
+static DESCRIBED_AT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// As many words as are looked at; 0 for those that cannot be read.
+fn words(address: usize) -> Vec<u64> {
+    let mut bytes = [0; HEADER_WORDS * WORD];
+    match copy(&mut bytes, address) {
+        true => bytes.as_chunks::<WORD>().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+        false => {
+            let word = |at: usize| guarded::read_u64(address.wrapping_add(at * WORD)).unwrap_or(0);
+            (0..HEADER_WORDS).map(word).collect()
+        }
+    }
 }
 
 /// From the first byte code back to the word with its line table, once it was found; 0 before.
@@ -330,60 +348,69 @@ fn copy(into: &mut [u8], from: usize) -> bool {
 }
 
 impl Text {
-    /// Hands out its units, chunk by chunk; false when it cannot be read to the end.
-    fn read(&self, take: &mut dyn FnMut(&[u16])) -> bool {
-        let mut raw = [0u8; CHUNK_BYTES];
-        let mut wide = [0u16; CHUNK_BYTES];
-        let unit = if self.is_one_byte { 1 } else { 2 };
-        let (mut address, mut left) = (self.address, self.units);
-        while left > 0 {
-            let units = left.min(CHUNK_BYTES / unit);
-            if !copy(&mut raw[..units * unit], address) {
-                return false;
+    /// Hands out its bytes, chunk by chunk, none of which ends within a unit; false when it cannot be read to the end.
+    fn read(&self, take: &mut dyn FnMut(&[u8])) -> bool {
+        let len = if self.is_one_byte { self.units } else { self.units * 2 };
+        let mut chunk = vec![0; len.min(CHUNK_BYTES)];
+        (0..len).step_by(CHUNK_BYTES).all(|done| {
+            let chunk = &mut chunk[..CHUNK_BYTES.min(len - done)];
+            let read = copy(chunk, self.address + done);
+            if read {
+                take(chunk);
             }
-            match self.is_one_byte {
-                true => wide[..units].iter_mut().zip(&raw).for_each(|(wide, byte)| *wide = *byte as u16),
-                false => {
-                    let pairs = raw.as_chunks::<2>().0;
-                    wide[..units].iter_mut().zip(pairs).for_each(|(wide, pair)| *wide = u16::from_le_bytes(*pair));
-                }
-            }
-            take(&wide[..units]);
-            (address, left) = (address + units * unit, left - units);
-        }
-        true
+            read
+        })
     }
 
     /// As text, if it has at most so many units.
     pub fn to_text(self, most_units: usize) -> Option<Box<str>> {
-        let mut units = Vec::new();
-        let whole = self.units <= most_units && self.read(&mut |chunk| units.extend_from_slice(chunk));
-        whole.then(|| String::from_utf16_lossy(&units).into())
+        let mut bytes = Vec::new();
+        let whole = self.units <= most_units && self.read(&mut |chunk| bytes.extend_from_slice(chunk));
+        whole.then(|| match self.is_one_byte {
+            true => bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
+            false => String::from_utf16_lossy(&units(&bytes).collect::<Vec<u16>>()).into(),
+        })
     }
 
     /// The offsets of the first units of its lines.
     pub fn line_starts(&self) -> Option<Box<[u32]>> {
-        let (mut starts, mut offset, mut after_return) = (vec![0], 0u32, false);
-        let whole = self.read(&mut |chunk| {
-            for unit in chunk {
-                // Most are letters.
-                if after_return || matches!(*unit, 10 | 13 | 0x2028 | 0x2029) {
-                    if after_return && *unit != 10 {
-                        starts.push(offset);
-                    }
-                    after_return = *unit == 13;
-                    if matches!(*unit, 10 | 0x2028 | 0x2029) {
-                        starts.push(offset + 1);
-                    }
+        let mut starts = vec![0];
+        let mut ends_line = |offset: u32, unit: u16, before: &mut Option<u32>| {
+            // One end of two units.
+            if unit == LINE_FEED && before.is_some_and(|before| before + 1 == offset) {
+                starts.pop();
+            }
+            starts.push(offset + 1);
+            if unit == RETURN {
+                *before = Some(offset);
+            }
+        };
+        let (mut offset, mut last_return) = (0u32, None);
+        let whole = self.read(&mut |chunk| match self.is_one_byte {
+            true => {
+                for at in memchr::memchr2_iter(LINE_FEED as u8, RETURN as u8, chunk) {
+                    ends_line(offset + at as u32, u16::from(chunk[at]), &mut last_return);
                 }
-                offset += 1;
+                offset += chunk.len() as u32;
+            }
+            false => {
+                for unit in units(chunk) {
+                    if matches!(unit, LINE_FEED | RETURN | 0x2028 | 0x2029) {
+                        ends_line(offset, unit, &mut last_return);
+                    }
+                    offset += 1;
+                }
             }
         });
-        if after_return {
-            starts.push(offset);
-        }
         whole.then(|| starts.into())
     }
+}
+
+const LINE_FEED: u16 = 10;
+const RETURN: u16 = 13;
+
+fn units(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair))
 }
 
 #[cfg(test)]
@@ -398,9 +425,14 @@ mod tests {
     fn lines_begin_after_every_terminator_of_the_language() {
         let units: Vec<u16> = "a\nb\r\nc\rd\u{2028}e\u{2029}\r\r\n".encode_utf16().collect();
         assert_eq!(text(&units).line_starts().unwrap(), [0, 2, 5, 7, 9, 11, 12, 14].into());
-        let long: Vec<u16> = "x\r\n".repeat(CHUNK_BYTES).encode_utf16().collect();
-        let starts = text(&long).line_starts().unwrap();
-        assert!(starts.iter().enumerate().all(|(line, start)| *start as usize == line * 3), "over chunks too");
+        let long = "x\r\n".repeat(CHUNK_BYTES);
+        let wide: Vec<u16> = long.encode_utf16().collect();
+        let narrow = Text { address: long.as_ptr() as usize, units: long.len(), is_one_byte: true };
+        for text in [text(&wide), narrow] {
+            let starts = text.line_starts().unwrap();
+            assert_eq!(starts.len(), CHUNK_BYTES + 1);
+            assert!(starts.iter().enumerate().all(|(line, start)| *start as usize == line * 3), "over chunks too");
+        }
     }
 
     #[test]

@@ -41,6 +41,14 @@ pub fn set_node_major(major: u32) {
     MAJOR.store(major, Ordering::Relaxed);
 }
 
+/// Whether the configuration allows handlers of signals.
+static MAY_HANDLE_FAULTS: AtomicBool = AtomicBool::new(false);
+
+/// To be called before the first thread enrols.
+pub fn allow_handling_of_faults(is_allowed: bool) {
+    MAY_HANDLE_FAULTS.store(is_allowed, Ordering::Relaxed);
+}
+
 static PUBLISHED: AtomicPtr<V8> = AtomicPtr::new(std::ptr::null_mut());
 
 /// V8's functions for the handler; `None` before the first thread enrolled.
@@ -75,19 +83,20 @@ pub fn session_begins() {
     SESSION_BEGINS.store(true, Ordering::Release);
 }
 
-fn take_code_events(map: &mut CodeMap, ended: &mut Vec<Ended>) {
+fn take_code_events(map: &mut CodeMap, most: usize, ended: &mut Vec<Ended>) {
     map.begin();
-    while let Some(event) = code_events::next() {
+    for event in std::iter::from_fn(code_events::next).take(most) {
         map.apply(event, ended);
     }
     map.tidy(&guarded::read_u64, &code_events::ring_position, ended);
 }
 
-/// Takes the events that wait, while no drain does.
+/// Takes some of the events that wait, while no drain does: on a JavaScript thread, which shall not stand still for it.
 fn absorb_code_events() {
+    const AT_ONCE: usize = 16;
     let Ok(runtime) = NodeRuntime::get() else { return };
     let Ok(mut map) = runtime.map.try_lock() else { return };
-    take_code_events(&mut map, &mut Vec::new());
+    take_code_events(&mut map, AT_ONCE, &mut Vec::new());
 }
 
 /// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
@@ -99,6 +108,10 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     }
     // The addon's code is called by V8 and by handlers from here on.
     spanprof::sys::pin_library();
+    // V8's heap is read while its code is listed: without the guard each word is a system call.
+    if MAY_HANDLE_FAULTS.load(Ordering::Relaxed) && !spanprof::sys::fault_guard_owned() {
+        spanprof::sys::install_fault_guard();
+    }
     let isolate = (v8.current_isolate)();
     let thread = js_thread_signal::claim().ok_or("there are more JavaScript threads than can be profiled")?;
     thread.isolate.store(isolate, Ordering::Relaxed);
@@ -286,7 +299,7 @@ impl Runtime for NodeRuntime {
         if SESSION_BEGINS.swap(false, Ordering::AcqRel) {
             map.positions_begin_anew();
         }
-        take_code_events(&mut map, out);
+        take_code_events(&mut map, usize::MAX, out);
     }
 
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {

@@ -6,6 +6,7 @@ mod clock_types;
 mod clocks;
 mod copies;
 mod crash_marker;
+mod exported;
 mod fork;
 #[cfg(test)]
 mod fork_delivery_tests;

@@ -2,6 +2,9 @@
 
 use std::ffi::{c_void, CStr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::exported::ObjectSymbols;
 
 /// Resident memory of the process; 0 when /proc is hidden.
 pub fn resident_bytes() -> u64 {
@@ -52,6 +55,47 @@ pub struct NativeSymbol {
 
 /// Names a native program counter; `None` outside every loaded object. Takes the linker's lock.
 pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
+    let Some(program) = program().filter(|program| program.symbols.holds(pc as usize)) else {
+        return native_symbol_by_linker(pc);
+    };
+    let (file, offset) = (program.file.clone(), pc.wrapping_sub(program.start));
+    Some(NativeSymbol { symbol: program.symbols.name(pc as usize), file, offset, is_of_program: true })
+}
+
+/// The main program: where the linker says that it lies, and its names.
+struct Program {
+    symbols: ObjectSymbols,
+    file: PathBuf,
+    start: u64,
+}
+
+/// Read once. Without a lock: one that is held while the process forks would be held in the child for ever.
+fn program() -> Option<&'static Program> {
+    static READ: AtomicPtr<Option<Program>> = AtomicPtr::new(std::ptr::null_mut());
+    let mut known = READ.load(Ordering::Acquire);
+    if known.is_null() {
+        let headers = program_headers();
+        let found = native_symbol_by_linker(headers as u64).zip(ObjectSymbols::with_headers(headers));
+        let program = found.map(|(found, symbols)| {
+            let start = (headers as u64).wrapping_sub(found.offset);
+            Program { symbols, file: found.file, start }
+        });
+        // Who comes second leaks his own; nobody waits.
+        let own = Box::into_raw(Box::new(program));
+        let first = READ.compare_exchange(known, own, Ordering::AcqRel, Ordering::Acquire);
+        known = first.map_or_else(|theirs| theirs, |_| own);
+    }
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { known.as_ref() }.and_then(Option::as_ref)
+}
+
+/// Where the main program's headers lie: just behind its first byte.
+fn program_headers() -> usize {
+    // SAFETY: getauxval reads the kernel's vector; 0 when there is none.
+    unsafe { libc::getauxval(libc::AT_PHDR) as usize }
+}
+
+fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
     let found = look_up(pc as usize as *const c_void)?;
     // SAFETY: dladdr gives a NUL-terminated path that lives as long as the object is loaded.
     let file = unsafe { CStr::from_ptr(found.dli_fname) };
@@ -78,10 +122,7 @@ pub fn pin_library() -> bool {
 }
 
 fn is_main_program(base: *mut c_void) -> bool {
-    // SAFETY: getauxval reads the kernel's vector; 0 when there is none.
-    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    // The program headers of the main program lie just behind its first byte.
-    headers.wrapping_sub(base as usize) < 4096
+    program_headers().wrapping_sub(base as usize) < 4096
 }
 
 fn look_up(address: *const c_void) -> Option<libc::Dl_info> {
@@ -93,8 +134,20 @@ fn look_up(address: *const c_void) -> Option<libc::Dl_info> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub fn name_by_linker(pc: u64) -> Option<String> {
+        native_symbol_by_linker(pc)?.symbol
+    }
+
+    #[test]
+    fn code_of_the_program_is_found_without_the_linker_as_with_it() {
+        let place = native_symbol as *const () as u64;
+        let found = native_symbol(place).expect("the program holds it");
+        assert!(found.is_of_program);
+        assert_eq!(Some(found), native_symbol_by_linker(place));
+    }
 
     #[test]
     fn an_exported_function_of_the_c_library_is_found_by_its_address() {
