@@ -1,7 +1,7 @@
 //! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. Entries are written
 //! by their own thread on normal ground, read inside its handler; nothing is ever taken back.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::recent_signal::Recent;
 use super::wall_signal::Exchange;
@@ -38,6 +38,8 @@ pub struct JsThread {
     /// Collections under way, and the context in which the outermost began.
     pub collecting: AtomicU32,
     pub collecting_in: AtomicU64,
+    /// `moves` when it began.
+    pub collecting_from: AtomicU64,
 }
 
 static THREADS: [JsThread; MAX_THREADS] = [const {
@@ -57,6 +59,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         loop_handle: AtomicUsize::new(0),
         collecting: AtomicU32::new(0),
         collecting_in: AtomicU64::new(0),
+        collecting_from: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -105,6 +108,15 @@ pub fn claim() -> Option<&'static JsThread> {
 }
 
 impl JsThread {
+    /// Gives the entry back. On the thread itself: its handler, which may come between any two of these, finds either
+    /// the isolate or no entry.
+    pub fn release(&self) {
+        self.thread_id.store(CLAIMED, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        self.isolate.store(0, Ordering::Relaxed);
+        self.thread_id.store(0, Ordering::Release);
+    }
+
     pub fn exchange(&self) -> Option<&'static Exchange> {
         // SAFETY: only leaked boxes are ever stored there.
         unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
@@ -190,6 +202,17 @@ mod tests {
         let said = |pc| built_in.said_by_program(pc, 7000);
         assert_eq!([said(7000), said(7099), said(7100), said(6999), said(1005)], [1000, 1099, 7100, 6999, 1005]);
         assert_eq!(built_in.said_by_program(50, 0), 50, "an isolate without one");
+    }
+
+    #[test]
+    fn an_entry_given_back_is_free_and_has_no_isolate() {
+        let thread = claim().unwrap();
+        thread.isolate.store(4096, Ordering::Relaxed);
+        thread.thread_id.store(77, Ordering::Release);
+        assert!(by_thread_id(77).is_some() && by_isolate(4096).is_some());
+        thread.release();
+        assert!(by_thread_id(77).is_none() && by_isolate(4096).is_none());
+        assert_eq!((thread.thread_id.load(Ordering::Relaxed), thread.isolate.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[test]
