@@ -67,10 +67,11 @@ fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
     candidates.find(|address| *address != built_in.start && beginning(*address) == wanted).unwrap_or(0)
 }
 
-/// Lists the isolate's code and has V8 tell of what comes. On its own thread.
+/// Lists the isolate's code, which lay there when the ring stood at `position`, and has V8 tell of what comes. On its own
+/// thread.
 ///
 /// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
-pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
+pub fn begin(v8: &V8, isolate: usize, position: u64, probe: &dyn Fn()) {
     if let Some((start, len)) = v8.embedded_range(isolate) {
         let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
         if let Some(thread) = js_thread_signal::by_isolate(isolate) {
@@ -79,7 +80,7 @@ pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
     }
     code_details::forget();
     send(isolate, Change::Forgotten);
-    let listing = Listing { position: ring_position(), built_in: Vec::new() };
+    let listing = Listing { position, built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
     unsafe {

@@ -105,8 +105,10 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let thread = js_thread_signal::claim().ok_or("there are more JavaScript threads than can be profiled")?;
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
+    // From here on its stacks are walked: what is listed in a moment may be among them.
+    let position = code_events::ring_position();
     thread.thread_id.store(thread_id, Ordering::Release);
-    code_events::begin(v8, isolate, probe);
+    code_events::begin(v8, isolate, position, probe);
     if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {
