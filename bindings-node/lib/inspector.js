@@ -16,18 +16,23 @@ let timer;
 function begin(rateHz, seconds) {
   if (session !== undefined) return;
   const { Session } = require('node:inspector');
-  session = new Session();
-  session.connect();
-  session.post('Profiler.enable');
-  session.post('Profiler.setSamplingInterval', { interval: Math.max(100, Math.round(1e6 / rateHz)) });
-  session.post('Profiler.start');
+  const begun = new Session();
+  begun.connect();
+  begun.post('Profiler.enable');
+  begun.post('Profiler.setSamplingInterval', { interval: Math.max(100, Math.round(1e6 / rateHz)) });
+  begun.post('Profiler.start');
+  session = begun;
   timer = setInterval(handOver, seconds * 1000).unref();
 }
 
-/** Hands over what was sampled so far, and goes on. */
+/** Hands over what was sampled so far, and goes on. Called by a timer too: nothing leaves it. */
 function handOver() {
-  take();
-  session?.post('Profiler.start');
+  try {
+    take();
+    session?.post('Profiler.start');
+  } catch {
+    // This window's samples are lost; the next one tries again.
+  }
 }
 
 function take() {
@@ -44,6 +49,8 @@ function end() {
   try {
     take();
     session.disconnect();
+  } catch {
+    // What it has seen since the last window is lost.
   } finally {
     session = undefined;
   }

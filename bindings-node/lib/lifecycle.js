@@ -8,6 +8,7 @@ const { SpanprofError } = require('./errors.js');
 const { toJson } = require('./options.js');
 const hostLog = require('./host_log.js');
 const sampling = require('./sampling.js');
+const scope = require('./scope.js');
 const opentelemetry = require('./opentelemetry.js');
 const workers = require('./workers.js');
 
@@ -67,6 +68,7 @@ let atExit = false;
  */
 function start(options) {
   const { workerThreads = true, eventLoopBlock = 50, stackWalk = 'auto', ...config } = options ?? {};
+  const wasRunning = native.isRunning();
   let running;
   try {
     running = sampling.begin(toJson(config), programName(), stackWalk);
@@ -76,7 +78,8 @@ function start(options) {
     hostLog.handOver();
   }
   if (running) {
-    native.reportTurnsLongerThan(milliseconds(eventLoopBlock));
+    if (!wasRunning) native.reportTurnsLongerThan(milliseconds(eventLoopBlock));
+    scope.beginFollowing();
     opentelemetry.install();
     if (workerThreads) workers.install();
     hostLog.handOverAfter(Number(native.setting('upload_interval')));

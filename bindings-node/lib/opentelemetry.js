@@ -58,7 +58,11 @@ function follow(registry) {
         configurable: true,
         get: () => undefined,
         set(contexts) {
-          if (contexts) wrap(contexts);
+          try {
+            if (contexts) wrap(contexts);
+          } catch {
+            // It is registered all the same; its spans are not linked.
+          }
           Object.defineProperty(this, 'context', { value: contexts, configurable: true, enumerable: true, writable: true });
         },
       },

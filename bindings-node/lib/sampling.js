@@ -23,9 +23,16 @@ function begin(configJson, programName, stackWalk) {
   const means = stackWalk === 'inspector' ? 'none' : judged(stackWalk);
   sayOnce(means, stackWalk);
   if (means !== 'none') return native.start(configJson, programName, false);
-  const running = native.start(configJson, programName, true);
-  if (running) inspector.begin(Number(native.setting('sample_rate')) || 100, Number(native.setting('upload_interval')) || 10);
-  return running;
+  if (!native.start(configJson, programName, true)) return false;
+  try {
+    inspector.begin(Number(native.setting('sample_rate')) || 100, Number(native.setting('upload_interval')) || 10);
+    return true;
+  } catch (error) {
+    // A Node that was built without it, or where it may not be used: the program runs on without profiles.
+    native.stopSync();
+    hostLog.say('warning', `spanprof does nothing in this process: ${error instanceof Error ? error.message : error}`);
+    return false;
+  }
 }
 
 /** @param {StackWalk} stackWalk */

@@ -3,20 +3,22 @@
 // the core's. From Node 24 on the profiler reads the storage by itself; before, `hooks` tells it at each switch.
 
 const { AsyncLocalStorage } = require('node:async_hooks');
-const { native, missingBecause } = require('./native.js');
+const { native } = require('./native.js');
 const hooks = require('./hooks.js');
 
 /** @typedef {Record<string, unknown> | Map<string, unknown>} Labels */
 
 /** @type {AsyncLocalStorage<number>} */
 const storage = new AsyncLocalStorage();
+let entered = false;
 let told = false;
 let hooked = false;
 
-/** Makes the storage known, the first time that a scope is entered. */
+/** Makes the storage known, the first time that a scope is entered while profiling: before, nobody asks for it. */
 function tell() {
+  entered = true;
+  if (!native.isRunning()) return;
   told = true;
-  if (missingBecause !== '') return;
   try {
     native.registerThread();
     // Two numbers that no context has: found twice, the place is certain.
@@ -26,6 +28,11 @@ function tell() {
   } catch {
     hooked = false;
   }
+}
+
+/** Profiling begins: scopes that were entered before go on in its samples. */
+function beginFollowing() {
+  if (entered && !told) tell();
 }
 
 /** The id of the context that is current here. */
@@ -44,7 +51,14 @@ function current() {
  */
 function run(id, fn, args) {
   if (!told) tell();
-  if (!hooked) return storage.run(id, fn, ...args);
+  if (!hooked) {
+    try {
+      return storage.run(id, fn, ...args);
+    } finally {
+      // Profiling began meanwhile.
+      if (hooked) hooks.exchange(current());
+    }
+  }
   const before = hooks.exchange(id);
   try {
     return storage.run(id, fn, ...args);
@@ -184,4 +198,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { storage, current, run, enter, child, linked, pairsOf, tagWrapper, setLabels, getLabels, bind };
+module.exports = { storage, beginFollowing, current, run, enter, child, linked, pairsOf, tagWrapper, setLabels, getLabels, bind };

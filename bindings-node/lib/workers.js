@@ -2,10 +2,12 @@
 // Worker threads are profiled with no code of the user's: those made after `start` load `worker.js` first. Not here: their
 // samples (native core).
 
+const fs = require('node:fs');
+const path = require('node:path');
 const workerThreads = require('node:worker_threads');
 const { syncBuiltinESMExports } = require('node:module');
 
-const PRELOAD = require.resolve('./worker.js');
+const PRELOAD = path.join(__dirname, 'worker.js');
 const WRAPPED = Symbol.for('spanprof.worker');
 
 /**
@@ -48,8 +50,8 @@ function install() {
      * @param {import('node:worker_threads').WorkerOptions} [options]
      */
     constructor(filename, options) {
-      // A worker that is told its own options is left with them.
-      if (options?.execArgv !== undefined) {
+      // A worker that is told its own options is left with them; one that could not load us would not start.
+      if (options?.execArgv !== undefined || !fs.existsSync(PRELOAD)) {
         super(filename, options);
         return;
       }

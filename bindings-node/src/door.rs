@@ -101,7 +101,10 @@ fn enrol(env: &Env) -> std::result::Result<(), Error> {
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
     if runtime::enrol_current_thread(&probe).map_err(unsupported)? {
         // The environment ends before its isolate does, on the same thread.
-        let _ = env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread));
+        if env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread)).is_err() {
+            runtime::leave_current_thread();
+            return Err(unsupported("this Node.js does not tell when its environment ends".to_owned()));
+        }
         if let Ok(event_loop) = env.get_uv_event_loop() {
             runtime::watch_event_loop(event_loop as usize);
         }
@@ -285,7 +288,7 @@ impl Wanted {
         quiet(false, || {
             let Some(profiler) = Profiler::running() else { return true };
             match self {
-                Self::Stop => profiler.stop(),
+                Self::Stop => runtime::while_stopping(profiler, Profiler::stop),
                 Self::Flush(timeout_ms) => {
                     let timeout = timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
                     profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout))

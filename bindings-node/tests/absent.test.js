@@ -19,7 +19,7 @@ function installedWithout(t, damage) {
   damage(path.join(copy, 'prebuilds', `${process.platform}-${process.arch}`));
   return (name, source, ...flags) => {
     fs.writeFileSync(path.join(folder, name), source);
-    return spawnSync(process.execPath, [...flags, name], { cwd: folder, encoding: 'utf8', timeout: 60_000 });
+    return spawnSync(process.execPath, [...flags, name], { cwd: folder, encoding: 'utf8', timeout: 180_000 });
   };
 }
 

@@ -36,7 +36,7 @@ for (const [flag, kind, namesOf] of [
 ]) {
   test(`${flag} writes its profile while we sample`, (t) => {
     const folder = folderOf(t);
-    const done = spawnSync(process.execPath, [flag, `${flag}-dir=${folder}/v8`, PROGRAM, folder], { encoding: 'utf8', timeout: 60_000 });
+    const done = spawnSync(process.execPath, [flag, `${flag}-dir=${folder}/v8`, PROGRAM, folder], { encoding: 'utf8', timeout: 180_000 });
     assert.deepEqual([done.status, done.stderr], [0, '']);
     const [file] = fs.readdirSync(path.join(folder, 'v8')).filter((name) => name.endsWith(kind));
     const names = namesOf(JSON.parse(fs.readFileSync(path.join(folder, 'v8', file), 'utf8')));
@@ -47,13 +47,13 @@ for (const [flag, kind, namesOf] of [
 
 test('an inspector session in the process profiles while we sample', (t) => {
   const folder = folderOf(t);
-  const done = spawnSync(process.execPath, [PROGRAM, folder, 'session'], { encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, [PROGRAM, folder, 'session'], { encoding: 'utf8', timeout: 180_000 });
   assert.deepEqual([done.status, done.stderr], [0, '']);
   assert.ok(JSON.parse(done.stdout).seen.includes('burnAndMake'));
   whole(folder);
 });
 
-test('a debugger that is attached evaluates and profiles while we sample', { timeout: 60_000 }, async (t) => {
+test('a debugger that is attached evaluates and profiles while we sample', { timeout: 180_000 }, async (t) => {
   const folder = folderOf(t);
   const child = spawn(process.execPath, ['--inspect=127.0.0.1:0', PROGRAM, folder, 'attached']);
   t.after(() => child.kill('SIGKILL'));

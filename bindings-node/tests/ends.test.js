@@ -12,7 +12,7 @@ function ends(t, way) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-ends-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const program = path.join(__dirname, 'programs', 'ends.js');
-  const done = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.signal, null, done.stderr);
   return { status: done.status, stderr: done.stderr, files: fs.readdirSync(folder).length };
 }
@@ -35,4 +35,11 @@ test('workers may be terminated at work, again and again', (t) => {
 
 test('the profiler may stop and start again and again while a worker works', (t) => {
   assert.deepEqual({ ...ends(t, 'cycles'), files: 0 }, { status: 0, stderr: '', files: 0 });
+});
+
+test('an inspector that fails in the middle of it, or at once, ends nobody', (t) => {
+  assert.deepEqual({ ...ends(t, 'failingInspector'), files: 0 }, { status: 0, stderr: '', files: 0 });
+  const { status, stderr } = ends(t, 'missingInspector');
+  assert.equal(status, 0, stderr);
+  assert.match(stderr, /SpanprofWarning: spanprof does nothing in this process: mine/);
 });

@@ -7,7 +7,10 @@ const assert = require('node:assert/strict');
 const { AsyncResource } = require('node:async_hooks');
 const { EventEmitter } = require('node:events');
 const timers = require('node:timers/promises');
-const { tagWrapper, bind, setLabels } = require('spanprof');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { start, stop, tagWrapper, bind, setLabels } = require('spanprof');
 const scope = require('../lib/scope.js');
 const { native } = require('../lib/native.js');
 
@@ -16,8 +19,21 @@ function same(where) {
   assert.equal(native.currentInHandler(), scope.current(), where);
 }
 
-// The first scope makes the storage known.
-tagWrapper({ first: 1 }, () => {});
+const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-handler-'));
+test.after(async () => {
+  await stop();
+  fs.rmSync(directory, { recursive: true, force: true });
+});
+
+test('a scope that was entered before the start goes on in samples, and nothing is told before', () => {
+  tagWrapper({ before: 1 }, () => {
+    assert.equal(native.currentInHandler(), 0);
+    assert.equal(start({ serviceName: 'handler', destinations: [{ type: 'file', directory }] }), true);
+    same('after the start');
+    assert.notEqual(native.currentInHandler(), 0);
+  });
+  same('afterwards');
+});
 
 test('a sample carries the scope that runs, also after an exception', () => {
   same('outside');

@@ -53,7 +53,7 @@ const whole = () => look().then(() => console.log('whole'), (error) => { console
 `;
 
 function runs(source) {
-  const done = spawnSync(process.execPath, ['-e', PARTS + source], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, ['-e', PARTS + source], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   assert.match(done.stdout, /whole/);
 }
@@ -69,10 +69,21 @@ test('the active span links itself when the API is loaded later than the profile
     globalThis.api = require('@opentelemetry/api');
     const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
     register(); whole();`;
-  const done = spawnSync(process.execPath, ['-e', source], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, ['-e', source], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   assert.match(done.stdout, /whole/);
 });
 
 test('a context manager that is taken away and registered again is followed again', () =>
   runs("follow(); register(); api.context.disable(); assert.equal(api.context.active(), api.ROOT_CONTEXT); api.trace.disable(); register(); whole();"));
+
+test('a context manager that lets nobody touch it is registered as it would be without us', () =>
+  runs(`follow();
+    const contexts = {
+      active: () => api.ROOT_CONTEXT, with: (_context, fn, self, ...args) => fn.apply(self, args),
+      bind: (_context, target) => target, enable() { return this; }, disable() { return this; },
+    };
+    Object.defineProperty(contexts, 'with', { writable: false, configurable: false });
+    assert.equal(api.context.setGlobalContextManager(contexts), true);
+    assert.equal(api.context.with(api.ROOT_CONTEXT, () => 5), 5);
+    console.log('whole');`));

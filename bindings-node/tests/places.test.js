@@ -16,7 +16,7 @@ const major = Number(process.versions.node.split('.')[0]);
 function profiled(t, program, options, ...words) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-places-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const said = execFileSync(process.execPath, [...options, program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
+  const said = execFileSync(process.execPath, [...options, program, folder, ...words], { encoding: 'utf8', timeout: 180_000 });
   return { said: JSON.parse(said), samples: pprof.readAll(folder, 'cpu') };
 }
 

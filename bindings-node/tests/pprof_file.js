@@ -5,6 +5,9 @@ const fs = require('node:fs');
 const path = require('node:path');
 const zlib = require('node:zlib');
 
+// What programs of the tests deliver is read: on a loaded machine naming a window takes longer than a host should wait for.
+process.env.SPANPROF_STOP_TIMEOUT ??= '60';
+
 /** Fields of one message: numbers as BigInt, texts and messages as buffers. */
 function* fields(data) {
   let at = 0;

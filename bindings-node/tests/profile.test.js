@@ -14,7 +14,7 @@ function profiled(t, name, ...words) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-profile-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const program = path.join(__dirname, 'programs', name);
-  const done = spawnSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, [program, folder, ...words], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   const warnings = done.stderr.split('\n').filter((line) => line.includes('SpanprofWarning'));
   return { said: JSON.parse(done.stdout), warnings, samples: pprof.readAll(folder, 'cpu'), folder };

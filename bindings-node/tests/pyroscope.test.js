@@ -25,7 +25,7 @@ function settings(t, source, variables = {}) {
       await Pyroscope.stop();
       console.log(JSON.stringify(stats)); })();`;
   const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder, ...variables };
-  return JSON.parse(execFileSync(process.execPath, ['-e', program], { cwd: __dirname, env, encoding: 'utf8', timeout: 60_000 }));
+  return JSON.parse(execFileSync(process.execPath, ['-e', program], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 }));
 }
 
 test('every name is there, by require and by import, by name and as default', async () => {

@@ -54,7 +54,7 @@ async function twice() {
   return [first, here()];
 }
 
-test('express: requests carry their method, route and trace', { timeout: 60_000 }, async () => {
+test('express: requests carry their method, route and trace', { timeout: 180_000 }, async () => {
   const express = require('express');
   const app = express();
   app.use(spanprof.expressMiddleware());
@@ -75,7 +75,7 @@ test('express: requests carry their method, route and trace', { timeout: 60_000 
   assert.deepEqual(spanprof.getLabels(), {});
 });
 
-test('fastify: requests carry their method, route and trace', { timeout: 60_000 }, async () => {
+test('fastify: requests carry their method, route and trace', { timeout: 180_000 }, async () => {
   const app = require('fastify')();
   app.register(spanprof.fastifyPlugin);
   app.register(async (api) => {

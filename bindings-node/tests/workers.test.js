@@ -20,7 +20,7 @@ function runs(source, ...flags) {
     const { Worker } = require('node:worker_threads');
     const assert = require('node:assert/strict');
     ${source}`;
-  const done = spawnSync(process.execPath, [...flags, '-e', program], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  const done = spawnSync(process.execPath, [...flags, '-e', program], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
   assert.match(done.stdout, /whole/);
 }

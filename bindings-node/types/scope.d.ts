@@ -2,6 +2,8 @@ export type Labels = Record<string, unknown> | Map<string, unknown>;
 /** @typedef {Record<string, unknown> | Map<string, unknown>} Labels */
 /** @type {AsyncLocalStorage<number>} */
 export const storage: AsyncLocalStorage<number>;
+/** Profiling begins: scopes that were entered before go on in its samples. */
+export function beginFollowing(): void;
 /** The id of the context that is current here. */
 export function current(): number;
 /**

@@ -233,9 +233,12 @@ impl<'a> Walk<'a> {
     fn ask_v8(&self, registers: &Registers, frames: &mut [usize]) -> SampleInfo {
         let state = RegisterState { pc: registers.pc, sp: registers.sp, fp: registers.fp, lr: 0, callee_saved: 0 };
         let mut info = SampleInfo::default();
+        let isolate = self.thread.isolate.load(Ordering::Relaxed);
+        if isolate == 0 {
+            return info;
+        }
         // SAFETY: V8's own sampler calls it so: on the isolate's thread, inside a handler, with the interrupted registers.
         unsafe {
-            let isolate = self.thread.isolate.load(Ordering::Relaxed);
             (self.v8.stack_sample)(isolate, &state, frames.as_mut_ptr(), frames.len(), &mut info);
         }
         info

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::SegQueue;
 use spanprof::Profiler;
@@ -68,10 +68,11 @@ fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
     candidates.find(|address| *address != built_in.start && beginning(*address) == wanted).unwrap_or(0)
 }
 
-/// Lists the isolate's code and has V8 tell of what comes. On its own thread.
+/// Lists the isolate's code, which lay there when the ring stood at `position`, and has V8 tell of what comes. On its own
+/// thread.
 ///
 /// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
-pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
+pub fn begin(v8: &V8, isolate: usize, position: u64, probe: &dyn Fn()) {
     if let Some((start, len)) = v8.embedded_range(isolate) {
         let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
         if let Some(thread) = js_thread_signal::by_isolate(isolate) {
@@ -80,7 +81,7 @@ pub fn begin(v8: &V8, isolate: usize, probe: &dyn Fn()) {
     }
     code_details::forget();
     send(isolate, Change::Forgotten);
-    let listing = Listing { position: ring_position(), built_in: Vec::new() };
+    let listing = Listing { position, built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
     unsafe {
@@ -111,6 +112,11 @@ pub fn end(v8: &V8, isolate: usize) {
     send(isolate, Change::Forgotten);
 }
 
+/// A collection in which code moved is over. On the isolate's own thread.
+pub fn settled(isolate: usize) {
+    send(isolate, Change::Settled);
+}
+
 /// The next event; called by the drain alone.
 pub fn next() -> Option<CodeEvent> {
     let Some(event) = QUEUE.pop() else {
@@ -134,13 +140,41 @@ pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
 
-/// 0 before the clocks run: nothing was sampled yet.
+/// The profiler that is being stopped: its last samples still wait to be named.
+static STOPPING: Mutex<Option<Arc<Profiler>>> = Mutex::new(None);
+
+/// Runs `stop`, which stops `profiler`.
+pub fn while_stopping<T>(profiler: Profiler, stop: impl FnOnce(&Profiler) -> T) -> T {
+    let stopping = || STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let profiler = Arc::new(profiler);
+    *stopping() = Some(profiler.clone());
+    let stopped = stop(&profiler);
+    stopping().take_if(|stopping| Arc::ptr_eq(stopping, &profiler));
+    stopped
+}
+
+/// 0 while no drain runs: nothing was sampled yet, or all has been named.
 pub fn ring_position() -> u64 {
-    Profiler::running().map_or(0, |profiler| profiler.ring_position())
+    present_position().unwrap_or(0)
+}
+
+fn present_position() -> Option<u64> {
+    if let Some(profiler) = Profiler::running() {
+        return Some(profiler.ring_position());
+    }
+    let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping.as_ref().map(|profiler| profiler.ring_position())
 }
 
 fn send(isolate: usize, change: Change) {
-    let listed = !matches!(change, Change::Moved { .. } | Change::Removed { .. } | Change::Forgotten);
+    let listed = matches!(
+        change,
+        Change::Added { .. }
+            | Change::Table { .. }
+            | Change::Baseline { .. }
+            | Change::Script { .. }
+            | Change::Lines { .. }
+    );
     let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
     let position = begun.unwrap_or_else(ring_position);
     let bytes = bytes_of(&change);
@@ -150,7 +184,7 @@ fn send(isolate: usize, change: Change) {
     }
     // While profiling is stopped nobody else takes them.
     let is_much = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > UNDRAINED_BYTES.load(Ordering::Relaxed);
-    if is_much && begun.is_none() && Profiler::running().is_none() {
+    if is_much && begun.is_none() && present_position().is_none() {
         super::absorb_code_events();
     }
     QUEUE.push(CodeEvent { position, isolate, change });
@@ -234,13 +268,15 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining, first_word })
         }
         MOVED => {
+            let mut stays_seen = false;
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
                 thread.moves.fetch_add(1, Ordering::Relaxed);
+                stays_seen = thread.collecting.load(Ordering::Relaxed) != 0;
                 if thread.has_code(event.start) {
                     thread.cover(event.union[0], event.len);
                 }
             }
-            Some(Change::Moved { from: event.start, to: event.union[0] })
+            Some(Change::Moved { from: event.start, to: event.union[0], stays_seen })
         }
         REMOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {

@@ -62,7 +62,11 @@ pub enum Change {
     Moved {
         from: usize,
         to: usize,
+        /// A collection moved it: until `Settled`, stacks may still have its old address.
+        stays_seen: bool,
     },
+    /// The isolate's collection is over.
+    Settled,
     Removed {
         start: usize,
     },
@@ -151,6 +155,8 @@ const FEWEST_BEFORE_LOOK: usize = 2048;
 const MAX_PENDING: usize = 4096;
 const PAGE: usize = 4096;
 const OF_PROCESS: usize = 0;
+/// When code dies that may still be seen.
+const NOT_YET: u64 = u64::MAX;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -158,6 +164,8 @@ pub struct CodeMap {
     live: BTreeMap<usize, Code>,
     live_bytes: usize,
     dead: DeadCode,
+    /// Isolates and old places of code that a collection under way has moved: dead, but for now without end.
+    unsettled: Vec<(usize, usize)>,
     suspects: Vec<Suspect>,
     /// New since all code was looked at.
     new: usize,
@@ -237,6 +245,7 @@ impl CodeMap {
     pub fn positions_begin_anew(&mut self) {
         self.live.values_mut().for_each(|code| code.born = 0);
         self.dead.clear();
+        self.unsettled.clear();
     }
 
     /// Takes one event; tells what ended by it.
@@ -273,14 +282,20 @@ impl CodeMap {
                     ended,
                 );
             }
-            Change::Moved { from, to } => {
-                let Some(code) = self.end(from, position, ended) else { return };
+            Change::Moved { from, to, stays_seen } => {
+                let died = if stays_seen { NOT_YET } else { position };
+                let Some(code) = self.end(from, died, ended) else { return };
+                if stays_seen {
+                    self.unsettled.push((isolate, from));
+                }
                 self.insert(Code { start: to, born: position, ..code }, ended);
             }
+            Change::Settled => self.settle(isolate, position, ended),
             Change::Removed { start } => {
                 self.end(start, position, ended);
             }
             Change::Forgotten => {
+                self.settle(isolate, position, ended);
                 self.scripts.end(isolate);
                 let starts: Vec<usize> =
                     self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
@@ -326,10 +341,21 @@ impl CodeMap {
     fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<Code> {
         let code = self.live.remove(&start)?;
         self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
-        let first = start & !(PAGE - 1);
-        ended.extend((first..start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
+        if position != NOT_YET {
+            tell_ended(&code, position, ended);
+        }
         self.dead.insert(code.clone(), position, self.generation);
         Some(code)
+    }
+
+    /// The collection is over: nobody has an old address any more.
+    fn settle(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
+        for (_, start) in self.unsettled.extract_if(.., |(of, _)| *of == isolate) {
+            if let Some(code) = self.dead.remove(start, NOT_YET) {
+                tell_ended(&code, position, ended);
+                self.dead.insert(code, position, self.generation);
+            }
+        }
     }
 
     /// The code that lay at `address` for a sample at `position`.
@@ -361,6 +387,12 @@ impl CodeMap {
     pub fn bytes(&self) -> usize {
         self.live_bytes
     }
+}
+
+/// The pages of code that is no longer there.
+fn tell_ended(code: &Code, position: u64, ended: &mut Vec<Ended>) {
+    let first = code.start & !(PAGE - 1);
+    ended.extend((first..code.start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn code_that_moves_while_it_is_looked_for_is_not_forgotten() {
         map.apply(byte_code(1, number * 128, "JS:~f /a.js:1:1"), &mut ended);
     }
     map.tidy(&|address| Some(if address == 128 { 8 } else { 7 }), &|| 5, &mut ended);
-    let change = Change::Moved { from: 128, to: 1 << 30 };
+    let change = Change::Moved { from: 128, to: 1 << 30, stays_seen: false };
     map.apply(CodeEvent { position: 4, isolate: 1, change }, &mut ended);
     map.tidy(&|_| Some(7), &|| 6, &mut ended);
     assert_eq!((map.len(), map.codes_forgotten), (FEWEST_BEFORE_LOOK, 0));
@@ -108,7 +108,7 @@ fn code_that_lives_on_over_a_restart_is_found_at_any_position() {
 fn code_that_moved_is_found_at_both_places_in_its_time() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     map.apply(added(1, 8192, "Builtin:mover"), &mut ended);
-    let change = Change::Moved { from: 8192, to: 90_000 };
+    let change = Change::Moved { from: 8192, to: 90_000, stays_seen: false };
     map.apply(CodeEvent { position: 7, isolate: 1, change }, &mut ended);
     assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("mover"), None));
     assert_eq!((name_at(&map, 90_010, 6), name_at(&map, 90_010, 7)), (None, Some("mover")));
@@ -123,6 +123,22 @@ fn what_died_is_forgotten_after_some_drains_and_an_isolate_takes_its_code_along(
     assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
     (0..KEPT_GENERATIONS).for_each(|_| map.begin());
     assert_eq!(name_at(&map, 8192, 4), None);
+}
+
+#[test]
+fn code_that_a_collection_moves_is_named_at_both_places_until_the_collection_is_over() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(1, 8192, "JS:~f /a.js:1:1"), &mut ended);
+    let change = Change::Moved { from: 8192, to: 90_000, stays_seen: true };
+    map.apply(CodeEvent { position: 5, isolate: 1, change }, &mut ended);
+    assert!(ended.is_empty(), "its old place still means it");
+    let named = |map: &CodeMap, positions: [u64; 2]| positions.map(|at| name_at(map, 8200, at).is_some());
+    assert_eq!((named(&map, [4, 7]), name_at(&map, 90_010, 7)), ([true, true], Some("f")));
+    for isolate in [2, 1] {
+        map.apply(CodeEvent { position: 9, isolate, change: Change::Settled }, &mut ended);
+        assert_eq!(named(&map, [8, 9]), [true, isolate == 2]);
+    }
+    assert_eq!(ended, [Ended { code: 8192, position: 9 }]);
 }
 
 #[test]

@@ -25,6 +25,11 @@ impl DeadCode {
         self.codes.insert((code.start, died), code);
     }
 
+    /// Takes out what lay there and ended then.
+    pub fn remove(&mut self, start: usize, died: u64) -> Option<Code> {
+        self.codes.remove(&(start, died))
+    }
+
     /// Forgets what ended too many drains ago.
     pub fn expire(&mut self, generation: u64) {
         while let Some((_, key)) = self.order.front().filter(|(died_in, _)| died_in + KEPT_GENERATIONS <= generation) {

@@ -131,6 +131,10 @@ pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
         // The loop ends as it would without it.
         (uv.unref)(handle);
         thread.loop_handle.store(handle as usize, Ordering::Relaxed);
+        // The entry may have been another thread's, whose last stacks are not of this loop.
+        if let Some(recent) = thread.recent() {
+            recent.take(|_| {});
+        }
     }
     true
 }

@@ -1,7 +1,7 @@
 //! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. Entries are written
 //! by their own thread on normal ground, read inside its handler; nothing is ever taken back.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::recent_signal::Recent;
 use super::wall_signal::Exchange;
@@ -11,6 +11,17 @@ pub const MAX_THREADS: usize = 512;
 /// Thread id of an entry that is being filled in.
 pub const CLAIMED: u32 = u32::MAX;
 
+/// Machine code lies in regions: V8 reserves one for what it makes of JavaScript and one for each module of WebAssembly,
+/// anywhere. What lies between two of them, such as a library, is not code of V8.
+const MAX_REGIONS: usize = 16;
+/// Code closer than this to a region belongs to it.
+const REGION_GAP_BYTES: usize = 8 << 20;
+
+struct Region {
+    low: AtomicUsize,
+    high: AtomicUsize,
+}
+
 /// One JavaScript thread.
 pub struct JsThread {
     pub thread_id: AtomicU32,
@@ -18,9 +29,8 @@ pub struct JsThread {
     pub stack_high: AtomicUsize,
     /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
     pub built_in_copy: AtomicUsize,
-    /// Machine code of this isolate lies between these.
-    pub code_low: AtomicUsize,
-    pub code_high: AtomicUsize,
+    /// Where machine code of this isolate lies; used ones first.
+    code: [Region; MAX_REGIONS],
     /// Context id for threads whose storage the handler does not read.
     pub current: AtomicU64,
     /// Offset in the isolate of the continuation data; 0 when not read.
@@ -38,6 +48,8 @@ pub struct JsThread {
     /// Collections under way, and the context in which the outermost began.
     pub collecting: AtomicU32,
     pub collecting_in: AtomicU64,
+    /// `moves` when it began.
+    pub collecting_from: AtomicU64,
 }
 
 static THREADS: [JsThread; MAX_THREADS] = [const {
@@ -46,8 +58,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         isolate: AtomicUsize::new(0),
         stack_high: AtomicUsize::new(0),
         built_in_copy: AtomicUsize::new(0),
-        code_low: AtomicUsize::new(usize::MAX),
-        code_high: AtomicUsize::new(0),
+        code: [const { Region { low: AtomicUsize::new(usize::MAX), high: AtomicUsize::new(0) } }; MAX_REGIONS],
         current: AtomicU64::new(0),
         continuation_offset: AtomicUsize::new(0),
         storage: AtomicUsize::new(0),
@@ -57,6 +68,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         loop_handle: AtomicUsize::new(0),
         collecting: AtomicU32::new(0),
         collecting_in: AtomicU64::new(0),
+        collecting_from: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -86,8 +98,11 @@ pub fn claim() -> Option<&'static JsThread> {
     let (index, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
         thread.thread_id.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })?;
-    thread.code_low.store(usize::MAX, Ordering::Relaxed);
-    for word in [&thread.built_in_copy, &thread.code_high, &thread.continuation_offset, &thread.storage] {
+    for region in &thread.code {
+        region.high.store(0, Ordering::Relaxed);
+        region.low.store(usize::MAX, Ordering::Relaxed);
+    }
+    for word in [&thread.built_in_copy, &thread.continuation_offset, &thread.storage] {
         word.store(0, Ordering::Relaxed);
     }
     thread.loop_handle.store(0, Ordering::Relaxed);
@@ -105,6 +120,15 @@ pub fn claim() -> Option<&'static JsThread> {
 }
 
 impl JsThread {
+    /// Gives the entry back. On the thread itself: its handler, which may come between any two of these, finds either
+    /// the isolate or no entry.
+    pub fn release(&self) {
+        self.thread_id.store(CLAIMED, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        self.isolate.store(0, Ordering::Relaxed);
+        self.thread_id.store(0, Ordering::Release);
+    }
+
     pub fn exchange(&self) -> Option<&'static Exchange> {
         // SAFETY: only leaked boxes are ever stored there.
         unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
@@ -116,14 +140,28 @@ impl JsThread {
         unsafe { self.recent.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Takes machine code into account.
+    /// Takes machine code into account. Where there are more regions than places, its frames are native ones.
     pub fn cover(&self, start: usize, len: usize) {
-        self.code_low.fetch_min(start, Ordering::Relaxed);
-        self.code_high.fetch_max(start.saturating_add(len), Ordering::Relaxed);
+        let end = start.saturating_add(len);
+        for Region { low, high } in &self.code {
+            let was =
+                low.compare_exchange(usize::MAX, start, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|low| low);
+            let is_near = || {
+                start <= high.load(Ordering::Relaxed).saturating_add(REGION_GAP_BYTES)
+                    && was <= end.saturating_add(REGION_GAP_BYTES)
+            };
+            if was == usize::MAX || is_near() {
+                low.fetch_min(start, Ordering::Relaxed);
+                high.fetch_max(end, Ordering::Relaxed);
+                return;
+            }
+        }
     }
 
     pub fn has_code(&self, pc: usize) -> bool {
-        pc >= self.code_low.load(Ordering::Relaxed) && pc < self.code_high.load(Ordering::Relaxed)
+        let regions = self.code.iter().map(|region| (region.low.load(Ordering::Relaxed), &region.high));
+        let mut used = regions.take_while(|(low, _)| *low != usize::MAX);
+        used.any(|(low, high)| pc >= low && pc < high.load(Ordering::Relaxed))
     }
 }
 
@@ -190,6 +228,35 @@ mod tests {
         let said = |pc| built_in.said_by_program(pc, 7000);
         assert_eq!([said(7000), said(7099), said(7100), said(6999), said(1005)], [1000, 1099, 7100, 6999, 1005]);
         assert_eq!(built_in.said_by_program(50, 0), 50, "an isolate without one");
+    }
+
+    #[test]
+    fn what_lies_between_two_regions_of_code_is_no_code() {
+        let thread = claim().unwrap();
+        let (first, second) = (1 << 40, 1 << 46);
+        for (start, len) in [(first, 64), (second, 64), (first + 4096, 64), (second - 4096, 64)] {
+            thread.cover(start, len);
+        }
+        let held = [first, first + 4159, second - 4096, second + 63].map(|pc| thread.has_code(pc));
+        assert_eq!(held, [true; 4]);
+        let not = [first - 1, first + 4160, 1 << 43, second - 4097, second + 64].map(|pc| thread.has_code(pc));
+        assert_eq!(not, [false; 5]);
+        for region in 0..2 * MAX_REGIONS {
+            thread.cover((region + 1) << 32, 64);
+        }
+        assert!(thread.has_code(first) && !thread.has_code((2 * MAX_REGIONS) << 32));
+        thread.release();
+    }
+
+    #[test]
+    fn an_entry_given_back_is_free_and_has_no_isolate() {
+        let thread = claim().unwrap();
+        thread.isolate.store(4096, Ordering::Relaxed);
+        thread.thread_id.store(77, Ordering::Release);
+        assert!(by_thread_id(77).is_some() && by_isolate(4096).is_some());
+        thread.release();
+        assert!(by_thread_id(77).is_none() && by_isolate(4096).is_none());
+        assert_eq!((thread.thread_id.load(Ordering::Relaxed), thread.isolate.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[test]

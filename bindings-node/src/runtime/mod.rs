@@ -78,6 +78,8 @@ impl NodeRuntime {
 /// Set at each start, until its drain has seen it.
 static SESSION_BEGINS: AtomicBool = AtomicBool::new(false);
 
+pub use code_events::while_stopping;
+
 /// To be called before the core starts: its ring may be another one than before.
 pub fn session_begins() {
     SESSION_BEGINS.store(true, Ordering::Release);
@@ -116,8 +118,10 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let thread = js_thread_signal::claim().ok_or("there are more JavaScript threads than can be profiled")?;
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
+    // From here on its stacks are walked: what is listed in a moment may be among them.
+    let position = code_events::ring_position();
     thread.thread_id.store(thread_id, Ordering::Release);
-    code_events::begin(v8, isolate, probe);
+    code_events::begin(v8, isolate, position, probe);
     if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {
@@ -147,8 +151,7 @@ pub fn leave_current_thread() {
             }
         }
     }
-    thread.isolate.store(0, Ordering::Relaxed);
-    thread.thread_id.store(0, Ordering::Release);
+    thread.release();
 }
 
 /// The self-test's functions are about to be called for the first time.
@@ -178,6 +181,7 @@ extern "C" fn collection_begins(isolate: usize, _kind: i32, _flags: i32) {
         // While objects still lie where they are said to.
         if thread.collecting.load(Ordering::Relaxed) == 0 {
             thread.collecting_in.store(context_signal::id(thread), Ordering::Relaxed);
+            thread.collecting_from.store(thread.moves.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         thread.collecting.fetch_add(1, Ordering::Relaxed);
     }
@@ -187,6 +191,12 @@ extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
     if let Some(thread) = js_thread_signal::by_isolate(isolate) {
         let fewer = thread.collecting.load(Ordering::Relaxed).saturating_sub(1);
         thread.collecting.store(fewer, Ordering::Relaxed);
+        if fewer == 0 && thread.moves.load(Ordering::Relaxed) != thread.collecting_from.load(Ordering::Relaxed) {
+            // Stacks seen since a move may have had the address from before it.
+            thread.moves.fetch_add(1, Ordering::Relaxed);
+            // A panic must not pass through V8.
+            let _ = std::panic::catch_unwind(|| code_events::settled(isolate));
+        }
     }
 }
 

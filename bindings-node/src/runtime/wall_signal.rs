@@ -42,8 +42,8 @@ struct Answer {
 /// The exchange with one thread.
 pub struct Exchange {
     state: AtomicU32,
-    /// Whether the last look went without an answer. The asker's.
-    is_open: AtomicBool,
+    /// The thread that has not answered since it was asked; 0 when none. The asker's.
+    open_for: AtomicU32,
     answer: UnsafeCell<Answer>,
     /// The thread's CPU clock when its answer was last seen to hold; 0 when there is none.
     cpu_ns: AtomicU64,
@@ -61,7 +61,7 @@ impl Exchange {
             Answer { frames: [none; MAX_FRAMES], len: 0, truncated: false, context: Context::None, in_call: false };
         Self {
             state: AtomicU32::new(FREE),
-            is_open: AtomicBool::new(false),
+            open_for: AtomicU32::new(0),
             answer: UnsafeCell::new(answer),
             cpu_ns: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
@@ -86,7 +86,7 @@ impl Exchange {
     /// Another thread takes the entry.
     pub fn reset(&self) {
         self.cpu_ns.store(0, Ordering::Relaxed);
-        self.is_open.store(false, Ordering::Relaxed);
+        self.open_for.store(0, Ordering::Relaxed);
     }
 }
 
@@ -149,11 +149,12 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
 
 /// True when the answer is there.
 fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
-    let was_open = exchange.is_open.swap(true, Ordering::Relaxed);
+    // One that the entry's last thread left open is nobody's to answer.
+    let was_open = exchange.open_for.swap(thread_id, Ordering::Relaxed) == thread_id;
     if !was_open {
         exchange.state.store(ASKED, Ordering::Release);
         if !signal_thread(thread, thread_id) {
-            exchange.is_open.store(false, Ordering::Relaxed);
+            exchange.open_for.store(0, Ordering::Relaxed);
             return false;
         }
     }
@@ -165,7 +166,7 @@ fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
         }
         wait_while_asked(&exchange.state, patience_ns);
     }
-    exchange.is_open.store(false, Ordering::Relaxed);
+    exchange.open_for.store(0, Ordering::Relaxed);
     true
 }
 
@@ -300,14 +301,26 @@ mod tests {
     fn an_open_question_is_not_asked_twice_and_its_late_answer_is_taken_once() {
         let thread = js_thread_signal::claim().unwrap();
         let exchange = Exchange::new();
-        exchange.is_open.store(true, Ordering::Relaxed);
+        exchange.open_for.store(u32::MAX, Ordering::Relaxed);
         exchange.state.store(ASKED, Ordering::Relaxed);
         // No thread has this id: a signal to it would fail, and close the question.
         assert!(!ask(thread, &exchange, u32::MAX));
-        assert!(exchange.is_open.load(Ordering::Relaxed), "still open");
+        assert_eq!(exchange.open_for.load(Ordering::Relaxed), u32::MAX, "still open");
         exchange.state.store(ANSWERED, Ordering::Relaxed);
         assert!(ask(thread, &exchange, u32::MAX));
         assert!(!ask(thread, &exchange, u32::MAX), "a new question, which nobody gets");
+        thread.thread_id.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_question_that_the_entrys_last_thread_left_open_is_asked_anew_of_the_next() {
+        let thread = js_thread_signal::claim().unwrap();
+        let exchange = Exchange::new();
+        exchange.open_for.store(1 << 30, Ordering::Relaxed);
+        exchange.state.store(ASKED, Ordering::Relaxed);
+        // The signal that asks it fails, which closes the question: one taken for open would have stayed so.
+        assert!(!ask(thread, &exchange, u32::MAX));
+        assert_eq!(exchange.open_for.load(Ordering::Relaxed), 0);
         thread.thread_id.store(0, Ordering::Relaxed);
     }
 

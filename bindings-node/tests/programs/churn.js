@@ -13,7 +13,9 @@ const text = (number) => `return function made${number}(turns) {
 
 spanprof.start({ serviceName: 'churn', sampleRate: 500, destinations: [{ type: 'file', directory }] });
 const held = [];
-const look = () => {
+const look = async () => {
+  // What was told of is taken in when something is drained.
+  await spanprof.flush(60);
   const { runtime, ...flat } = spanprof.stats();
   held.push(Object.fromEntries(['codes', 'scripts', 'code_bytes', 'codes_forgotten', 'code_events_lost'].map((name) => {
     const key = `runtime.node.${name}`;
@@ -27,12 +29,12 @@ const look = () => {
       globalThis.gc();
       await new Promise((resolve) => { setTimeout(resolve, 1); });
     }
-    if (number % Math.floor(count / 10) === 0) look();
+    if (number % Math.floor(count / 10) === 0) await look();
   }
   const last = new Function(text(count))();
   const before = process.cpuUsage().user;
   while (process.cpuUsage().user - before < 300_000) last(20_000);
-  look();
+  for (let time = 0; time < 3; time++) await look();
   const delivered = await spanprof.stop();
   console.log(JSON.stringify({ delivered, held, last: `made${count}`, bytes: process.memoryUsage().rss }));
 })();

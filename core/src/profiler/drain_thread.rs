@@ -179,7 +179,7 @@ impl<'a> DrainThread<'a> {
             sys::keep_crash_marker(sys::unix_ns());
         }
         let Some(closed) = closed else { return };
-        self.first_line.window_closed(&closed);
+        self.first_line.window_closed(&closed, self.session);
         if let Some(delivery) = &self.session.delivery {
             delivery.send(closed, self.session.config.load().max_profile_size as usize);
         }
