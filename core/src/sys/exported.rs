@@ -2,18 +2,15 @@
 //! every address, which takes a millisecond in a large program. Read through guarded loads. Made by `process`, on normal
 //! threads, for the main program, which is never unloaded.
 
-use std::ffi::{c_int, c_void};
-
 use spanprof_signal::guarded;
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: usize = 256;
+const MAX_HEADERS: u64 = 256;
 const SYMBOL_BYTES: usize = 24;
 /// Kinds of symbols: no type, function, function chosen at load time.
 const CODE_KINDS: [u8; 3] = [0, 2, 10];
@@ -41,40 +38,40 @@ pub(super) struct ObjectSymbols {
     names_bytes: usize,
 }
 
-/// A loaded object, as the linker tells of it.
+/// A loaded object, by its program headers.
 struct Object {
     bias: usize,
-    headers: usize,
     segments: Vec<(usize, usize)>,
     dynamic: Option<usize>,
 }
 
-fn objects() -> Vec<Object> {
-    let mut objects: Vec<Object> = Vec::new();
-    // SAFETY: the callback gets the vector back while this call lasts.
-    unsafe { libc::dl_iterate_phdr(Some(take_object), (&raw mut objects).cast()) };
-    objects
-}
-
-/// # Safety
-/// Called by `dl_iterate_phdr` with the vector of `objects`.
-unsafe extern "C" fn take_object(info: *mut libc::dl_phdr_info, _size: usize, objects: *mut c_void) -> c_int {
-    // SAFETY: the linker lends its description; the vector is the caller's, which waits.
-    let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<Object>>()) };
-    let bias = info.dlpi_addr as usize;
-    let mut object = Object { bias, headers: info.dlpi_phdr as usize, segments: Vec::new(), dynamic: None };
-    for at in 0..info.dlpi_phnum as usize {
-        // SAFETY: the linker's array of so many headers.
-        let header = unsafe { &*info.dlpi_phdr.add(at) };
-        let start = bias.wrapping_add(header.p_vaddr as usize);
-        match header.p_type {
-            PT_LOAD => object.segments.push((start, header.p_memsz as usize)),
-            PT_DYNAMIC => object.dynamic = Some(start),
-            _ => {}
+impl Object {
+    fn new(bias: usize, headers: &[libc::Elf64_Phdr]) -> Self {
+        let mut object = Self { bias, segments: Vec::new(), dynamic: None };
+        for header in headers {
+            let start = bias.wrapping_add(header.p_vaddr as usize);
+            match header.p_type {
+                libc::PT_LOAD => object.segments.push((start, header.p_memsz as usize)),
+                libc::PT_DYNAMIC => object.dynamic = Some(start),
+                _ => {}
+            }
         }
+        object
     }
-    objects.push(object);
-    0
+
+    /// The main program, from what the kernel gave it. The linker is not asked: it would take a lock that a forked child may
+    /// inherit held (`dl_iterate_phdr` in glibc 2.36).
+    fn program() -> Option<Self> {
+        // SAFETY: getauxval reads the kernel's vector; 0 when it does not say.
+        let (address, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
+        if address == 0 || count > MAX_HEADERS {
+            return None;
+        }
+        // SAFETY: the program's own headers, in memory that is never unmapped, as many as the kernel says.
+        let headers = unsafe { std::slice::from_raw_parts(address as *const libc::Elf64_Phdr, count as usize) };
+        let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
+        Some(Self::new((address as usize).wrapping_sub(own.p_vaddr as usize), headers))
+    }
 }
 
 impl Object {
@@ -98,9 +95,9 @@ impl Object {
 }
 
 impl ObjectSymbols {
-    /// Those of the object whose program headers lie there; `None` when they cannot be read.
-    pub fn with_headers(headers: usize) -> Option<Self> {
-        objects().into_iter().find(|object| object.headers == headers)?.symbols()
+    /// Those of the main program; `None` when they cannot be read.
+    pub fn of_program() -> Option<Self> {
+        Object::program()?.symbols()
     }
 
     /// Whether an address lies in this object.
@@ -190,14 +187,32 @@ fn text(address: usize, most: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::{c_int, c_void};
+
     use super::*;
     use crate::sys::process::tests::name_by_linker;
+
+    /// Those that hold `place`.
+    fn symbols_around(place: usize) -> Option<ObjectSymbols> {
+        unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _size: usize, objects: *mut c_void) -> c_int {
+            // SAFETY: the linker lends its description and headers; the vector is the caller's, which waits.
+            let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<Object>>()) };
+            // SAFETY: as above.
+            let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+            objects.push(Object::new(info.dlpi_addr as usize, headers));
+            0
+        }
+        let mut objects: Vec<Object> = Vec::new();
+        // SAFETY: the callback gets the vector back while this call lasts.
+        unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut objects).cast()) };
+        let holds = |object: &Object| object.segments.iter().any(|(start, len)| place.wrapping_sub(*start) < *len);
+        objects.into_iter().find(holds)?.symbols()
+    }
 
     #[test]
     fn functions_of_a_library_have_the_names_that_the_linker_finds() {
         let place = libc::getenv as *const () as usize;
-        let holds = |object: &Object| object.segments.iter().any(|(start, len)| place.wrapping_sub(*start) < *len);
-        let symbols = objects().into_iter().find(holds).and_then(|object| object.symbols()).expect("the C library");
+        let symbols = symbols_around(place).expect("the C library");
         assert!(symbols.functions.len() > 1000, "{}", symbols.functions.len());
         // Where two names stand for one place, either will do; and what was chosen at load time has no name of its own.
         let mut same = 0;
@@ -210,6 +225,13 @@ mod tests {
         assert!(same > 100, "{same} of 200");
         assert!(symbols.holds(place) && !symbols.holds(16));
         assert_eq!(symbols.name(16), None);
+    }
+
+    #[test]
+    fn the_program_lies_where_the_linker_says() {
+        let place = symbols_around as *const () as usize;
+        let (own, linkers) = (Object::program().unwrap(), symbols_around(place).unwrap());
+        assert_eq!((own.bias, own.segments), (linkers.bias, linkers.segments));
     }
 
     #[test]

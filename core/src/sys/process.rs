@@ -75,7 +75,7 @@ fn program() -> Option<&'static Program> {
     let mut known = READ.load(Ordering::Acquire);
     if known.is_null() {
         let headers = program_headers();
-        let found = native_symbol_by_linker(headers as u64).zip(ObjectSymbols::with_headers(headers));
+        let found = native_symbol_by_linker(headers as u64).zip(ObjectSymbols::of_program());
         let program = found.map(|(found, symbols)| {
             let start = (headers as u64).wrapping_sub(found.offset);
             Program { symbols, file: found.file, start }
