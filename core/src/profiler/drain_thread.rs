@@ -80,8 +80,7 @@ impl<'a> DrainThread<'a> {
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
-            if let Some(clocks) = &clocks {
-                clocks.look();
+            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.look()) {
                 self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
             }
         }

@@ -151,18 +151,20 @@ impl Clocks {
         self.running().map_or_else(stopped, |(_, run)| run.in_use)
     }
 
-    /// Looks whether a scan is due, and makes it. The drain thread calls it on [`WakeReason::ScanDue`].
-    pub fn look(&self) {
-        let Some((mut state, run)) = self.running() else { return };
+    /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
+    pub fn look(&self) -> bool {
+        let Some((mut state, run)) = self.running() else { return false };
         follow_preemption(&mut state, &run);
         let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
-        let wanted = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
-        if wanted || state.schedule.wants_scan(threads, now_ns) {
+        let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
+        let due = asked || state.schedule.wants_scan(threads, now_ns);
+        if due {
             scan(&mut state);
         }
         if let Some(timer) = state.scan_timer {
             arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
         }
+        due
     }
 
     /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
