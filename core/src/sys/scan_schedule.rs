@@ -4,8 +4,8 @@
 
 /// From one look to the next while threads come and go. Of a thread younger than this nothing is seen but its CPU time.
 pub(super) const LOOK_INTERVAL_NS: u64 = 100_000_000;
-/// The same while none does: waking for it costs more than the look.
-const CALM_LOOK_INTERVAL_NS: u64 = 200_000_000;
+/// The same while none does: waking for it costs more than the look, 0.15 ms in all.
+const CALM_LOOK_INTERVAL_NS: u64 = 400_000_000;
 /// From one scan to the next when the number of threads stays the same: how long a handler that the host put over ours
 /// may stay.
 const SCAN_INTERVAL_NS: u64 = 400_000_000;
@@ -90,9 +90,9 @@ mod tests {
     fn looks_grow_rarer_until_the_number_changes() {
         let mut schedule = after_a_scan(0);
         let mut looks = || schedule.next_look_ns() / MS;
-        assert_eq!([looks(), looks(), looks()], [100, 200, 200]);
+        assert_eq!([looks(), looks(), looks(), looks()], [100, 200, 400, 400]);
         schedule.scanned(Some(5), 2_000 * MS, 0);
-        assert_eq!(schedule.next_look_ns() / MS, 200);
+        assert_eq!(schedule.next_look_ns() / MS, 400);
         schedule.scanned(Some(6), 3_000 * MS, 0);
         assert_eq!(schedule.next_look_ns() / MS, 100);
     }
