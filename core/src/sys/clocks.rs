@@ -154,12 +154,12 @@ impl Clocks {
     /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
     pub fn look(&self) -> bool {
         let Some((mut state, run)) = self.running() else { return false };
-        follow_preemption(&mut state, &run);
         let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
+        follow_preemption(&mut state, &run, now_ns);
         let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
         let due = asked || state.schedule.wants_scan(threads, now_ns);
         if due {
-            scan(&mut state);
+            scan(&mut state, threads);
         }
         if let Some(timer) = state.scan_timer {
             arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
@@ -172,7 +172,7 @@ impl Clocks {
     #[cfg(test)]
     pub fn scan(&self) {
         if let Some((mut state, _)) = self.running() {
-            scan(&mut state);
+            scan(&mut state, threads::count());
         }
     }
 
@@ -332,11 +332,16 @@ fn install_handlers(kind: Kind, signal: libc::c_int) -> bool {
 }
 
 /// With [`ClockChoice::Auto`], up to the tick: perf while the process shares its processors with others, timers else.
-fn follow_preemption(state: &mut State, run: &Run) {
+/// Nowhere else does the crowd decide anything.
+fn follow_preemption(state: &mut State, run: &Run, process_ns: u64) {
+    let (rate_hz, tick_hz) = (rate_hz(run.ticking.period_ns), run.in_use.kernel_tick_hz);
+    if run.choice != ClockChoice::Auto || rate_hz > tick_hz {
+        return;
+    }
     let crowded = state.preemption.is_crowded();
-    state.preemption.look(process::involuntary_switches(), time::process_cpu_ns(), run.in_use.kernel_tick_hz);
-    if state.preemption.is_crowded() != crowded && run.choice == ClockChoice::Auto {
-        change_clock(state, run, rate_hz(run.ticking.period_ns));
+    state.preemption.look(process::involuntary_switches(), process_ns, tick_hz);
+    if state.preemption.is_crowded() != crowded {
+        change_clock(state, run, rate_hz);
     }
 }
 
@@ -354,14 +359,15 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     }
 }
 
-fn scan(state: &mut State) {
-    let Some(run) = state.run.clone() else { return };
-    let (threads, begun) = (threads::count(), time::current_thread_cpu_ns());
+/// A scan, after a look that found so many threads.
+fn scan(state: &mut State, threads: Option<u64>) {
+    let Some(ticking) = state.run.as_ref().map(|run| run.ticking) else { return };
+    let begun = time::current_thread_cpu_ns();
     if !super::fault_guard_owned() {
         super::install_fault_guard();
     }
-    install_handlers(run.ticking.kind, run.ticking.signal);
-    state.registry.scan(Birth::AfterStart, &run.ticking);
+    install_handlers(ticking.kind, ticking.signal);
+    state.registry.scan(Birth::AfterStart, &ticking);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
 }

@@ -1,5 +1,5 @@
 //! Whether the process is taken off its processors so often that the kernel's tick is no fair moment to look: where others
-//! wait, the scheduler switches at ticks, so a thread is seen again and again where its turn ends. Asked at each scan of
+//! wait, the scheduler switches at ticks, so a thread is seen again and again where its turn ends. Asked at each look at
 //! the threads; what follows is the clocks' business.
 
 /// See the head of the module.
