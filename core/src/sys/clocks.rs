@@ -176,6 +176,14 @@ impl Clocks {
         }
     }
 
+    /// A scan that was given this list of threads.
+    #[cfg(test)]
+    pub fn scan_list(&self, ids: &[u32]) {
+        if let Some((mut state, run)) = self.running() {
+            state.registry.follow(ids, Birth::AfterStart, &run.ticking);
+        }
+    }
+
     /// Gives the calling thread a clock now rather than at the next scan. Never waits.
     pub fn register_current_thread(&self) {
         if self.fork_generation != fork::fork_generation() {
