@@ -65,6 +65,11 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
+    /// Whether `capture_other` has the thread walk itself, so that its stack stands still although its CPU clock moves.
+    fn others_walk_themselves(&self) -> bool {
+        false
+    }
+
     /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;

@@ -201,7 +201,8 @@ impl WallSampler {
         let depth = buffer.len() - 1;
         let mut stack = RawStack::new(&mut buffer[..depth]);
         let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
-        let moved = clock_before.is_none() || sys::thread_cpu_ns(thread.thread_id) != clock_before;
+        let moved = !self.runtime.others_walk_themselves()
+            && (clock_before.is_none() || sys::thread_cpu_ns(thread.thread_id) != clock_before);
         Walk { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
     }
 }
