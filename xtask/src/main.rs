@@ -5,6 +5,7 @@ mod arguments;
 mod deadline;
 mod elf;
 mod http;
+mod javas;
 mod pythons;
 mod scratch;
 mod step;

@@ -6,6 +6,7 @@ mod conformance;
 pub mod demo;
 mod docs;
 mod fuzz;
+mod jar;
 mod live;
 mod test;
 mod tidy;
@@ -38,6 +39,7 @@ pub const ALL: &[Verb] = &[
     bench::VERB,
     tidy::VERB,
     wheel::VERB,
+    jar::VERB,
     docs::VERB,
     fuzz::VERB,
 ];

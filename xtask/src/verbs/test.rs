@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{check, demo, docs, tidy, wheel, Verb};
+use super::{check, demo, docs, jar, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -16,9 +16,9 @@ use crate::venv::Venv;
 pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
-    about: "what CI runs: lints, tidy, all tests in Rust and Python, the demo; within 40 minutes on 2 cores\n\n\
+    about: "what CI runs: lints, tidy, all tests in Rust, Python and Java, the demo; within 40 minutes on 2 cores\n\n\
         --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
-        found. Ends with one line: N passed, N failed.",
+        found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
     run,
 };
@@ -66,6 +66,7 @@ fn run(given: &Arguments) -> Outcome {
             Ok(())
         })
     });
+    step(&mut jar::junit);
     step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
     println!("{tally}");
     match tally.failed {

@@ -1,0 +1,146 @@
+//! `cargo xtask jar`: the JAR with its native library, audited, weighed, and run once from a clean folder.
+
+use std::path::{Path, PathBuf};
+
+use super::Verb;
+use crate::javas::{self, Java};
+use crate::step::{Failure, Outcome, Step};
+use crate::tally::Tally;
+use crate::venv::Venv;
+use crate::{elf, pythons, scratch, workspace};
+
+pub const VERB: Verb = Verb {
+    name: "jar",
+    usage: "jar",
+    about: "builds the JAR into target/dist, audits it and starts it once\n\n\
+        One JAR for Java 17 and later with one library, linked by zig against glibc 2.17 and audited symbol by symbol; then\n\
+        run from a clean folder on every JDK here, as a library and as an agent.",
+    options: &[],
+    run: |_| run(),
+};
+
+/// Pinned, so that a build today and a build next month are the same build.
+const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
+const ZIG: &str = "ziglang==0.17.0";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Oldest glibc the JAR promises to run on.
+const GLIBC_FLOOR: (u32, u32) = (2, 17);
+/// Budget of the design, in bytes.
+const LARGEST_PACKED: u64 = 4_000_000;
+const JAR: &str = "spanprof-0.1.0.jar";
+
+fn run() -> Outcome {
+    let library = release()?;
+    audit(&library)?;
+    let javas = javas::all()?;
+    let jar = pack(&javas[0], library.parent().unwrap_or(Path::new(".")))?;
+    size(&jar)?;
+    for java in &javas {
+        first_run(java, &jar)?;
+    }
+    println!("jar: {}", jar.display());
+    Ok(())
+}
+
+fn release() -> Outcome<PathBuf> {
+    let tools = Venv::with("jar-tools", &pythons::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
+    let floor = format!("{TARGET}.{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+    Step::new("build the release library", tools.program("cargo-zigbuild"))
+        .args(["zigbuild", "--release", "--locked", "-p", "spanprof-java", "--target", &floor])
+        .env("CARGO_TARGET_DIR", workspace::target())
+        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
+        .run()?;
+    Ok(workspace::target().join(TARGET).join("release/libspanprof_java.so"))
+}
+
+fn audit(library: &Path) -> Outcome {
+    println!("── symbol audit");
+    let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
+    let needed = elf::needed_versions(&bytes)?;
+    let above = elf::above_glibc(&needed, GLIBC_FLOOR);
+    if above.is_empty() {
+        println!("needs {} symbol versions, all within glibc {}.{}", needed.len(), GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+        return Ok(());
+    }
+    let list: Vec<_> = above.iter().map(|needed| format!("{} of {}", needed.version, needed.library)).collect();
+    let floor = format!("{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
+    Err(Failure::new("symbol audit", format!("the JAR promises glibc {floor} but needs {}", list.join(", "))))
+}
+
+/// Maven's words for where things are.
+fn places(library_folder: &Path, build_folder: &Path) -> [String; 2] {
+    [format!("-Dspanprof.library={}", library_folder.display()), format!("-Dspanprof.build={}", build_folder.display())]
+}
+
+fn pack(java: &Java, library_folder: &Path) -> Outcome<PathBuf> {
+    let build = scratch::empty("jar-build")?;
+    javas::maven("pack the JAR", java)
+        .args(["--quiet", "-DskipTests", "package"])
+        .args(places(library_folder, &build))
+        .run()?;
+    let jar = workspace::target().join("dist").join(JAR);
+    let copied =
+        std::fs::create_dir_all(workspace::target().join("dist")).and_then(|()| std::fs::copy(build.join(JAR), &jar));
+    copied.map_err(|error| Failure::new("pack the JAR", format!("{}: {error}", jar.display())))?;
+    Ok(jar)
+}
+
+fn size(jar: &Path) -> Outcome {
+    let packed = std::fs::metadata(jar).map_or(0, |data| data.len());
+    println!("size: {:.2} MB packed", packed as f64 / 1e6);
+    if packed == 0 || packed > LARGEST_PACKED {
+        let budget = format!("empty or above the budget of {} MB", LARGEST_PACKED / 1_000_000);
+        return Err(Failure::new("size of the JAR", budget));
+    }
+    Ok(())
+}
+
+/// Runs the first minute of a user with the JAR alone: as a library, then as an agent of the same program.
+fn first_run(java: &Java, jar: &Path) -> Outcome {
+    let folder = scratch::empty("jar-first-run")?;
+    let profiles = scratch::empty("jar-first-run-profiles")?;
+    Step::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
+        .args(["-cp"])
+        .arg(jar)
+        .arg("-d")
+        .arg(&folder)
+        .arg(workspace::root().join("xtask/jar/FirstRun.java"))
+        .run()?;
+    let class_path = format!("{}:{}", folder.display(), jar.display());
+    let program = |name: &str| {
+        let step = Step::new(format!("{name} on Java {}", java.version), java.home.join("bin/java"));
+        if java.version >= 22 {
+            step.args(["--enable-native-access=ALL-UNNAMED"])
+        } else {
+            step
+        }
+    };
+    program("first run").args(["-cp", &class_path, "FirstRun", "library"]).arg(&profiles).run()?;
+    program("first run as an agent")
+        .arg(format!("-javaagent:{}=fileDirectory={}", jar.display(), profiles.display()))
+        .args(["-cp", &class_path, "FirstRun", "agent"])
+        .arg(&profiles)
+        .run()
+}
+
+/// The JUnit suite on every JDK here, with a library of the profile that the workspace's tests use.
+pub fn junit(tally: &mut Tally) -> Outcome {
+    Step::cargo("build the library for tests").args(["build", "--locked", "-p", "spanprof-java"]).run()?;
+    let javas = javas::all()?;
+    let list: Vec<_> = javas.iter().map(|java| java.version.to_string()).collect();
+    println!("Java tests run on JDK {}", list.join(", "));
+    for java in &javas {
+        let build = scratch::empty(&format!("java-{}", java.version))?;
+        let before = *tally;
+        let outcome = javas::maven(format!("tests on Java {}", java.version), java)
+            .args(["test"])
+            .args(places(&workspace::target().join("debug"), &build))
+            .within(std::time::Duration::from_secs(15 * 60))
+            .run_reading(|line| tally.read(line));
+        if outcome.is_ok() && tally.passed == before.passed {
+            return Err(Failure::new("JUnit", "no test ran"));
+        }
+        tally.judge(before, outcome);
+    }
+    Ok(())
+}
