@@ -10,6 +10,8 @@ use super::method_signal::Method;
 
 /// Deeper inlining is cut at the root side.
 pub const MAX_INLINED: usize = 64;
+/// Written down for what happens before the first byte code.
+const METHOD_ENTRY: u32 = u32::MAX;
 const MAX_DESCRIPTORS: usize = 1 << 20;
 const DESCRIPTOR_BYTES: usize = 16;
 
@@ -88,7 +90,11 @@ fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out
         let index = reader.next()?.wrapping_sub(1);
         let method = pointer(tables.metadata + method.checked_sub(1)? * 8)?;
         let method = Method::at(layout, method)?;
-        let index = if index < u32::from(method.code_size) { index as u16 } else { frame_word::NO_INDEX };
+        let index = match index {
+            METHOD_ENTRY => 0,
+            index if index < u32::from(method.code_size) => index as u16,
+            _ => frame_word::NO_INDEX,
+        };
         out.push(frame_word::method(method.address, method.fingerprint, index));
         // A scope's sender was written before it.
         if sender >= scope {

@@ -16,7 +16,7 @@ use crate::venv::Venv;
 pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
-    about: "what CI runs: lints, tidy, all tests in Rust, Python and Java, the demo; within 40 minutes on 2 cores\n\n\
+    about: "what CI runs: lints, tidy, tests in Rust, Python and Java, the demo; within 40 minutes on 2 cores\n\n\
         --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
         found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],

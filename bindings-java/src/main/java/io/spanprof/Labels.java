@@ -19,7 +19,7 @@ public final class Labels {
     /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the link to the span. */
     public static Labels of(Map<String, ?> labels) {
         long[] words = new long[ThreadScope.WORDS];
-        if (NativeLibrary.isLoaded()) {
+        if (NativeLibrary.isReady()) {
             Native.child(words, Packed.pack(labels));
         }
         return new Labels(words);

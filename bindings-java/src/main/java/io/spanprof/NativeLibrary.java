@@ -21,7 +21,7 @@ final class NativeLibrary {
 
     private static final String FILE = "libspanprof_java.so";
     private static volatile boolean loaded;
-    private static boolean tried;
+    private static volatile boolean tried;
 
     private NativeLibrary() {}
 
@@ -29,15 +29,22 @@ final class NativeLibrary {
         return loaded;
     }
 
+    /** Whether it is loaded, or can be now: labels may be given before the profiler is started. */
+    static boolean isReady() {
+        return loaded || !tried && load();
+    }
+
     /** Loads the library, once. False when there is none that works here. */
     static synchronized boolean load() {
         if (!tried) {
-            tried = true;
             try {
                 loadFirstThatWorks();
                 loaded = true;
             } catch (IOException | LinkageError | RuntimeException failure) {
                 HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
+            } finally {
+                // Last: who comes meanwhile waits for the outcome.
+                tried = true;
             }
         }
         return loaded;

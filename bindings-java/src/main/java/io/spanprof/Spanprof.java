@@ -94,7 +94,7 @@ public final class Spanprof {
 
     /** Labels every sample of this thread until the scope is closed; use it in {@code try (…)}. */
     public static Scope tag(Map<String, ?> labels) {
-        return NativeLibrary.isLoaded() ? Scope.open(Labels.of(labels)) : Scope.NONE;
+        return NativeLibrary.isReady() ? Scope.open(Labels.of(labels)) : Scope.NONE;
     }
 
     /** As {@link #tag(Map)}, with labels made ready before. */

@@ -30,7 +30,7 @@ final class ThreadScope {
     }
 
     private static ThreadScope make() {
-        if (!NativeLibrary.isLoaded()) {
+        if (!NativeLibrary.isReady()) {
             return null;
         }
         ByteBuffer buffer = Native.threadBuffer();
@@ -63,6 +63,8 @@ final class ThreadScope {
 
     void write(long labelSet, long traceHigh, long traceLow, long span, long root) {
         WORD.setOpaque(buffer, 0, 0L);
+        // The handler interrupts this very thread: only the compilers must keep the order.
+        VarHandle.storeStoreFence();
         WORD.setOpaque(buffer, 8, labelSet);
         WORD.setOpaque(buffer, 16, traceHigh);
         WORD.setOpaque(buffer, 24, traceLow);

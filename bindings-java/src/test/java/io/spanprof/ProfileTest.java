@@ -48,14 +48,14 @@ class ProfileTest {
         Programs.run(Shares.class, List.of(), profiles.toString(), "250", "15");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         assertTrue(ProfileFile.sum(samples, sample -> sample.has(SHARES + "inlined")) > 0, "no inlined frame");
-        for (ProfileFile.Sample sample : samples) {
-            for (ProfileFile.Frame frame : sample.frames()) {
-                if (frame.function().startsWith(SHARES)) {
-                    assertTrue(frame.line() > 0, frame::toString);
-                    assertEquals("Shares.java", frame.file());
-                }
-            }
-        }
+        List<ProfileFile.Frame> ours = samples.stream().flatMap(sample -> sample.frames().stream())
+                .filter(frame -> frame.function().startsWith(SHARES)).toList();
+        assertTrue(ours.stream().allMatch(frame -> frame.file().equals("Shares.java")), ours::toString);
+        // The compilers' slow paths lie behind the code of every line.
+        long withoutLine = ProfileFile.sum(samples, sample -> sample.frames().stream()
+                .anyMatch(frame -> frame.function().startsWith(SHARES) && frame.line() == 0));
+        long all = ProfileFile.sum(samples, sample -> true);
+        assertTrue(withoutLine <= all / 100, () -> withoutLine + " of " + all + " ns have a frame without line");
     }
 
     @Test
