@@ -1,6 +1,5 @@
 package io.spanprof;
 
-import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -13,8 +12,6 @@ final class ThreadScope {
     /** Label set, trace id in two halves, span id, local root span id. */
     static final int WORDS = 5;
 
-    private static final VarHandle WORD =
-            MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.nativeOrder());
     private static final ThreadLocal<ThreadScope> OF_THREAD = new ThreadLocal<>();
 
     private final ByteBuffer buffer;
@@ -44,11 +41,11 @@ final class ThreadScope {
 
     /** Whether any scope is open. */
     boolean isOpen() {
-        return (long) WORD.get(buffer, 0) != 0;
+        return buffer.getLong(0) != 0;
     }
 
     long word(int index) {
-        return (long) WORD.get(buffer, 8 + 8 * index);
+        return buffer.getLong(8 + 8 * index);
     }
 
     long[] words() {
@@ -62,15 +59,17 @@ final class ThreadScope {
     }
 
     void write(long labelSet, long traceHigh, long traceLow, long span, long root) {
-        WORD.setOpaque(buffer, 0, 0L);
+        buffer.putLong(0, 0);
         // The handler interrupts this very thread: only the compilers must keep the order.
         VarHandle.storeStoreFence();
-        WORD.setOpaque(buffer, 8, labelSet);
-        WORD.setOpaque(buffer, 16, traceHigh);
-        WORD.setOpaque(buffer, 24, traceLow);
-        WORD.setOpaque(buffer, 32, span);
-        WORD.setOpaque(buffer, 40, root);
-        WORD.setRelease(buffer, 0, (labelSet | traceHigh | traceLow | span | root) != 0 ? 1L : 0L);
+        buffer.putLong(8, labelSet);
+        buffer.putLong(16, traceHigh);
+        buffer.putLong(24, traceLow);
+        buffer.putLong(32, span);
+        buffer.putLong(40, root);
+        VarHandle.storeStoreFence();
+        buffer.putLong(0, (labelSet | traceHigh | traceLow | span | root) != 0 ? 1 : 0);
+        VarHandle.storeStoreFence();
     }
 
     void write(long[] words) {
@@ -78,6 +77,8 @@ final class ThreadScope {
     }
 
     void clear() {
-        WORD.setRelease(buffer, 0, 0L);
+        VarHandle.storeStoreFence();
+        buffer.putLong(0, 0);
+        VarHandle.storeStoreFence();
     }
 }
