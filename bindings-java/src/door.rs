@@ -82,7 +82,7 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     through(env, |env| given(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler. The configuration is JSON with keys in camelCase. One text when it worked, `running` or `off`; else
+/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One text when it worked, `running` or `off`; else
 /// kind, message and hint of the error.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
@@ -90,11 +90,13 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     _class: JClass<'l>,
     config: JByteArray<'l>,
     program_name: JByteArray<'l>,
+    variables: JByteArray<'l>,
 ) -> Given {
     through(env, |env| {
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
-        match start(env, &config, program_name) {
+        let variables = texts_of(env, &variables)?;
+        match start(env, &config, program_name, &variables) {
             Ok(true) => given(env, ["running"]),
             Ok(false) => given(env, ["off"]),
             Err(error) => refused(env, &error),
@@ -102,9 +104,9 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     })
 }
 
-fn start(env: &mut Env<'_>, config: &str, program_name: String) -> Result<bool, Error> {
+fn start(env: &mut Env<'_>, config: &str, program_name: String, variables: &[String]) -> Result<bool, Error> {
     let code = convert::config_from(config)?;
-    let mut config = Config::load(&code, &environment())?;
+    let mut config = Config::load(&code, &environment(variables))?;
     if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
         config.service_name = program_name;
     }
@@ -273,8 +275,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
     })
 }
 
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+fn environment(given: &[String]) -> Environment {
+    let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
 }
