@@ -16,7 +16,6 @@ use crate::error::{panics, quiet, raising};
 use crate::ffi::pending;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;
-use crate::host_log;
 use crate::runtime::PythonRuntime;
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch says no.
@@ -111,7 +110,6 @@ pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
 /// In a forked child, on its only thread: the child is profiled if the parent was.
 #[pyfunction]
 pub fn after_fork_in_child(py: Python<'_>) {
-    host_log::after_fork_in_child();
     quiet((), || py.detach(|| drop(Profiler::after_fork_in_child())));
 }
 

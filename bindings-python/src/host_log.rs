@@ -24,32 +24,36 @@ struct Waiting {
     closed: bool,
 }
 
-/// Replaced, never unlocked, in a forked child: the parent's thread that held it does not exist there.
-static WAITING: AtomicPtr<Mutex<Waiting>> = AtomicPtr::new(std::ptr::null_mut());
+/// The lines of one process. A forked child has its own: lines of the parent, and who fetches them, are the parent's, and
+/// the thread that held the lock does not exist there.
+struct Queue {
+    fork_generation: u32,
+    waiting: Mutex<Waiting>,
+}
+
+static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Connects the core's log; called once when the module is imported.
 pub fn install() {
-    forget_waiting();
     spanprof::set_log_callback(Some(Arc::new(queue)));
 }
 
-/// In a forked child: lines of the parent, and who fetches them, are the parent's.
-pub fn after_fork_in_child() {
-    forget_waiting();
-}
-
-fn forget_waiting() {
-    // The old queue leaks on purpose: another thread of the parent may have held it.
-    WAITING.store(Box::into_raw(Box::default()), Ordering::Release);
-}
-
-fn waiting() -> Option<MutexGuard<'static, Waiting>> {
-    let waiting: &'static Mutex<Waiting> = ffi::leaked(WAITING.load(Ordering::Acquire))?;
-    Some(waiting.lock().unwrap_or_else(PoisonError::into_inner))
+fn waiting() -> MutexGuard<'static, Waiting> {
+    let fork_generation = spanprof::sys::fork_generation();
+    loop {
+        let present = QUEUE.load(Ordering::Acquire);
+        // Queues leak on purpose: a thread of the parent may have been inside.
+        if let Some(queue) = ffi::leaked::<Queue>(present).filter(|queue| queue.fork_generation == fork_generation) {
+            return queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        let fresh = Box::into_raw(Box::new(Queue { fork_generation, waiting: Mutex::default() }));
+        // Of two threads that come at once one is first; the other's queue, empty, leaks too.
+        let _ = QUEUE.compare_exchange(present, fresh, Ordering::AcqRel, Ordering::Acquire);
+    }
 }
 
 fn queue(level: LogLevel, line: &str) {
-    let Some(mut waiting) = waiting() else { return };
+    let mut waiting = waiting();
     if waiting.closed || waiting.lines.len() >= MAX_WAITING {
         return;
     }
@@ -63,7 +67,7 @@ fn queue(level: LogLevel, line: &str) {
 /// The next line as `(level, text)` with the levels of Python's logging; None when there is no more.
 #[pyfunction]
 pub fn take_log_line() -> Option<(u32, String)> {
-    let mut waiting = waiting()?;
+    let mut waiting = waiting();
     let Some((level, line)) = waiting.lines.pop_front() else {
         waiting.asked = false;
         return None;
@@ -78,15 +82,11 @@ pub fn take_log_line() -> Option<(u32, String)> {
 /// Nobody could be sent now: the next line asks again.
 #[pyfunction]
 pub fn log_not_fetched() {
-    if let Some(mut waiting) = waiting() {
-        waiting.asked = false;
-    }
+    waiting().asked = false;
 }
 
 /// The interpreter is about to end: from here on it is not asked for anything.
 #[pyfunction]
 pub fn close_log() {
-    if let Some(mut waiting) = waiting() {
-        waiting.closed = true;
-    }
+    waiting().closed = true;
 }

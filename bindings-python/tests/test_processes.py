@@ -227,6 +227,41 @@ done = True
     )
 
 
+def test_a_hook_of_the_program_that_runs_before_ours_in_the_child_finds_no_profiler_and_may_start_one(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+def early():
+    # The parent's profiler, whose threads are not here, is nobody's business any more.
+    answers.extend([spanprof.stats(), spanprof.flush(30), spanprof.stop()])
+    with spanprof.tag_wrapper({"job": "early"}):
+        pass
+    if starts:
+        answers.append(spanprof.start())
+
+answers = []
+os.register_at_fork(after_in_child=early)
+spanprof.start()
+for starts in (False, True):
+    pid = os.fork()
+    if pid == 0:
+        assert answers == [{}, True, True] + [True] * starts, answers
+        assert spanprof.stats()["state"] == "running"
+        in_child()
+        spanprof.stop()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    print(pid)
+assert spanprof.stats()["state"] == "running"
+"""
+    )
+    found = seconds_by_process(target, "in_child")
+    assert set(found) == set(target.stdout.split())
+    assert all(seconds == pytest.approx(0.4, rel=0.25) for seconds in found.values())
+
+
 def test_a_forked_grandchild_profiles_itself_too(run_target):
     target = run_target(
         BURN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -127,6 +128,17 @@ def test_every_other_verb_is_the_native_command_line(tmp_path):
     assert "--key=value" in command("run", "--help").stdout.lower()
     assert command("--version").stdout.startswith("spanprof ")
     assert command("nonsense").returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["run", "--help"], ["--help"]])
+def test_help_for_a_reader_who_went_away_ends_in_silence(arguments):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run([sys.executable, "-m", "spanprof", *arguments], stdout=write_end, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write_end)
+    assert done.stderr == ""
 
 
 def test_the_files_of_a_run_are_read_by_the_command_line(run_target, tmp_path):

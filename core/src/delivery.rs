@@ -88,6 +88,11 @@ impl Delivery {
     pub fn stats(&self) -> Vec<DestinationStats> {
         self.exporter.stats()
     }
+
+    /// See [`Exporter::forget_after_fork`].
+    pub fn forget_after_fork(self) {
+        self.exporter.forget_after_fork();
+    }
 }
 
 /// One file for each profile type; types measured together (objects and bytes) share one.

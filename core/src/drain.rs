@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::context::{context_row_of_sample, ContextRow, LabelSetId, Link};
-use crate::locations::{LocationTable, MAX_LOCATIONS};
+use crate::locations::LocationTable;
 use crate::runtime::{Ended, Runtime};
 use crate::stacks::{RawStackAt, StackLosses, StackTable};
 use crate::stats::Counters;
@@ -102,7 +102,7 @@ impl Drain {
     /// To be called when no open window holds an id of ours.
     pub fn between_windows(&mut self) {
         self.stacks.clear();
-        if self.locations.len() > MAX_LOCATIONS / 2 {
+        if self.locations.is_half_full() {
             self.locations.forget_all();
         } else {
             self.locations.forget_native();

@@ -10,7 +10,9 @@ use crate::sys;
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Most locations remembered; a window that needs more shows `[too_many_stacks]`, the next one starts afresh.
-pub(crate) const MAX_LOCATIONS: usize = 131_072;
+const MAX_LOCATIONS: usize = 131_072;
+/// Most raw frames remembered: the many places of one native function share a location.
+const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
 
 /// Index into the table of locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,16 +41,19 @@ impl LocationTable {
         if let Some(known) = self.by_raw.get(&raw) {
             return Some(*known);
         }
-        if self.contents.len() >= MAX_LOCATIONS {
+        if self.contents.len() >= MAX_LOCATIONS || self.by_raw.len() >= MAX_RAW_FRAMES {
             return None;
         }
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
-        let mut lasting = true;
+        let (mut lasting, mut ends) = (true, true);
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
         } else if let Some(pc) = raw.native_pc() {
-            frames.push(native_frame(pc));
+            let (frame, is_of_program) = native_frame(pc);
+            frames.push(frame);
+            // To look a name up in a large program takes long, and nobody unloads it.
+            ends = !is_of_program;
         } else {
             runtime.resolve(raw, position, &mut frames);
             if frames.is_empty() {
@@ -62,7 +67,9 @@ impl LocationTable {
         self.scratch = frames;
         if lasting {
             self.by_raw.insert(raw, location);
-            self.places_of.entry(raw.code).or_default().push(raw.at);
+            if ends {
+                self.places_of.entry(raw.code).or_default().push(raw.at);
+            }
         }
         Some(location)
     }
@@ -98,12 +105,12 @@ impl LocationTable {
         self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
     }
 
-    /// Number of locations.
-    pub fn len(&self) -> usize {
-        self.contents.len()
+    /// Whether another window of the same kind might not fit.
+    pub fn is_half_full(&self) -> bool {
+        self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
     }
 
-    /// Native code may be unloaded without a word: its names last one window.
+    /// Native code of libraries may be unloaded without a word: its names last one window.
     pub fn forget_native(&mut self) {
         self.code_ended(RawFrame::native(0).code);
     }
@@ -124,22 +131,64 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-fn native_frame(pc: u64) -> Frame {
+/// The frame, and whether the place it names is the program's own.
+fn native_frame(pc: u64) -> (Frame, bool) {
     let Some(found) = sys::native_symbol(pc) else {
-        return Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        return (Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() }, false);
     };
     let file = found.file.to_string_lossy();
-    let function = found.symbol.unwrap_or_else(|| {
+    let function = found.symbol.map(|symbol| as_written(&symbol).unwrap_or(symbol)).unwrap_or_else(|| {
         let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
         format!("[{name}]")
     });
-    Frame { function: function.into(), file: file.as_ref().into(), frame_type: FrameType::Native, ..Frame::default() }
+    let (function, file) = (function.into(), file.as_ref().into());
+    (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
+}
+
+/// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
+fn as_written(symbol: &str) -> Option<String> {
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let mangled = symbol.starts_with("_Z").then_some(symbol)?;
+    cpp_demangle::Symbol::new(mangled).ok()?.demangle_with_options(&options).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::FakeRuntime;
+
+    #[test]
+    fn a_cpp_symbol_reads_as_it_was_written_and_others_stay() {
+        let written = as_written("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
+        assert_eq!(written.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
+        assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(as_written), [None, None, None]);
+    }
+
+    #[test]
+    fn names_of_the_programs_own_code_last_and_those_of_libraries_do_not() {
+        let mut table = LocationTable::default();
+        let places = [as_written as *const () as u64, libc::getenv as *const () as u64].map(RawFrame::native);
+        for raw in places {
+            table.location(raw, 0, &*FakeRuntime::new(), &mut 0);
+        }
+        table.forget_native();
+        assert_eq!(places.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
+    }
+
+    #[test]
+    fn places_that_share_one_location_have_a_limit_too() {
+        let mut table = LocationTable::default();
+        let location = table.reason(DropReason::CodeEnded);
+        for pc in 0..MAX_RAW_FRAMES as u64 {
+            assert!(table.by_raw.insert(RawFrame::native(4096 + pc), location).is_none());
+        }
+        let (known, new) = (RawFrame::native(4096), RawFrame::native(as_written as *const () as u64));
+        assert!(table.is_half_full());
+        assert_eq!(table.location(known, 0, &*FakeRuntime::new(), &mut 0), Some(location));
+        assert_eq!(table.location(new, 0, &*FakeRuntime::new(), &mut 0), None);
+        table.forget_all();
+        assert!(!table.is_half_full() && table.location(new, 0, &*FakeRuntime::new(), &mut 0).is_some());
+    }
 
     #[test]
     fn a_raw_frame_is_resolved_once_and_again_after_its_code_ended() {

@@ -1,6 +1,7 @@
 //! The runtime of native Rust programs: frame pointers in the handler, debug information on the drain thread. Needs
 //! `-C force-frame-pointers=yes` for whole stacks and debug information for names and lines.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use crate::config::Config;
@@ -47,8 +48,9 @@ impl Runtime for NativeRuntime {
     }
 
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
+        let in_library = InLibrary::enter();
         // Code of the program and of libraries stays where it is; one that was unloaded is named by what lies there now.
-        backtrace::resolve(raw.code as usize as *mut std::ffi::c_void, |symbol| {
+        let named = |symbol: &backtrace::Symbol| {
             let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
             let file = symbol.filename().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
             if !name.is_empty() {
@@ -61,7 +63,11 @@ impl Runtime for NativeRuntime {
                     frame_type: FrameType::Rust,
                 });
             }
-        });
+        };
+        if in_library.is_some() {
+            backtrace::resolve(raw.code as usize as *mut std::ffi::c_void, named);
+        }
+        drop(in_library);
         if out.is_empty() {
             let object = sys::native_symbol(raw.code);
             let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
@@ -69,5 +75,33 @@ impl Runtime for NativeRuntime {
             let function = format!("[{name}]").into();
             out.push(Frame { function, file: file.into(), frame_type: FrameType::Native, ..Frame::default() });
         }
+    }
+}
+
+/// A thread inside the library that reads debug information, which holds a lock of its own meanwhile. In a process that was
+/// forked then, nobody will release it: the library is not entered there, and frames bear the name of their file.
+struct InLibrary;
+
+/// How many threads are inside, and above it the fork generation of the process they belong to.
+static INSIDE: AtomicU64 = AtomicU64::new(0);
+
+impl InLibrary {
+    /// `None` where a thread of the parent was inside.
+    fn enter() -> Option<Self> {
+        let mine = u64::from(sys::fork_generation()) << 32;
+        let entered = INSIDE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |inside| {
+            let threads = inside & !GENERATION;
+            let is_ours = inside & GENERATION == mine;
+            (is_ours || threads == 0).then_some(mine + threads + 1)
+        });
+        entered.is_ok().then(|| Self)
+    }
+}
+
+const GENERATION: u64 = 0xffff_ffff << 32;
+
+impl Drop for InLibrary {
+    fn drop(&mut self) {
+        INSIDE.fetch_sub(1, Ordering::AcqRel);
     }
 }

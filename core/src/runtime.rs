@@ -60,6 +60,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// Walks the interrupted thread; called in the handler.
     fn capture(&self) -> CaptureFn;
 
+    /// The signal that carries the CPU clocks: one that nothing in this runtime uses, and that does not queue.
+    fn signal(&self) -> libc::c_int {
+        libc::SIGPROF
+    }
+
     /// Walks another thread for the wall profile; `None` when this runtime cannot.
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         None

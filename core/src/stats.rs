@@ -62,9 +62,9 @@ counters! {
     samples_wall = "samples.wall", "samples";
     /// Samples of other kinds that joined a window.
     samples_submitted = "samples.submitted", "samples";
-    /// Samples that carry labels or a link.
+    /// CPU and wall-clock samples that carry labels or a link.
     samples_labelled = "samples.labelled", "samples";
-    /// Samples that carry a span.
+    /// CPU and wall-clock samples that carry a span.
     samples_linked = "samples.linked", "samples";
     /// Samples of kinds that no open profile wants.
     samples_unwanted = "samples.unwanted", "samples";

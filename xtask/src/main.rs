@@ -6,6 +6,7 @@ mod deadline;
 mod elf;
 mod http;
 mod javas;
+mod nodes;
 mod pythons;
 mod scratch;
 mod step;

@@ -64,17 +64,24 @@ pub fn preferred() -> Outcome<Python> {
 
 /// The interpreters chosen by `--python 3.9,3.12`, or all.
 pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Python>> {
+    let (found, missing) = chosen_or_missing(wanted)?;
+    match missing.first() {
+        None => Ok(found),
+        Some(minor) => {
+            let present: Vec<_> = all()?.iter().map(Python::minor).collect();
+            Err(Failure::new("find Python", format!("no CPython {minor} here; present: {}", present.join(", "))))
+        }
+    }
+}
+
+/// As [`chosen`], with the versions that are not here.
+pub fn chosen_or_missing(wanted: Option<&str>) -> Outcome<(Vec<Python>, Vec<String>)> {
     let found = all()?;
-    let Some(wanted) = wanted else { return Ok(found) };
-    wanted
-        .split(',')
-        .map(|minor| {
-            found.iter().find(|python| python.minor() == minor.trim()).cloned().ok_or_else(|| {
-                let present: Vec<_> = found.iter().map(Python::minor).collect();
-                Failure::new("find Python", format!("no CPython {minor} here; present: {}", present.join(", ")))
-            })
-        })
-        .collect()
+    let Some(wanted) = wanted else { return Ok((found, Vec::new())) };
+    let is_here = |minor: &&str| found.iter().any(|python| python.minor() == *minor);
+    let (here, missing): (Vec<_>, Vec<_>) = wanted.split(',').map(str::trim).partition(is_here);
+    let chosen = found.iter().filter(|python| here.contains(&python.minor().as_str())).cloned().collect();
+    Ok((chosen, missing.into_iter().map(str::to_owned).collect()))
 }
 
 fn candidates() -> Vec<PathBuf> {

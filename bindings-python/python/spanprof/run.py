@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import runpy
+import signal
 import sys
 import types
 from typing import Any
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     while rest and rest[0].startswith("-") and rest[0] != "-m":
         option = rest.pop(0)
         if option in ("-h", "--help"):
+            # No program runs: a closed pipe may end the process, as it ends the other verbs.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             print(_usage())
             return 0
         key, equals, value = option[2:].partition("=")

@@ -101,13 +101,8 @@ impl<'a> Registers<'a> {
             for &word in &self.context.uc_mcontext.gregs[..=libc::REG_RSP as usize] {
                 visit(word as u64);
             }
-            // SAFETY: null, or the floating-point state that the kernel saved beside this context.
-            if let Some(vectors) = unsafe { self.context.uc_mcontext.fpregs.as_ref() } {
-                for vector in &vectors._xmm {
-                    let [a, b, c, d] = vector.element;
-                    visit(u64::from(a) | u64::from(b) << 32);
-                    visit(u64::from(c) | u64::from(d) << 32);
-                }
+            for &word in saved_vectors(self.context).iter().flat_map(|saved| saved.vectors.as_flattened()) {
+                visit(word);
             }
         }
         #[cfg(target_arch = "aarch64")]
@@ -115,4 +110,33 @@ impl<'a> Registers<'a> {
             visit(word);
         }
     }
+}
+
+/// What the kernel saves of the floating-point and vector registers (the instruction FXSAVE), up to the vectors.
+#[cfg(target_arch = "x86_64")]
+#[repr(C)]
+struct SavedVectors {
+    _floating_point: [u64; 20],
+    vectors: [[u64; 2]; 16],
+}
+
+/// Words of the kernel's context before the pointer to what it saved of the vectors: the general registers.
+#[cfg(target_arch = "x86_64")]
+const WORDS_BEFORE_VECTORS: usize = 23;
+
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(size_of::<libc::mcontext_t>() >= 8 * (WORDS_BEFORE_VECTORS + 1));
+// The C libraries name it differently, or not at all; they describe one struct of the kernel.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+const _: () = {
+    assert!(std::mem::offset_of!(libc::mcontext_t, fpregs) == 8 * WORDS_BEFORE_VECTORS);
+    assert!(std::mem::offset_of!(libc::_libc_fpstate, _xmm) == std::mem::offset_of!(SavedVectors, vectors));
+};
+
+#[cfg(target_arch = "x86_64")]
+fn saved_vectors(context: &libc::ucontext_t) -> Option<&SavedVectors> {
+    let words = (&raw const context.uc_mcontext).cast::<*const SavedVectors>();
+    // SAFETY: the context is the kernel's and as long as asserted above; the word behind the general registers is null or
+    // points to what the kernel saved beside the context.
+    unsafe { words.add(WORDS_BEFORE_VECTORS).read().as_ref() }
 }

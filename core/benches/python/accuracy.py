@@ -1,15 +1,17 @@
 """Shares and totals against thread CPU clocks, at four rates, two depths, with 1 and 16 threads, and samples per CPU second
 of each clock; prints Markdown.
 
-Each run has a processor of its own: where a run shares one with other work, the scheduler switches at the ticks that the thread
-timers ride on, and shares lean towards whatever ran after a switch (8 to 19 points were seen, with any profiler that lives on
-timers; the perf clock does not). Run it on a machine with nothing else to do."""
+Each run has a processor of its own, but for the last table, where a busy program shares it: there the scheduler switches at the
+ticks that the thread timers ride on, and shares lean towards whatever ran after a switch, with any profiler that lives on timers.
+Run it on a machine with nothing else to do."""
 
+import contextlib
 import json
 import math
 import os
 import queue
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import measuring
@@ -18,6 +20,8 @@ RATES_HZ = (19, 100, 250, 1000)
 DEPTHS = (20, 100)
 THREADS = (1, 16)
 CLOCKS = ("thread_timer", "perf")
+#: The mix of the last table: that of "python", beside a busy program.
+CROWDED = "crowded"
 #: Samples aimed at in a run, within the CPU seconds allowed for it.
 SAMPLES = 5000
 LONGEST_CPU_SECONDS = 20
@@ -32,13 +36,26 @@ def read(command, folder):
     return {row["function"]: row["cum"] for row in table["rows"]}, table["total"]
 
 
+@contextlib.contextmanager
+def busy_program(processor):
+    """Keeps a processor busy."""
+    program = subprocess.Popen(["taskset", "--cpu-list", str(processor), sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait()
+
+
 def run(given, mix, clock, rate, depth, threads, number):
     folder = os.path.join(given.folder, f"{mix}-{clock}-{rate}-{depth}-{threads}-{number}")
     cpu_seconds = 2.0 if given.short else min(SAMPLES / rate, LONGEST_CPU_SECONDS)
-    words = ("accuracy_run.py", mix, clock, rate, depth, threads, cpu_seconds, folder)
+    beside = busy_program if mix == CROWDED else contextlib.nullcontext
+    words = ("accuracy_run.py", "python" if mix == CROWDED else mix, clock, rate, depth, threads, cpu_seconds, folder)
     processor = processors.get()
     try:
-        truth = measuring.child(given.pythons["spanprof"], *words, processor=processor)
+        with beside(processor):
+            truth = measuring.child(given.pythons["spanprof"], *words, processor=processor)
     finally:
         processors.put(processor)
     seen, total = read(given.command, folder)
@@ -79,6 +96,7 @@ def main():
     cases = [("python", "auto", rate, depth, threads) for rate in RATES_HZ for depth in DEPTHS for threads in THREADS]
     cases += [("python", clock, rate, 20, 1) for rate in (250, 1000) for clock in CLOCKS]
     cases += [("native", "auto", rate, 20, threads) for rate in (100, 1000) for threads in THREADS]
+    cases += [(CROWDED, clock, 100, 20, 1) for clock in ("thread_timer", "auto")]
     usable = sorted(os.sched_getaffinity(0))
     for processor in usable:
         processors.put(processor)
@@ -95,17 +113,19 @@ def main():
         "total, % off (range)",
     ]
 
-    def rows(mix, by_clock, *columns):
+    def rows(mix, asked_for, *columns):
         """The rows of the cases of one table."""
-        chosen = [case for case in cases if case[0] == mix and (case[1] != "auto") == by_clock]
+        chosen = [case for case in cases if case[0] == mix and case[1] in asked_for]
         return [row([case[column] for column in columns], done[case]) for case in chosen]
 
     print(f"50/30/20 mix; truth by thread CPU clocks in the same process; {len(repeats)} runs per row.\n")
-    measuring.table(["Hz", "depth", "threads", *results], rows("python", False, 2, 3, 4))
+    measuring.table(["Hz", "depth", "threads", *results], rows("python", ["auto"], 2, 3, 4))
     print("Each clock by itself, depth 20, one thread.\n")
-    measuring.table(["Hz", *results], rows("python", True, 2))
+    measuring.table(["Hz", *results], rows("python", CLOCKS, 2))
     print("Python code beside hashlib and zlib, which run without the interpreter lock; depth 20.\n")
-    measuring.table(["Hz", "threads", *results], rows("native", False, 2, 4))
+    measuring.table(["Hz", "threads", *results], rows("native", ["auto"], 2, 4))
+    print("The 50/30/20 mix beside a busy program on the same processor; depth 20, one thread.\n")
+    measuring.table(["Hz", "asked for", *results], rows(CROWDED, ["thread_timer", "auto"], 2, 1))
 
 
 if __name__ == "__main__":

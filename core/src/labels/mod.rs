@@ -76,7 +76,8 @@ pub(crate) struct LabelLosses {
     pub labels_dropped: u64,
 }
 
-/// Lock among writers that a forked child can replace: no thread of the parent will ever release it there.
+/// Lock among writers that no forked child waits for: there, a thread of the parent will never release it. It holds one
+/// more than the fork generation of its holder, 0 when free.
 pub(crate) struct WriterLock(AtomicU32);
 
 impl WriterLock {
@@ -85,9 +86,15 @@ impl WriterLock {
     }
 
     pub fn lock(&self) -> WriterGuard<'_> {
+        let mine = crate::sys::fork_generation().wrapping_add(1);
         let mut tries = 0;
-        // Acquire: pairs with the Release of the guard; an insertion sees all earlier ones.
-        while self.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        loop {
+            let found = self.0.load(Ordering::Relaxed);
+            // Acquire: pairs with the Release of the guard; an insertion sees all earlier ones.
+            let take = || self.0.compare_exchange_weak(found, mine, Ordering::Acquire, Ordering::Relaxed);
+            if found != mine && take().is_ok() {
+                return WriterGuard(self);
+            }
             tries += 1;
             if tries < 64 {
                 std::hint::spin_loop();
@@ -95,7 +102,6 @@ impl WriterLock {
                 std::thread::yield_now();
             }
         }
-        WriterGuard(self)
     }
 
     pub fn replace_after_fork(&self) {

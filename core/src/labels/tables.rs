@@ -337,7 +337,7 @@ fn truncated(text: &str, max_bytes: usize) -> &str {
 
 #[cfg(test)]
 impl LabelTables {
-    pub(super) fn writer_lock_for_test(&self) -> super::WriterGuard<'_> {
+    pub(crate) fn writer_lock_for_test(&self) -> super::WriterGuard<'_> {
         self.writer.lock()
     }
 }

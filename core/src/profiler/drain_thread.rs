@@ -80,8 +80,7 @@ impl<'a> DrainThread<'a> {
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
-            if let Some(clocks) = &clocks {
-                clocks.scan();
+            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.look()) {
                 self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
             }
         }
@@ -99,8 +98,9 @@ impl<'a> DrainThread<'a> {
             self.close_and_send(false);
         } else if let Kinds::Some(kinds) = close_kinds {
             for kind in kinds {
-                let account = clocks.as_ref().map(|clocks| clocks.account());
-                self.close(account, Some(kind));
+                // Of all kinds, CPU time alone has an account.
+                let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
+                self.close(clocks.map(|clocks| clocks.account()), Some(kind));
             }
         }
         if asked_to_close {
@@ -178,7 +178,7 @@ impl<'a> DrainThread<'a> {
             sys::keep_crash_marker(sys::unix_ns());
         }
         let Some(closed) = closed else { return };
-        self.first_line.window_closed(&closed);
+        self.first_line.window_closed(&closed, self.session);
         if let Some(delivery) = &self.session.delivery {
             delivery.send(closed, self.session.config.load().max_profile_size as usize);
         }

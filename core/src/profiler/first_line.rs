@@ -19,7 +19,7 @@ pub(super) enum FirstLine {
     #[default]
     NotYet,
     /// A window was handed over at this time.
-    Waiting { since: Instant, samples: u64, seconds: f64 },
+    Waiting { since: Instant, samples: u64, seconds: f64, clock: String },
     /// Said.
     Done,
 }
@@ -29,23 +29,25 @@ impl FirstLine {
         matches!(self, Self::Waiting { .. })
     }
 
-    pub fn window_closed(&mut self, window: &ClosedWindow) {
+    pub fn window_closed(&mut self, window: &ClosedWindow, session: &Session) {
         if matches!(self, Self::NotYet) {
             let seconds = window.duration_ns as f64 / 1e9;
-            *self = Self::Waiting { since: Instant::now(), samples: window.samples, seconds };
+            // The window's: by the time of the answer the profiler may have been stopped.
+            let clock = clock_of(session);
+            *self = Self::Waiting { since: Instant::now(), samples: window.samples, seconds, clock };
         }
     }
 
     /// Says the line once every destination has answered, or patience ends.
     pub fn look(&mut self, session: &Session) {
-        let Self::Waiting { since, samples, seconds } = self else { return };
+        let Self::Waiting { since, samples, seconds, clock } = self else { return };
         let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
         if !destinations.iter().all(is_answered) && since.elapsed() < PATIENCE {
             return;
         }
         let healthy = destinations.iter().all(|destination| destination.sent > 0);
         let level = if healthy { LogLevel::Info } else { LogLevel::Warning };
-        log(level, &line(session, *samples, *seconds, &destinations));
+        log(level, &line(session, *samples, *seconds, clock, &destinations));
         *self = Self::Done;
     }
 }
@@ -54,14 +56,17 @@ fn is_answered(destination: &DestinationStats) -> bool {
     destination.sent > 0 || destination.last_error.is_some() || destination.dropped_total().payloads > 0
 }
 
-fn line(session: &Session, samples: u64, seconds: f64, destinations: &[DestinationStats]) -> String {
-    let clock = match &*session.clocks.load() {
+fn clock_of(session: &Session) -> String {
+    match &*session.clocks.load() {
         Some(clocks) => {
             let in_use = clocks.in_use();
             format!("clock {} ({})", in_use.name, in_use.reason)
         }
         None => "no CPU clock".to_owned(),
-    };
+    }
+}
+
+fn line(session: &Session, samples: u64, seconds: f64, clock: &str, destinations: &[DestinationStats]) -> String {
     let losses = health::losses(session);
     let losses = match losses.is_empty() {
         true => "nothing lost".to_owned(),

@@ -45,6 +45,8 @@ fn state(session: Option<&Session>, config: &Config) -> String {
         (Some(session), _) if session.is_running() => "running".to_owned(),
         (Some(_), _) => "stopped".to_owned(),
         (None, Some(switch)) => format!("disabled by {switch}"),
+        // The handle of a parent, in its forked child.
+        (None, None) if config.enabled => "stopped".to_owned(),
         (None, None) => "disabled by enabled=false".to_owned(),
     }
 }

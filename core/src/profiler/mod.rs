@@ -1,8 +1,9 @@
 //! Begin and end: the state machine around the engine. One profiler per process; every call may come from any thread, in
 //! any order, any number of times. Not here: what the threads do (`drain_thread`, `wall`).
 //!
-//! Law: after `start` nothing is raised into the host. A forked child inherits no lock of ours that a thread of the parent
-//! could hold: the gate is replaced there, the parent's session is never touched again.
+//! Laws: after `start` nothing is raised into the host. A forked child takes no lock that a thread of the parent could hold:
+//! the gate is replaced there, and of the parent's session, which every call passes by from the fork on, nothing is read but
+//! what is behind no lock.
 
 mod drain_thread;
 mod first_line;
@@ -10,7 +11,7 @@ mod health;
 mod session;
 mod wall;
 
-use std::sync::atomic::Ordering;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,29 @@ use spanprof_signal::{DropReason, RawSample, SampleKind};
 
 /// The session that runs.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
-/// Held through a start, a stop or an update; replaced in a forked child.
-static GATE: ArcSwapOption<Mutex<()>> = ArcSwapOption::const_empty();
+/// Held through a start, a stop or an update; another one in each forked child.
+static GATE: ArcSwapOption<Gate> = ArcSwapOption::const_empty();
+
+struct Gate {
+    fork_generation: u32,
+    passage: Mutex<()>,
+}
+
+fn gate() -> Arc<Gate> {
+    let fork_generation = sys::fork_generation();
+    loop {
+        let present = GATE.load();
+        if let Some(gate) = present.as_ref().filter(|gate| gate.fork_generation == fork_generation) {
+            return gate.clone();
+        }
+        let fresh = Arc::new(Gate { fork_generation, passage: Mutex::new(()) });
+        GATE.compare_and_swap(&*present, Some(fresh));
+    }
+}
 
 fn through_gate<T>(pass: impl FnOnce() -> T) -> T {
-    let fresh = Arc::new(Mutex::new(()));
-    GATE.compare_and_swap(&None::<Arc<Mutex<()>>>, Some(fresh.clone()));
-    let gate = GATE.load_full().unwrap_or(fresh);
-    let _held = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    let gate = gate();
+    let _held = gate.passage.lock().unwrap_or_else(PoisonError::into_inner);
     pass()
 }
 
@@ -58,26 +74,32 @@ impl Profiler {
             std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
         config.disabled_by = config.disabled_by.or_else(|| crate::config::kill_switch(&variables.collect()));
         through_gate(|| {
-            if let Some(session) = CURRENT.load_full() {
+            if let Some(session) = CURRENT.load_full().filter(|session| session.is_of_this_process()) {
                 log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
                 let config = session.config.load_full();
                 return Ok(Profiler { session: Some(session), config });
             }
+            forget_parents_session();
             start_session(config, runtime)
         })
     }
 
     /// The profiler of this process, when one was started and not stopped.
     pub fn running() -> Option<Profiler> {
-        let session = CURRENT.load_full()?;
+        let session = CURRENT.load_full().filter(|session| session.is_of_this_process())?;
         let config = session.config.load_full();
         Some(Profiler { session: Some(session), config })
+    }
+
+    /// What this handle stands for; `None` when switched off, and in a forked child.
+    fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref().filter(|session| session.is_of_this_process())
     }
 
     /// Ends sampling, sends the last window within `stop_timeout`. True when everything was delivered. Doing it again
     /// does nothing.
     pub fn stop(&self) -> bool {
-        let Some(session) = &self.session else { return true };
+        let Some(session) = self.session() else { return true };
         through_gate(|| {
             let current = CURRENT.load();
             if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
@@ -102,7 +124,7 @@ impl Profiler {
     }
 
     fn close_and_deliver(&self, only: Option<SampleKind>, timeout: Duration) -> bool {
-        let Some(session) = &self.session else { return true };
+        let Some(session) = self.session() else { return true };
         let until = Instant::now() + timeout;
         // Before the window is closed: a receiver may refuse it before the flush begins.
         let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
@@ -115,7 +137,7 @@ impl Profiler {
     /// # Errors
     /// When a key cannot change while running, or its value cannot work. Nothing has changed then.
     pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
-        let Some(session) = &self.session else { return self.config.patched(patch).map(|_| ()) };
+        let Some(session) = self.session() else { return self.config.patched(patch).map(|_| ()) };
         through_gate(|| {
             let config = session.config.load().patched(patch)?;
             for warning in &config.warnings {
@@ -127,23 +149,23 @@ impl Profiler {
 
     /// The profiler's own health.
     pub fn stats(&self) -> Stats {
-        health::stats(self.session.as_deref(), &self.config)
+        health::stats(self.session().map(|session| &**session), &self.config)
     }
 
     /// The configuration in force, with the source of each value.
     pub fn config(&self) -> Config {
-        let config = self.session.as_ref().map_or_else(|| self.config.clone(), |session| session.config.load_full());
+        let config = self.session().map_or_else(|| self.config.clone(), |session| session.config.load_full());
         Config::clone(&config)
     }
 
     /// Whether samples are being taken.
     pub fn is_running(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_running())
+        self.session().is_some_and(|session| session.is_running())
     }
 
     /// Announces the current thread, before it runs anything worth sampling. Cheap; optional (others are found by a scan).
     pub fn register_current_thread(&self) {
-        let Some(session) = &self.session else { return };
+        let Some(session) = self.session() else { return };
         session.runtime.register_thread();
         if let Some(clocks) = &*session.clocks.load() {
             clocks.register_current_thread();
@@ -152,13 +174,13 @@ impl Profiler {
 
     /// The runtime tells of a sample itself (allocation, lock, loop). Never blocks.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
-        let session = self.session.as_ref().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;
+        let session = self.session().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;
         session.inbox.submit(sample).inspect_err(|_| session.counters.submit_dropped.add(1))
     }
 
     /// The ring position that code ending now must be announced with; 0 when not running.
     pub fn ring_position(&self) -> u64 {
-        self.session.as_ref().map_or(0, |session| session.inbox.ring().head())
+        self.session().map_or(0, |session| session.inbox.ring().head())
     }
 
     /// The language's after-fork hook, in the child on its only thread: profiles the child if the parent was profiled.
@@ -167,18 +189,18 @@ impl Profiler {
     /// What the parent's export had open stays open in the child, unused, until it ends or executes another program: its
     /// event loop (three descriptors) and a connection to each destination. They belong to threads that stayed behind.
     pub fn after_fork_in_child() -> Option<Profiler> {
-        GATE.store(Some(Arc::new(Mutex::new(()))));
         labels::tables().after_fork_in_child();
-        let parents = CURRENT.swap(None)?;
-        let wanted = parents.is_running();
-        let config = parents.config.load_full();
-        let runtime = parents.runtime.clone();
-        // Its locks may be held, its threads are gone: nothing of it may run again, not even a destructor.
-        std::mem::forget(parents);
-        runtime.after_fork_in_child();
-        if !wanted {
+        // The child may have started its own before the hook was called.
+        if let Some(own) = Self::running() {
+            return Some(own);
+        }
+        // Also where the parent was just starting for the first time, before it could notice forks.
+        GATE.store(None);
+        let parents = forget_parents_session()?;
+        if !parents.is_running() {
             return None;
         }
+        let (config, runtime) = (parents.config.load_full(), parents.runtime.clone());
         let started = through_gate(|| start_session(Config::clone(&config), runtime));
         match started {
             Ok(profiler) => {
@@ -193,6 +215,14 @@ impl Profiler {
             }
         }
     }
+}
+
+/// In a forked child: nobody comes by the parent's session any more. Its locks may be held and its threads are gone, so
+/// nothing of it may run again, not even a destructor.
+fn forget_parents_session() -> Option<ManuallyDrop<Arc<Session>>> {
+    let parents = ManuallyDrop::new(CURRENT.swap(None)?);
+    parents.runtime.after_fork_in_child();
+    Some(parents)
 }
 
 /// Starts a session and makes it the current one. Behind the gate.
@@ -222,8 +252,16 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
     Ok(Profiler { session: Some(session), config })
 }
 
-impl Session {
-    fn is_running(&self) -> bool {
-        !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
+#[cfg(test)]
+impl Profiler {
+    /// Runs `body` while every lock that a call of another thread may hold is held.
+    pub(crate) fn with_locks_held<T>(&self, body: impl FnOnce() -> T) -> T {
+        let session = self.session.as_ref().unwrap();
+        through_gate(|| {
+            let _control = session.control.lock();
+            let _wall = session.wall.lock().unwrap_or_else(PoisonError::into_inner);
+            let _labels = labels::tables().writer_lock_for_test();
+            body()
+        })
     }
 }

@@ -105,11 +105,18 @@ impl Session {
         Ok(session)
     }
 
+    /// Whether samples are being taken, or were at the moment of the fork. Takes no lock.
+    pub fn is_running(&self) -> bool {
+        !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
+    }
+
+    /// False in a forked child for the parent's session: its threads are not there, its locks may be held for ever.
+    pub fn is_of_this_process(&self) -> bool {
+        self.fork_generation == sys::fork_generation()
+    }
+
     /// Ends everything within `stop_timeout`; true when all was delivered.
     pub fn stop(&self) -> bool {
-        if self.fork_generation != sys::fork_generation() {
-            return true;
-        }
         let until = Instant::now() + self.config.load().stop_timeout;
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
@@ -194,6 +201,19 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    /// Of the parent's session, whose last handle may be dropped in a forked child, nothing may run: not even what ends
+    /// its threads, which are not there.
+    fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            std::mem::forget(self.wall.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            if let Some(delivery) = self.delivery.take() {
+                delivery.forget_after_fork();
+            }
+        }
+    }
+}
+
 const SAFE_MODE: &str =
     "spanprof: the last process of this program died inside the profiler within a minute of its start; \
                          nothing is sampled this time, the next start tries again (state: safe_mode)";
@@ -247,7 +267,7 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
         max_stack_depth: config.max_stack_depth as usize,
         capture: runtime.capture(),
         ring_bytes: ring_bytes(config),
-        signal: libc::SIGPROF,
+        signal: runtime.signal(),
     };
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
 }
@@ -265,6 +285,9 @@ fn no_thread(error: std::io::Error) -> Error {
 pub(super) struct Control {
     asked: Mutex<Asked>,
     done: Condvar,
+    /// What `Asked::ended` says, for who may not wait: host threads, and a forked child, where the lock may be held by a
+    /// thread that does not exist there.
+    ended: AtomicBool,
 }
 
 /// A changed configuration, and the ring position from which on it holds.
@@ -358,11 +381,15 @@ impl Control {
 
     /// The drain thread tells what it did.
     pub fn tell(&self, change: impl FnOnce(&mut Asked)) {
-        change(&mut self.lock());
+        let mut asked = self.lock();
+        change(&mut asked);
+        self.ended.store(asked.ended, Ordering::Release);
+        drop(asked);
         self.done.notify_all();
     }
 
+    /// Whether the drain thread is gone. Takes no lock.
     pub fn has_ended(&self) -> bool {
-        self.lock().ended
+        self.ended.load(Ordering::Acquire)
     }
 }

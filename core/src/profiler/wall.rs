@@ -4,7 +4,11 @@
 //! A thread that runs while it is walked may show a torn stack. It is walked again; frames on which two walks agree from
 //! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
 //! it would hide exactly the threads that work.
+//!
+//! Where threads walk themselves, one that waits for a processor answers late. It did not run since it was asked, so its
+//! answer holds for all that time: until then its time is owed.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +24,8 @@ use spanprof_signal::{
 
 /// Walks of one thread per tick.
 const MAX_WALKS: usize = 3;
+/// What is owed to a thread at most; one that still does not answer blocks the signal.
+const MAX_OWED_NS: u64 = 1_000_000_000;
 
 /// The thread, and how to reach it.
 pub(super) struct WallThread {
@@ -66,6 +72,7 @@ pub(super) fn spawn(
                 // At the end too: the time since the last tick is not lost.
                 sampler.tick(&config, sys::monotonic_ns());
                 if stop {
+                    sampler.settle(|_| true, sys::monotonic_ns());
                     break;
                 }
             }
@@ -103,6 +110,7 @@ struct WallSampler {
     random: Sequence,
     last_tick_ns: u64,
     threads: Vec<RuntimeThread>,
+    owed_ns: BTreeMap<u32, u64>,
     buffers: [Vec<RawFrame>; 2],
 }
 
@@ -127,6 +135,7 @@ impl WallSampler {
             random: Sequence::new(seed),
             last_tick_ns: sys::monotonic_ns(),
             threads: Vec::new(),
+            owed_ns: BTreeMap::new(),
             buffers: [Vec::new(), Vec::new()],
         }
     }
@@ -138,6 +147,7 @@ impl WallSampler {
         threads.clear();
         self.runtime.threads(&mut threads);
         let all = threads.len();
+        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
         let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
         for buffer in &mut self.buffers {
@@ -150,6 +160,7 @@ impl WallSampler {
     }
 
     fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64) {
+        let weight_ns = weight_ns + self.owed_ns.remove(&thread.thread_id).unwrap_or(0);
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let mut walk = self.walk(thread, &mut last);
         let mut frames = 0..walk.len;
@@ -175,25 +186,39 @@ impl WallSampler {
             }
         }
         if let Captured::Dropped(reason) = walk.outcome {
+            let may_answer = reason == DropReason::SignalBlocked && self.runtime.others_walk_themselves();
+            if may_answer && weight_ns < MAX_OWED_NS {
+                self.owed_ns.insert(thread.thread_id, weight_ns);
+                self.buffers = [last, before];
+                return;
+            }
             last[0] = RawFrame::reason(reason);
             frames = 0..1;
         }
-        let truncated = if walk.truncated { SampleFlags::TRUNCATED } else { 0 };
-        // A full ring is counted by the inbox's reader side as a gap of wall time; here as a lost sample.
-        let outcome = self.inbox.submit(&RawSample {
-            kind: SampleKind::Wall,
-            flags: SampleFlags(truncated),
-            thread_id: thread.thread_id,
-            time_ns: now_ns,
-            values: [weight_ns, 1],
-            key: 0,
-            context: walk.context,
-            frames: &last[frames],
+        let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
+        let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
+        self.submit(&RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) });
+        self.buffers = [last, before];
+    }
+
+    /// Gives up on the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
+    fn settle(&mut self, is_gone: impl Fn(u32) -> bool, now_ns: u64) {
+        let frames = [RawFrame::reason(DropReason::SignalBlocked)];
+        let mut owed_ns = std::mem::take(&mut self.owed_ns);
+        owed_ns.retain(|thread_id, weight_ns| {
+            if is_gone(*thread_id) {
+                self.submit(&RawSample { frames: &frames, ..bare(*thread_id, *weight_ns, now_ns) });
+            }
+            !is_gone(*thread_id)
         });
-        if outcome.is_err() {
+        self.owed_ns = owed_ns;
+    }
+
+    /// A full ring is counted by the inbox's reader side as a gap of wall time; here as a lost sample.
+    fn submit(&self, sample: &RawSample<'_>) {
+        if self.inbox.submit(sample).is_err() {
             self.counters.submit_dropped.add(1);
         }
-        self.buffers = [last, before];
     }
 
     fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> Walk {
@@ -205,6 +230,12 @@ impl WallSampler {
             && (clock_before.is_none() || sys::thread_cpu_ns(thread.thread_id) != clock_before);
         Walk { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
     }
+}
+
+/// A sample without frames.
+fn bare(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
+    let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
+    RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
 }
 
 /// Brings a random subset to the front; gives its size.
@@ -241,6 +272,73 @@ fn place_reason(buffer: &mut [RawFrame], sure: std::ops::Range<usize>, len: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// One thread, which walks itself when it comes to run; its handle is the address of whether it does.
+    struct LateRuntime(Vec<RuntimeThread>);
+
+    impl Runtime for LateRuntime {
+        fn resource_attributes(&self) -> Vec<(String, String)> {
+            Vec::new()
+        }
+
+        fn capture(&self) -> spanprof_signal::CaptureFn {
+            |_, _| Captured::Dropped(DropReason::NoThreadState)
+        }
+
+        fn others_walk_themselves(&self) -> bool {
+            true
+        }
+
+        fn threads(&self, out: &mut Vec<RuntimeThread>) {
+            out.extend(&self.0);
+        }
+
+        fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<crate::runtime::Frame>) {}
+    }
+
+    static RUNS: AtomicBool = AtomicBool::new(false);
+
+    fn walk_when_running(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
+        if !RUNS.load(Ordering::Relaxed) {
+            return Captured::Dropped(DropReason::SignalBlocked);
+        }
+        stack.push(RawFrame { code: 7, at: 0 });
+        Captured::Walked
+    }
+
+    #[test]
+    fn a_thread_that_answers_late_is_charged_for_all_the_time_since_it_was_asked() {
+        let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+        let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
+        let runtime = Arc::new(LateRuntime(vec![RuntimeThread { thread_id: 5, handle: 0 }]));
+        let mut sampler = WallSampler::new(runtime, walk_when_running, inbox, Arc::default());
+        sampler.last_tick_ns = 0;
+        let samples = || {
+            let mut seen = Vec::new();
+            inbox.ring().drain(inbox.ring().head(), &mut |_, sample| {
+                seen.push((sample.frames.first().copied(), sample.values[0]));
+            });
+            seen
+        };
+        let config = Config::default();
+        let reason = Some(RawFrame::reason(DropReason::SignalBlocked));
+        for now_ms in [10, 20] {
+            sampler.tick(&config, now_ms * 1_000_000);
+            assert_eq!(samples(), [], "what it does is not known yet");
+        }
+        RUNS.store(true, Ordering::Relaxed);
+        sampler.tick(&config, 30_000_000);
+        assert_eq!(samples(), [(Some(RawFrame { code: 7, at: 0 }), 30_000_000)]);
+
+        RUNS.store(false, Ordering::Relaxed);
+        sampler.tick(&config, 40_000_000);
+        sampler.settle(|_| true, 40_000_000);
+        assert_eq!(samples(), [(reason, 10_000_000)], "no answer came before the end");
+
+        sampler.tick(&config, 40_000_000 + MAX_OWED_NS);
+        assert_eq!(samples(), [(reason, MAX_OWED_NS)], "a thread that never answers blocks the signal");
+    }
 
     fn frames(codes: &[u64]) -> Vec<RawFrame> {
         codes.iter().map(|code| RawFrame { code: *code, at: 0 }).collect()

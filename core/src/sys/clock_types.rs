@@ -6,7 +6,8 @@ use std::fmt;
 /// Which clock to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChoice {
-    /// Timers up to the kernel's tick; above it perf where the kernel may be counted too, else timers.
+    /// Timers up to the kernel's tick; above it, or while the processors are crowded, perf where the kernel may be
+    /// counted too, else timers.
     Auto,
     /// A timer on each thread's CPU clock.
     ThreadTimer,

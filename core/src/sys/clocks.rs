@@ -7,11 +7,13 @@
 
 use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
+use super::preemption::Preemption;
 use super::registry::{Birth, Kind, Registry, Ticking};
+use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
 use super::{fork, inboxes, perf, process, threads, time, timer};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -21,6 +23,8 @@ struct Shared {
     state: Mutex<State>,
     /// The thread that the scan timer wakes.
     scan_thread: AtomicU32,
+    /// A scan is wanted whatever the next look finds.
+    scan_wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -29,7 +33,8 @@ struct State {
     run: Option<Run>,
     runs: u64,
     scan_timer: Option<u32>,
-    scan_interval_ns: u64,
+    schedule: ScanSchedule,
+    preemption: Preemption,
 }
 
 #[derive(Clone)]
@@ -76,14 +81,6 @@ pub struct Clocks {
     fork_generation: u32,
 }
 
-/// CPU time of the process between two looks at its threads while threads come and go; more where a look is dear.
-const SCAN_INTERVAL_NS: u64 = 100_000_000;
-/// As much at most while none comes or goes: with the waking, a look costs about 0.15 ms. How long a handler that the
-/// host put over ours may stay.
-const CALM_SCAN_INTERVAL_NS: u64 = 400_000_000;
-/// A look may cost this part of the CPU time between looks.
-const SCAN_SHARE: u64 = 2000;
-
 impl Clocks {
     /// Arms a clock in every thread of the process except our own.
     pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
@@ -106,8 +103,8 @@ impl Clocks {
         if !inboxes::map_slots() {
             return Err(no_memory());
         }
-        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal)?;
-        if !handler::install(settings.signal) {
+        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal, false)?;
+        if !install_handlers(kind, settings.signal) {
             let message = format!("no handler can be installed for signal {}", settings.signal);
             return Err(error(&message, "choose another signal, or run without signals"));
         }
@@ -129,6 +126,8 @@ impl Clocks {
         // Where /proc is hidden the scan finds nobody.
         state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
         let number = run.number;
+        state.schedule = ScanSchedule::default();
+        state.preemption = Preemption::begin(process::involuntary_switches(), run.process_ns);
         state.run = Some(run);
         drop(state);
         // The drain thread may sleep without a limit; it comes by once to have the scan timer wake it.
@@ -152,20 +151,28 @@ impl Clocks {
         self.running().map_or_else(stopped, |(_, run)| run.in_use)
     }
 
-    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
-    /// replaced them. The drain thread calls it on [`WakeReason::ScanDue`].
-    pub fn scan(&self) {
-        let Some((mut state, run)) = self.running() else { return };
-        let begun = time::current_thread_cpu_ns();
-        if !super::fault_guard_owned() {
-            super::install_fault_guard();
+    /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
+    pub fn look(&self) -> bool {
+        let Some((mut state, run)) = self.running() else { return false };
+        let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
+        follow_preemption(&mut state, &run, now_ns);
+        let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
+        let due = asked || state.schedule.wants_scan(threads, now_ns);
+        if due {
+            scan(&mut state, threads);
         }
-        handler::install(run.ticking.signal);
-        let changed = state.registry.scan(Birth::AfterStart, &run.ticking);
-        let cost = time::current_thread_cpu_ns().saturating_sub(begun);
-        state.scan_interval_ns = next_scan_interval_ns(state.scan_interval_ns, changed, cost);
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, time::process_cpu_ns() + state.scan_interval_ns);
+            arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
+        }
+        due
+    }
+
+    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
+    /// replaced them.
+    #[cfg(test)]
+    pub fn scan(&self) {
+        if let Some((mut state, _)) = self.running() {
+            scan(&mut state, threads::count());
         }
     }
 
@@ -176,6 +183,7 @@ impl Clocks {
         }
         let Ok(mut state) = self.shared.state.try_lock() else {
             // A scan runs now and may have passed this thread by: have another.
+            self.shared.scan_wanted.store(true, Ordering::Release);
             return self.inbox.scan_due();
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
@@ -192,15 +200,7 @@ impl Clocks {
     /// exact over the change.
     pub fn set_rate(&self, rate_hz: u32) {
         let Some((mut state, run)) = self.running() else { return };
-        let rate_hz = rate_hz.clamp(1, 10_000);
-        // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
-        let (kind, in_use) = choose(run.choice, rate_hz, run.ticking.signal).unwrap_or((run.ticking.kind, run.in_use));
-        let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
-        handler::set_period_ns(ticking.period_ns);
-        state.registry.change(&ticking, kind != run.ticking.kind);
-        if let Some(run) = &mut state.run {
-            (run.ticking, run.in_use) = (ticking, in_use);
-        }
+        change_clock(&mut state, &run, rate_hz.clamp(1, 10_000));
     }
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
@@ -290,7 +290,7 @@ impl Clocks {
         }
         threads::unblock_signal(run.ticking.signal);
         if let Ok(timer) = timer::create_for_process(me, run.ticking.signal, handler::signal_value(0, 0)) {
-            arm::arm_timer(timer, time::process_cpu_ns() + SCAN_INTERVAL_NS);
+            arm::arm_timer(timer, time::process_cpu_ns() + LOOK_INTERVAL_NS);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);
         }
@@ -322,13 +322,62 @@ fn period_ns(rate_hz: u32) -> u64 {
     1_000_000_000 / rate_hz as u64
 }
 
-/// Threads that come and go are looked for often, each calm look doubles the time to the next.
-fn next_scan_interval_ns(last_ns: u64, changed: bool, cost_ns: u64) -> u64 {
-    let wanted = if changed { SCAN_INTERVAL_NS } else { (last_ns * 2).clamp(SCAN_INTERVAL_NS, CALM_SCAN_INTERVAL_NS) };
-    wanted.max(cost_ns * SCAN_SHARE)
+fn rate_hz(period_ns: u64) -> u32 {
+    (1_000_000_000 / period_ns.max(1)) as u32
 }
 
-fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
+fn install_handlers(kind: Kind, signal: libc::c_int) -> bool {
+    // The scan timer's signal comes with every kind of clock.
+    handler::install(signal) && (kind != Kind::Perf || handler::install(perf::signal(signal)))
+}
+
+/// With [`ClockChoice::Auto`], up to the tick: perf while the process shares its processors with others, timers else.
+/// Nowhere else does the crowd decide anything.
+fn follow_preemption(state: &mut State, run: &Run, process_ns: u64) {
+    let (rate_hz, tick_hz) = (rate_hz(run.ticking.period_ns), run.in_use.kernel_tick_hz);
+    if run.choice != ClockChoice::Auto || rate_hz > tick_hz {
+        return;
+    }
+    let crowded = state.preemption.is_crowded();
+    state.preemption.look(process::involuntary_switches(), process_ns, tick_hz);
+    if state.preemption.is_crowded() != crowded {
+        change_clock(state, run, rate_hz);
+    }
+}
+
+/// Puts every thread on the clock that the choice, the rate and the crowd ask for.
+fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
+    let (signal, crowded) = (run.ticking.signal, state.preemption.is_crowded());
+    // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
+    let chosen = choose(run.choice, rate_hz, signal, crowded).ok().filter(|(kind, _)| install_handlers(*kind, signal));
+    let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
+    let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
+    handler::set_period_ns(ticking.period_ns);
+    state.registry.change(&ticking, kind != run.ticking.kind);
+    if let Some(run) = &mut state.run {
+        (run.ticking, run.in_use) = (ticking, in_use);
+    }
+}
+
+/// A scan, after a look that found so many threads.
+fn scan(state: &mut State, threads: Option<u64>) {
+    let Some(ticking) = state.run.as_ref().map(|run| run.ticking) else { return };
+    let begun = time::current_thread_cpu_ns();
+    if !super::fault_guard_owned() {
+        super::install_fault_guard();
+    }
+    install_handlers(ticking.kind, ticking.signal);
+    state.registry.scan(Birth::AfterStart, &ticking);
+    let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
+    state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
+}
+
+fn choose(
+    choice: ClockChoice,
+    rate_hz: u32,
+    signal: libc::c_int,
+    crowded: bool,
+) -> Result<(Kind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
     let timer = |reason: String| match timer::probe(signal) {
         Ok(()) => Ok((Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz })),
@@ -349,6 +398,10 @@ fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kin
                 hint: "set clock to auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
             }),
         },
+        // Not with events that cannot trap: at these rates nobody expects a system call to be cut short.
+        ClockChoice::Auto if rate_hz <= kernel_tick_hz && crowded && perf::probe(signal).is_ok() && perf::traps() => {
+            perf("other programs or threads take the processors away at ticks, where timers would look".into())
+        }
         ClockChoice::Auto if rate_hz <= kernel_tick_hz => {
             timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz"))
         }
@@ -389,17 +442,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_grow_rarer_while_no_thread_comes_or_goes_and_where_they_are_dear() {
-        let milliseconds = |ns: u64| ns / 1_000_000;
-        let mut interval = 0;
-        let calm = [100, 200, 400, 400].map(|_| {
-            interval = next_scan_interval_ns(interval, false, 50_000);
-            milliseconds(interval)
-        });
-        assert_eq!(calm, [100, 200, 400, 400]);
-        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 20_000)), 100, "threads came or went");
-        assert_eq!(milliseconds(next_scan_interval_ns(interval, true, 1_000_000)), 2_000, "a thousand threads");
-        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 1_000_000)), 2_000);
-        assert_eq!(milliseconds(next_scan_interval_ns(2_000_000_000, false, 20_000)), 400);
+    fn a_rate_survives_being_a_period() {
+        assert!((1..=10_000).all(|hz| rate_hz(period_ns(hz)) == hz));
+    }
+
+    #[test]
+    fn a_crowd_calls_for_perf_only_where_it_cuts_no_system_call_short() {
+        let _turn = super::super::live_tests::one_at_a_time();
+        let name = |choice, crowded| choose(choice, 19, libc::SIGPROF, crowded).expect("timers are allowed").1.name;
+        let traps = perf::probe(libc::SIGPROF).is_ok() && perf::traps();
+        assert_eq!(name(ClockChoice::Auto, true), if traps { "perf" } else { "thread_timer" });
+        assert_eq!(name(ClockChoice::Auto, false), "thread_timer");
+        assert_eq!(name(ClockChoice::ThreadTimer, true), "thread_timer", "a forced clock stays");
     }
 }

@@ -1,8 +1,7 @@
 //! What happens in a forked child: we forget. The hook runs between fork and the child's first own instruction, when
 //! any lock may be held by a thread that does not exist there: it takes none, allocates nothing, and starts nothing.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -12,13 +11,14 @@ pub fn fork_generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Makes forked children forget our clocks. Once for the life of the process; cheap to call again.
+/// Makes forked children forget our clocks. Once for the life of the process; cheap to call again. Never waits: a child
+/// whose parent was just here would wait for ever.
 pub fn install_fork_hook() {
-    static HOOK: Once = Once::new();
-    // SAFETY: the hook is a plain function of a library that `pin_library` keeps loaded.
-    HOOK.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-    });
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if !INSTALLED.swap(true, Ordering::AcqRel) {
+        // SAFETY: the hook is a plain function of a library that `pin_library` keeps loaded.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
 }
 
 extern "C" fn in_child() {

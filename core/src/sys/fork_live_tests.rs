@@ -3,7 +3,7 @@
 use super::live_tests::{one_at_a_time, Ends};
 use super::{current_thread_cpu_ns, fork_generation, process_cpu_ns};
 use crate::fake::FakeRuntime;
-use crate::{Config, Profiler};
+use crate::{Config, Profiler, StatValue};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,10 @@ fn burn(ns: u64) {
 
 fn config() -> Config {
     Config { destinations: Some(Vec::new()), sample_rate: 250, ..Config::default() }
+}
+
+fn is_in_state(profiler: &Profiler, state: &str) -> bool {
+    profiler.stats().get("state") == Some(&StatValue::Text(state.to_owned()))
 }
 
 /// Runs `child` in a forked process; gives its exit code, or `None` when it did not end in time.
@@ -139,4 +143,83 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
     if let Some(profiler) = Profiler::running() {
         profiler.stop();
     }
+}
+
+#[test]
+fn locks_that_the_parents_threads_held_stop_nobody_in_the_child() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
+    // Held by the forking thread rather than by another one: in the child it is all the same.
+    let code = profiler.with_locks_held(|| {
+        in_forked_child(|| {
+            let Some(own) = Profiler::after_fork_in_child() else { return 1 };
+            crate::context::intern_labels(&[("child", "after a fork under locks")]);
+            if !own.is_running() || !is_in_state(&own, "running") {
+                return 2;
+            }
+            i32::from(!own.stop()) * 3
+        })
+    });
+    assert_eq!(code, Some(0));
+    assert!(profiler.stop());
+}
+
+#[test]
+fn before_the_childs_hook_ran_the_parents_profiler_is_stopped_there_and_waits_for_nobody() {
+    let _turn = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
+    let code = profiler.with_locks_held(|| {
+        in_forked_child(|| {
+            crate::context::intern_labels(&[("child", "before the hook")]);
+            if Profiler::running().is_some() || profiler.is_running() {
+                return 1;
+            }
+            if !is_in_state(&profiler, "stopped") {
+                return 2;
+            }
+            profiler.register_current_thread();
+            if !profiler.flush(Duration::from_secs(20)) || !profiler.stop() {
+                return 3;
+            }
+            if profiler.update(&crate::ConfigPatch::default()).is_err() {
+                return 4;
+            }
+            // And the hook profiles the child all the same.
+            i32::from(!Profiler::after_fork_in_child().is_some_and(|own| own.is_running())) * 5
+        })
+    });
+    assert_eq!(code, Some(0));
+    assert!(profiler.is_running() && profiler.stop());
+}
+
+#[cfg(feature = "native")]
+#[test]
+fn a_child_names_frames_although_a_thread_of_the_parent_was_naming_some_at_the_fork() {
+    use crate::runtime::Runtime;
+    let _turn = one_at_a_time();
+    super::install_fork_hook();
+    let frames_of = |code: *const ()| {
+        let mut frames = Vec::new();
+        crate::NativeRuntime.resolve(spanprof_signal::RawFrame { code: code as u64, at: 0 }, 0, &mut frames);
+        frames
+    };
+    let running = AtomicBool::new(true);
+    let mut codes = Vec::new();
+    std::thread::scope(|scope| {
+        let _ends = Ends(&running);
+        scope.spawn(|| {
+            while running.load(Ordering::Relaxed) {
+                frames_of(burn as *const ());
+            }
+        });
+        frames_of(burn as *const ());
+        for _ in 0..20 {
+            let code = in_forked_child(|| i32::from((0..3).any(|_| frames_of(config as *const ()).is_empty())));
+            codes.push(code);
+            if code.is_none() {
+                break;
+            }
+        }
+    });
+    assert_eq!(codes, vec![Some(0); 20]);
 }

@@ -131,6 +131,7 @@ fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples
 /// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
 pub(super) fn told_by_now(clocks: &Clocks) -> (u32, u64) {
     threads::block_signal(libc::SIGPROF);
+    threads::block_signal(libc::SIGTRAP);
     let me = thread_id();
     let now = clocks.live_threads().into_iter().find(|thread| thread.thread_id == me).expect("it has a clock");
     (me, now.cpu_ns - now.unaccounted_ns)
@@ -171,7 +172,9 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
         burner.join().unwrap()
     });
     assert!(ticks >= 20, "{ticks} ticks in 900 ms of CPU time");
-    assert!(used * 10 >= ticks * 8, "{used} samples where the kernel ticked {ticks} times");
+    // On a quiet machine nine of ten. Beside others a turn on the processor ends between ticks, and some then lie too close
+    // to each other in the thread's CPU time to be used both. A clock armed a tick late would use every second one.
+    assert!(used * 10 >= ticks * 6, "{used} samples where the kernel ticked {ticks} times");
 }
 
 #[test]
@@ -438,7 +441,7 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
                 match reason {
                     WakeReason::Asked => return reasons,
                     WakeReason::ScanDue => {
-                        clocks.scan();
+                        clocks.look();
                         scans.fetch_add(1, Ordering::Relaxed);
                     }
                     _ => {

@@ -6,6 +6,7 @@ mod clock_types;
 mod clocks;
 mod copies;
 mod crash_marker;
+mod exported;
 mod fork;
 #[cfg(test)]
 mod fork_delivery_tests;
@@ -20,8 +21,12 @@ mod mapping;
 mod native_signal;
 mod own_threads;
 mod perf;
+#[cfg(test)]
+mod perf_tests;
+mod preemption;
 mod process;
 mod registry;
+mod scan_schedule;
 pub mod thread_context;
 mod threads;
 mod time;

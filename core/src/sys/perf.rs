@@ -1,10 +1,15 @@
 //! The perf task clock of one thread: a software event that counts the thread's CPU time with the precision of the
-//! high-resolution timers, stops after each overflow, and sends a standard signal whose information names the descriptor.
-//! Re-arming is `spanprof_signal::arm`.
+//! high-resolution timers. Arming it is `spanprof_signal::arm`.
+//!
+//! Its signal comes in one of two ways. A *trap* (Linux 6.1 and later) is sent when the thread is on its way back to the
+//! program, so that no system call is ever cut short, and names the slot. Older kernels send a standard signal at the
+//! overflow itself, which names the descriptor; a call that was about to sleep then returns EINTR.
 
+use super::process;
 use std::io::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The first version of the kernel's `perf_event_attr`: all we use, known to every kernel.
+/// The kernel's `perf_event_attr`: the first version, known to every kernel, and behind it what traps need.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -17,7 +22,21 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint_type: u32,
     config1: u64,
+    _unused: [u64; 7],
+    signal_data: u64,
 }
+
+/// Sizes of the first version and of the one with traps.
+const SIZE_FIRST: u32 = 64;
+const SIZE_TRAP: u32 = 128;
+const REMOVE_ON_EXEC: u64 = 1 << 36;
+const TRAP: u64 = 1 << 37;
+
+/// Since this Linux a trap is sent from task work; those before it, since 5.13, sent it at the overflow itself.
+const SAFE_TRAPS: (u32, u32) = (6, 1);
+
+/// Whether the kernel gave us an event that traps; asked by the probe, once per start.
+static TRAPS: AtomicBool = AtomicBool::new(false);
 
 const TYPE_SOFTWARE: u32 = 1;
 const TASK_CLOCK: u64 = 1;
@@ -37,19 +56,37 @@ pub(super) struct Event {
     pub id: u64,
 }
 
-/// Opens a disabled task clock of `thread_id`, user and kernel time, whose signal goes to that thread. Else errno.
-pub(super) fn open(thread_id: u32, signal: libc::c_int, period_ns: u64) -> Result<Event, Error> {
+/// The signal that perf events send: `otherwise` where they cannot trap.
+pub(super) fn signal(otherwise: libc::c_int) -> libc::c_int {
+    if traps() {
+        libc::SIGTRAP
+    } else {
+        otherwise
+    }
+}
+
+/// Whether perf events cut no system call short.
+pub(super) fn traps() -> bool {
+    TRAPS.load(Ordering::Relaxed)
+}
+
+/// Opens a disabled task clock of `thread_id`, user and kernel time, whose signal goes to that thread, with `value` if it is
+/// a trap. Else errno.
+pub(super) fn open(thread_id: u32, signal: libc::c_int, period_ns: u64, value: usize) -> Result<Event, Error> {
+    let traps = traps();
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
-        size: size_of::<Attributes>() as u32,
+        size: if traps { SIZE_TRAP } else { SIZE_FIRST },
         config: TASK_CLOCK,
         sample_period: period_ns,
         sample_type: 0,
         read_format: 0,
-        flags: DISABLED | EXCLUDE_HYPERVISOR,
+        flags: DISABLED | EXCLUDE_HYPERVISOR | if traps { REMOVE_ON_EXEC | TRAP } else { 0 },
         wakeup_events: 1,
         breakpoint_type: 0,
         config1: 0,
+        _unused: [0; 7],
+        signal_data: value as u64,
     };
     let (any_cpu, no_group) = (-1, -1);
     // SAFETY: the kernel reads `size` bytes of the attributes.
@@ -71,9 +108,10 @@ pub(super) fn open(thread_id: u32, signal: libc::c_int, period_ns: u64) -> Resul
     let mut id = 0u64;
     // SAFETY: a descriptor just opened; F_SETOWN_EX reads two ints, IOC_ID writes eight bytes.
     let ready = unsafe {
-        libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC) == 0
-            && libc::fcntl(descriptor, F_SETSIG, signal) == 0
-            && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0
+        (traps
+            || libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC) == 0
+                && libc::fcntl(descriptor, F_SETSIG, signal) == 0
+                && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0)
             && libc::syscall(libc::SYS_ioctl, descriptor, IOC_ID, &raw mut id) == 0
     };
     let event = Event { descriptor: descriptor as u32, id };
@@ -113,7 +151,13 @@ fn is_still_ours(event: Event) -> bool {
 
 /// Whether the kernel lets us count user and kernel time of our own threads; the words say why not.
 pub(super) fn probe(signal: libc::c_int) -> Result<(), String> {
-    match open(super::thread_id(), signal, 1_000_000) {
+    let open = |traps| {
+        TRAPS.store(traps, Ordering::Relaxed);
+        open(super::thread_id(), signal, 1_000_000, 0)
+    };
+    let trapped =
+        if process::kernel_version() >= SAFE_TRAPS { open(true) } else { Err(Error::from_raw_os_error(libc::ENOSYS)) };
+    match trapped.or_else(|_| open(false)) {
         Ok(event) => {
             close(event);
             Ok(())

@@ -2,6 +2,9 @@
 
 use std::ffi::{c_void, CStr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::exported::ObjectSymbols;
 
 /// Resident memory of the process; 0 when /proc is hidden.
 pub fn resident_bytes() -> u64 {
@@ -10,6 +13,31 @@ pub fn resident_bytes() -> u64 {
     // SAFETY: sysconf reads a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(0) as u64;
     pages.unwrap_or(0) * page
+}
+
+/// The kernel's version, major and minor; zeros when it does not say.
+pub(super) fn kernel_version() -> (u32, u32) {
+    // SAFETY: an all-zero utsname is a valid value to be written over.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one utsname to a local.
+    unsafe { libc::uname(&mut names) };
+    // SAFETY: the kernel ends the name with NUL, and so do the zeros.
+    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) }.to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// How often threads of the process were taken off a processor while they wanted to run on.
+pub(super) fn involuntary_switches() -> u64 {
+    // SAFETY: an all-zero rusage is a valid value to be written over.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: writes one rusage to a local.
+    let known = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } == 0;
+    if known {
+        usage.ru_nivcsw.max(0) as u64
+    } else {
+        0
+    }
 }
 
 /// What the dynamic linker knows of a program counter.
@@ -21,10 +49,53 @@ pub struct NativeSymbol {
     pub file: PathBuf,
     /// Offset of the program counter in that file's image.
     pub offset: u64,
+    /// Whether that is the program itself, which is never unloaded.
+    pub is_of_program: bool,
 }
 
 /// Names a native program counter; `None` outside every loaded object. Takes the linker's lock.
 pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
+    let Some(program) = program().filter(|program| program.symbols.holds(pc as usize)) else {
+        return native_symbol_by_linker(pc);
+    };
+    let (file, offset) = (program.file.clone(), pc.wrapping_sub(program.start));
+    Some(NativeSymbol { symbol: program.symbols.name(pc as usize), file, offset, is_of_program: true })
+}
+
+/// The main program: where the linker says that it lies, and its names.
+struct Program {
+    symbols: ObjectSymbols,
+    file: PathBuf,
+    start: u64,
+}
+
+/// Read once. Without a lock: one that is held while the process forks would be held in the child for ever.
+fn program() -> Option<&'static Program> {
+    static READ: AtomicPtr<Option<Program>> = AtomicPtr::new(std::ptr::null_mut());
+    let mut known = READ.load(Ordering::Acquire);
+    if known.is_null() {
+        let headers = program_headers();
+        let found = native_symbol_by_linker(headers as u64).zip(ObjectSymbols::of_program());
+        let program = found.map(|(found, symbols)| {
+            let start = (headers as u64).wrapping_sub(found.offset);
+            Program { symbols, file: found.file, start }
+        });
+        // Who comes second leaks his own; nobody waits.
+        let own = Box::into_raw(Box::new(program));
+        let first = READ.compare_exchange(known, own, Ordering::AcqRel, Ordering::Acquire);
+        known = first.map_or_else(|theirs| theirs, |_| own);
+    }
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { known.as_ref() }.and_then(Option::as_ref)
+}
+
+/// Where the main program's headers lie: just behind its first byte.
+fn program_headers() -> usize {
+    // SAFETY: getauxval reads the kernel's vector; 0 when there is none.
+    unsafe { libc::getauxval(libc::AT_PHDR) as usize }
+}
+
+fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
     let found = look_up(pc as usize as *const c_void)?;
     // SAFETY: dladdr gives a NUL-terminated path that lives as long as the object is loaded.
     let file = unsafe { CStr::from_ptr(found.dli_fname) };
@@ -36,6 +107,7 @@ pub fn native_symbol(pc: u64) -> Option<NativeSymbol> {
         symbol,
         file: PathBuf::from(std::ffi::OsStr::new(&*file.to_string_lossy())),
         offset: pc.wrapping_sub(found.dli_fbase as u64),
+        is_of_program: is_main_program(found.dli_fbase),
     })
 }
 
@@ -50,10 +122,7 @@ pub fn pin_library() -> bool {
 }
 
 fn is_main_program(base: *mut c_void) -> bool {
-    // SAFETY: getauxval reads the kernel's vector; 0 when there is none.
-    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    // The program headers of the main program lie just behind its first byte.
-    headers.wrapping_sub(base as usize) < 4096
+    program_headers().wrapping_sub(base as usize) < 4096
 }
 
 fn look_up(address: *const c_void) -> Option<libc::Dl_info> {
@@ -65,8 +134,20 @@ fn look_up(address: *const c_void) -> Option<libc::Dl_info> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    pub fn name_by_linker(pc: u64) -> Option<String> {
+        native_symbol_by_linker(pc)?.symbol
+    }
+
+    #[test]
+    fn code_of_the_program_is_found_without_the_linker_as_with_it() {
+        let place = native_symbol as *const () as u64;
+        let found = native_symbol(place).expect("the program holds it");
+        assert!(found.is_of_program);
+        assert_eq!(Some(found), native_symbol_by_linker(place));
+    }
 
     #[test]
     fn an_exported_function_of_the_c_library_is_found_by_its_address() {
@@ -84,6 +165,11 @@ mod tests {
     #[test]
     fn the_library_we_live_in_can_be_pinned() {
         assert!(pin_library());
+    }
+
+    #[test]
+    fn the_kernel_says_which_it_is() {
+        assert!(kernel_version() >= (3, 0), "{:?}", kernel_version());
     }
 
     #[test]

@@ -53,8 +53,6 @@ pub(super) struct Registry {
     used: usize,
     ids: Vec<u32>,
     pub scans: u64,
-    /// Threads that the last scan found, with or without a clock.
-    seen: usize,
     pub rearmed: u64,
 }
 
@@ -103,8 +101,9 @@ impl Registry {
 
     fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, ticking: &Ticking) -> bool {
         let thread_id = slot.thread_id();
+        let value = handler::signal_value(index, generation);
         if ticking.kind == Kind::Perf && self.perf_open < perf::descriptor_budget() {
-            if let Ok(event) = perf::open(thread_id, ticking.signal, ticking.period_ns) {
+            if let Ok(event) = perf::open(thread_id, ticking.signal, ticking.period_ns, value) {
                 if handler::set_slot_of_descriptor(event.descriptor, index) {
                     slot.set_ticker(Ticker::Perf(event.descriptor), event.id);
                     self.perf_open += 1;
@@ -113,7 +112,7 @@ impl Registry {
                 perf::close(event);
             }
         }
-        match timer::create_for_thread(thread_id, ticking.signal, handler::signal_value(index, generation)) {
+        match timer::create_for_thread(thread_id, ticking.signal, value) {
             Ok(id) => {
                 slot.set_ticker(Ticker::Timer(id), 0);
                 true
@@ -186,9 +185,8 @@ impl Registry {
         });
     }
 
-    /// Finds new and ended threads, and clocks whose signal was lost. Whether threads came or went since the last scan.
-    pub fn scan(&mut self, birth: Birth, ticking: &Ticking) -> bool {
-        let mut changed = false;
+    /// Finds new and ended threads, and clocks whose signal was lost.
+    pub fn scan(&mut self, birth: Birth, ticking: &Ticking) {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         if threads::thread_ids(&mut ids) {
@@ -196,8 +194,6 @@ impl Registry {
             ids.sort_unstable();
             self.refused.retain(|thread_id| ids.binary_search(thread_id).is_ok());
             let ended: Vec<u32> = self.known.keys().copied().filter(|id| ids.binary_search(id).is_err()).collect();
-            changed = !ended.is_empty() || ids.len() != self.seen;
-            self.seen = ids.len();
             for thread_id in ended {
                 self.close(thread_id);
             }
@@ -209,7 +205,6 @@ impl Registry {
             }
         }
         self.ids = ids;
-        changed
     }
 
     /// A clock stops for good when its one signal is lost, or belongs to an earlier thread of the same id.
@@ -230,7 +225,11 @@ impl Registry {
         if cpu_ns < slot.due_cpu_ns().saturating_add(patience) {
             return;
         }
-        if threads::blocks_signal(thread_id, ticking.signal) {
+        let signal = match slot.ticker() {
+            Ticker::Perf(_) => perf::signal(ticking.signal),
+            _ => ticking.signal,
+        };
+        if threads::blocks_signal(thread_id, signal) {
             return handler::tell_signal_blocked(ticking.inbox, slot, cpu_ns);
         }
         known.rearmed += 1;
@@ -249,7 +248,8 @@ impl Registry {
         let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
         for (thread_id, index) in all {
             let slot = &handler::slots()[index];
-            if kind_changed {
+            // A perf event may run by itself, which only its own thread can change.
+            if kind_changed || matches!(slot.ticker(), Ticker::Perf(_)) {
                 self.close(thread_id);
                 self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
             } else if let Some(cpu_ns) = thread_cpu_ns(thread_id) {

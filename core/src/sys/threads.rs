@@ -1,6 +1,7 @@
 //! The threads of this process as /proc shows them: ids, names, count. Reads files, so never called in a handler.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// Kernel id of the calling thread.
 pub fn thread_id() -> u32 {
@@ -14,6 +15,12 @@ pub fn thread_ids(out: &mut Vec<u32>) -> bool {
     let before = out.len();
     out.extend(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
     out.get(before..).is_some_and(|found| found.contains(&thread_id()))
+}
+
+/// How many threads the process has, with one cheap call; `None` when /proc does not tell. Its task folder has a link for
+/// each of them beside its own two (`proc_task_getattr` in the kernel's fs/proc/base.c).
+pub(super) fn count() -> Option<u64> {
+    fs::metadata("/proc/self/task").ok().map(|folder| folder.nlink())
 }
 
 /// The name a thread gave itself; `None` when it ended or /proc is hidden.
@@ -66,6 +73,23 @@ mod tests {
         let mut ids = Vec::new();
         assert!(thread_ids(&mut ids));
         assert!(ids.contains(&thread_id()));
+    }
+
+    #[test]
+    fn the_number_of_threads_grows_while_another_one_waits() {
+        let _turn = super::super::live_tests::one_at_a_time();
+        // Other tests come and go meanwhile; three hundred threads are more than those.
+        let before = count().unwrap();
+        let gate = std::sync::Mutex::new(());
+        std::thread::scope(|scope| {
+            let shut = gate.lock().unwrap();
+            for _ in 0..300 {
+                scope.spawn(|| drop(gate.lock()));
+            }
+            let now = count();
+            drop(shut);
+            assert!(now.unwrap() > before + 200, "{now:?} after {before}");
+        });
     }
 
     #[test]

@@ -166,8 +166,10 @@ impl Window {
                 return;
             }
         };
-        counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
-        counters.samples_linked.add(u64::from(!link.is_empty()));
+        if matches!(sample.kind, SampleKind::Cpu | SampleKind::Wall) {
+            counters.samples_labelled.add(u64::from(label_set != LabelSetId::EMPTY || !link.is_empty()));
+            counters.samples_linked.add(u64::from(!link.is_empty()));
+        }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
         let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
         if thread_id != 0 && !self.threads.contains_key(&thread_id) {

@@ -25,12 +25,13 @@ macro_rules! methods {
 fn conformance_the_public_names_are_those_of_the_surface_case() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/surface.yaml");
     let surface: serde_norway::Value = serde_norway::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let listed = |part: &str| {
-        let names = surface["rust"][part].as_sequence().unwrap().iter();
+    let sorted = |listed: &serde_norway::Value| {
+        let names = listed.as_sequence().unwrap().iter();
         let mut names: Vec<_> = names.map(|name| name.as_str().unwrap().to_owned()).collect();
         names.sort();
         names
     };
+    let listed = |part: &str| sorted(&surface["rust"][part]);
     let mut crate_names = names!(
         values: set_log_callback, tag_future, tag_wrapper;
         types: Config, ConfigPatch, ConfigValue, Error, ErrorKind, Labels, LogLevel, Profiler, StatValue, Stats, TagScope,
@@ -41,4 +42,7 @@ fn conformance_the_public_names_are_those_of_the_surface_case() {
     let mut profiler = methods!(Profiler: start, stop, flush, update, stats);
     profiler.sort_unstable();
     assert_eq!(profiler, listed("Profiler"));
+    for name in sorted(&surface["every_language"]) {
+        assert!(crate_names.contains(&name.as_str()) || profiler.contains(&name.as_str()), "{name} is missing in Rust");
+    }
 }

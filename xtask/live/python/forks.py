@@ -5,11 +5,14 @@ import sys
 import threading
 import time
 
+import hung
 import spanprof
 import suite
 
-#: A child that takes longer hangs.
-PATIENCE_SECONDS = 30
+#: A child that sleeps so long hangs. It needs less than a second, but others may keep it off the processors.
+IDLE_SECONDS = 30
+#: A child that runs so long hangs. It needs a tenth of a second.
+RUN_SECONDS = 5
 
 
 def work(stop):
@@ -31,12 +34,13 @@ def child():
 
 
 def wait(pid):
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
+    patience = hung.Patience(pid, IDLE_SECONDS, RUN_SECONDS)
+    while not patience.is_over():
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         time.sleep(0.001)
+    print(hung.describe(pid), file=sys.stderr, flush=True)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     return "hang"

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{live, wheel, Verb};
+use super::{live, node_bench, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -19,54 +19,87 @@ pub const VERB: Verb = Verb {
         overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz\n\
         tags        nanoseconds to enter and leave tag_wrapper\n\
         footprint   start time, resident memory, size of the wheel\n\n\
+        Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all five, a quarter of an hour:\n\
+        node-cost      CPU of the same work with and without, in pairs; our own CPU per sample\n\
+        node-pauses    for how long JavaScript stands still at start and at a window's end; installed size\n\
+        node-accuracy  shares and totals of a mix; shares of inlined functions\n\
+        node-lag       blocks of the event loop of 20 to 110 ms\n\
+        node-labels    what labels cost a program that awaits\n\n\
         --short: a few seconds each, to see that they work; figures of short runs are not written down.\n\
-        --python 3.11: the interpreter. The peers are installed by the bench, each into an environment of its own.",
-    options: &[Known::Switch("short"), Known::Value("python")],
+        --python 3.11, --node 20: the interpreter. The peers are installed by the bench, apart from what is measured.",
+    options: &[Known::Switch("short"), Known::Value("python"), Known::Value("node")],
     run,
 };
 
-/// A benchmark: its name, its heading in RESULTS.md, the peers it runs beside.
+/// A benchmark: its name, its heading in RESULTS.md, what it measures.
 struct Bench {
     name: &'static str,
     heading: &'static str,
-    peers: &'static [(&'static str, &'static str)],
+    of: Of,
+}
+
+enum Of {
+    Engine,
+    /// Beside these peers.
+    Python(&'static [(&'static str, &'static str)]),
+    Node,
 }
 
 /// Pinned, so that a figure can be measured again.
 const PEERS: &[(&str, &str)] =
     &[("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
 
-const ALL: [Bench; 5] = [
-    Bench { name: "engine", heading: "Rust: calls of the engine", peers: &[] },
-    Bench { name: "accuracy", heading: "Python: shares and totals", peers: &[] },
-    Bench { name: "overhead", heading: "Python: cost", peers: PEERS },
-    Bench { name: "tags", heading: "Python: tag_wrapper", peers: &[] },
-    Bench { name: "footprint", heading: "Python: start, memory, size", peers: PEERS },
+const fn bench(name: &'static str, heading: &'static str, of: Of) -> Bench {
+    Bench { name, heading, of }
+}
+
+const ALL: [Bench; 10] = [
+    bench("engine", "Rust: calls of the engine", Of::Engine),
+    bench("accuracy", "Python: shares and totals", Of::Python(&[])),
+    bench("overhead", "Python: cost", Of::Python(PEERS)),
+    bench("tags", "Python: tag_wrapper", Of::Python(&[])),
+    bench("footprint", "Python: start, memory, size", Of::Python(PEERS)),
+    bench("node-cost", "Node.js: cost", Of::Node),
+    bench("node-pauses", "Node.js: pauses and size", Of::Node),
+    bench("node-accuracy", "Node.js: shares and totals", Of::Node),
+    bench("node-lag", "Node.js: blocks of the event loop", Of::Node),
+    bench("node-labels", "Node.js: labels", Of::Node),
 ];
 
+impl Bench {
+    /// Whether it is asked for, by its name or that of its language.
+    fn is_called(&self, name: &str) -> bool {
+        name == self.name || matches!((&self.of, name), (Of::Python(_), "python") | (Of::Node, "node"))
+    }
+}
+
 fn run(given: &Arguments) -> Outcome {
+    let names = &given.names;
+    let chosen: Vec<&Bench> =
+        ALL.iter().filter(|bench| names.is_empty() || names.iter().any(|name| bench.is_called(name))).collect();
+    if let Some(unknown) = names.iter().find(|name| ALL.iter().all(|bench| !bench.is_called(name))) {
+        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
+        return Err(Failure::new("bench", format!("no benchmark `{unknown}`; there are: {}", known.join(", "))));
+    }
     let python = match given.text("python") {
         Some(_) => pythons::chosen(given.text("python"))?.remove(0),
         None => pythons::preferred()?,
     };
-    let chosen: Vec<&Bench> = ALL
-        .iter()
-        .filter(|bench| given.names.is_empty() || given.names.iter().any(|name| name == bench.name))
-        .collect();
-    if let Some(unknown) = given.names.iter().find(|name| ALL.iter().all(|bench| bench.name != **name)) {
-        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
-        return Err(Failure::new("bench", format!("no benchmark `{unknown}`; there are: {}", known.join(", "))));
-    }
     // What is measured is what is shipped.
-    let wheel = wheel::release()?;
+    let wheel = chosen.iter().any(|bench| matches!(bench.of, Of::Python(_))).then(wheel::release).transpose()?;
+    let node = chosen.iter().any(|bench| matches!(bench.of, Of::Node));
+    let node = node.then(|| node_bench::Measured::prepare(given.text("node"))).transpose()?;
     let command = live::command_line()?;
+    let short = given.has("short");
     for bench in chosen {
-        let tables = match bench.name {
-            "engine" => engine()?,
-            _ => measure(bench, &python, &wheel, &command, given.has("short"))?,
+        let (tables, runtime) = match (&bench.of, &wheel, &node) {
+            (Of::Python(peers), Some(wheel), _) => {
+                (measure(bench, peers, &python, wheel, &command, short)?, format!("CPython {}", python.full()))
+            }
+            (Of::Node, _, Some(node)) => (node.measure(bench.name, &command, short)?, node.runtime()),
+            _ => (engine()?, "release profile".to_owned()),
         };
-        let section = format!("{}\n\n{tables}", conditions(&python)?);
-        keep(bench.heading, &section, given.has("short"))?;
+        keep(bench.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
     }
     Ok(())
 }
@@ -88,14 +121,23 @@ fn keep(heading: &str, section: &str, short: bool) -> Outcome {
 fn engine() -> Outcome<String> {
     let lines =
         Step::cargo("bench engine").args(["bench", "--quiet", "-p", "spanprof", "--bench", "engine"]).capture()?;
-    Ok(format!("```text\n{}\n```", lines.trim_end()))
+    let floor =
+        Step::cargo("bench floor").args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "floor"]).capture()?;
+    Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), floor.trim_end()))
 }
 
-fn measure(bench: &Bench, python: &Python, wheel: &Path, command: &Path, short: bool) -> Outcome<String> {
+fn measure(
+    bench: &Bench,
+    packages: &[(&str, &str)],
+    python: &Python,
+    wheel: &Path,
+    command: &Path,
+    short: bool,
+) -> Outcome<String> {
     let own = Venv::with("bench-spanprof", python, &[])?;
     own.install_wheel(wheel)?;
     let mut peers: Vec<(String, PathBuf)> = vec![("spanprof".to_owned(), own.python())];
-    for (name, package) in bench.peers {
+    for (name, package) in packages {
         let venv = Venv::with(&format!("bench-{name}"), python, &[(*package).to_owned()])?;
         peers.push(((*name).to_owned(), venv.python()));
     }
@@ -117,7 +159,7 @@ fn measure(bench: &Bench, python: &Python, wheel: &Path, command: &Path, short: 
 }
 
 /// Date, machine and versions: a figure without them is a rumour.
-fn conditions(python: &Python) -> Outcome<String> {
+fn conditions(runtime: &str) -> Outcome<String> {
     let date = Step::new("date", "date").args(["-u", "+%Y-%m-%d"]).capture()?;
     let kernel = scratch::read(Path::new("/proc/sys/kernel/osrelease"))?;
     let processors = scratch::read(Path::new("/proc/cpuinfo"))?;
@@ -127,13 +169,7 @@ fn conditions(python: &Python) -> Outcome<String> {
         .map_or("unknown", |(_, name)| name.trim());
     let count = processors.lines().filter(|line| line.starts_with("processor")).count();
     let commit = Step::new("commit", "git").args(["rev-parse", "--short", "HEAD"]).capture()?;
-    Ok(format!(
-        "{}, commit {}, CPython {}, {count} × {model}, Linux {}.",
-        date.trim(),
-        commit.trim(),
-        python.full(),
-        kernel.trim()
-    ))
+    Ok(format!("{}, commit {}, {runtime}, {count} × {model}, Linux {}.", date.trim(), commit.trim(), kernel.trim()))
 }
 
 /// The page with one section replaced, or added at its end.
@@ -168,6 +204,15 @@ mod tests {
     fn a_section_is_replaced_and_its_neighbours_stay() {
         let page = "# Results\n\n## A\n\nold a\n\n## B\n\nold b\n";
         assert_eq!(with_section(page, "A", "new a\n"), "# Results\n\n## A\n\nnew a\n\n## B\n\nold b\n");
+    }
+
+    #[test]
+    fn a_language_calls_all_its_benchmarks() {
+        let called = |name: &str| ALL.iter().filter(|bench| bench.is_called(name)).count();
+        assert_eq!(
+            [called("engine"), called("python"), called("node"), called("node-lag"), called("java")],
+            [1, 4, 5, 1, 0]
+        );
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `cargo xtask conformance`: the same cases of core/conformance through every language's runner.
 
-use super::{test, wheel, Verb};
+use super::{node_tests, test, wheel, Verb};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Step};
 use crate::tally::Tally;
 
 pub const VERB: Verb = Verb {
     name: "conformance",
-    usage: "conformance [rust|python]",
+    usage: "conformance [rust|python|node]",
     about: "the same cases through every language's runner\n\n\
         Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and what must come\n\
         out. Without a name, every language runs.",
@@ -15,8 +15,10 @@ pub const VERB: Verb = Verb {
     run,
 };
 
+const ALL: [&str; 3] = ["rust", "python", "node"];
+
 fn run(given: &Arguments) -> Outcome {
-    let names = if given.names.is_empty() { vec!["rust".to_owned(), "python".to_owned()] } else { given.names.clone() };
+    let names = if given.names.is_empty() { ALL.map(str::to_owned).to_vec() } else { given.names.clone() };
     let mut tally = Tally::default();
     for name in &names {
         let before = tally;
@@ -29,8 +31,10 @@ fn run(given: &Arguments) -> Outcome {
                     test::pytest(&venv, &python, &["-k", "conformance"], &mut tally)?;
                 }
             }
+            "node" => node_tests::files(&|file| file.contains("conformance"), &mut tally)?,
             other => {
-                return Err(Failure::new("conformance", format!("no runner for `{other}`; there are: rust, python")))
+                let message = format!("no runner for `{other}`; there are: {}", ALL.join(", "));
+                return Err(Failure::new("conformance", message));
             }
         }
         if tally.passed == before.passed {

@@ -1,5 +1,6 @@
 //! The verbs, one file each. Called by `main`; verbs may call each other's parts, never `main`.
 
+mod addon;
 mod bench;
 mod check;
 mod conformance;
@@ -8,6 +9,8 @@ mod docs;
 mod fuzz;
 mod jar;
 mod live;
+mod node_bench;
+mod node_tests;
 mod test;
 mod tidy;
 pub mod wheel;
@@ -39,6 +42,7 @@ pub const ALL: &[Verb] = &[
     bench::VERB,
     tidy::VERB,
     wheel::VERB,
+    addon::VERB,
     jar::VERB,
     docs::VERB,
     fuzz::VERB,

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{check, demo, docs, jar, tidy, wheel, Verb};
+use super::{check, demo, docs, jar, node_tests, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -16,8 +16,8 @@ use crate::venv::Venv;
 pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
-    about: "what CI runs: lints, tidy, tests in Rust, Python and Java, the demo; within 40 minutes on 2 cores\n\n\
-        --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
+    about: "what CI runs: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores\n\n\
+        --seconds N: length of each demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
         found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
     run,
@@ -27,7 +27,7 @@ pub const VERB: Verb = Verb {
 const WHOLE: Duration = Duration::from_secs(75 * 60);
 
 /// What a step may take: so many minutes, and no more than is left of the whole.
-fn at_most(minutes: u64) -> Duration {
+pub fn at_most(minutes: u64) -> Duration {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     let left = WHOLE.saturating_sub(BEGUN.get_or_init(Instant::now).elapsed());
     left.min(Duration::from_secs(minutes * 60))
@@ -66,8 +66,11 @@ fn run(given: &Arguments) -> Outcome {
             Ok(())
         })
     });
+    step(&mut node_tests::run);
     step(&mut jar::junit);
-    step(&mut |_| demo::show(Some(seconds), &demo::Ports::free()?));
+    for example in [demo::Example::FastApi, demo::Example::Express] {
+        step(&mut |_| demo::show(example, Some(seconds), &demo::Ports::free()?));
+    }
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
@@ -77,11 +80,14 @@ fn run(given: &Arguments) -> Outcome {
 
 /// Stops before anything is built when a tool is missing, naming the command that installs it.
 fn toolchain() -> Outcome {
+    let nodes = crate::nodes::WAY_OUT;
     let tools = [
         ("cargo", ["fmt", "--version"], "rustup component add rustfmt"),
         ("cargo", ["clippy", "--version"], "rustup component add clippy"),
         ("git", ["--version", "--build-options"], "apt-get install git"),
         ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
+        ("node", ["--version", "--no-warnings"], nodes),
+        ("npm", ["--version", "--silent"], nodes),
     ];
     for (program, words, install) in tools {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
@@ -92,6 +98,7 @@ fn toolchain() -> Outcome {
     }
     let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
     println!("Python tests will run on CPython {}", found.join(" and "));
+    crate::nodes::preferred()?;
     Ok(())
 }
 

@@ -47,7 +47,9 @@ fn run() -> Outcome {
 pub fn release() -> Outcome<PathBuf> {
     let python = pythons::preferred()?;
     let tools = Venv::with("wheel-tools", &python, &[MATURIN.to_owned(), ZIG.to_owned()])?;
-    let dist = scratch::empty("dist")?;
+    let dist = workspace::target().join("dist");
+    // What other packages left there stays.
+    wheels_in(&dist).iter().for_each(|wheel| drop(std::fs::remove_file(wheel)));
     maturin(&tools, &python, "build the release wheel", &dist)
         .args(["--release", "--zig", "--compatibility", "manylinux2014"])
         .run()?;
@@ -78,13 +80,13 @@ fn maturin(tools: &Venv, python: &Python, name: &str, dist: &Path) -> Step {
         .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
 }
 
+fn wheels_in(dist: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dist).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|name| name == "whl")).collect()
+}
+
 fn only_wheel(dist: &Path) -> Outcome<PathBuf> {
-    let mut wheels: Vec<PathBuf> = std::fs::read_dir(dist)
-        .map_err(|error| Failure::new("find the wheel", format!("{}: {error}", dist.display())))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .collect();
+    let mut wheels = wheels_in(dist);
     match (wheels.pop(), wheels.is_empty()) {
         (Some(wheel), true) => Ok(wheel),
         (found, _) => {

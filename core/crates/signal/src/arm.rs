@@ -5,6 +5,8 @@ use crate::slot::Ticker;
 
 /// Perf refuses nothing below, but the kernel never fires faster.
 const SHORTEST_PERF_INTERVAL_NS: u64 = 10_000;
+const PERF_EVENT_IOC_ENABLE: u64 = 0x2400;
+const PERF_EVENT_IOC_DISABLE: u64 = 0x2401;
 const PERF_EVENT_IOC_REFRESH: u64 = 0x2402;
 const PERF_EVENT_IOC_PERIOD: u64 = 0x4008_2404;
 
@@ -30,7 +32,7 @@ pub fn arm(ticker: Ticker, cpu_ns: u64, due_cpu_ns: u64) -> i32 {
     match ticker {
         Ticker::None => 0,
         Ticker::Timer(id) => arm_timer(id, due_cpu_ns),
-        Ticker::Perf(descriptor) => arm_perf(descriptor, due_cpu_ns.saturating_sub(cpu_ns)),
+        Ticker::Perf(descriptor) => arm_perf(descriptor, 0, due_cpu_ns.saturating_sub(cpu_ns), Perf::Once),
     }
 }
 
@@ -39,7 +41,7 @@ pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
     let once = libc::itimerspec {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
         it_value: libc::timespec {
-            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_sec: (at_ns / 1_000_000_000) as _,
             // All zero would disarm.
             tv_nsec: (at_ns % 1_000_000_000).max(1) as libc::c_long,
         },
@@ -49,15 +51,51 @@ pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
     outcome(unsafe { libc::syscall(libc::SYS_timer_settime, id, libc::TIMER_ABSTIME, &raw const once, old) })
 }
 
-fn arm_perf(descriptor: u32, interval_ns: u64) -> i32 {
+/// What a perf event does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Perf {
+    /// It stands still: one overflow after the interval, then it stands still again.
+    Once,
+    /// It stands still: overflows at every interval from now on.
+    Run,
+    /// It runs: overflows at every interval from now on.
+    RunOn,
+    /// It runs: one overflow after the interval, then it stands still.
+    Stop,
+}
+
+/// Arms the calling thread's own perf event, whose signal is being handled. Zero or errno.
+pub(crate) fn arm_perf(descriptor: u32, signal: libc::c_int, interval_ns: u64, what: Perf) -> i32 {
     let interval = interval_ns.max(SHORTEST_PERF_INTERVAL_NS);
-    // SAFETY: PERIOD reads eight bytes; the descriptor is closed only while its slot is in no handler.
-    let set = unsafe { libc::syscall(libc::SYS_ioctl, descriptor, PERF_EVENT_IOC_PERIOD, &raw const interval) };
-    if set != 0 {
-        return outcome(set);
+    if what == Perf::Stop {
+        control(descriptor, PERF_EVENT_IOC_DISABLE, 0);
+        // An overflow that came meanwhile has its signal waiting: that tick arms. REFRESH adds to what is allowed already,
+        // so that arming twice would let two overflows come for each tick from then on.
+        if is_pending(signal) {
+            return 0;
+        }
     }
-    // SAFETY: REFRESH takes its argument by value.
-    outcome(unsafe { libc::syscall(libc::SYS_ioctl, descriptor, PERF_EVENT_IOC_REFRESH, 1usize) })
+    let failed = control(descriptor, PERF_EVENT_IOC_PERIOD, &raw const interval as usize);
+    match what {
+        _ if failed != 0 => failed,
+        Perf::Once | Perf::Stop => control(descriptor, PERF_EVENT_IOC_REFRESH, 1),
+        Perf::Run => control(descriptor, PERF_EVENT_IOC_ENABLE, 0),
+        Perf::RunOn => 0,
+    }
+}
+
+/// Whether a signal waits for the calling thread, which blocks it.
+fn is_pending(signal: libc::c_int) -> bool {
+    let mut set = 0u64;
+    // SAFETY: the kernel writes eight bytes to a local.
+    let known = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) } == 0;
+    known && signal > 0 && set >> (signal - 1) & 1 != 0
+}
+
+fn control(descriptor: u32, command: u64, argument: usize) -> i32 {
+    // SAFETY: PERIOD reads eight bytes of a local, the others take a number; the descriptor is closed only while its slot
+    // is in no handler.
+    outcome(unsafe { libc::syscall(libc::SYS_ioctl, descriptor, command, argument) })
 }
 
 fn outcome(returned: libc::c_long) -> i32 {

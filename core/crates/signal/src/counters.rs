@@ -51,6 +51,13 @@ pub fn forget_after_fork() {
     }
 }
 
+/// See `handler::Session::fetch_ahead`.
+pub(crate) fn fetch_ahead() {
+    for counter in [&SAMPLES, &HANDLER_NS] {
+        crate::fetch::ahead((counter as *const AtomicU64).cast(), 8);
+    }
+}
+
 pub(crate) fn count_sample() {
     SAMPLES.fetch_add(1, Ordering::Relaxed);
 }

@@ -266,7 +266,7 @@ unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, u
 
 /// Restores the default action. A real fault happens again on return and kills with the host's own registers; one that
 /// somebody sent has to be sent again.
-fn die_by_default(signal: libc::c_int, sent: bool) {
+pub(crate) fn die_by_default(signal: libc::c_int, sent: bool) {
     // SAFETY: an all-zero sigaction is SIG_DFL with an empty mask.
     let action: libc::sigaction = unsafe { core::mem::zeroed() };
     // SAFETY: plain system calls on the current thread; both are async-signal-safe.

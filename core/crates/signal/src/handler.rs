@@ -12,7 +12,7 @@
 use crate::counters;
 use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
-use crate::{arm, guarded};
+use crate::{arm, fetch, guarded};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +32,17 @@ pub struct Session {
     pub scratch: *mut RawFrame,
     /// `max_stack_depth`.
     pub depth: usize,
+}
+
+impl Session {
+    /// Asks for the memory that a tick writes, all at once and before the clocks are read: at a hundred ticks a second
+    /// nothing of it is in the caches, and one miss after the other is a good part of what a tick costs.
+    fn fetch_ahead(&self, slot: &Slot, index: usize) {
+        fetch::ahead((slot as *const Slot).cast(), size_of::<Slot>() / 2);
+        fetch::ahead((self.inbox as *const Inbox).cast(), size_of::<Inbox>());
+        fetch::ahead(self.scratch.wrapping_add(index * self.depth).cast(), 512);
+        counters::fetch_ahead();
+    }
 }
 
 // SAFETY: `scratch` is divided by slot, and only the handler inside a slot touches its part.
@@ -140,6 +151,9 @@ struct SignalInfo {
 
 const POLL_IN: i32 = 1;
 const POLL_HUP: i32 = 6;
+const TRAP_PERF: i32 = 6;
+/// Shortest period at which a perf event may go on by itself after a tick; a shorter one is armed for each.
+const SHORTEST_RUNNING_NS: u64 = 500_000;
 
 /// Entry of the clock's signal.
 ///
@@ -158,7 +172,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             // SAFETY: a session that was ever published lives for ever.
             match (unsafe { session.as_ref() }, slots().get(index)) {
                 // SAFETY: `ucontext` is the kernel's, on the thread it interrupted.
-                (Some(session), Some(slot)) => unsafe { tick(session, slot, index, generation, ucontext) },
+                (Some(session), Some(slot)) => unsafe { tick(session, slot, index, generation, signal, ucontext) },
                 _ => counters::count(DropReason::Disabled),
             }
         }
@@ -175,6 +189,12 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
                 None => Forwarded::Default,
             };
             if outcome != Forwarded::Handled {
+                // SAFETY: as above.
+                let sent = unsafe { (*info).si_code } <= 0;
+                // A breakpoint that nobody handles ends a process by default, and so does one that is ignored.
+                if signal == libc::SIGTRAP && (outcome == Forwarded::Default || !sent) {
+                    guarded::die_by_default(signal, true);
+                }
                 counters::count_stray();
             }
         }
@@ -184,7 +204,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
 }
 
 fn judge(info: &SignalInfo) -> Owner {
-    if info.code == libc::SI_TIMER {
+    if info.code == libc::SI_TIMER || (info.signal == libc::SIGTRAP && info.code == TRAP_PERF) {
         let table = TABLE.load(Ordering::Acquire) as usize;
         let offset = info.second.wrapping_sub(table);
         if table == 0 || offset >= SLOTS * size_of::<Slot>() {
@@ -196,7 +216,7 @@ fn judge(info: &SignalInfo) -> Owner {
             index => Owner::Slot { index, generation },
         };
     }
-    if (POLL_IN..=POLL_HUP).contains(&info.code) {
+    if info.signal != libc::SIGTRAP && (POLL_IN..=POLL_HUP).contains(&info.code) {
         let descriptor = info.second as u32 as usize;
         let index = SLOT_OF_DESCRIPTOR.get(descriptor).map_or(0, |entry| entry.load(Ordering::Acquire)) as usize;
         return match slots().get(index) {
@@ -219,20 +239,29 @@ fn judge(info: &SignalInfo) -> Owner {
 
 /// # Safety
 /// Called inside the handler with the kernel's `ucontext`.
-unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, ucontext: *mut libc::c_void) {
+unsafe fn tick(
+    session: &Session,
+    slot: &Slot,
+    index: usize,
+    generation: u32,
+    signal: libc::c_int,
+    ucontext: *mut libc::c_void,
+) {
     // Read before the door: a sample's time is then never after the end of the run that let it in, and who drains can
     // tell what a late handler left from samples of the next run.
+    session.fetch_ahead(slot, index);
     let begun_ns = arm::monotonic_ns();
     match slot.enter(generation) {
         Entry::Entered => {}
         Entry::Nested => return counters::count(DropReason::Reentered),
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
+    session.inbox.fetch_room_ahead();
     let cpu_ns = arm::thread_cpu_ns();
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
     let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
     let mut weight_ns = slot.account(cpu_ns);
-    let mut periods = slot.advance(cpu_ns, period_ns);
+    let mut periods = if slot.runs() { slot.advance_run(cpu_ns, period_ns) } else { slot.advance(cpu_ns, period_ns) };
     let thread_id = slot.thread_id();
 
     let note = |reason, values| tell(session.inbox, thread_id, begun_ns, reason, values);
@@ -273,9 +302,32 @@ unsafe fn tick(session: &Session, slot: &Slot, index: usize, generation: u32, uc
             slot.set_lost([lost_ns + weight_ns, lost_periods + periods]);
         }
     }
-    arm::arm(slot.ticker(), cpu_ns, slot.due_cpu_ns());
+    arm_next(slot, signal, cpu_ns, period_ns, begun_ns);
     counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
     slot.leave();
+}
+
+/// Arms the clock for the next tick. A perf event is left to go on by itself while the handler is quick, for starting and
+/// stopping it costs more than the rest of a tick; once the handler takes a quarter of an interval, each tick is armed when
+/// the last one is done with, so that the thread always gets on with its own work.
+fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, period_ns: u64, begun_ns: u64) {
+    let ticker = slot.ticker();
+    let Ticker::Perf(descriptor) = ticker else {
+        arm::arm(ticker, cpu_ns, slot.due_cpu_ns());
+        return;
+    };
+    let interval_ns = slot.due_cpu_ns().saturating_sub(cpu_ns);
+    let took_ns = arm::monotonic_ns().saturating_sub(begun_ns);
+    let may_run = period_ns >= SHORTEST_RUNNING_NS && took_ns < interval_ns / 4;
+    let next = match (slot.runs(), may_run) {
+        (true, true) if !slot.begins_run() => return,
+        (true, true) => arm::Perf::RunOn,
+        (true, false) => arm::Perf::Stop,
+        (false, true) => arm::Perf::Run,
+        (false, false) => arm::Perf::Once,
+    };
+    slot.set_runs(may_run);
+    arm::arm_perf(descriptor, signal, interval_ns, next);
 }
 
 /// An entry without a stack: CPU time that is known and the reason why nothing else is. False when the ring is full.

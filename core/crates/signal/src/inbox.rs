@@ -69,6 +69,11 @@ impl Inbox {
         outcome
     }
 
+    /// Has the room of the next entry brought near, before it is written.
+    pub(crate) fn fetch_room_ahead(&self) {
+        self.ring.fetch_room_ahead();
+    }
+
     /// Asks the drain thread to come back from its wait. From any thread, inside handlers too; may change errno.
     pub fn wake(&self) {
         self.set(ASKED);
@@ -135,10 +140,8 @@ impl Inbox {
 /// Sleeps while `word` is 0. True when the time was up.
 #[cfg(not(loom))]
 fn futex_wait(word: &AtomicU32, timeout_ns: Option<u64>) -> bool {
-    let limit = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    });
+    let limit = timeout_ns
+        .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as libc::c_long });
     let limit = limit.as_ref().map_or(core::ptr::null(), |limit| limit as *const libc::timespec);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word lives as long as the borrow; the kernel reads it and the time limit, and writes nothing.

@@ -11,6 +11,7 @@ mod context;
 pub mod counters;
 mod drop_reason;
 mod entry;
+mod fetch;
 pub mod forward;
 pub mod guarded;
 pub mod handler;
@@ -22,6 +23,8 @@ mod ring;
 mod ring_tests;
 mod sample;
 mod slot;
+#[cfg(all(test, not(loom)))]
+mod slot_tests;
 pub mod walking;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};

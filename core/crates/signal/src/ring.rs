@@ -99,6 +99,15 @@ impl Ring {
         Ok(position)
     }
 
+    /// Has the words of the next entry, if it is not larger than most, brought near.
+    pub(crate) fn fetch_room_ahead(&self) {
+        const WORDS: usize = 64;
+        let first = (self.head.0.load(Ordering::Relaxed) & self.mask) as usize;
+        if let Some(room) = self.words.get(first..self.words.len().min(first + WORDS)) {
+            crate::fetch::ahead(room.as_ptr().cast(), core::mem::size_of_val(room));
+        }
+    }
+
     pub(crate) fn reserve(&self, words: u64) -> Result<u64, DropReason> {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {

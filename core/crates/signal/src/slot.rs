@@ -89,7 +89,15 @@ pub struct Slot {
     first_of_thread: AtomicU32,
     signal_blocked: AtomicU32,
     event_id: AtomicU64,
+    /// Running perf events alone: the interval in force, and how often it is used again before the next is drawn.
+    interval_ns: AtomicU64,
+    repeats: AtomicU32,
+    runs: AtomicU32,
 }
+
+/// How often a running perf event uses an interval: drawing and setting one for each tick is a third of what a tick costs,
+/// and four ticks at equal distance still lock onto nothing, since the distance changes after them.
+pub(crate) const RUN: u64 = 4;
 
 /// Bits of a slot's generation that fit below its address.
 pub const GENERATION_MASK: u32 = 255;
@@ -113,6 +121,9 @@ impl Slot {
             first_of_thread: AtomicU32::new(0),
             signal_blocked: AtomicU32::new(0),
             event_id: AtomicU64::new(0),
+            interval_ns: AtomicU64::new(0),
+            repeats: AtomicU32::new(0),
+            runs: AtomicU32::new(0),
         }
     }
 
@@ -144,6 +155,8 @@ impl Slot {
         self.lost_periods.store(0, Ordering::Relaxed);
         self.first_of_thread.store(opening.first_of_thread as u32, Ordering::Relaxed);
         self.signal_blocked.store(0, Ordering::Relaxed);
+        self.repeats.store(0, Ordering::Relaxed);
+        self.runs.store(0, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
         generation
@@ -292,6 +305,50 @@ impl Slot {
         periods
     }
 
+    /// As [`Slot::advance`], for a clock that is not armed for each tick: an interval is used [`RUN`] times before the
+    /// next is drawn. The first of them is shortened by as much as all of them together have to make up.
+    pub(crate) fn advance_run(&self, cpu_ns: u64, period_ns: u64) -> u64 {
+        let repeats = self.repeats.load(Ordering::Relaxed);
+        let due = self.due_cpu_ns.load(Ordering::Relaxed);
+        if repeats > 0 {
+            self.repeats.store(repeats - 1, Ordering::Relaxed);
+            self.due_cpu_ns.store(cpu_ns + self.interval_ns(), Ordering::Relaxed);
+            return 1 + cpu_ns.saturating_sub(due) / period_ns.max(1);
+        }
+        let late_ns = cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(period_ns / 2);
+        let periods = self.advance(cpu_ns, period_ns);
+        let first_ns = self.due_cpu_ns.load(Ordering::Relaxed).saturating_sub(cpu_ns);
+        let interval_ns = first_ns + late_ns * (RUN - 1) / RUN;
+        self.interval_ns.store(interval_ns, Ordering::Relaxed);
+        self.due_cpu_ns.store(cpu_ns + interval_ns, Ordering::Relaxed);
+        self.schedule_cpu_ns.store(cpu_ns + RUN * interval_ns, Ordering::Relaxed);
+        self.repeats.store((RUN - 1) as u32, Ordering::Relaxed);
+        periods
+    }
+
+    /// Whether an interval was drawn that the clock does not know yet.
+    pub(crate) fn begins_run(&self) -> bool {
+        self.repeats.load(Ordering::Relaxed) == (RUN - 1) as u32
+    }
+
+    /// The interval in force.
+    pub(crate) fn interval_ns(&self) -> u64 {
+        self.interval_ns.load(Ordering::Relaxed)
+    }
+
+    /// Whether the perf event goes on by itself after a tick.
+    pub(crate) fn runs(&self) -> bool {
+        self.runs.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that it does, or that it is armed for each tick.
+    pub(crate) fn set_runs(&self, runs: bool) {
+        self.runs.store(runs as u32, Ordering::Relaxed);
+        if !runs {
+            self.repeats.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Begins the schedule with a first phase, uniform in (0, period]: from the thread's birth if that moment is still
     /// ahead, so that short lives are met in proportion to their length, else from `cpu_ns`. Opener only.
     pub fn begin_schedule(&self, cpu_ns: u64, period_ns: u64, from_birth: bool) -> u64 {
@@ -329,132 +386,5 @@ impl Slot {
     pub(crate) fn set_lost(&self, [cpu_ns, periods]: [u64; 2]) {
         self.lost_cpu_ns.store(cpu_ns, Ordering::Relaxed);
         self.lost_periods.store(periods, Ordering::Relaxed);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn opened() -> (Slot, u32) {
-        let slot = Slot::new();
-        let opening = Opening { thread_id: 7, accounted_cpu_ns: 100, first_of_thread: true, seed: 42 };
-        let generation = slot.open(&opening);
-        (slot, generation)
-    }
-
-    #[test]
-    fn a_second_entry_is_nested_until_the_first_leaves() {
-        let (slot, generation) = opened();
-        assert_eq!(slot.enter(generation), Entry::Entered);
-        assert_eq!(slot.enter(generation), Entry::Nested);
-        assert!(!slot.is_quiet());
-        slot.leave();
-        assert_eq!(slot.enter(generation), Entry::Entered);
-    }
-
-    #[test]
-    fn a_signal_of_an_earlier_opening_finds_the_slot_gone() {
-        let (slot, first) = opened();
-        slot.close();
-        assert_eq!(slot.enter(first), Entry::Gone);
-        slot.free();
-        let second = slot.open(&Opening { thread_id: 8, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 });
-        assert_eq!(slot.enter(first), Entry::Gone);
-        assert!(slot.is_quiet());
-        assert_eq!(slot.enter(second), Entry::Entered);
-    }
-
-    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
-    #[test]
-    fn intervals_have_the_period_as_their_mean_and_spread_by_half_of_it() {
-        let (slot, _) = opened();
-        let (period, count) = (10_000_000, 20_000);
-        let drawn: Vec<u64> = (0..count).map(|_| slot.draw_interval_ns(period)).collect();
-        let mean = drawn.iter().sum::<u64>() / count;
-        assert!(mean.abs_diff(period) < period / 100, "mean {mean}");
-        assert!(drawn.iter().all(|d| (period / 2..=period * 3 / 2).contains(d)));
-        assert!(drawn.iter().any(|d| *d < period * 55 / 100) && drawn.iter().any(|d| *d > period * 145 / 100));
-    }
-
-    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
-    #[test]
-    fn the_schedule_makes_up_for_late_ticks() {
-        let (slot, _) = opened();
-        let (period, tick) = (10_000_000, 4_000_000);
-        slot.begin_schedule(0, period, true);
-        let (mut samples, mut periods, mut cpu) = (0u64, 0, 0);
-        while cpu < 40_000_000_000 {
-            cpu += tick;
-            if slot.due_cpu_ns() <= cpu {
-                samples += 1;
-                periods += slot.advance(cpu, period);
-            }
-        }
-        assert!(samples.abs_diff(4_000) < 60, "{samples} samples in 40 s at 100 Hz");
-        assert!(periods >= samples && periods.abs_diff(4_000) < 60, "{periods} periods");
-    }
-
-    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
-    #[test]
-    fn a_rate_of_the_tick_uses_nearly_every_tick() {
-        let (slot, _) = opened();
-        let (period, tick, ticks) = (4_000_000, 4_000_000, 20_000);
-        slot.begin_schedule(0, period, true);
-        let (mut samples, mut periods) = (0u64, 0);
-        for n in 1..=ticks {
-            if slot.due_cpu_ns() <= n * tick {
-                samples += 1;
-                periods += slot.advance(n * tick, period);
-                assert!(slot.due_cpu_ns() >= n * tick + period / 2, "a moment that is past would tick at once");
-            }
-        }
-        assert!((ticks * 96 / 100..=ticks + 1).contains(&samples), "{samples} samples of {ticks} ticks");
-        assert!(periods.abs_diff(ticks) < ticks / 50, "{periods} periods");
-    }
-
-    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
-    #[test]
-    fn a_rate_above_the_tick_counts_every_period_that_passed() {
-        let (slot, _) = opened();
-        let (period, tick) = (1_000_000, 4_000_000);
-        slot.begin_schedule(0, period, true);
-        let mut periods = 0;
-        for n in 1..=10_000 {
-            periods += slot.advance(n * tick, period);
-        }
-        assert!(periods.abs_diff(40_000) < 400, "{periods} periods in 40 s at 1000 Hz");
-    }
-
-    #[test]
-    fn a_schedule_left_far_behind_catches_up_in_bounded_steps() {
-        let (slot, _) = opened();
-        slot.begin_schedule(0, 100_000, true);
-        let periods = slot.advance(60_000_000_000, 100_000);
-        assert!(periods.abs_diff(600_000) < 6_000, "{periods}");
-        assert!(slot.due_cpu_ns() > 60_000_000_000);
-    }
-
-    #[test]
-    fn weights_are_what_was_burnt_since_the_last_sample() {
-        let (slot, _) = opened();
-        assert_eq!(slot.account(350), 250);
-        assert_eq!(slot.account(350), 0);
-        assert_eq!(slot.account(300), 0, "a clock that seems to go back weighs nothing");
-        assert_eq!(slot.account(400), 50);
-    }
-
-    #[cfg(not(miri))] // Many draws; nothing for Miri to see.
-    #[test]
-    fn a_young_threads_first_sample_is_due_within_a_period_of_its_birth() {
-        let (slot, _) = opened();
-        let mut earliest = u64::MAX;
-        for _ in 0..1_000 {
-            let due = slot.begin_schedule(0, 1_000, true);
-            assert!((1..=1_000).contains(&due));
-            earliest = earliest.min(due);
-        }
-        assert!(earliest < 20, "{earliest}");
-        assert!(slot.begin_schedule(5_000, 1_000, true) > 5_000, "never in the past");
     }
 }

@@ -2,6 +2,7 @@
 //! spans and shown. Also called by `test`, with an end.
 
 mod load;
+mod services;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,29 +10,29 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{live, wheel, Verb};
+use super::{live, Verb};
 use crate::arguments::Known;
 use crate::step::{Failure, Outcome, Running, Step};
-use crate::venv::Venv;
-use crate::{http, pythons, scratch, workspace};
+use crate::{http, scratch};
 
 pub const VERB: Verb = Verb {
     name: "demo",
-    usage: "demo [--seconds N]",
-    about: "a real FastAPI service under load, its profile linked to spans, shown on a page\n\n\
-        Builds the command line and the wheel, starts `spanprof serve` (ports 4317 and 4318 where free) and the service of\n\
-        examples/python-fastapi under the OpenTelemetry SDK, drives load with trace context, and prints the top functions,\n\
+    usage: "demo [--service fastapi|express|fastify] [--seconds N]",
+    about: "a real web service under load, its profile linked to spans, shown on a page\n\n\
+        Builds the command line and the package, starts `spanprof serve` (ports 4317 and 4318 where free) and a service of\n\
+        examples/ (default: fastapi) under the OpenTelemetry SDK, drives load with trace context, and prints the top functions,\n\
         the share of samples linked to spans, one trace's own top functions, the profiler's own cost and the page's address.\n\
         --seconds N: ends by itself after N seconds of load, non-zero if any of that is missing. Without it: until Ctrl-C.",
-    options: &[Known::Value("seconds")],
-    run: |given| show(given.number("seconds")?, &Ports::usual()?),
+    options: &[Known::Value("seconds"), Known::Value("service")],
+    run: |given| show(Example::named(given.text("service"))?, given.number("seconds")?, &Ports::usual()?),
 };
 
+pub use services::Example;
+
+/// What the services call themselves.
 const SERVICE: &str = "checkout";
 /// Load before the first look when nobody says how long.
 const FIRST_LOOK_SECONDS: u64 = 12;
-/// Below this share the link to the spans is broken: requests are nearly all the service does.
-const LEAST_LINKED_SHARE: f64 = 0.80;
 
 /// Where `spanprof serve` listens.
 pub struct Ports {
@@ -84,25 +85,24 @@ impl Server {
 }
 
 /// Shows everything; `seconds` of load and an end, or until Ctrl-C.
-pub fn show(seconds: Option<u64>, ports: &Ports) -> Outcome {
+pub fn show(example: Example, seconds: Option<u64>, ports: &Ports) -> Outcome {
     let began = Instant::now();
     let command = live::command_line()?;
-    let python = pythons::preferred()?;
-    let venv = Venv::with("demo", &python, &["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()])?;
-    venv.install_wheel(&wheel::build_for_tests()?)?;
     let folder = scratch::empty("demo")?;
+    let program = example.prepare()?;
     let server = Server::start(&command, &folder, ports)?;
-    let (service, service_port) = start_service(&venv, &folder, &server)?;
+    let (service, service_port) = program.start(&folder, &server)?;
     println!("built and started in {} s; the service answers on 127.0.0.1:{service_port}", began.elapsed().as_secs());
 
+    let before = own_stats(service_port)?;
     let load = load::Load::start(service_port);
     std::thread::sleep(Duration::from_secs(seconds.unwrap_or(FIRST_LOOK_SECONDS)));
     let trace_id = load.one_heavy_request()?;
-    let look = Look { command, address: format!("http://127.0.0.1:{}", server.http_port) };
+    let look = Look { command, example, address: format!("http://127.0.0.1:{}", server.http_port) };
     look.wait_for(&["--trace-id", &trace_id])?;
     let stats = own_stats(service_port)?;
     look.print("top functions", &["-n", "12"])?;
-    print_linked_share(&stats)?;
+    print_linked_share(example, &before, &stats)?;
     look.one_trace(&trace_id)?;
     print_own_cost(&stats)?;
     println!("requests answered: {}, failed: {}", load.answered(), load.failed());
@@ -116,31 +116,6 @@ pub fn show(seconds: Option<u64>, ports: &Ports) -> Outcome {
         wait_for_the_end(service)?;
     }
     Ok(())
-}
-
-fn start_service(venv: &Venv, folder: &Path, server: &Server) -> Outcome<(Running, u16)> {
-    let port = http::free_port().map_err(|error| Failure::new("free port", error.to_string()))?;
-    let mut service = Step::new("the FastAPI service", venv.python())
-        .args([
-            "-m",
-            "uvicorn",
-            "app:app",
-            "--host",
-            "127.0.0.1",
-            "--log-level",
-            "warning",
-            "--port",
-            &port.to_string(),
-        ])
-        .env("OTEL_SERVICE_NAME", SERVICE)
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", server.http_port))
-        .env("SPANPROF_UPLOAD_INTERVAL", "2")
-        .inside(&workspace::root().join("examples/python-fastapi"))
-        .start(&folder.join("service.log"))?;
-    service.wait_until(Duration::from_secs(30), |_| {
-        http::get(port, "/health").ok().filter(|(status, _)| *status == 200)
-    })?;
-    Ok((service, port))
 }
 
 /// What the service's own profiler says of itself.
@@ -171,12 +146,14 @@ fn print_own_cost(stats: &Value) -> Outcome {
     Ok(())
 }
 
-fn print_linked_share(stats: &Value) -> Outcome {
-    let linked = stats["samples.linked"].as_f64().unwrap_or_default();
-    let share = linked / stats["samples.cpu"].as_f64().unwrap_or(f64::INFINITY);
-    println!("\n── samples linked to spans: {:.1} % of {}", share * 100.0, stats["samples.cpu"]);
-    if share < LEAST_LINKED_SHARE {
-        let message = format!("expected at least {:.0} %", LEAST_LINKED_SHARE * 100.0);
+/// Of the samples since the load began: starting is no request.
+fn print_linked_share(example: Example, before: &Value, stats: &Value) -> Outcome {
+    let since = |name: &str| stats[name].as_f64().unwrap_or_default() - before[name].as_f64().unwrap_or_default();
+    let (linked, all) = (since("samples.linked"), since("samples.cpu"));
+    let share = linked / all.max(1.0);
+    println!("\n── samples linked to spans: {:.1} % of {all}", share * 100.0);
+    if share < example.least_linked_share() {
+        let message = format!("expected at least {:.0} %", example.least_linked_share() * 100.0);
         return Err(Failure::new("link to spans", message));
     }
     Ok(())
@@ -192,6 +169,7 @@ fn page_answers(server: &Server) -> Outcome {
 /// Looks into what was received, with the command a user would type.
 struct Look {
     command: PathBuf,
+    example: Example,
     address: String,
 }
 
@@ -224,10 +202,9 @@ impl Look {
         let trace = self.json(&["-n", "0", "--trace-id", trace_id]).unwrap_or_default();
         let names: Vec<_> =
             trace["rows"].as_array().into_iter().flatten().filter_map(|row| row["function"].as_str()).collect();
-        if !names.iter().any(|name| name.ends_with("render_report"))
-            || names.iter().any(|name| name.ends_with("price_cart"))
-        {
-            return Err(Failure::new("one trace", format!("expected render_report and not price_cart, got {names:?}")));
+        let (report, cart) = self.example.functions();
+        if !names.iter().any(|name| name.ends_with(report)) || names.iter().any(|name| name.ends_with(cart)) {
+            return Err(Failure::new("one trace", format!("expected {report} and not {cart}, got {names:?}")));
         }
         Ok(())
     }
@@ -248,7 +225,7 @@ fn wait_for_the_end(mut service: Running) -> Outcome {
     loop {
         std::thread::sleep(Duration::from_secs(1));
         if let Some(status) = service.ended() {
-            return Err(Failure::new("the FastAPI service", format!("ended with {status}")));
+            return Err(Failure::new("the service", format!("ended with {status}")));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{go_program, rust_half};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Running, Step};
-use crate::{http, pythons, scratch, verbs};
+use crate::{http, nodes, pythons, scratch, verbs};
 
 /// Newest version of which every module could be had when this was written.
 const VERSION: &str = "0.161.0";
@@ -112,7 +112,7 @@ fn every_transport(collector: &Path, folder: &Path) -> Outcome {
     let json = folder.join("written.jsonl").display().to_string();
     let proto = folder.join("written.pb").display().to_string();
     rust_half("send over every transport and read back", &["collector", &grpc_url, &http_url, &json, &proto])?;
-    from_python(&grpc_url, &http_url, &json)?;
+    from_programs(&grpc_url, &http_url, &json)?;
     let resource = scratch::read(&folder.join("resource.jsonl"))?;
     if !resource.contains("deployment.environment.name") {
         return Err(Failure::new("resource processor", "its attribute is not in the written profiles"));
@@ -121,29 +121,36 @@ fn every_transport(collector: &Path, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// A real Python program over each transport; what it did must be found in what the Collector wrote.
-fn from_python(grpc: &str, http: &str, written: &str) -> Outcome {
+/// A real program in Python and one in Node.js over each transport; what each did must be found in what the Collector wrote.
+fn from_programs(grpc: &str, http: &str, written: &str) -> Outcome {
     let python = pythons::preferred()?;
     let wheel = verbs::wheel::build_for_tests()?;
     let venv = crate::venv::Venv::with("live", &python, &[])?;
     venv.install_wheel(&wheel)?;
+    let node = nodes::preferred()?.program;
+    let modules = super::node::installed()?;
     for (protocol, endpoint, compression) in [
         ("grpc", grpc, "none"),
         ("grpc", grpc, "gzip"),
         ("http/protobuf", http, "none"),
         ("http/protobuf", http, "gzip"),
     ] {
-        let service = format!("live-python-{}-{compression}", &protocol[..4]);
-        let sampled = format!("{written}.{service}.ns");
-        Step::new(format!("a Python program over {protocol}, compression {compression}"), venv.python())
-            .arg("xtask/live/collector/program.py")
-            .args([endpoint, protocol, compression, &service, &sampled])
-            .run()?;
-        Step::new(format!("read {service} back"), venv.python())
-            .arg("xtask/live/collector/read_back.py")
-            .arg(venv.program("spanprof"))
-            .args([written, &service, &sampled])
-            .run()?;
+        for (language, interpreter, program) in
+            [("python", &venv.python(), "program.py"), ("node", &node, "program.js")]
+        {
+            let service = format!("live-{language}-{}-{compression}", &protocol[..4]);
+            let sampled = format!("{written}.{service}.ns");
+            Step::new(format!("a program in {language} over {protocol}, compression {compression}"), interpreter)
+                .arg(format!("xtask/live/collector/{program}"))
+                .args([endpoint, protocol, compression, &service, &sampled])
+                .env("NODE_PATH", &modules)
+                .run()?;
+            Step::new(format!("read {service} back"), venv.python())
+                .arg("xtask/live/collector/read_back.py")
+                .arg(venv.program("spanprof"))
+                .args([written, &service, &sampled])
+                .run()?;
+        }
     }
     Ok(())
 }

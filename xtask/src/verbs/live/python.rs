@@ -29,15 +29,16 @@ pub fn run(given: &Arguments) -> Outcome {
     // What ships, with the doors of tests left in: the code under stress is the same.
     let wheel = verbs::wheel::build_for_tests()?;
     let mut failed = Vec::new();
-    for python in pythons::chosen(given.text("python"))? {
+    let (here, elsewhere) = pythons::chosen_or_missing(given.text("python"))?;
+    for python in here {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
             Step::new(name, &interpreter).arg(format!("xtask/live/python/{program}")).env("PYTHONFAULTHANDLER", "1")
         };
         cells.run(&python.full(), &clocks, step, &mut failed);
     }
-    if given.text("python").is_none() {
-        from_debian(&cells, &clocks, &wheel, &mut failed)?;
+    if given.text("python").is_none() || !elsewhere.is_empty() {
+        from_debian(&cells, &clocks, &wheel, &elsewhere, &mut failed)?;
     }
     match failed.is_empty() {
         true => Ok(()),
@@ -45,13 +46,25 @@ pub fn run(given: &Arguments) -> Outcome {
     }
 }
 
-fn from_debian(cells: &Cells, clocks: &[&str], wheel: &Path, failed: &mut Vec<String>) -> Outcome {
+/// Runs in what Debian has of the versions asked for; of none asked for, in all it has.
+fn from_debian(
+    cells: &Cells,
+    clocks: &[&str],
+    wheel: &Path,
+    asked_for: &[String],
+    failed: &mut Vec<String>,
+) -> Outcome {
     let debian = Debian::fetch()?;
-    if debian.versions.is_empty() {
+    let is_asked_for = |version: &&String| asked_for.is_empty() || asked_for.contains(version);
+    let chosen: Vec<_> = debian.versions.iter().filter(is_asked_for).collect();
+    if let Some(missing) = asked_for.iter().find(|version| !chosen.contains(version)) {
+        return Err(Failure::new("find Python", format!("no CPython {missing}, neither here nor from Debian")));
+    }
+    if chosen.is_empty() {
         return Ok(());
     }
     debian.install(wheel)?;
-    for version in &debian.versions {
+    for version in chosen {
         cells.run(version, clocks, |name, program| debian.step(name, version, program), failed);
     }
     Ok(())

@@ -1,0 +1,33 @@
+'use strict';
+// The one error of the package. Only `start` and `update` throw it; after `start` nothing else does.
+
+/** The profiler cannot start, or cannot take a new setting. */
+class SpanprofError extends Error {
+  /**
+   * @param {string} message
+   * @param {string} [kind] one of a closed set of words (`invalid_config`, `unsupported_runtime`, …)
+   * @param {string} [hint] the way out
+   */
+  constructor(message, kind = '', hint = '') {
+    super(hint === '' ? message : `${message}\nhint: ${hint}`);
+    this.name = 'SpanprofError';
+    this.kind = kind;
+    this.hint = hint;
+  }
+
+  /**
+   * What the native module threw, as ours.
+   * @param {unknown} error
+   */
+  static of(error) {
+    const text = error instanceof Error ? error.message : String(error);
+    try {
+      const { message, kind, hint } = JSON.parse(text);
+      return new SpanprofError(String(message), String(kind), String(hint));
+    } catch {
+      return new SpanprofError(text);
+    }
+  }
+}
+
+module.exports = { SpanprofError };

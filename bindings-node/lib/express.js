@@ -1,0 +1,47 @@
+'use strict';
+// Express: samples of a request carry its method and, once the router found it, its route.
+
+const scope = require('./scope.js');
+const { requestLabels } = require('./request.js');
+
+/**
+ * `app.use(spanprof.expressMiddleware())`, before the routes.
+ * @returns {(request: any, response: any, next: (error?: unknown) => void) => void}
+ */
+function expressMiddleware() {
+  return function spanprofMiddleware(request, _response, next) {
+    const before = scope.current();
+    let id = before;
+    try {
+      id = scope.child(before, requestLabels(request));
+      watchRoute(request, id);
+    } catch {
+      // The request goes on as it would without us.
+    }
+    scope.run(id, next, []);
+  };
+}
+
+/**
+ * The router writes `request.route` right before it calls the handlers.
+ * @param {any} request
+ * @param {number} id the request's own context
+ */
+function watchRoute(request, id) {
+  let own = id;
+  let route = request.route;
+  Object.defineProperty(request, 'route', {
+    configurable: true,
+    enumerable: true,
+    get: () => route,
+    set(found) {
+      route = found;
+      // Somebody else's callback runs the router: its labels are not ours to change.
+      if (scope.current() !== own || typeof found?.path !== 'string') return;
+      own = scope.child(id, { 'http.route': `${request.baseUrl ?? ''}${found.path}` });
+      scope.enter(own);
+    },
+  });
+}
+
+module.exports = { expressMiddleware };

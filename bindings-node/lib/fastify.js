@@ -1,0 +1,43 @@
+'use strict';
+// Fastify 4 and 5: samples of a request carry its method and route.
+
+const scope = require('./scope.js');
+const { requestLabels } = require('./request.js');
+
+const ID = Symbol('spanprof.context');
+
+/**
+ * `app.register(spanprof.fastifyPlugin)`: one registration serves every route of the application.
+ * @param {any} fastify
+ * @param {object} _options
+ * @param {() => void} done
+ */
+function fastifyPlugin(fastify, _options, done) {
+  fastify.addHook('onRequest', (/** @type {any} */ request, /** @type {any} */ _reply, /** @type {() => void} */ next) => {
+    let id = scope.current();
+    try {
+      const route = request.routeOptions?.url;
+      const labels = requestLabels(request.raw);
+      if (typeof route === 'string') labels['http.route'] = route;
+      id = scope.child(id, labels);
+      request[ID] = id;
+    } catch {
+      // The request goes on as it would without us.
+    }
+    scope.run(id, next, []);
+  });
+  // A body was read in the connection's context, not in the request's.
+  fastify.addHook('preValidation', (/** @type {any} */ request, /** @type {any} */ _reply, /** @type {() => void} */ next) => {
+    const id = request[ID];
+    if (id === undefined || id === scope.current() || scope.current() !== 0) next();
+    else scope.run(id, next, []);
+  });
+  done();
+}
+// What fastify-plugin does: hooks serve the application, not only the plugin's own scope.
+Object.assign(fastifyPlugin, {
+  [Symbol.for('skip-override')]: true,
+  [Symbol.for('fastify.display-name')]: 'spanprof',
+});
+
+module.exports = { fastifyPlugin };

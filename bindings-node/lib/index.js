@@ -1,0 +1,45 @@
+'use strict';
+// Continuous profiler that lives inside the service: every sample knows its trace and span. The public names, and nothing
+// else. `lib/index.mjs` has the same ones for `import`.
+
+const { native } = require('./native.js');
+const { SpanprofError } = require('./errors.js');
+const lifecycle = require('./lifecycle.js');
+const scope = require('./scope.js');
+const pyroscope = require('./pyroscope.js');
+const { expressMiddleware } = require('./express.js');
+const { fastifyPlugin } = require('./fastify.js');
+
+/** @typedef {pyroscope.PyroscopeOptions} PyroscopeOptions */
+/** @typedef {lifecycle.Options} Options */
+/** @typedef {scope.Labels} Labels */
+
+module.exports = {
+  version: native.version(),
+  SpanprofError,
+  start: pyroscope.start,
+  stop: lifecycle.stop,
+  flush: lifecycle.flush,
+  update: lifecycle.update,
+  stats: lifecycle.stats,
+  tagWrapper: scope.tagWrapper,
+  tag_wrapper: scope.tagWrapper,
+  setLabels: scope.setLabels,
+  getLabels: scope.getLabels,
+  bind: scope.bind,
+  expressMiddleware,
+  fastifyPlugin,
+  fastifyMiddleware: fastifyPlugin,
+  init: pyroscope.init,
+  wrapWithLabels: pyroscope.wrapWithLabels,
+  setWallLabels: pyroscope.setWallLabels,
+  getWallLabels: pyroscope.getWallLabels,
+  startWallProfiling: pyroscope.startWallProfiling,
+  stopWallProfiling: pyroscope.stopWallProfiling,
+  startCpuProfiling: pyroscope.startCpuProfiling,
+  stopCpuProfiling: pyroscope.stopCpuProfiling,
+  startHeapProfiling: pyroscope.startHeapProfiling,
+  stopHeapProfiling: pyroscope.stopHeapProfiling,
+  setLogger: pyroscope.setLogger,
+  SourceMapper: pyroscope.SourceMapper,
+};

@@ -1,0 +1,112 @@
+'use strict';
+// The active OpenTelemetry span links itself: the registered context manager's `with` is wrapped, once, whether it was
+// registered before `start` or comes later. Its `bind` goes through `with`. Nothing of OpenTelemetry is loaded for it.
+
+const scope = require('./scope.js');
+
+/** Where the API keeps what was registered; one per major version of the API. */
+const REGISTRY = Symbol.for('opentelemetry.js.api.1');
+const SPAN = Symbol.for('OpenTelemetry Context Key SPAN');
+
+/** @type {WeakSet<object>} */
+const wrapped = new WeakSet();
+/** The context id that a span became last. @type {WeakMap<object, number>} */
+const idOfSpan = new WeakMap();
+let installed = false;
+
+/** Wraps what is registered now, and what will be. */
+function install() {
+  if (installed) return;
+  installed = true;
+  try {
+    const registry = /** @type {any} */ (globalThis)[REGISTRY];
+    if (registry !== undefined) follow(registry);
+    else waitForRegistry();
+  } catch {
+    // A program that froze its globals keeps them; samples are not linked.
+  }
+}
+
+function waitForRegistry() {
+  Object.defineProperty(globalThis, REGISTRY, {
+    configurable: true,
+    enumerable: false,
+    get: () => undefined,
+    set(registry) {
+      Object.defineProperty(globalThis, REGISTRY, { value: registry, configurable: true, enumerable: true, writable: true });
+      try {
+        follow(registry);
+      } catch {
+        // As above.
+      }
+    },
+  });
+}
+
+/**
+ * Wraps the registry's context manager. One that is registered later is seen by a setter on the registry's prototype, so
+ * that the registered one stays a plain property, as fast to read as before.
+ * @param {any} registry
+ */
+function follow(registry) {
+  if (registry === null || typeof registry !== 'object') return;
+  if (registry.context) wrap(registry.context);
+  Object.setPrototypeOf(
+    registry,
+    Object.create(Object.getPrototypeOf(registry), {
+      context: {
+        configurable: true,
+        get: () => undefined,
+        set(contexts) {
+          try {
+            if (contexts) wrap(contexts);
+          } catch {
+            // It is registered all the same; its spans are not linked.
+          }
+          Object.defineProperty(this, 'context', { value: contexts, configurable: true, enumerable: true, writable: true });
+        },
+      },
+    }),
+  );
+}
+
+/** @param {any} contexts */
+function wrap(contexts) {
+  if (wrapped.has(contexts) || typeof contexts.with !== 'function' || !Object.isExtensible(contexts)) return;
+  wrapped.add(contexts);
+  const original = contexts.with;
+  /**
+   * @this {any}
+   * @param {any} context
+   * @param {any[]} rest
+   */
+  contexts.with = function linked(context, ...rest) {
+    const before = scope.current();
+    const id = linkedId(before, context);
+    if (id === before) return original.call(this, context, ...rest);
+    return scope.run(id, () => original.call(this, context, ...rest), []);
+  };
+}
+
+/**
+ * The id of the labels current here under the span of `context`.
+ * @param {number} before
+ * @param {any} context
+ * @returns {number}
+ */
+function linkedId(before, context) {
+  try {
+    const span = context.getValue(SPAN);
+    if (span === undefined || span === null) return before === 0 ? 0 : scope.linked(before, '', '', false);
+    if (idOfSpan.get(span) === before) return before;
+    const { traceId, spanId, isRemote } = span.spanContext();
+    if (/^0*$/.test(traceId)) return scope.linked(before, '', '', false);
+    const id = scope.linked(before, traceId, spanId, isRemote === true);
+    idOfSpan.set(span, id);
+    return id;
+  } catch {
+    return before;
+  }
+}
+
+module.exports = { install };

@@ -1,0 +1,37 @@
+//! The Node.js runner's door to the conformance suite: configuration and scopes go through the package's own API, the rest
+//! of a case through the core. Compiled with the feature `testing` only; called by `tests/conformance.test.js`.
+
+use std::collections::BTreeMap;
+
+use napi::bindgen_prelude::Function;
+use napi::{Error, Result};
+use napi_derive::napi;
+use spanprof::conformance::{run_in, Case, Language};
+use spanprof::ConfigValue;
+
+use crate::convert;
+
+struct JavaScript<'a> {
+    config: Vec<(String, ConfigValue)>,
+    context: Function<'a, String, f64>,
+}
+
+impl Language for JavaScript<'_> {
+    fn code(&mut self, _case: &Case) -> Vec<(String, ConfigValue)> {
+        std::mem::take(&mut self.config)
+    }
+
+    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
+        let id = serde_json::to_string(scopes).ok().and_then(|scopes| self.context.call(scopes).ok());
+        // No case gives this id, so a failing callback fails the case.
+        id.map_or(u64::MAX, |id| id as u64)
+    }
+}
+
+/// Runs one case: its text, its `config` as the package's options in JSON, and the context inside scopes (JSON) of
+/// `tagWrapper`. Gives the case's name, or throws what did not hold.
+#[napi]
+pub fn run_case(text: String, config_json: String, context: Function<String, f64>) -> Result<String> {
+    let config = convert::config_from(&config_json).map_err(|error| Error::from_reason(error.to_string()))?;
+    run_in(&text, &mut JavaScript { config, context }).map_err(Error::from_reason)
+}

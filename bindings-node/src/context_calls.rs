@@ -1,0 +1,85 @@
+//! Context ids as the door handles them: flat lists of labels and hex ids into rows of the core's table. No state.
+
+use spanprof::context::{self as table, ContextRow, LabelSetId, Link};
+
+use crate::door::DescribedContext;
+
+fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
+    keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
+}
+
+pub fn extend(parent: u32, keys_and_values: &[String]) -> u32 {
+    table::extend_labels(LabelSetId(parent), &pairs(keys_and_values)).0
+}
+
+pub fn open(label_set: u32, trace_id: Option<&str>, span_id: Option<&str>, local_root: Option<&str>) -> u64 {
+    table::open_context(ContextRow {
+        label_set: LabelSetId(label_set),
+        link: Link {
+            trace_id: trace_id.and_then(bytes_of).unwrap_or_default(),
+            span_id: span_id.and_then(bytes_of).unwrap_or_default(),
+        },
+        local_root_span_id: local_root.and_then(bytes_of).unwrap_or_default(),
+    })
+}
+
+pub fn child(parent: u64, keys_and_values: &[String]) -> u64 {
+    let row = table::context_row(parent).unwrap_or_default();
+    table::open_context(table::with_labels(row, &pairs(keys_and_values)))
+}
+
+pub fn describe(id: u64) -> DescribedContext {
+    let row = table::context_row(id).unwrap_or_default();
+    DescribedContext {
+        label_set: row.label_set.0,
+        labels: table::labels_of(row.label_set).into_iter().flat_map(|(key, value)| [key, value]).collect(),
+        trace_id: hex_of(&row.link.trace_id),
+        span_id: hex_of(&row.link.span_id),
+        local_root_span_id: hex_of(&row.local_root_span_id),
+    }
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return String::new();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_described_as_it_was_opened() {
+        let labels = ["route".to_owned(), "/cart".to_owned()];
+        let set = extend(0, &labels);
+        let id = open(set, Some("4bf92f3577b34da6a3ce929d0e0e4736"), Some("00f067aa0ba902b7"), None);
+        let described = describe(id);
+        assert_eq!(described.labels, labels);
+        assert_eq!(
+            (described.trace_id.as_str(), described.span_id.as_str()),
+            ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+        );
+        assert_eq!(described.local_root_span_id, "");
+        assert_eq!(describe(child(id, &["b".into(), "2".into()])).trace_id, described.trace_id);
+    }
+
+    #[test]
+    fn ids_that_are_no_hex_of_their_length_are_absent() {
+        for text in ["", "4bf9", "zzf067aa0ba902b7", "éééééééé"] {
+            assert_eq!(bytes_of::<8>(text), None);
+        }
+    }
+}

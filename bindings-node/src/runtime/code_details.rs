@@ -1,0 +1,140 @@
+//! What more is asked about new code while V8 tells of it: which script it is of, and which functions were inlined. A script
+//! is described once per thread. Called on the JavaScript thread, for the time of V8's call.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::code_map::{Change, Kind};
+use super::heap::Layout;
+use super::v8::{JitCodeEvent, V8};
+use crate::positions::{Held, Inlining, Position, ScriptFacts};
+
+/// Longest name and announcement of a map that are taken; an inline map is as long as the script.
+const MAX_NAME_UNITS: usize = 4096;
+const MAX_URL_UNITS: usize = 48 << 20;
+/// Line tables that wait for their code.
+const MAX_LINES: usize = 256;
+const MAX_SCRIPTS: usize = 1 << 16;
+
+/// Optimised code whose inlined functions are known, and is not.
+pub static INLINING_READ: AtomicU64 = AtomicU64::new(0);
+pub static INLINING_UNREAD: AtomicU64 = AtomicU64::new(0);
+
+static SCRIPTS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// V8's numbers of this isolate's scripts with ours, and whether what was told of them is still held.
+    static KNOWN: RefCell<HashMap<i32, (u32, Arc<AtomicBool>)>> = RefCell::new(HashMap::new());
+    /// Line tables, which come before their code: functions that are compiled together have all theirs first.
+    static LINES: RefCell<VecDeque<(usize, Vec<Position>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+fn layout() -> Option<&'static Layout> {
+    static FOUND: OnceLock<Option<Layout>> = OnceLock::new();
+    FOUND.get_or_init(Layout::find).as_ref()
+}
+
+/// Whether the line tables of listed byte code cannot be found yet.
+pub fn needs_probe() -> bool {
+    layout().is_some_and(|layout| !layout.has_learned())
+}
+
+/// The isolate begins or ends.
+pub fn forget() {
+    KNOWN.with(|known| known.borrow_mut().clear());
+    LINES.with(|lines| lines.borrow_mut().clear());
+}
+
+/// A line table, before its code.
+pub fn lines(start: usize, positions: &[Position]) {
+    LINES.with(|lines| {
+        let mut lines = lines.borrow_mut();
+        if lines.len() >= MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back((start, positions.to_vec()));
+    });
+}
+
+/// The script and the inlined functions of code that V8 tells of now. What comes before the code itself goes to `emit`:
+/// scripts not told of before, and line tables that V8 has but does not tell.
+pub fn of_code(
+    v8: &V8,
+    event: &JitCodeEvent,
+    kind: Kind,
+    emit: &mut dyn FnMut(Change),
+) -> (u32, Option<Box<Inlining>>) {
+    // SAFETY: V8 lends the handle, if there is one, for the time of the call.
+    let function = unsafe { event.script.as_ref() }.copied();
+    let (Some(function), Some(layout)) = (function, layout()) else { return (0, None) };
+    let function = function as u64;
+    let number = script_number(v8, layout, function, emit);
+    let (start, len) = (event.start, event.len);
+    let told = LINES.with(|lines| {
+        let mut lines = lines.borrow_mut();
+        let at = lines.iter().rposition(|told| told.0 == start)?;
+        lines.remove(at).map(|told| told.1)
+    });
+    match kind {
+        Kind::ByteCode => match told {
+            Some(told) => layout.learn_from_byte_code(start, &told),
+            // Listed, from before we came.
+            None => {
+                if let Some((form, bytes)) = layout.byte_code_table(start) {
+                    emit(Change::Table { start, len, form, bytes });
+                }
+            }
+        },
+        Kind::Baseline => {
+            if let Some(baseline) = layout.baseline(start) {
+                emit(Change::Baseline { start, len, baseline: Box::new(baseline) });
+            }
+        }
+        Kind::Optimised => {
+            let mut script_of = |function: u64| script_number(v8, layout, function, emit);
+            let inlining = layout.inlining((start, len), function, told.as_deref(), &mut script_of);
+            let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
+            counter.fetch_add(1, Ordering::Relaxed);
+            return (number, inlining.map(Box::new));
+        }
+        Kind::Other => {}
+    }
+    (number, None)
+}
+
+fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(Change)) -> u32 {
+    let Some(script) = layout.script(function) else { return 0 };
+    // SAFETY: the object was seen to be a function with a script; a handle is the address of a word that holds it.
+    let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
+    let known = KNOWN.with(|known| known.borrow().get(&id).cloned());
+    let number = match known {
+        Some((number, is_held)) if is_held.load(Ordering::Relaxed) => return number,
+        Some((number, _)) => number,
+        None => SCRIPTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+    };
+    let (held, is_held) = Held::new();
+    KNOWN.with(|known| {
+        let mut known = known.borrow_mut();
+        if known.len() >= MAX_SCRIPTS {
+            known.retain(|_, (_, is_held)| is_held.load(Ordering::Relaxed));
+        }
+        if known.len() >= MAX_SCRIPTS {
+            known.clear();
+        }
+        known.insert(id, (number, is_held));
+    });
+    let source = layout.source(script);
+    let Some((source, line_starts)) = source.and_then(|source| Some((source, source.line_starts()?))) else {
+        return number;
+    };
+    // SAFETY: as above, inside V8's call, where handles are made and given back.
+    let url = unsafe { v8.source_mapping_url(function as usize) };
+    let map_url = url.and_then(|url| layout.text(url as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));
+    let name = layout.name(script).and_then(|name| name.to_text(MAX_NAME_UNITS)).unwrap_or_default();
+    let map_url = map_url.filter(|url| !url.is_empty());
+    let facts = ScriptFacts { name, line_starts, units: source.units as u32, map_url, held };
+    emit(Change::Script { number, facts: Box::new(facts) });
+    number
+}

@@ -1,0 +1,371 @@
+//! V8 tells of code here, on the JavaScript thread or on one of its collector's: each event is stamped with the ring's
+//! position and queued for the drain. No lock is shared with the drain or the handler; a queue that nobody drains stops
+//! growing at a limit and counts what it lost.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crossbeam_queue::SegQueue;
+use spanprof::Profiler;
+use spanprof_signal::guarded;
+
+use super::code_details;
+use super::code_map::{Change, CodeEvent, Kind};
+use super::js_thread_signal::{self, BuiltIn, Landmarks};
+use super::self_test::{self, Probe};
+use super::v8::{JitCodeEvent, V8};
+use crate::positions::Position;
+
+/// Queued while profiling is stopped, beside what was listed: after a listing it is about to start.
+const MAX_UNDRAINED_BYTES: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+
+static QUEUE: SegQueue<CodeEvent> = SegQueue::new();
+static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static UNDRAINED_BYTES: AtomicUsize = AtomicUsize::new(MAX_UNDRAINED_BYTES);
+static LOST: AtomicU64 = AtomicU64::new(0);
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Whether an isolate's own mapping was told of by its addresses.
+static TELLS_MAPPED: AtomicBool = AtomicBool::new(false);
+/// The program's built-in code; written once, before the first event.
+static BUILT_IN: OnceLock<BuiltIn> = OnceLock::new();
+
+thread_local! {
+    /// Set while the thread's existing code is listed.
+    static LISTING: RefCell<Option<Listing>> = const { RefCell::new(None) };
+    /// Code of the self-test's functions, while it is looked for.
+    static PROBES: RefCell<Option<Vec<Probe>>> = const { RefCell::new(None) };
+}
+
+/// What a listing of existing code has come to.
+struct Listing {
+    /// Ring position at its beginning: what is listed lay there before.
+    position: u64,
+    /// Built-in code met, by the program's addresses.
+    built_in: Vec<(String, usize, usize)>,
+}
+
+const ADDED: i32 = 0;
+const MOVED: i32 = 1;
+const REMOVED: i32 = 2;
+const LINE: i32 = 3;
+const LINES_BEGIN: i32 = 4;
+const LINES_END: i32 = 5;
+const NEW_ONLY: i32 = 0;
+const EXISTING_TOO: i32 = 1;
+
+/// Words of an isolate that are looked at.
+const ISOLATE_WORDS: usize = 16_384;
+
+/// Where an isolate has its own mapping of the built-in code: its tables hold the address. 0 when it has none.
+fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
+    let beginning = |address: usize| [0, 8, 16, 24].map(|offset| guarded::read_u64(address + offset));
+    let wanted = beginning(built_in.start);
+    let words = (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8));
+    let aligned_alike = |address: &usize| *address > 4096 && *address < 1 << 47 && (address ^ built_in.start) & 63 == 0;
+    let mut candidates = words.map(|word| word as usize).filter(aligned_alike);
+    candidates.find(|address| *address != built_in.start && beginning(*address) == wanted).unwrap_or(0)
+}
+
+/// Lists the isolate's code, which lay there when the ring stood at `position`, and has V8 tell of what comes. On its own
+/// thread.
+///
+/// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
+pub fn begin(v8: &V8, isolate: usize, position: u64, probe: &dyn Fn()) {
+    if let Some((start, len)) = v8.embedded_range(isolate) {
+        let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
+        if let Some(thread) = js_thread_signal::by_isolate(isolate) {
+            thread.built_in_copy.store(own_mapping(isolate, built_in), Ordering::Release);
+        }
+    }
+    code_details::forget();
+    send(isolate, Change::Forgotten);
+    let listing = Listing { position, built_in: Vec::new() };
+    LISTING.with(|place| *place.borrow_mut() = Some(listing));
+    // SAFETY: on the isolate's thread; the callback lives for ever.
+    unsafe {
+        if let Some(detailed) = v8.detailed_positions {
+            detailed(isolate);
+        }
+        if code_details::needs_probe() {
+            (v8.set_code_callback)(isolate, NEW_ONLY, Some(on_event));
+            probe();
+        }
+        (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
+    }
+    UNDRAINED_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_UNDRAINED_BYTES, Ordering::Relaxed);
+    let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
+    static PUBLISHED: AtomicBool = AtomicBool::new(false);
+    if let Some(landmarks) = BUILT_IN.get().and_then(|built_in| landmarks_of(&listed, *built_in)) {
+        if !PUBLISHED.swap(true, Ordering::AcqRel) {
+            js_thread_signal::publish(landmarks);
+        }
+    }
+}
+
+/// The isolate ends. On its own thread.
+pub fn end(v8: &V8, isolate: usize) {
+    // SAFETY: on the isolate's thread, while it lives.
+    unsafe { (v8.set_code_callback)(isolate, 0, None) };
+    code_details::forget();
+    send(isolate, Change::Forgotten);
+}
+
+/// A collection in which code moved is over. On the isolate's own thread.
+pub fn settled(isolate: usize) {
+    send(isolate, Change::Settled);
+}
+
+/// The next event; called by the drain alone.
+pub fn next() -> Option<CodeEvent> {
+    let Some(event) = QUEUE.pop() else {
+        UNDRAINED_BYTES.store(MAX_UNDRAINED_BYTES, Ordering::Relaxed);
+        return None;
+    };
+    QUEUED_BYTES.fetch_sub(bytes_of(&event.change), Ordering::Relaxed);
+    TAKEN.fetch_add(1, Ordering::Relaxed);
+    Some(event)
+}
+
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+pub fn tells_mapped() -> bool {
+    TELLS_MAPPED.load(Ordering::Relaxed)
+}
+
+pub fn taken() -> u64 {
+    TAKEN.load(Ordering::Relaxed)
+}
+
+/// The profiler that is being stopped: its last samples still wait to be named.
+static STOPPING: Mutex<Option<Arc<Profiler>>> = Mutex::new(None);
+
+/// Runs `stop`, which stops `profiler`.
+pub fn while_stopping<T>(profiler: Profiler, stop: impl FnOnce(&Profiler) -> T) -> T {
+    let stopping = || STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    let profiler = Arc::new(profiler);
+    *stopping() = Some(profiler.clone());
+    let stopped = stop(&profiler);
+    stopping().take_if(|stopping| Arc::ptr_eq(stopping, &profiler));
+    stopped
+}
+
+/// 0 while no drain runs: nothing was sampled yet, or all has been named.
+pub fn ring_position() -> u64 {
+    present_position().unwrap_or(0)
+}
+
+fn present_position() -> Option<u64> {
+    if let Some(profiler) = Profiler::running() {
+        return Some(profiler.ring_position());
+    }
+    let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+    stopping.as_ref().map(|profiler| profiler.ring_position())
+}
+
+fn send(isolate: usize, change: Change) {
+    let listed = matches!(
+        change,
+        Change::Added { .. }
+            | Change::Table { .. }
+            | Change::Baseline { .. }
+            | Change::Script { .. }
+            | Change::Lines { .. }
+    );
+    let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
+    let position = begun.unwrap_or_else(ring_position);
+    let bytes = bytes_of(&change);
+    if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
+        LOST.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    // While profiling is stopped nobody else takes them.
+    let is_much = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > UNDRAINED_BYTES.load(Ordering::Relaxed);
+    if is_much && begun.is_none() && present_position().is_none() {
+        super::absorb_code_events();
+    }
+    QUEUE.push(CodeEvent { position, isolate, change });
+}
+
+fn bytes_of(change: &Change) -> usize {
+    size_of::<CodeEvent>()
+        + match change {
+            Change::Added { logged, inlining, .. } => {
+                logged.len() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
+            }
+            Change::Script { facts, .. } => facts.bytes(),
+            Change::Table { bytes, .. } => bytes.len(),
+            Change::Baseline { baseline, .. } => baseline.bytes(),
+            Change::Lines { positions, .. } => size_of_val(&**positions),
+            _ => 0,
+        }
+}
+
+extern "C" fn on_event(event: *mut JitCodeEvent) {
+    // A panic must not pass through V8.
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: V8 lends the event for the time of the call, to this thread alone.
+        let event = unsafe { &mut *event };
+        if let Some(change) = change_of(event) {
+            // Built-in code is of the process: each isolate lists it, none takes it along.
+            let is_of_process = matches!(change, Change::Added { start, .. } if is_built_in(start));
+            send(if is_of_process { 0 } else { event.isolate }, change);
+        }
+    });
+}
+
+/// Looks out for the self-test's functions on this thread, until `take_probes`.
+pub fn expect_probes() {
+    PROBES.with(|probes| *probes.borrow_mut() = Some(Vec::new()));
+}
+
+pub fn take_probes() -> Vec<Probe> {
+    PROBES.with(|probes| probes.borrow_mut().take()).unwrap_or_default()
+}
+
+fn look_for_probe(logged: &str, start: usize, len: usize) {
+    PROBES.with(|probes| {
+        let mut probes = probes.borrow_mut();
+        let Some(probes) = probes.as_mut() else { return };
+        let is_inner = logged.contains(self_test::INNER);
+        if is_inner || logged.contains(self_test::OUTER) {
+            probes.push(Probe { is_inner, start, len });
+        }
+    });
+}
+
+fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
+    match event.kind {
+        ADDED => {
+            // SAFETY: of an added code the union is the name's address and length.
+            let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
+            let logged = String::from_utf8_lossy(name);
+            look_for_probe(&logged, event.start, event.len);
+            let thread = js_thread_signal::by_isolate(event.isolate);
+            let copy = thread.map_or(0, |thread| thread.built_in_copy.load(Ordering::Relaxed));
+            if copy != 0 && event.start == copy {
+                TELLS_MAPPED.store(true, Ordering::Relaxed);
+            }
+            let start = BUILT_IN.get().map_or(event.start, |built_in| built_in.said_by_program(event.start, copy));
+            if is_built_in(start) {
+                LISTING.with(|place| {
+                    if let Some(listing) = &mut *place.borrow_mut() {
+                        listing.built_in.push((logged.to_string(), start, event.len));
+                    }
+                });
+            } else if let (Some(thread), true) = (thread, event.code_kind != 0) {
+                thread.cover(start, event.len);
+            }
+            let kind = Kind::of(&logged, event.code_kind == 0);
+            let isolate = event.isolate;
+            let mut emit = |change| send(isolate, change);
+            let (script, inlining) =
+                super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
+            let first_word = guarded::read_u64(event.start).unwrap_or(0);
+            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining, first_word })
+        }
+        MOVED => {
+            let mut stays_seen = false;
+            if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                thread.moves.fetch_add(1, Ordering::Relaxed);
+                stays_seen = thread.collecting.load(Ordering::Relaxed) != 0;
+                if thread.has_code(event.start) {
+                    thread.cover(event.union[0], event.len);
+                }
+            }
+            Some(Change::Moved { from: event.start, to: event.union[0], stays_seen })
+        }
+        REMOVED => {
+            if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
+                thread.moves.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Change::Removed { start: event.start })
+        }
+        LINES_BEGIN => {
+            event.user_data = Box::into_raw(Box::new(Vec::<Position>::new())).cast();
+            None
+        }
+        LINE => {
+            // SAFETY: the vector made at the beginning of this table, which V8 hands back.
+            if let Some(positions) = unsafe { event.user_data.cast::<Vec<Position>>().as_mut() } {
+                positions.push((event.union[0] as u32, event.union[1] as u32));
+            }
+            None
+        }
+        LINES_END if !event.user_data.is_null() => {
+            // SAFETY: as above; V8 does not use the word again.
+            let positions = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
+            code_details::lines(event.start, &positions);
+            Some(Change::Lines { start: event.start, positions: positions.into_boxed_slice() })
+        }
+        _ => None,
+    }
+}
+
+fn is_built_in(address: usize) -> bool {
+    BUILT_IN.get().is_some_and(|built_in| built_in.holds(address))
+}
+
+/// Built-in code that is no frame of the program: what leads into JavaScript, out of it, and byte-code handlers.
+fn is_hidden(name: &str) -> bool {
+    let Some(name) = name.strip_prefix("Builtin:") else { return true };
+    let beginnings = [
+        "JSEntry",
+        "JSConstructEntry",
+        "JSRunMicrotasksEntry",
+        "CEntry",
+        "Call_",
+        "CallFunction_",
+        "CallWith",
+        "Construct",
+        "InterpreterPush",
+        "CompileLazy",
+        "HandleApiCall",
+        "JSBuiltinsConstructStub",
+        "ArgumentsAdaptor",
+        "Deoptimization",
+        "BaselineO",
+        "InterpreterOnStack",
+        "RecordWrite",
+        "EphemeronKeyBarrier",
+    ];
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
+}
+
+fn landmarks_of(listed: &[(String, usize, usize)], built_in: BuiltIn) -> Option<Landmarks> {
+    let ranges = |wanted: &dyn Fn(&str) -> bool| {
+        let mut ranges: Vec<(usize, usize)> =
+            listed.iter().filter(|(name, _, _)| wanted(name)).map(|(_, start, len)| (*start, start + len)).collect();
+        ranges.sort_unstable();
+        ranges
+    };
+    let is_interpreter = |name: &str| {
+        name.ends_with(":InterpreterEntryTrampoline")
+            || name.ends_with(":InterpreterEnterAtBytecode")
+            || name.ends_with(":InterpreterEnterAtNextBytecode")
+    };
+    let interpreter = ranges(&is_interpreter);
+    (!interpreter.is_empty()).then(|| Landmarks { interpreter, hidden: ranges(&is_hidden), built_in })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn landmarks_need_the_interpreters_entry() {
+        let built_in = BuiltIn { start: 10, len: 45 };
+        assert!(landmarks_of(&[("Builtin:ArrayMap".into(), 10, 5)], built_in).is_none());
+        let listed = [
+            ("BytecodeHandler:Add".into(), 50, 5),
+            ("Builtin:InterpreterEntryTrampoline".into(), 20, 5),
+            ("Builtin:JSEntry".into(), 10, 5),
+        ];
+        let landmarks = landmarks_of(&listed, built_in).unwrap();
+        assert_eq!(landmarks.interpreter, [(20, 25)]);
+        assert_eq!(landmarks.hidden, [(10, 15), (50, 55)]);
+    }
+}

@@ -1,0 +1,400 @@
+//! Which code lay where, and when: every piece has the ring position at which it was born and, once its addresses were
+//! used again, at which it died. A sample finds what lay there at its own position. Owned by the drain; pure.
+//!
+//! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use spanprof::runtime::{Ended, Frame};
+
+use super::dead_code::{DeadCode, KEPT_GENERATIONS};
+use super::names::CodeName;
+use super::operation_sizes::OperationSizes;
+use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
+
+/// One thing that happened to code, as an isolate's thread saw it.
+#[derive(Debug)]
+pub struct CodeEvent {
+    /// Ring position when it happened.
+    pub position: u64,
+    /// 0 for built-in code, which is the process's: each isolate lists it, none takes it along.
+    pub isolate: usize,
+    pub change: Change,
+}
+
+#[derive(Debug)]
+pub enum Change {
+    Added {
+        start: usize,
+        len: usize,
+        logged: Box<str>,
+        kind: Kind,
+        /// Number of its script; 0 unknown.
+        script: u32,
+        inlining: Option<Box<Inlining>>,
+        /// What memory held there.
+        first_word: u64,
+    },
+    /// As `Lines`, not yet decoded.
+    Table {
+        start: usize,
+        len: usize,
+        form: Form,
+        bytes: Box<[u8]>,
+    },
+    /// As `Lines`, of code that follows its byte code.
+    Baseline {
+        start: usize,
+        len: usize,
+        baseline: Box<Baseline>,
+    },
+    /// Comes before the code of this script.
+    Script {
+        number: u32,
+        facts: Box<ScriptFacts>,
+    },
+    /// Comes before the `Added` of the same address.
+    Lines {
+        start: usize,
+        positions: Box<[Position]>,
+    },
+    Moved {
+        from: usize,
+        to: usize,
+        /// A collection moved it: until `Settled`, stacks may still have its old address.
+        stays_seen: bool,
+    },
+    /// The isolate's collection is over.
+    Settled,
+    Removed {
+        start: usize,
+    },
+    /// The isolate ends, or logs all its code anew.
+    Forgotten,
+}
+
+/// What its places mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    ByteCode,
+    /// Machine code that follows the byte code, operation by operation.
+    Baseline,
+    /// Machine code that may hold several functions.
+    Optimised,
+    Other,
+}
+
+impl Kind {
+    /// By the mark of the tier in the logged name.
+    pub fn of(logged: &str, is_byte_code: bool) -> Self {
+        let name = logged.split_once(':').map_or("", |(_, name)| name);
+        match is_byte_code {
+            true => Self::ByteCode,
+            false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimised,
+            false if name.starts_with('^') => Self::Baseline,
+            false => Self::Other,
+        }
+    }
+}
+
+/// A piece of code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pub start: usize,
+    pub len: usize,
+    pub isolate: usize,
+    pub name: Arc<CodeName>,
+    /// Number of the script among those the process saw; 0 unknown.
+    pub script: u32,
+    pub kind: Kind,
+    pub positions: Arc<[Position]>,
+    pub inlining: Option<Arc<Inlining>>,
+    first_word: u64,
+    born: u64,
+}
+
+impl Code {
+    pub fn holds(&self, address: usize, position: u64) -> bool {
+        address >= self.start && address - self.start < self.len && self.born <= position
+    }
+
+    /// Whether memory, as `read` finds it, may still hold this code. Byte code leaves its memory to other objects, which
+    /// nobody tells of; the memory of machine code goes to other machine code or away.
+    fn may_be_there(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
+        let own_bits = u64::MAX >> (64 - self.len.clamp(1, 8) * 8);
+        match read(self.start) {
+            Some(word) if self.kind == Kind::ByteCode => (word ^ self.first_word) & own_bits == 0,
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    /// Memory held.
+    fn bytes(&self) -> usize {
+        let inlining = self.inlining.as_ref().map_or(0, |inlining| inlining.bytes());
+        CODE_BYTES + size_of_val(&*self.positions) + inlining
+    }
+}
+
+/// Code that was not to be found where it should be.
+struct Suspect {
+    start: usize,
+    born: u64,
+    /// Position of the ring after the look.
+    position: u64,
+}
+
+/// What a piece of code takes beside its places.
+const CODE_BYTES: usize = 240;
+/// Memory for code; what came longest ago goes first.
+const MAX_CODE_BYTES: usize = 128 << 20;
+/// New pieces of code before all are looked at.
+const FEWEST_BEFORE_LOOK: usize = 2048;
+/// Line tables that wait for their code.
+const MAX_PENDING: usize = 4096;
+const PAGE: usize = 4096;
+const OF_PROCESS: usize = 0;
+/// When code dies that may still be seen.
+const NOT_YET: u64 = u64::MAX;
+
+/// See the head of the module.
+#[derive(Default)]
+pub struct CodeMap {
+    live: BTreeMap<usize, Code>,
+    live_bytes: usize,
+    dead: DeadCode,
+    /// Isolates and old places of code that a collection under way has moved: dead, but for now without end.
+    unsettled: Vec<(usize, usize)>,
+    suspects: Vec<Suspect>,
+    /// New since all code was looked at.
+    new: usize,
+    pub codes_forgotten: u64,
+    /// Drain in which names and scripts without code are to be forgotten.
+    prune_in: Option<u64>,
+    pending: BTreeMap<usize, Box<[Position]>>,
+    names: BTreeMap<Box<str>, Arc<CodeName>>,
+    generation: u64,
+    pub scripts: Scripts,
+    /// How long the operations of byte code are; looked for when first needed.
+    sizes: Option<Option<OperationSizes>>,
+}
+
+impl CodeMap {
+    /// Begins a drain: forgets what no sample can ask for any more.
+    pub fn begin(&mut self) {
+        self.generation += 1;
+        self.scripts.begin();
+        self.dead.expire(self.generation);
+    }
+
+    /// Ends a drain: forgets code that is gone though nobody told so, names and scripts that no code has. Looks at all code
+    /// once for so many new pieces. `read` reads a word of memory; `position` asks for the ring's position.
+    pub fn tidy(&mut self, read: &dyn Fn(usize) -> Option<u64>, position: &dyn Fn() -> u64, ended: &mut Vec<Ended>) {
+        // What was moving when it was looked at has been told of by now.
+        for Suspect { start, born, position } in std::mem::take(&mut self.suspects) {
+            if self.live.get(&start).is_some_and(|code| code.born == born) {
+                self.end(start, position, ended);
+                self.codes_forgotten += 1;
+                // When the dead ones are gone too.
+                self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
+            }
+        }
+        if self.prune_in.take_if(|generation| *generation <= self.generation).is_some() {
+            self.prune();
+        }
+        if self.new < FEWEST_BEFORE_LOOK.max(self.live.len() / 2) {
+            return;
+        }
+        self.new = 0;
+        let gone = self.live.values().filter(|code| code.isolate != OF_PROCESS && !code.may_be_there(read));
+        let gone: Vec<(usize, u64)> = gone.map(|code| (code.start, code.born)).collect();
+        let position = position();
+        self.suspects.extend(gone.into_iter().map(|(start, born)| Suspect { start, born, position }));
+        if self.live_bytes > MAX_CODE_BYTES {
+            self.forget_oldest(position, ended);
+        }
+    }
+
+    /// Forgets names and scripts that no code has.
+    fn prune(&mut self) {
+        self.names.retain(|_, name| Arc::strong_count(name) > 1);
+        let mut asked = HashSet::new();
+        for code in self.live.values().chain(self.dead.values()) {
+            asked.insert(code.script);
+            asked.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
+        }
+        self.scripts.forget_others(&asked);
+    }
+
+    fn forget_oldest(&mut self, position: u64, ended: &mut Vec<Ended>) {
+        let of_isolates = self.live.values().filter(|code| code.isolate != OF_PROCESS);
+        let mut by_age: Vec<(u64, usize)> = of_isolates.map(|code| (code.born, code.start)).collect();
+        by_age.sort_unstable();
+        for (_, start) in by_age {
+            if self.live_bytes <= MAX_CODE_BYTES / 4 * 3 {
+                break;
+            }
+            self.end(start, position, ended);
+            self.codes_forgotten += 1;
+        }
+        self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
+    }
+
+    /// The ring's positions begin anew: what lives now lay there before them.
+    pub fn positions_begin_anew(&mut self) {
+        self.live.values_mut().for_each(|code| code.born = 0);
+        self.dead.clear();
+        self.unsettled.clear();
+    }
+
+    /// Takes one event; tells what ended by it.
+    pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
+        let CodeEvent { position, isolate, change } = event;
+        match change {
+            Change::Lines { start, positions } => self.expect(start, positions),
+            Change::Table { start, len, form, bytes } => {
+                if let Some(positions) = form.positions(&bytes, len) {
+                    self.expect(start, positions);
+                }
+            }
+            Change::Baseline { start, len, baseline } => {
+                if let Some(positions) = baseline.positions(len, self.sizes()) {
+                    self.expect(start, positions);
+                }
+            }
+            Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
+            Change::Added { start, len, logged, kind, script, inlining, first_word } => {
+                let name = self.name(logged);
+                let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
+                if isolate == OF_PROCESS && self.live.get(&start).is_some_and(same) {
+                    return;
+                }
+                let positions = self.pending.remove(&start).unwrap_or_default().into();
+                if kind == Kind::ByteCode {
+                    self.scripts.function(script, &name, &positions);
+                }
+                let inlining = inlining.map(|inlining| Arc::from(*inlining));
+                let born = position;
+                self.new += 1;
+                self.insert(
+                    Code { start, len, isolate, name, script, kind, positions, inlining, first_word, born },
+                    ended,
+                );
+            }
+            Change::Moved { from, to, stays_seen } => {
+                let died = if stays_seen { NOT_YET } else { position };
+                let Some(code) = self.end(from, died, ended) else { return };
+                if stays_seen {
+                    self.unsettled.push((isolate, from));
+                }
+                self.insert(Code { start: to, born: position, ..code }, ended);
+            }
+            Change::Settled => self.settle(isolate, position, ended),
+            Change::Removed { start } => {
+                self.end(start, position, ended);
+            }
+            Change::Forgotten => {
+                self.settle(isolate, position, ended);
+                self.scripts.end(isolate);
+                let starts: Vec<usize> =
+                    self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
+                for start in starts {
+                    self.end(start, position, ended);
+                }
+            }
+        }
+    }
+
+    /// A line table whose code is to come.
+    fn expect(&mut self, start: usize, positions: Box<[Position]>) {
+        if self.pending.len() >= MAX_PENDING {
+            self.pending.clear();
+        }
+        self.pending.insert(start, positions);
+    }
+
+    fn sizes(&mut self) -> Option<&OperationSizes> {
+        self.sizes.get_or_insert_with(OperationSizes::find).as_ref()
+    }
+
+    fn name(&mut self, logged: Box<str>) -> Arc<CodeName> {
+        if let Some(known) = self.names.get(&logged) {
+            return known.clone();
+        }
+        let name = Arc::new(super::names::parse(&logged));
+        self.names.insert(logged, name.clone());
+        name
+    }
+
+    fn insert(&mut self, code: Code, ended: &mut Vec<Ended>) {
+        let end = code.start.saturating_add(code.len);
+        while let Some((&start, _)) =
+            self.live.range(..end).next_back().filter(|(start, old)| *start + old.len > code.start)
+        {
+            self.end(start, code.born, ended);
+        }
+        self.live_bytes += code.bytes();
+        self.live.insert(code.start, code);
+    }
+
+    fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<Code> {
+        let code = self.live.remove(&start)?;
+        self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
+        if position != NOT_YET {
+            tell_ended(&code, position, ended);
+        }
+        self.dead.insert(code.clone(), position, self.generation);
+        Some(code)
+    }
+
+    /// The collection is over: nobody has an old address any more.
+    fn settle(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
+        for (_, start) in self.unsettled.extract_if(.., |(of, _)| *of == isolate) {
+            if let Some(code) = self.dead.remove(start, NOT_YET) {
+                tell_ended(&code, position, ended);
+                self.dead.insert(code, position, self.generation);
+            }
+        }
+    }
+
+    /// The code that lay at `address` for a sample at `position`.
+    pub fn find(&self, address: usize, position: u64) -> Option<&Code> {
+        let live = self.live.range(..=address).next_back().map(|(_, code)| code);
+        live.filter(|code| code.holds(address, position)).or_else(|| self.dead.find(address, position))
+    }
+
+    /// The frames of `address` for a sample at `position`, innermost first; none when the code is not known.
+    pub fn frames(&mut self, address: usize, position: u64, out: &mut Vec<Frame>) {
+        let Some(code) = self.find(address, position).cloned() else { return };
+        let at = At {
+            name: &code.name,
+            script: code.script,
+            positions: &code.positions,
+            inlining: code.inlining.as_deref(),
+            is_optimised: code.kind == Kind::Optimised,
+            offset: u32::try_from(address - code.start).unwrap_or(u32::MAX),
+        };
+        self.scripts.frames(&at, out);
+    }
+
+    /// Pieces of code alive.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Memory held for code alive.
+    pub fn bytes(&self) -> usize {
+        self.live_bytes
+    }
+}
+
+/// The pages of code that is no longer there.
+fn tell_ended(code: &Code, position: u64, ended: &mut Vec<Ended>) {
+    let first = code.start & !(PAGE - 1);
+    ended.extend((first..code.start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
+}
+
+#[cfg(test)]
+#[path = "code_map_tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! Tests of the code map: what lay where and when, and what is forgotten.
+
+use super::*;
+
+fn added(position: u64, start: usize, name: &str) -> CodeEvent {
+    CodeEvent {
+        position,
+        isolate: 1,
+        change: Change::Added {
+            start,
+            len: 100,
+            logged: name.into(),
+            kind: Kind::Other,
+            script: 0,
+            inlining: None,
+            first_word: 7,
+        },
+    }
+}
+
+fn byte_code(position: u64, start: usize, name: &str) -> CodeEvent {
+    let mut event = added(position, start, name);
+    if let Change::Added { kind, script, .. } = &mut event.change {
+        (*kind, *script) = (Kind::ByteCode, start as u32);
+    }
+    event
+}
+
+#[test]
+fn code_whose_memory_was_given_away_is_forgotten_with_its_name_and_its_script() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(0, 1 << 40, "Builtin:machine"), &mut ended);
+    let churn = 50 * FEWEST_BEFORE_LOOK;
+    let (mut most, mut position) = (0, 0);
+    for number in 1..=churn {
+        position = number as u64;
+        let facts = Box::new(ScriptFacts::default());
+        let change = Change::Script { number: number as u32 * 128, facts };
+        map.apply(CodeEvent { position, isolate: 1, change }, &mut ended);
+        map.apply(byte_code(position, number * 128, &format!("JS:~made{number} :1:1")), &mut ended);
+        if number % 500 == 0 {
+            // Another object lies where all but the last hundred lay; machine code has new words in its old place.
+            let read = |address: usize| Some(if address / 128 + 100 > number { 7 } else { 8 });
+            map.tidy(&read, &|| position, &mut ended);
+            map.begin();
+            most = most.max(map.len());
+        }
+    }
+    assert!(most < 3 * FEWEST_BEFORE_LOOK, "{most} pieces at once");
+    assert!(map.names.len() < 4 * FEWEST_BEFORE_LOOK, "{} names", map.names.len());
+    assert!(map.scripts.len() < 4 * FEWEST_BEFORE_LOOK, "{} scripts", map.scripts.len());
+    assert!(map.bytes() < 3 * FEWEST_BEFORE_LOOK * CODE_BYTES);
+    assert!(map.codes_forgotten as usize > churn - 3 * FEWEST_BEFORE_LOOK);
+    assert_eq!(name_at(&map, churn * 128, position), Some(&*format!("made{churn}")));
+    assert_eq!(name_at(&map, (1 << 40) + 6, position), Some("machine"));
+}
+
+#[test]
+fn code_that_moves_while_it_is_looked_for_is_not_forgotten() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    for number in 1..=FEWEST_BEFORE_LOOK {
+        map.apply(byte_code(1, number * 128, "JS:~f /a.js:1:1"), &mut ended);
+    }
+    map.tidy(&|address| Some(if address == 128 { 8 } else { 7 }), &|| 5, &mut ended);
+    let change = Change::Moved { from: 128, to: 1 << 30, stays_seen: false };
+    map.apply(CodeEvent { position: 4, isolate: 1, change }, &mut ended);
+    map.tidy(&|_| Some(7), &|| 6, &mut ended);
+    assert_eq!((map.len(), map.codes_forgotten), (FEWEST_BEFORE_LOOK, 0));
+    assert_eq!(name_at(&map, 1 << 30, 6), Some("f"));
+}
+
+#[test]
+fn a_sample_taken_before_its_code_was_missed_is_still_named() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    (1..=FEWEST_BEFORE_LOOK).for_each(|number| map.apply(byte_code(1, number * 128, "JS:~f /a.js:1:1"), &mut ended));
+    map.tidy(&|address| (address != 128).then_some(7), &|| 9, &mut ended);
+    map.tidy(&|_| None, &|| 10, &mut ended);
+    assert_eq!(map.codes_forgotten, 1);
+    assert_eq!((name_at(&map, 130, 8), name_at(&map, 130, 9)), (Some("f"), None));
+}
+
+fn name_at(map: &CodeMap, address: usize, position: u64) -> Option<&str> {
+    map.find(address, position).map(|code| &*code.name.function)
+}
+
+#[test]
+fn an_address_means_what_lay_there_when_the_sample_was_taken() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(10, 5000, "Builtin:first"), &mut ended);
+    assert!(ended.is_empty(), "new ground ends nothing");
+    map.apply(added(20, 5050, "Builtin:second"), &mut ended);
+    assert_eq!(ended, [Ended { code: 4096, position: 20 }]);
+    assert_eq!(name_at(&map, 5060, 15), Some("first"));
+    assert_eq!(name_at(&map, 5060, 20), Some("second"));
+    assert_eq!(name_at(&map, 5060, 5), None, "before it was born");
+    assert_eq!(name_at(&map, 5020, 25), None, "the rest of the first is gone too");
+}
+
+#[test]
+fn code_that_lives_on_over_a_restart_is_found_at_any_position() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(900, 8192, "Builtin:old"), &mut ended);
+    map.positions_begin_anew();
+    assert_eq!(name_at(&map, 8200, 3), Some("old"));
+}
+
+#[test]
+fn code_that_moved_is_found_at_both_places_in_its_time() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(1, 8192, "Builtin:mover"), &mut ended);
+    let change = Change::Moved { from: 8192, to: 90_000, stays_seen: false };
+    map.apply(CodeEvent { position: 7, isolate: 1, change }, &mut ended);
+    assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("mover"), None));
+    assert_eq!((name_at(&map, 90_010, 6), name_at(&map, 90_010, 7)), (None, Some("mover")));
+}
+
+#[test]
+fn what_died_is_forgotten_after_some_drains_and_an_isolate_takes_its_code_along() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(1, 8192, "RegExp:gone"), &mut ended);
+    map.apply(CodeEvent { position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
+    assert_eq!(map.len(), 0);
+    assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
+    (0..KEPT_GENERATIONS).for_each(|_| map.begin());
+    assert_eq!(name_at(&map, 8192, 4), None);
+}
+
+#[test]
+fn code_that_a_collection_moves_is_named_at_both_places_until_the_collection_is_over() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(added(1, 8192, "JS:~f /a.js:1:1"), &mut ended);
+    let change = Change::Moved { from: 8192, to: 90_000, stays_seen: true };
+    map.apply(CodeEvent { position: 5, isolate: 1, change }, &mut ended);
+    assert!(ended.is_empty(), "its old place still means it");
+    let named = |map: &CodeMap, positions: [u64; 2]| positions.map(|at| name_at(map, 8200, at).is_some());
+    assert_eq!((named(&map, [4, 7]), name_at(&map, 90_010, 7)), ([true, true], Some("f")));
+    for isolate in [2, 1] {
+        map.apply(CodeEvent { position: 9, isolate, change: Change::Settled }, &mut ended);
+        assert_eq!(named(&map, [8, 9]), [true, isolate == 2]);
+    }
+    assert_eq!(ended, [Ended { code: 8192, position: 9 }]);
+}
+
+#[test]
+fn built_in_code_stays_when_an_isolate_that_logged_it_ends() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    for position in [1, 3] {
+        let event = CodeEvent { isolate: OF_PROCESS, ..added(position, 8192, "Builtin:Shared") };
+        map.apply(event, &mut ended);
+    }
+    map.apply(CodeEvent { position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
+    assert!(ended.is_empty());
+    assert_eq!(name_at(&map, 8200, 6), Some("Shared"));
+}
+
+#[test]
+fn a_line_table_comes_before_its_code() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    let change = Change::Lines { start: 8192, positions: [(0, 7), (10, 9)].into() };
+    map.apply(CodeEvent { position: 1, isolate: 1, change }, &mut ended);
+    map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
+    assert_eq!(*map.find(8192, 1).unwrap().positions, [(0, 7), (10, 9)]);
+}

@@ -1,0 +1,111 @@
+//! The context id of the interrupted JavaScript thread: the number that our AsyncLocalStorage has in V8's continuation
+//! data. The data is a JavaScript map (`AsyncContextFrame`); it is read word by word through guarded loads, so a map in
+//! the middle of a change gives no label, never a crash. While the collector moves objects the id is the one it began in.
+
+use std::sync::atomic::Ordering;
+
+use spanprof_signal::{guarded, Context};
+
+use super::js_thread_signal::JsThread;
+
+/// JSMap: map, properties, elements, table.
+const TABLE: usize = 24;
+/// OrderedHashMap: map, length, elements, deleted, buckets, then the buckets and (key, value, chain) triples.
+const ELEMENTS: usize = 16;
+const DELETED: usize = 24;
+const BUCKETS: usize = 32;
+const BODY: usize = 40;
+const MAX_ENTRIES: u64 = 256;
+/// HeapNumber: map, value.
+const NUMBER: usize = 8;
+const MAX_ID: f64 = 9_007_199_254_740_992.0;
+
+/// The context of a thread, for the handler.
+pub fn read(thread: &JsThread) -> Context {
+    match id(thread) {
+        0 => Context::None,
+        id => Context::Id(id),
+    }
+}
+
+pub fn id(thread: &JsThread) -> u64 {
+    if thread.collecting.load(Ordering::Relaxed) != 0 {
+        return thread.collecting_in.load(Ordering::Relaxed);
+    }
+    let offset = thread.continuation_offset.load(Ordering::Relaxed);
+    if offset == 0 {
+        return thread.current.load(Ordering::Relaxed);
+    }
+    stored(thread.isolate.load(Ordering::Relaxed).wrapping_add(offset), thread.storage.load(Ordering::Relaxed))
+        .unwrap_or(0)
+}
+
+/// The number that the storage behind the handle has in the map that `place` points to.
+pub fn stored(place: usize, handle: usize) -> Option<u64> {
+    let key = guarded::read_u64(handle)?;
+    let table = field(guarded::read_u64(place)?, TABLE)?;
+    let count = |at: usize| field(table, at).filter(|word| word & 0xffff_ffff == 0).map(|word| word >> 32);
+    let (elements, deleted, buckets) = (count(ELEMENTS)?, count(DELETED)?, count(BUCKETS)?);
+    if key & 3 != 1 || elements > MAX_ENTRIES || deleted > MAX_ENTRIES || buckets > MAX_ENTRIES {
+        return None;
+    }
+    for entry in 0..(elements + deleted) as usize {
+        let at = BODY + buckets as usize * 8 + entry * 24;
+        if field(table, at)? == key {
+            return number(field(table, at + 8)?);
+        }
+    }
+    None
+}
+
+/// A field of a tagged object.
+fn field(object: u64, offset: usize) -> Option<u64> {
+    (object & 3 == 1).then(|| guarded::read_u64((object as usize).wrapping_sub(1).wrapping_add(offset))).flatten()
+}
+
+/// A small integer, or a number object.
+fn number(value: u64) -> Option<u64> {
+    if value & 1 == 0 {
+        let small = (value as i64) >> 32;
+        return u64::try_from(small).ok();
+    }
+    let number = f64::from_bits(field(value, NUMBER)?);
+    let whole = (0.0..MAX_ID).contains(&number) && number.trunc() == number;
+    whole.then_some(number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tagged(words: &[u64]) -> u64 {
+        words.as_ptr() as u64 + 1
+    }
+
+    fn read_with(key: u64, value: u64) -> Option<u64> {
+        let other = [0u64; 4];
+        let table = [0, 0, 2 << 32, 0, 2 << 32, 0, 0, tagged(&other), 5 << 32, 0, key, value, 0];
+        let map = [0, 0, 0, tagged(&table)];
+        let place = [tagged(&map)];
+        let handle = [key];
+        stored(place.as_ptr() as usize, handle.as_ptr() as usize)
+    }
+
+    #[test]
+    fn the_number_of_our_storage_is_found_among_others() {
+        let storage = [0u64; 4];
+        assert_eq!(read_with(tagged(&storage), 1026 << 32), Some(1026));
+        let number = [0, 4_294_967_297f64.to_bits()];
+        assert_eq!(read_with(tagged(&storage), tagged(&number)), Some(4_294_967_297));
+    }
+
+    #[test]
+    fn what_is_no_whole_number_is_no_context() {
+        let storage = [0u64; 4];
+        let fraction = [0, 1.5f64.to_bits()];
+        assert_eq!(read_with(tagged(&storage), tagged(&fraction)), None);
+        assert_eq!(read_with(tagged(&storage), (-4i64 << 32) as u64), None);
+        assert_eq!(read_with(6, 1 << 32), None, "a key that is no object");
+        assert_eq!(stored(16, 16), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! How long each turn of an event loop keeps it from its waiting events: one libuv handle that runs before the loop
+//! waits, once a turn. A turn longer than the threshold becomes samples of the kind `EventLoop` that sum up to its
+//! length: what the thread was on the CPU is shared among the stacks that ran, each with the labels and the span it had;
+//! the rest has a frame that says so. Nothing wakes up for it. Not here: the stacks themselves (`recent_signal`).
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use spanprof::Profiler;
+use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
+
+use super::js_thread_signal::JsThread;
+use super::recent_signal::Ran;
+use super::{marker, v8};
+
+/// Turns longer than this are reported; 0 reports none.
+static THRESHOLD_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Upper bounds of the histogram, in milliseconds, and their names; the last holds what is longer.
+const BOUNDS_MS: [(u64, &str); 9] = [
+    (1, "node.loop_turns_up_to_1_ms"),
+    (5, "node.loop_turns_up_to_5_ms"),
+    (10, "node.loop_turns_up_to_10_ms"),
+    (20, "node.loop_turns_up_to_20_ms"),
+    (50, "node.loop_turns_up_to_50_ms"),
+    (100, "node.loop_turns_up_to_100_ms"),
+    (200, "node.loop_turns_up_to_200_ms"),
+    (500, "node.loop_turns_up_to_500_ms"),
+    (u64::MAX, "node.loop_turns_longer"),
+];
+static TURNS: [AtomicU64; BOUNDS_MS.len()] = [const { AtomicU64::new(0) }; BOUNDS_MS.len()];
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+static LONGEST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// `UV_METRICS_IDLE_TIME` and `UV_PREPARE`.
+const MEASURE_IDLE_TIME: c_int = 1;
+const PREPARE: c_int = 9;
+/// More than any libuv has needed for this handle.
+const HANDLE_WORDS: usize = 64;
+
+/// libuv's functions, exported by every Node.
+struct Uv {
+    configure: unsafe extern "C" fn(*mut c_void, c_int, ...) -> c_int,
+    idle_time: unsafe extern "C" fn(*mut c_void) -> u64,
+    prepare_init: unsafe extern "C" fn(*mut c_void, *mut Handle) -> c_int,
+    prepare_start: unsafe extern "C" fn(*mut Handle, extern "C" fn(*mut Handle)) -> c_int,
+    unref: unsafe extern "C" fn(*mut Handle),
+    close: unsafe extern "C" fn(*mut Handle, Option<extern "C" fn(*mut Handle)>),
+    handle_size: unsafe extern "C" fn(c_int) -> usize,
+}
+
+/// `uv_prepare_t` with its `data` in front, and what we keep behind it.
+#[repr(C)]
+struct Handle {
+    data: *mut c_void,
+    rest: [usize; HANDLE_WORDS],
+    loop_: *mut c_void,
+    thread: &'static JsThread,
+    last_ns: u64,
+    last_idle_ns: u64,
+    turn: u64,
+    /// The thread's CPU clock, and when it was read: a reading costs more than all else here, so that one is used for
+    /// some time.
+    cpu_ns: u64,
+    cpu_read_ns: u64,
+}
+
+/// How old a reading of the CPU clock may be at a turn's beginning; what of a block is less is not told apart.
+const CPU_READING_NS: u64 = 10_000_000;
+
+/// A turn that has ended.
+struct Turn {
+    number: u64,
+    busy_ns: u64,
+    /// What of it the thread was on the CPU, at most.
+    on_cpu_ns: u64,
+    ended_ns: u64,
+}
+
+fn uv() -> Option<&'static Uv> {
+    static UV: OnceLock<Option<Uv>> = OnceLock::new();
+    UV.get_or_init(|| {
+        Some(Uv {
+            configure: v8::function!(c"uv_loop_configure")?,
+            idle_time: v8::function!(c"uv_metrics_idle_time")?,
+            prepare_init: v8::function!(c"uv_prepare_init")?,
+            prepare_start: v8::function!(c"uv_prepare_start")?,
+            unref: v8::function!(c"uv_unref")?,
+            close: v8::function!(c"uv_close")?,
+            handle_size: v8::function!(c"uv_handle_size")?,
+        })
+    })
+    .as_ref()
+}
+
+/// Sets what counts as a block, for every loop; 0 for none.
+pub fn set_threshold_ns(threshold_ns: u64) {
+    THRESHOLD_NS.store(threshold_ns, Ordering::Relaxed);
+}
+
+/// Begins to measure the loop of the calling thread. True when it was not measured before.
+pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
+    if thread.loop_handle.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    let (Some(uv), event_loop) = (uv(), event_loop as *mut c_void) else { return false };
+    // SAFETY: on the loop's thread, while it lives; libuv's signatures are those of its public header. The handle is
+    // larger than libuv says it needs and stays until libuv has closed it.
+    unsafe {
+        if event_loop.is_null() || (uv.handle_size)(PREPARE) > size_of::<usize>() * HANDLE_WORDS {
+            return false;
+        }
+        (uv.configure)(event_loop, MEASURE_IDLE_TIME);
+        let handle = Box::into_raw(Box::new(Handle {
+            data: std::ptr::null_mut(),
+            rest: [0; HANDLE_WORDS],
+            loop_: event_loop,
+            thread,
+            last_ns: spanprof::sys::monotonic_ns(),
+            last_idle_ns: (uv.idle_time)(event_loop),
+            turn: 0,
+            cpu_ns: 0,
+            cpu_read_ns: 0,
+        }));
+        if (uv.prepare_init)(event_loop, handle) != 0 {
+            drop(Box::from_raw(handle));
+            return false;
+        }
+        (uv.prepare_start)(handle, before_waiting);
+        // The loop ends as it would without it.
+        (uv.unref)(handle);
+        thread.loop_handle.store(handle as usize, Ordering::Relaxed);
+        // The entry may have been another thread's, whose last stacks are not of this loop.
+        if let Some(recent) = thread.recent() {
+            recent.take(|_| {});
+        }
+    }
+    true
+}
+
+/// The calling thread's environment ends.
+pub fn end(thread: &JsThread) {
+    let handle = thread.loop_handle.swap(0, Ordering::Relaxed) as *mut Handle;
+    if let (false, Some(uv)) = (handle.is_null(), uv()) {
+        // SAFETY: on the loop's thread, which Node still runs before it closes the loop; the handle was opened above.
+        unsafe { (uv.close)(handle, Some(closed)) };
+    }
+}
+
+extern "C" fn closed(handle: *mut Handle) {
+    // SAFETY: libuv's last word on a handle that `begin` boxed.
+    drop(unsafe { Box::from_raw(handle) });
+}
+
+extern "C" fn before_waiting(handle: *mut Handle) {
+    // A panic must not pass through libuv.
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: libuv lends the handle that `begin` boxed, on its own thread.
+        let handle = unsafe { &mut *handle };
+        let Some(uv) = uv() else { return };
+        let now_ns = spanprof::sys::monotonic_ns();
+        // SAFETY: the loop that runs.
+        let idle_ns = unsafe { (uv.idle_time)(handle.loop_) };
+        let waited_ns = idle_ns.wrapping_sub(handle.last_idle_ns);
+        let busy_ns = now_ns.saturating_sub(handle.last_ns).saturating_sub(waited_ns);
+        (handle.last_ns, handle.last_idle_ns) = (now_ns, idle_ns);
+        handle.turn += 1;
+        let mut turn = Turn { number: handle.turn, busy_ns, on_cpu_ns: busy_ns, ended_ns: now_ns };
+        if now_ns - handle.cpu_read_ns > CPU_READING_NS && THRESHOLD_NS.load(Ordering::Relaxed) != 0 {
+            let cpu_ns = spanprof::sys::thread_cpu_ns(handle.thread.thread_id.load(Ordering::Relaxed)).unwrap_or(0);
+            turn.on_cpu_ns = busy_ns.min(cpu_ns.saturating_sub(handle.cpu_ns));
+            (handle.cpu_ns, handle.cpu_read_ns) = (cpu_ns, now_ns);
+        }
+        turn_ended(handle.thread, &turn);
+    });
+}
+
+fn turn_ended(thread: &JsThread, turn: &Turn) {
+    let busy_ns = turn.busy_ns;
+    let threshold_ns = THRESHOLD_NS.load(Ordering::Relaxed);
+    if threshold_ns == 0 {
+        return;
+    }
+    let place = BOUNDS_MS.iter().position(|(bound_ms, _)| busy_ns <= bound_ms.saturating_mul(1_000_000));
+    if let Some(turns) = place.and_then(|place| TURNS.get(place)) {
+        turns.fetch_add(1, Ordering::Relaxed);
+    }
+    let recent = thread.recent();
+    let Some(profiler) = Profiler::running().filter(|_| busy_ns >= threshold_ns) else {
+        // SAFETY: on the thread itself, not in its handler.
+        return recent.into_iter().for_each(|recent| unsafe { recent.take(|_| {}) });
+    };
+    BLOCKS.fetch_add(1, Ordering::Relaxed);
+    LONGEST_NS.fetch_max(busy_ns, Ordering::Relaxed);
+    let submit = |length_ns: u64, context: Context, frames: &[RawFrame]| {
+        // A full ring is counted by the core.
+        let _ = profiler.submit(&RawSample {
+            kind: SampleKind::EventLoop,
+            flags: SampleFlags(0),
+            thread_id: thread.thread_id.load(Ordering::Relaxed),
+            time_ns: turn.ended_ns,
+            values: [length_ns, 1],
+            key: turn.number,
+            context,
+            frames,
+        });
+    };
+    let moves = thread.moves.load(Ordering::Relaxed);
+    let report = |stacks: &[Ran]| {
+        let known = || stacks.iter().filter(|ran| ran.moves == moves && !ran.frames().is_empty());
+        let shares = known().count() as u64;
+        let off_cpu_ns = Some(busy_ns - turn.on_cpu_ns).filter(|off_ns| *off_ns > CPU_READING_NS).unwrap_or(0);
+        if off_cpu_ns > 0 {
+            submit(off_cpu_ns, Context::None, &[marker::OFF_CPU]);
+        }
+        match shares {
+            0 => submit(busy_ns - off_cpu_ns, Context::None, &[marker::NO_STACK]),
+            _ => known().enumerate().for_each(|(at, ran)| {
+                submit(share(busy_ns - off_cpu_ns, shares, at as u64), ran.context, ran.frames());
+            }),
+        }
+    };
+    match recent {
+        // SAFETY: as above.
+        Some(recent) => unsafe { recent.take(report) },
+        None => report(&[]),
+    }
+}
+
+/// The part at `at` of `whole` in `parts`, so that all parts sum up to it.
+fn share(whole: u64, parts: u64, at: u64) -> u64 {
+    whole / parts + u64::from(at < whole % parts)
+}
+
+/// For `stats()`.
+pub fn stats(out: &mut Vec<(&'static str, String)>) {
+    for ((_, name), turns) in BOUNDS_MS.iter().zip(&TURNS) {
+        out.push((name, turns.load(Ordering::Relaxed).to_string()));
+    }
+    out.push(("node.loop_blocks", BLOCKS.load(Ordering::Relaxed).to_string()));
+    out.push(("node.loop_longest_us", (LONGEST_NS.load(Ordering::Relaxed) / 1000).to_string()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_block_sum_up_to_it() {
+        for (whole, parts) in [(50_000_003, 7), (5, 5), (3, 16)] {
+            assert_eq!((0..parts).map(|at| share(whole, parts, at)).sum::<u64>(), whole);
+        }
+    }
+}

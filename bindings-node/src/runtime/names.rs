@@ -1,0 +1,112 @@
+//! Names as V8 logs them (`JS:*fn file:line:column`, `LazyCompile:~fn file:1:2`, `Builtin:ArrayMap`, `RegExp:a+`) into what
+//! a person reads. Pure.
+
+use std::sync::Arc;
+
+/// What a piece of code is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeName {
+    pub function: Arc<str>,
+    /// Empty for code that no file holds.
+    pub file: Arc<str>,
+    pub start_line: u32,
+    pub start_column: u32,
+    /// JavaScript or WebAssembly of the program, not V8's own.
+    pub is_script: bool,
+}
+
+/// Takes a logged name apart.
+pub fn parse(logged: &str) -> CodeName {
+    let (tag, rest) = logged.split_once(':').unwrap_or(("", logged));
+    let own = |function: String| CodeName {
+        function: function.into(),
+        file: "".into(),
+        start_line: 0,
+        start_column: 0,
+        is_script: false,
+    };
+    match tag {
+        "JS" | "LazyCompile" | "Function" | "Script" | "Eval" => {
+            script(rest.trim_start_matches(['~', '^', '+', '*', '\'']), tag)
+        }
+        "wasm-function" | "WasmFunction" => CodeName { is_script: true, ..own(rest.to_owned()) },
+        "RegExp" => own(format!("(regexp) {rest}")),
+        "Builtin" | "BytecodeHandler" | "Stub" | "Handler" => own(rest.to_owned()),
+        _ => own(logged.to_owned()),
+    }
+}
+
+fn script(text: &str, tag: &str) -> CodeName {
+    // Maglev and its on-stack form are marked `o+`, `o*`.
+    let text = text.strip_prefix("o+").or(text.strip_prefix("o*")).unwrap_or(text);
+    // Baseline code of version 10 is logged with its line alone.
+    let (place, line, column) = match number_behind(text) {
+        (before, Some(last)) => match number_behind(before) {
+            (place, Some(line)) => (place, line, last),
+            (place, None) => (place, last, 0),
+        },
+        (place, None) => (place, 0, 0),
+    };
+    // Names have blanks only after `get`, `set` and the like; files may have them anywhere.
+    let start = ["get ", "set ", "static ", "async ", "bound "]
+        .iter()
+        .find(|word| place.starts_with(**word))
+        .map_or(0, |word| word.len());
+    let (function, file) = match place[start..].split_once(' ') {
+        Some((name, file)) => (&place[..start + name.len()], file),
+        None => (place, ""),
+    };
+    // Top-level code is logged with its file alone.
+    let (function, file) = if file.is_empty() && (tag == "Script" || function.contains(['/', ':'])) {
+        ("", function)
+    } else {
+        (function, file)
+    };
+    let anonymous = if tag == "Script" { "(top level)" } else { "(anonymous)" };
+    CodeName {
+        function: if function.is_empty() { anonymous } else { function }.into(),
+        file: file.into(),
+        start_line: line,
+        start_column: column,
+        is_script: true,
+    }
+}
+
+/// `text` without its last `:number`, and the number.
+fn number_behind(text: &str) -> (&str, Option<u32>) {
+    let parts = text.rsplit_once(':').and_then(|(before, digits)| Some((before, digits.parse().ok()?)));
+    parts.map_or((text, None), |(before, number)| (before, Some(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(logged: &str) -> (String, String, u32, u32) {
+        let name = parse(logged);
+        (name.function.to_string(), name.file.to_string(), name.start_line, name.start_column)
+    }
+
+    #[test]
+    fn a_function_has_its_file_line_and_column_whatever_its_tier() {
+        let expected = ("hot".to_owned(), "/srv/my app/a.js".to_owned(), 3, 14);
+        for mark in ["", "~", "^", "+", "*", "o+", "'"] {
+            assert_eq!(parts(&format!("JS:{mark}hot /srv/my app/a.js:3:14")), expected);
+        }
+        assert_eq!(parts("LazyCompile:*hot /srv/my app/a.js:3:14"), expected);
+        assert_eq!(parts("Function:^hot /srv/my app/a.js:3"), (expected.0, expected.1, 3, 0));
+    }
+
+    #[test]
+    fn accessors_anonymous_functions_and_top_level_code_have_names() {
+        assert_eq!(parts("JS:~get size node:internal/x:1:2").0, "get size");
+        assert_eq!(parts("JS:* file:///a.mjs:1:2"), ("(anonymous)".into(), "file:///a.mjs".into(), 1, 2));
+        assert_eq!(parts("Script:~ /a.js:1:1"), ("(top level)".into(), "/a.js".into(), 1, 1));
+    }
+
+    #[test]
+    fn code_of_v8_is_named_without_a_file() {
+        assert_eq!(parts("Builtin:ArrayForEach"), ("ArrayForEach".into(), String::new(), 0, 0));
+        assert!(!parse("RegExp:a+").is_script);
+    }
+}

@@ -1,0 +1,134 @@
+//! The stacks that ran on a JavaScript thread since its event loop last came round: written by the thread's own handler,
+//! read and emptied on the same thread between its instructions. When there are more than fit, each has the same chance
+//! to be among those kept.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{compiler_fence, AtomicBool, Ordering};
+
+use spanprof_signal::{Context, RawFrame};
+
+/// Stacks kept of one turn of the loop.
+pub const MAX_STACKS: usize = 16;
+/// Frames kept of each, from the leaf.
+const MAX_FRAMES: usize = 128;
+
+/// A stack that ran.
+pub struct Ran {
+    pub context: Context,
+    /// How often code had moved by then: an address means what it meant only as long as nothing moved since.
+    pub moves: u64,
+    frames: [RawFrame; MAX_FRAMES],
+    len: usize,
+}
+
+impl Ran {
+    const NONE: Ran =
+        Ran { context: Context::None, moves: 0, frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES], len: 0 };
+
+    pub fn frames(&self) -> &[RawFrame] {
+        self.frames.get(..self.len).unwrap_or(&[])
+    }
+}
+
+struct Kept {
+    seen: u64,
+    random: u64,
+    stacks: [Ran; MAX_STACKS],
+}
+
+/// See the head of the module.
+pub struct Recent {
+    kept: UnsafeCell<Kept>,
+    /// Set while the thread reads: its handler leaves `kept` alone then.
+    is_read: AtomicBool,
+}
+
+// SAFETY: `kept` is touched by one thread only, the one it belongs to; `is_read` keeps its handler out of its reading.
+unsafe impl Sync for Recent {}
+
+impl Recent {
+    pub fn new() -> Self {
+        let kept = Kept { seen: 0, random: 0x9e37_79b9_7f4a_7c15, stacks: [Ran::NONE; MAX_STACKS] };
+        Self { kept: UnsafeCell::new(kept), is_read: AtomicBool::new(false) }
+    }
+
+    /// Notes a stack.
+    ///
+    /// # Safety
+    /// In the handler of the thread it belongs to, which does not interrupt itself.
+    pub unsafe fn note(&self, frames: &[RawFrame], context: Context, moves: u64) {
+        if self.is_read.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: nobody else is on this thread inside `kept`, see `is_read`.
+        let kept = unsafe { &mut *self.kept.get() };
+        kept.seen += 1;
+        kept.random ^= kept.random << 13;
+        kept.random ^= kept.random >> 7;
+        kept.random ^= kept.random << 17;
+        let place = match kept.seen as usize {
+            seen @ 1..=MAX_STACKS => seen - 1,
+            _ => (kept.random % kept.seen) as usize,
+        };
+        let Some(ran) = kept.stacks.get_mut(place) else { return };
+        let len = frames.len().min(MAX_FRAMES);
+        if let (Some(to), Some(from)) = (ran.frames.get_mut(..len), frames.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        (ran.len, ran.context, ran.moves) = (len, context, moves);
+    }
+
+    /// Gives the stacks kept to `take`, and forgets them.
+    ///
+    /// # Safety
+    /// On the thread it belongs to, not in its handler.
+    pub unsafe fn take(&self, take: impl FnOnce(&[Ran])) {
+        self.is_read.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the handler of this thread stays out while `is_read`, and no other thread comes here.
+        let kept = unsafe { &mut *self.kept.get() };
+        take(kept.stacks.get(..(kept.seen as usize).min(MAX_STACKS)).unwrap_or(&[]));
+        kept.seen = 0;
+        compiler_fence(Ordering::SeqCst);
+        self.is_read.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(recent: &Recent, code: u64) {
+        // SAFETY: one thread, no handler.
+        unsafe { recent.note(&[RawFrame { code, at: 0 }], Context::Id(code), 7) };
+    }
+
+    fn taken(recent: &Recent) -> Vec<u64> {
+        let mut codes = Vec::new();
+        // SAFETY: as above.
+        unsafe { recent.take(|stacks| codes.extend(stacks.iter().map(|ran| ran.frames()[0].code))) };
+        codes
+    }
+
+    #[test]
+    fn stacks_are_given_once() {
+        let recent = Recent::new();
+        (1..4).for_each(|code| note(&recent, code));
+        assert_eq!(taken(&recent), [1, 2, 3]);
+        assert!(taken(&recent).is_empty());
+    }
+
+    #[test]
+    fn of_many_stacks_early_and_late_ones_are_kept() {
+        let recent = Recent::new();
+        let mut late = 0;
+        for _ in 0..100 {
+            (0..160).for_each(|code| note(&recent, code));
+            let kept = taken(&recent);
+            assert_eq!(kept.len(), MAX_STACKS);
+            late += kept.iter().filter(|code| **code >= 80).count();
+        }
+        // Half of 1,600, give or take eight standard errors.
+        assert!((640..=960).contains(&late), "{late}");
+    }
+}

@@ -1,0 +1,206 @@
+//! V8's exported C++ functions, found by mangled name: signatures and structures are the same in every Node from 18 to 26,
+//! but for the variants below. Called by the rest of this room; knows no policy.
+
+use std::ffi::{c_char, c_void, CStr};
+use std::sync::OnceLock;
+
+/// `v8::RegisterState`.
+#[repr(C)]
+pub struct RegisterState {
+    pub pc: usize,
+    pub sp: usize,
+    pub fp: usize,
+    pub lr: usize,
+    pub callee_saved: usize,
+}
+
+/// `v8::SampleInfo`.
+#[repr(C)]
+#[derive(Default)]
+pub struct SampleInfo {
+    pub frames: usize,
+    pub external_callback: usize,
+    pub context: usize,
+    pub embedder_context: usize,
+    pub vm_state: u32,
+    pub embedder_state: u32,
+}
+
+/// `v8::JitCodeEvent`; the union as three words.
+#[repr(C)]
+pub struct JitCodeEvent {
+    pub kind: i32,
+    pub code_kind: i32,
+    pub start: usize,
+    pub len: usize,
+    pub script: *mut usize,
+    pub user_data: *mut c_void,
+    pub wasm: *mut c_void,
+    pub union: [usize; 3],
+    pub isolate: usize,
+}
+
+impl SampleInfo {
+    /// V8's states `PARSER`, `BYTECODE_COMPILER` and `COMPILER`; only the low half is the state since 22.
+    pub fn is_compiling(&self) -> bool {
+        (2..=4).contains(&(self.vm_state & 0xffff))
+    }
+}
+
+pub type CodeCallback = extern "C" fn(*mut JitCodeEvent);
+pub type GcCallback = extern "C" fn(usize, i32, i32);
+
+/// The functions.
+pub struct V8 {
+    pub current_isolate: extern "C" fn() -> usize,
+    pub stack_sample: unsafe extern "C" fn(usize, *const RegisterState, *mut usize, usize, *mut SampleInfo),
+    pub set_code_callback: unsafe extern "C" fn(usize, i32, Option<CodeCallback>),
+    pub detailed_positions: Option<unsafe extern "C" fn(usize)>,
+    pub before_gc: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
+    pub after_gc: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
+    pub not_before_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    pub not_after_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
+    pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
+    script_id: Option<unsafe extern "C" fn(*const usize) -> i32>,
+    source_mapping_url: Option<unsafe extern "C" fn(*const usize) -> *const usize>,
+    globalize_word: Option<unsafe extern "C" fn(usize, usize) -> *const usize>,
+    globalize_slot: Option<unsafe extern "C" fn(usize, *const usize) -> *const usize>,
+    /// From a frame pointer to the interpreter's byte-code array and offset.
+    pub bytecode_array: isize,
+    pub bytecode_offset: isize,
+}
+
+/// A function by its names; `None` when this Node exports none of them.
+macro_rules! function {
+    ($($name:literal)+) => {
+        // SAFETY: a non-null result is the function of that mangled name, whose C++ signature is the field's C type.
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<_>>($crate::runtime::v8::symbol(&[$($name),+])) }
+    };
+}
+
+pub(super) use function;
+
+pub fn symbol(names: &[&CStr]) -> *mut c_void {
+    // SAFETY: the names end in NUL; looking a name up changes nothing.
+    let find = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr().cast::<c_char>()) };
+    names.iter().map(find).find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
+}
+
+fn frame_offset(name: &CStr) -> Option<isize> {
+    // SAFETY: V8 exports these constants as ints for debuggers.
+    unsafe { symbol(&[name]).cast::<i32>().as_ref() }.map(|offset| *offset as isize)
+}
+
+/// The address of exported data.
+pub fn data(name: &CStr) -> Option<usize> {
+    Some(symbol(&[name]) as usize).filter(|address| *address != 0)
+}
+
+/// One of the constants that V8 exports for debuggers, by the first of its names that is there.
+pub fn constant(names: &[&CStr]) -> Option<usize> {
+    names.iter().find_map(|name| frame_offset(name)).and_then(|value| usize::try_from(value).ok())
+}
+
+/// The functions of this process, or which one is missing.
+pub fn v8() -> Result<&'static V8, String> {
+    static FOUND: OnceLock<Result<V8, String>> = OnceLock::new();
+    FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
+}
+
+fn find() -> Result<V8, String> {
+    let missing = |what: &str| format!("this Node.js does not export {what}");
+    let isolate: Option<extern "C" fn() -> usize> = function!(c"_ZN2v87Isolate10GetCurrentEv");
+    let stack: Option<unsafe extern "C" fn(usize, *const RegisterState, *mut usize, usize, *mut SampleInfo)> =
+        function!(c"_ZN2v87Isolate14GetStackSampleERKNS_13RegisterStateEPPvmPNS_10SampleInfoE");
+    let code: Option<unsafe extern "C" fn(usize, i32, Option<CodeCallback>)> =
+        function!(c"_ZN2v87Isolate22SetJitCodeEventHandlerENS_19JitCodeEventOptionsEPFvPKNS_12JitCodeEventEE");
+    Ok(V8 {
+        current_isolate: isolate.ok_or_else(|| missing("v8::Isolate::GetCurrent"))?,
+        stack_sample: stack.ok_or_else(|| missing("v8::Isolate::GetStackSample"))?,
+        set_code_callback: code.ok_or_else(|| missing("v8::Isolate::SetJitCodeEventHandler"))?,
+        detailed_positions: function!(c"_ZN2v811CpuProfiler38UseDetailedSourcePositionsForProfilingEPNS_7IsolateE"),
+        before_gc: function!(c"_ZN2v87Isolate21AddGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"),
+        after_gc: function!(c"_ZN2v87Isolate21AddGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"),
+        not_before_gc: function!(c"_ZN2v87Isolate24RemoveGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
+        not_after_gc: function!(c"_ZN2v87Isolate24RemoveGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
+        embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
+        // 26 has both; V2 is the one that Node writes there.
+        continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),
+        script_id: function!(c"_ZNK2v813UnboundScript5GetIdEv" c"_ZN2v813UnboundScript5GetIdEv"),
+        source_mapping_url: function!(c"_ZN2v813UnboundScript19GetSourceMappingURLEv"),
+        globalize_word: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEm"),
+        globalize_slot: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEPm"),
+        bytecode_array: frame_offset(c"v8dbg_off_fp_bytecode_array")
+            .ok_or_else(|| missing("v8dbg_off_fp_bytecode_array"))?,
+        bytecode_offset: frame_offset(c"v8dbg_off_fp_bytecode_offset")
+            .ok_or_else(|| missing("v8dbg_off_fp_bytecode_offset"))?,
+    })
+}
+
+impl V8 {
+    /// V8's number of the script of a function.
+    ///
+    /// # Safety
+    /// On the isolate's own thread while nothing moves; `function` is a function object that has a script.
+    pub unsafe fn script_id(&self, function: usize) -> Option<i32> {
+        // SAFETY: a v8::UnboundScript is the address of a word that holds the function object.
+        self.script_id.map(|script_id| unsafe { script_id(&function) })
+    }
+
+    /// The object that says where the source map of a function's script is.
+    ///
+    /// # Safety
+    /// As for `script_id`, and with a handle scope open.
+    pub unsafe fn source_mapping_url(&self, function: usize) -> Option<usize> {
+        // SAFETY: as above; the handle returned is such an address too, or null.
+        unsafe { self.source_mapping_url.and_then(|url| url(&function).as_ref().copied()) }
+    }
+
+    /// See `facts`.
+    pub fn globalizes_word(&self) -> bool {
+        self.globalize_word.is_some()
+    }
+
+    /// Where built-in code lies in the program's file image: first address and length.
+    pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
+        let (mut start, mut len) = (0, 0);
+        // SAFETY: on the isolate's thread; it writes the two words.
+        unsafe { self.embedded_range?(isolate, &mut start, &mut len) };
+        (start != 0 && len != 0).then_some((start, len))
+    }
+
+    /// A global handle on the object of a local one: a slot that the collector keeps up to date, for ever.
+    ///
+    /// # Safety
+    /// On the isolate's own thread; `local` is a live `napi_value`.
+    pub unsafe fn globalize(&self, isolate: usize, local: usize) -> Option<usize> {
+        // SAFETY: a napi_value is a v8::Local, the address of a slot with the object; each signature is its symbol's.
+        let handle = unsafe {
+            match (self.globalize_word, self.globalize_slot) {
+                (Some(globalize), _) => globalize(isolate, *(local as *const usize)),
+                (None, Some(globalize)) => globalize(isolate, local as *const usize),
+                (None, None) => std::ptr::null(),
+            }
+        };
+        (!handle.is_null()).then_some(handle as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outside_node_the_first_missing_function_is_named() {
+        assert_eq!(v8().err().as_deref(), Some("this Node.js does not export v8::Isolate::GetCurrent"));
+    }
+
+    #[test]
+    fn v8_compiles_in_three_of_its_states() {
+        let compiling = |vm_state| SampleInfo { vm_state, ..SampleInfo::default() }.is_compiling();
+        let states: Vec<u32> = (0..10).filter(|state| compiling(*state)).collect();
+        assert_eq!(states, [2, 3, 4]);
+        assert!(compiling(0x7_0003));
+    }
+}

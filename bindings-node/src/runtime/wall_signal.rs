@@ -1,0 +1,333 @@
+//! The wall walk: the sampler's thread asks, with a signal of its own, and the JavaScript thread walks itself in the
+//! handler. A thread whose CPU clock stood still since it was last walked has the stack it had then: it is not signalled,
+//! so that an idle process is left alone. What the signal itself made it burn does not count: a thread found inside a
+//! system call that burnt next to nothing until the next look is still there.
+//!
+//! # The exchange
+//! One asker, one answerer per thread. The asker writes ASKED, signals, and waits on the word; only a handler that turns
+//! ASKED into ANSWERING writes the answer, and only ANSWERED is read. A question that is not answered in time stays open:
+//! a thread that waits for a processor answers when it gets one, before it does anything else, and the next look takes it.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use spanprof::sys;
+use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
+
+use super::js_thread_signal::{self, JsThread};
+use super::{capture_signal, context_signal, marker};
+
+const FREE: u32 = 0;
+const ASKED: u32 = 1;
+const ANSWERING: u32 = 2;
+const ANSWERED: u32 = 3;
+/// How long an answer is waited for; one to a question that was open already, less.
+const PATIENCE_NS: i64 = 20_000_000;
+const SHORT_PATIENCE_NS: i64 = 2_000_000;
+/// CPU time from an answer back into the interrupted system call: less than any callback takes.
+const WAY_OUT_NS: u64 = 20_000;
+/// Frames kept of a stack.
+const MAX_FRAMES: usize = 512;
+
+/// What a thread answered last.
+struct Answer {
+    frames: [RawFrame; MAX_FRAMES],
+    len: usize,
+    truncated: bool,
+    context: Context,
+    /// Whether the thread was inside a system call.
+    in_call: bool,
+}
+
+/// The exchange with one thread.
+pub struct Exchange {
+    state: AtomicU32,
+    /// The thread that has not answered since it was asked; 0 when none. The asker's.
+    open_for: AtomicU32,
+    answer: UnsafeCell<Answer>,
+    /// The thread's CPU clock when its answer was last seen to hold; 0 when there is none.
+    cpu_ns: AtomicU64,
+    /// Whether that was after it came to rest.
+    is_settled: AtomicBool,
+}
+
+// SAFETY: `answer` is touched by the handler between ANSWERING and ANSWERED, and by the one asker otherwise.
+unsafe impl Sync for Exchange {}
+
+impl Exchange {
+    pub fn new() -> Self {
+        let none = RawFrame { code: 0, at: 0 };
+        let answer =
+            Answer { frames: [none; MAX_FRAMES], len: 0, truncated: false, context: Context::None, in_call: false };
+        Self {
+            state: AtomicU32::new(FREE),
+            open_for: AtomicU32::new(0),
+            answer: UnsafeCell::new(answer),
+            cpu_ns: AtomicU64::new(0),
+            is_settled: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the last answer is what the thread would answer now. The asker's.
+    fn still_holds(&self, cpu_ns: u64) -> bool {
+        let seen_ns = self.cpu_ns.load(Ordering::Relaxed);
+        if seen_ns == 0 || cpu_ns == 0 || self.is_settled.load(Ordering::Relaxed) {
+            return seen_ns == cpu_ns && cpu_ns != 0;
+        }
+        // SAFETY: no question is open, so that no handler writes.
+        let holds = unsafe { (*self.answer.get()).in_call } && cpu_ns.saturating_sub(seen_ns) < WAY_OUT_NS;
+        if holds {
+            self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+            self.is_settled.store(true, Ordering::Relaxed);
+        }
+        holds
+    }
+
+    /// Another thread takes the entry.
+    pub fn reset(&self) {
+        self.cpu_ns.store(0, Ordering::Relaxed);
+        self.open_for.store(0, Ordering::Relaxed);
+    }
+}
+
+fn signal() -> libc::c_int {
+    // The first are glibc's; debuggers and collectors use those next to them.
+    libc::SIGRTMIN() + 9
+}
+
+/// Installs the handler, once. False when somebody else has the signal.
+pub fn install() -> bool {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.load(Ordering::Acquire) {
+        return true;
+    }
+    // SAFETY: an all-zero sigaction is a valid value; the calls read and write only it.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal(), std::ptr::null(), &mut action) != 0 || action.sa_sigaction != libc::SIG_DFL {
+            return false;
+        }
+        action.sa_sigaction = on_ask as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        // A CPU sample taken in here would show us.
+        libc::sigaddset(&mut action.sa_mask, super::CPU_SIGNAL);
+        let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
+        INSTALLED.store(installed, Ordering::Release);
+        installed
+    }
+}
+
+/// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
+///
+/// # Safety
+/// On the wall sampler's thread only.
+pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
+    let thread = usize::try_from(handle).ok().and_then(|index| js_thread_signal::all().get(index));
+    let known = thread.filter(|thread| thread.thread_id.load(Ordering::Acquire) == thread_id);
+    let Some((thread, exchange)) = known.and_then(|thread| thread.exchange().map(|exchange| (thread, exchange))) else {
+        return Captured::Dropped(DropReason::NoThreadState);
+    };
+    if !exchange.still_holds(sys::thread_cpu_ns(thread_id).unwrap_or(0)) {
+        exchange.is_settled.store(false, Ordering::Relaxed);
+        exchange.cpu_ns.store(0, Ordering::Relaxed);
+        if !ask(thread, exchange, thread_id) {
+            return Captured::Dropped(DropReason::SignalBlocked);
+        }
+        exchange.cpu_ns.store(sys::thread_cpu_ns(thread_id).unwrap_or(0), Ordering::Relaxed);
+    }
+    // SAFETY: no question is open, so that no handler writes.
+    let answer = unsafe { &*exchange.answer.get() };
+    stack.context = answer.context;
+    for frame in answer.frames.get(..answer.len).unwrap_or(&[]) {
+        stack.push(*frame);
+    }
+    if answer.truncated {
+        stack.push(RawFrame::default());
+    }
+    Captured::Walked
+}
+
+/// True when the answer is there.
+fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
+    // One that the entry's last thread left open is nobody's to answer.
+    let was_open = exchange.open_for.swap(thread_id, Ordering::Relaxed) == thread_id;
+    if !was_open {
+        exchange.state.store(ASKED, Ordering::Release);
+        if !signal_thread(thread, thread_id) {
+            exchange.open_for.store(0, Ordering::Relaxed);
+            return false;
+        }
+    }
+    let patience_ns = if was_open { SHORT_PATIENCE_NS } else { PATIENCE_NS };
+    let until_ns = sys::monotonic_ns() + patience_ns as u64;
+    while exchange.state.load(Ordering::Acquire) != ANSWERED {
+        if sys::monotonic_ns() >= until_ns {
+            return false;
+        }
+        wait_while_asked(&exchange.state, patience_ns);
+    }
+    exchange.open_for.store(0, Ordering::Relaxed);
+    true
+}
+
+fn signal_thread(thread: &JsThread, thread_id: u32) -> bool {
+    // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
+    unsafe {
+        let mut info: QueuedInfo = std::mem::zeroed();
+        (info.signal, info.code) = (signal(), libc::SI_QUEUE);
+        (info.process, info.user) = (libc::getpid(), libc::getuid());
+        info.value = std::ptr::from_ref(thread) as usize;
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
+    }
+}
+
+/// The kernel's siginfo of a queued signal on 64-bit Linux.
+#[repr(C)]
+struct QueuedInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    process: i32,
+    user: u32,
+    value: usize,
+    rest: [usize; 12],
+}
+
+const _: () = assert!(size_of::<QueuedInfo>() == 128);
+
+fn wait_while_asked(word: &AtomicU32, nanoseconds: i64) {
+    let timeout = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    let state = word.load(Ordering::Acquire);
+    if state == ANSWERED {
+        return;
+    }
+    // SAFETY: the word lives for ever; the kernel reads it and the timeout.
+    unsafe {
+        let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        libc::syscall(libc::SYS_futex, word.as_ptr(), how, state, &raw const timeout);
+    }
+}
+
+extern "C" fn on_ask(_signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
+    // SAFETY: errno of this thread; restored on the way out.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel's siginfo of this signal.
+    let info = unsafe { &*info.cast::<QueuedInfo>() };
+    if info.code == libc::SI_QUEUE {
+        if let Some(thread) = js_thread_signal::by_address(info.value) {
+            answer(thread, ucontext);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
+    // SAFETY: asks the kernel for a number.
+    let own_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let Some(exchange) = thread.exchange() else { return };
+    let is_asked = || exchange.state.compare_exchange(ASKED, ANSWERING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if thread.thread_id.load(Ordering::Relaxed) != own_id || !is_asked() {
+        return;
+    }
+    // SAFETY: ANSWERING is this handler's, until it is ANSWERED.
+    let answer = unsafe { &mut *exchange.answer.get() };
+    let mut stack = RawStack::new(&mut answer.frames);
+    stack.context = context_signal::read(thread);
+    // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
+    unsafe { capture_signal::walk_interrupted(thread, ucontext, &mut stack) };
+    let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
+    (answer.len, answer.truncated, answer.context) = (len, truncated, context);
+    // SAFETY: as above.
+    answer.in_call = unsafe { capture_signal::is_in_system_call(ucontext) };
+    if is_waiting_for_events(answer.frames.first().copied()) {
+        // What leads there is Node's, and always the same.
+        if let Some(caller) = answer.frames.get_mut(1) {
+            *caller = marker::IDLE;
+            (answer.len, answer.truncated) = (2, false);
+        }
+    }
+    exchange.state.store(ANSWERED, Ordering::Release);
+    // SAFETY: wakes the asker; the word lives for ever.
+    unsafe {
+        let how = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        libc::syscall(libc::SYS_futex, exchange.state.as_ptr(), how, 1);
+    }
+}
+
+/// Bytes of libc's waits.
+const WAIT_BYTES: usize = 192;
+
+/// The beginnings of libc's waits for events; looked up on normal ground.
+static WAITS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Looks up what `is_waiting_for_events` compares with. Normal ground.
+pub fn learn_waits() {
+    let waits: [*const (); 2] = [libc::epoll_wait as *const (), libc::epoll_pwait as *const ()];
+    for (place, wait) in WAITS.iter().zip(waits) {
+        place.store(wait as u64, Ordering::Relaxed);
+    }
+}
+
+fn is_waiting_for_events(leaf: Option<RawFrame>) -> bool {
+    let pc = leaf.and_then(RawFrame::native_pc).unwrap_or(0);
+    WAITS.iter().any(|wait| {
+        let start = wait.load(Ordering::Relaxed);
+        start != 0 && pc.wrapping_sub(start) < WAIT_BYTES as u64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(in_call: bool, cpu_ns: u64) -> Exchange {
+        let mut exchange = Exchange::new();
+        exchange.answer.get_mut().in_call = in_call;
+        exchange.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        exchange
+    }
+
+    #[test]
+    fn a_thread_that_went_back_into_its_system_call_keeps_its_answer_until_its_clock_moves() {
+        let exchange = answered(true, 1_000_000);
+        assert!(exchange.still_holds(1_004_000), "the way back");
+        assert!(exchange.still_holds(1_004_000));
+        assert!(!exchange.still_holds(1_004_001), "it ran again");
+    }
+
+    #[test]
+    fn an_open_question_is_not_asked_twice_and_its_late_answer_is_taken_once() {
+        let thread = js_thread_signal::claim().unwrap();
+        let exchange = Exchange::new();
+        exchange.open_for.store(u32::MAX, Ordering::Relaxed);
+        exchange.state.store(ASKED, Ordering::Relaxed);
+        // No thread has this id: a signal to it would fail, and close the question.
+        assert!(!ask(thread, &exchange, u32::MAX));
+        assert_eq!(exchange.open_for.load(Ordering::Relaxed), u32::MAX, "still open");
+        exchange.state.store(ANSWERED, Ordering::Relaxed);
+        assert!(ask(thread, &exchange, u32::MAX));
+        assert!(!ask(thread, &exchange, u32::MAX), "a new question, which nobody gets");
+        thread.thread_id.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_question_that_the_entrys_last_thread_left_open_is_asked_anew_of_the_next() {
+        let thread = js_thread_signal::claim().unwrap();
+        let exchange = Exchange::new();
+        exchange.open_for.store(1 << 30, Ordering::Relaxed);
+        exchange.state.store(ASKED, Ordering::Relaxed);
+        // The signal that asks it fails, which closes the question: one taken for open would have stayed so.
+        assert!(!ask(thread, &exchange, u32::MAX));
+        assert_eq!(exchange.open_for.load(Ordering::Relaxed), 0);
+        thread.thread_id.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_thread_that_ran_is_asked_again() {
+        assert!(!answered(true, 1_000_000).still_holds(1_030_000));
+        assert!(!answered(false, 1_000_000).still_holds(1_001_000), "it was not waiting");
+        assert!(!answered(true, 0).still_holds(0), "it was never asked");
+    }
+}

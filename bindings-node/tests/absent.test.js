@@ -1,0 +1,73 @@
+'use strict';
+// A package whose native module cannot be loaded: every verb is there and does nothing, the program runs as without us.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+
+const PACKAGE = path.join(__dirname, '..');
+
+/** A copy of the package without a loadable native module, installed for a program of its own. */
+function installedWithout(t, damage) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-absent-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const copy = path.join(folder, 'node_modules', 'spanprof');
+  for (const part of ['lib', 'package.json']) fs.cpSync(path.join(PACKAGE, part), path.join(copy, part), { recursive: true });
+  damage(path.join(copy, 'prebuilds', `${process.platform}-${process.arch}`));
+  return (name, source, ...flags) => {
+    fs.writeFileSync(path.join(folder, name), source);
+    return spawnSync(process.execPath, [...flags, name], { cwd: folder, encoding: 'utf8', timeout: 180_000 });
+  };
+}
+
+const EVERY_VERB = `
+const assert = require('node:assert/strict');
+const spanprof = require('spanprof');
+assert.equal(spanprof.start({ serviceName: 'x' }), false);
+assert.equal(spanprof.tagWrapper({ a: 1 }, (x, y) => x + y, 1, 2), 3);
+assert.equal(spanprof.tag_wrapper({ a: 1 }, () => 4), 4);
+assert.equal(spanprof.wrapWithLabels({ a: 1 }, () => 5), 5);
+assert.throws(() => spanprof.tagWrapper({}, () => { throw new RangeError('mine'); }), RangeError);
+spanprof.setLabels({ a: 1 });
+assert.deepEqual(spanprof.getLabels(), {});
+assert.equal(spanprof.bind((x) => x)(6), 6);
+assert.equal(spanprof.update({ sampleRate: 10 }), false);
+assert.deepEqual(spanprof.stats(), {});
+let went = false;
+spanprof.expressMiddleware()({ method: 'GET', headers: {} }, {}, () => { went = true; });
+assert.equal(went, true);
+Promise.all([spanprof.flush(1), spanprof.stop(), spanprof.tagWrapper({ a: 1 }, async () => 7)]).then((all) => {
+  assert.deepEqual(all, [true, true, 7]);
+  console.log('whole');
+});
+`;
+
+test('without a native module every verb does nothing and one warning says why', (t) => {
+  const run = installedWithout(t, () => {});
+  const done = run('program.js', EVERY_VERB);
+  assert.equal(done.status, 0, done.stderr);
+  assert.match(done.stdout, /whole/);
+  assert.equal(done.stderr.match(/SpanprofWarning/g)?.length, 1, done.stderr);
+});
+
+test('a damaged native module is as good as none', (t) => {
+  const run = installedWithout(t, (folder) => {
+    fs.mkdirSync(folder, { recursive: true });
+    fs.writeFileSync(path.join(folder, 'spanprof.node'), 'not a library');
+  });
+  const done = run('program.js', EVERY_VERB);
+  assert.equal(done.status, 0, done.stderr);
+  assert.match(done.stderr, /could not be loaded/);
+});
+
+test('preloading by require and by import lets a program run that knows nothing of us', (t) => {
+  const run = installedWithout(t, () => {});
+  for (const flag of ['--require', '--import']) {
+    const done = run('program.mjs', "console.log('mine');", flag, 'spanprof/register');
+    assert.equal(done.status, 0, done.stderr);
+    assert.equal(done.stdout, 'mine\n');
+  }
+});

@@ -1,0 +1,53 @@
+'use strict';
+// Blocks the event loop for known times, in functions of known names, labels and traces; one block waits instead of working.
+// Prints how long each really took, and until when the turn of the loop had ended, in nanoseconds.
+
+const fs = require('node:fs');
+const timers = require('node:timers/promises');
+const spanprof = require('spanprof');
+
+const directory = process.argv[2];
+
+/** CPU time of this thread, where the kernel tells: what others of the process burn meanwhile is no part of a block. */
+function ownCpuMs() {
+  try {
+    return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ', 1)[0]) / 1e6;
+  } catch {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1e3;
+  }
+}
+function burn(milliseconds) {
+  const before = ownCpuMs();
+  let x = 1;
+  do {
+    for (let i = 0; i < 50_000; i++) x = (x * 31 + i) % 65537;
+  } while (ownCpuMs() - before < milliseconds);
+  return x;
+}
+function blockLong() { return burn(150); }
+function blockShort() { return burn(90); }
+function blockNot() { return burn(4); }
+function wait() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 120); }
+
+spanprof.start({ serviceName: 'blocks', eventLoopBlock: 60, destinations: [{ type: 'file', directory }] });
+const took = {};
+(async () => {
+  await timers.setTimeout(50);
+  await timers.setImmediate();
+  for (const [number, block] of [blockLong, blockShort, blockNot, wait].entries()) {
+    await timers.setTimeout(20);
+    const trace = (number + 1).toString(16).padStart(32, 'c');
+    const begin = process.hrtime.bigint();
+    spanprof.tagWrapper({ kind: block.name, trace_id: trace, span_id: 'd'.repeat(16) }, block);
+    const after = process.hrtime.bigint();
+    // The turn ends before immediates run.
+    await timers.setImmediate();
+    took[block.name] = [after, process.hrtime.bigint()].map((end) => Number(end - begin));
+  }
+  await timers.setTimeout(20);
+  const stats = spanprof.stats();
+  await spanprof.stop();
+  const loop = Object.fromEntries(Object.entries(stats).filter(([name]) => name.includes('.loop_')));
+  console.log(JSON.stringify({ took, loop }));
+})();

@@ -1,0 +1,74 @@
+'use strict';
+// The documented snippets of `@pyroscope/nodejs` with the import renamed, and what they become.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { execFileSync } = require('node:child_process');
+const Pyroscope = require('spanprof/pyroscope');
+
+const NAMES = [
+  'init', 'start', 'stop', 'startWallProfiling', 'startCpuProfiling', 'startHeapProfiling', 'stopWallProfiling',
+  'stopCpuProfiling', 'stopHeapProfiling', 'getLabels', 'setLabels', 'getWallLabels', 'setWallLabels', 'wrapWithLabels',
+  'setLogger', 'SourceMapper', 'expressMiddleware', 'fastifyMiddleware',
+];
+
+/** What the profiler says of its settings in a process that runs `source` with these variables. */
+function settings(t, source, variables = {}) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const program = `const Pyroscope = require('spanprof');
+    (async () => { ${source}
+      const stats = require('spanprof').stats();
+      await Pyroscope.stop();
+      console.log(JSON.stringify(stats)); })();`;
+  const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder, ...variables };
+  return JSON.parse(execFileSync(process.execPath, ['-e', program], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 }));
+}
+
+test('every name is there, by require and by import, by name and as default', async () => {
+  const main = require('spanprof');
+  const module = await import('spanprof/pyroscope');
+  for (const name of NAMES) {
+    for (const place of [Pyroscope, main, module, module.default]) assert.equal(typeof place[name], 'function', name);
+  }
+});
+
+test('labels of wrapWithLabels last through await, and its value comes back', async () => {
+  const seen = await Pyroscope.wrapWithLabels({ vehicle: 'bike' }, async () => {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    return Pyroscope.getLabels();
+  });
+  assert.deepEqual(seen, { vehicle: 'bike' });
+  assert.deepEqual(Pyroscope.getLabels(), {});
+});
+
+test('the options of init are translated', (t) => {
+  const stats = settings(t, `
+    Pyroscope.init({ serverAddress: 'http://127.0.0.1:9', appName: 'ride', tags: { region: 'eu' }, flushIntervalMs: 5000,
+      basicAuthUser: 'u', basicAuthPassword: 'p', tenantID: 't', wall: { samplingIntervalMicros: 20000, collectCpuTime: true },
+      heap: { samplingIntervalBytes: 1 }, shortenPaths: true });
+    Pyroscope.start();`);
+  assert.equal(stats['config.service_name'], 'ride');
+  assert.equal(stats['config.endpoint'], 'http://127.0.0.1:9');
+  assert.match(String(stats['config.upload_interval']), /^5s?$/);
+  assert.equal(stats['config.sample_rate'], '50');
+  assert.equal(stats['config.headers'].includes('dTpw'), false, 'secrets are masked');
+  assert.equal(stats['config.warnings'] ?? '', '');
+});
+
+test('variables of Pyroscope are read below ours', (t) => {
+  const source = 'Pyroscope.init(); Pyroscope.start();';
+  const theirs = { PYROSCOPE_APPLICATION_NAME: 'ride', PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS: '4000' };
+  const alone = settings(t, source, theirs);
+  assert.deepEqual([alone['config.service_name'], alone['config.sample_rate']], ['ride', '250']);
+  const both = settings(t, source, { ...theirs, SPANPROF_SAMPLE_RATE: '75', SPANPROF_SERVICE_NAME: 'ours' });
+  assert.deepEqual([both['config.service_name'], both['config.sample_rate']], ['ours', '75']);
+});
+
+test('wall-clock profiling starts and stops by its own names', (t) => {
+  const stats = settings(t, 'Pyroscope.init({ appName: "ride" }); Pyroscope.startWallProfiling();');
+  assert.equal(stats['config.wall'], 'true');
+});

@@ -1,0 +1,109 @@
+export = absent;
+/**
+ * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ * @typedef {object} Native
+ * @property {() => string} version
+ * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
+ *   JSON: `kind`, `message`, `hint`
+ * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(profileJson: string) => number} submitProfile
+ * @property {() => void} expectSelfTest
+ * @property {(ownIsAllowed: boolean) => string} judgeWalks
+ * @property {() => Promise<boolean>} stop
+ * @property {() => boolean} stopSync
+ * @property {(milliseconds?: number) => Promise<boolean>} flush
+ * @property {(configJson: string) => boolean} update throws as `start` does
+ * @property {() => Record<string, any>} stats
+ * @property {() => boolean} isRunning
+ * @property {(key: string) => string | null} setting
+ * @property {(pairs: string[]) => number} internLabels
+ * @property {(parent: number, pairs: string[]) => number} extendLabels
+ * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
+ * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
+ *   among them become its link
+ * @property {(id: number) => DescribedContext} describeContext
+ * @property {(id: number) => void} setCurrent
+ * @property {() => number} currentInHandler the id that a sample would carry here, for tests
+ * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
+ * @property {() => boolean} registerThread
+ * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
+ * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
+ */
+/**
+ * @typedef {object} DescribedContext
+ * @property {number} labelSet
+ * @property {string[]} labels alternating keys and values
+ * @property {string} traceId
+ * @property {string} spanId
+ * @property {string} localRootSpanId
+ */
+/** @type {Native} */
+declare const absent: Native;
+declare namespace absent {
+    export { Native, DescribedContext };
+}
+/**
+ * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ */
+type Native = {
+    version: () => string;
+    /**
+     * throws an error whose message is
+     * JSON: `kind`, `message`, `hint`
+     */
+    start: (configJson: string, programName: string, submitted: boolean) => boolean;
+    /**
+     * whether a start would sample; throws as `start` does
+     */
+    isWanted: (configJson: string) => boolean;
+    submitProfile: (profileJson: string) => number;
+    expectSelfTest: () => void;
+    judgeWalks: (ownIsAllowed: boolean) => string;
+    stop: () => Promise<boolean>;
+    stopSync: () => boolean;
+    flush: (milliseconds?: number) => Promise<boolean>;
+    /**
+     * throws as `start` does
+     */
+    update: (configJson: string) => boolean;
+    stats: () => Record<string, any>;
+    isRunning: () => boolean;
+    setting: (key: string) => string | null;
+    internLabels: (pairs: string[]) => number;
+    extendLabels: (parent: number, pairs: string[]) => number;
+    openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number;
+    /**
+     * labels on top of a context; `trace_id` and `span_id`
+     * among them become its link
+     */
+    childContext: (parent: number, pairs: string[]) => number;
+    describeContext: (id: number) => DescribedContext;
+    setCurrent: (id: number) => void;
+    /**
+     * the id that a sample would carry here, for tests
+     */
+    currentInHandler: () => number;
+    /**
+     * whether the handler finds `probe` in the storage
+     */
+    registerStorage: (storage: object, probe: number) => boolean;
+    registerThread: () => boolean;
+    /**
+     * of every event loop; 0 for none
+     */
+    reportTurnsLongerThan: (milliseconds: number) => void;
+    /**
+     * alternating `info` or `warning`, and a line
+     */
+    takeLogLines: () => string[];
+};
+type DescribedContext = {
+    labelSet: number;
+    /**
+     * alternating keys and values
+     */
+    labels: string[];
+    traceId: string;
+    spanId: string;
+    localRootSpanId: string;
+};

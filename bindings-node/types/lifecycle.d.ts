@@ -1,0 +1,106 @@
+/**
+ * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
+ */
+export type Options = {
+    enabled?: boolean | undefined;
+    serviceName?: string | undefined;
+    resourceAttributes?: Record<string, string> | undefined;
+    tags?: Record<string, string> | undefined;
+    /**
+     * Hz
+     */
+    sampleRate?: number | undefined;
+    clock?: "auto" | "thread_timer" | "perf" | undefined;
+    cpu?: boolean | undefined;
+    wall?: boolean | undefined;
+    /**
+     * Hz
+     */
+    wallRate?: number | undefined;
+    wallMaxThreads?: number | undefined;
+    /**
+     * seconds
+     */
+    uploadInterval?: number | undefined;
+    maxStackDepth?: number | undefined;
+    maxStacks?: number | undefined;
+    maxLabelSets?: number | undefined;
+    maxContexts?: number | undefined;
+    maxLabelValueBytes?: number | undefined;
+    keepTimestamps?: boolean | undefined;
+    endpoint?: string | undefined;
+    protocol?: "http/protobuf" | "grpc" | undefined;
+    headers?: Record<string, string> | undefined;
+    compression?: "none" | "gzip" | undefined;
+    /**
+     * seconds
+     */
+    timeout?: number | undefined;
+    certificate?: string | undefined;
+    clientKey?: string | undefined;
+    clientCertificate?: string | undefined;
+    insecure?: boolean | undefined;
+    destinations?: object[] | undefined;
+    fileDirectory?: string | undefined;
+    fileKeep?: number | undefined;
+    queueMaxBytes?: number | undefined;
+    maxProfileSize?: number | undefined;
+    /**
+     * seconds
+     */
+    stopTimeout?: number | undefined;
+    threadLabels?: boolean | undefined;
+    serviceNameAttribute?: boolean | undefined;
+    inheritThreads?: boolean | undefined;
+    signals?: boolean | undefined;
+    configFile?: string | undefined;
+    /**
+     * whether worker threads are known by their JavaScript stacks; true unless said otherwise
+     */
+    workerThreads?: boolean | undefined;
+    /**
+     * milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
+     * unless said otherwise, 0 for none
+     */
+    eventLoopBlock?: number | undefined;
+    /**
+     * the best means to be tried; the first that works in this Node unless said otherwise
+     */
+    stackWalk?: sampling.StackWalk | undefined;
+};
+/**
+ * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes
+ * nothing. Throws {@link SpanprofError} for an impossible configuration.
+ * @param {Options} [options]
+ * @returns {boolean}
+ */
+export function start(options?: Options): boolean;
+/**
+ * As `start`, for programs that did not ask themselves: an error becomes a warning.
+ * @param {Options} [options]
+ */
+export function startQuietly(options?: Options): boolean;
+/**
+ * Stops profiling and sends the last window within `stopTimeout` seconds; true when everything was delivered.
+ * @returns {Promise<boolean>}
+ */
+export function stop(): Promise<boolean>;
+/**
+ * Sends what was sampled so far; true when everything was delivered within `timeout` seconds.
+ * @param {number} [timeout] seconds; `stopTimeout` when left out
+ * @returns {Promise<boolean>}
+ */
+export function flush(timeout?: number): Promise<boolean>;
+/**
+ * Changes settings while running; false when the profiler does not run. Throws {@link SpanprofError} for a setting that
+ * cannot change while running, or cannot have this value.
+ * @param {Options} options
+ * @returns {boolean}
+ */
+export function update(options: Options): boolean;
+/**
+ * The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources.
+ * @returns {Record<string, any>}
+ */
+export function stats(): Record<string, any>;
+import sampling = require("./sampling.js");

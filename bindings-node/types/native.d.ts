@@ -1,0 +1,5 @@
+declare const _exports: {
+    native: import("./absent.js").Native;
+    missingBecause: string;
+};
+export = _exports;

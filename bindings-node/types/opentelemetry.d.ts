@@ -1,0 +1,2 @@
+/** Wraps what is registered now, and what will be. */
+export function install(): void;

@@ -1,0 +1,90 @@
+declare namespace _exports {
+    export { PyroscopeOptions };
+}
+declare namespace _exports {
+    export { init };
+    export { start };
+    export let stop: typeof lifecycle.stop;
+    export { startWallProfiling };
+    export { startWallProfiling as startCpuProfiling };
+    export { stopWallProfiling };
+    export { stopWallProfiling as stopCpuProfiling };
+    export { startHeapProfiling };
+    export { stopHeapProfiling };
+    export { wrapWithLabels };
+    export let setLabels: typeof scope.setLabels;
+    export let getLabels: typeof scope.getLabels;
+    export let setWallLabels: typeof scope.setLabels;
+    export let getWallLabels: typeof scope.getLabels;
+    export let setLogger: typeof hostLog.setLogger;
+    export { SourceMapper };
+    export { expressMiddleware };
+    export { fastifyPlugin as fastifyMiddleware };
+}
+export = _exports;
+/**
+ * Options of `@pyroscope/nodejs`; ours are taken too and win.
+ */
+type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
+    appName?: string;
+    serverAddress?: string;
+    authToken?: string;
+    basicAuthUser?: string;
+    basicAuthPassword?: string;
+    tenantID?: string;
+    flushIntervalMs?: number;
+    sourceMapper?: unknown;
+    stripFilenames?: string;
+    shortenPaths?: boolean;
+    wall?: boolean | {
+        samplingDurationMs?: number;
+        samplingIntervalMicros?: number;
+        collectCpuTime?: boolean;
+    };
+    heap?: {
+        samplingIntervalBytes?: number;
+        stackDepth?: number;
+    };
+};
+/**
+ * Takes the configuration; `start` begins.
+ * @param {PyroscopeOptions} [options]
+ */
+declare function init(options?: PyroscopeOptions): void;
+/**
+ * Starts with what `init` was given; options given here win. See the package's `start`.
+ * @param {PyroscopeOptions} [options]
+ * @returns {boolean}
+ */
+declare function start(options?: PyroscopeOptions): boolean;
+import lifecycle = require("./lifecycle.js");
+/** Starts CPU and wall-clock profiling. */
+declare function startWallProfiling(): void;
+/** @returns {Promise<void>} */
+declare function stopWallProfiling(): Promise<void>;
+/** Accepted; memory is not profiled by this version, which is said once. */
+declare function startHeapProfiling(): void;
+/** Nothing runs, nothing stops. @returns {Promise<void>} */
+declare function stopHeapProfiling(): Promise<void>;
+/**
+ * Pyroscope's name of `tagWrapper`: returns what `fn` returns, and the labels last through `await`.
+ * @template {any[]} A
+ * @template R
+ * @param {scope.Labels} labels
+ * @param {(...args: A) => R} fn
+ * @param {A} args
+ * @returns {R}
+ */
+declare function wrapWithLabels<A extends any[], R>(labels: scope.Labels, fn: (...args: A) => R, ...args: A): R;
+import scope = require("./scope.js");
+import hostLog = require("./host_log.js");
+/** Accepted for compatibility; source maps are found by themselves. */
+declare class SourceMapper {
+    /**
+     * @param {string[]} [_directories]
+     * @returns {Promise<SourceMapper>}
+     */
+    static create(_directories?: string[]): Promise<SourceMapper>;
+}
+import { expressMiddleware } from "./express.js";
+import { fastifyPlugin } from "./fastify.js";

@@ -1,0 +1,3 @@
+export = spanprofSelfTestOuter;
+/** @param {boolean} ownIsAllowed */
+declare function spanprofSelfTestOuter(ownIsAllowed: boolean): string;

@@ -1,0 +1,3 @@
+/** Wraps the constructor, once. */
+export function install(): void;
+export const PRELOAD: string;

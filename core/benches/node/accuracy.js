@@ -1,0 +1,80 @@
+'use strict';
+// Shares and totals against the process's CPU clock, at several rates and depths; and shares of functions that the optimising
+// compiler inlines into their caller, with the peers beside. Each run has a processor of its own. Prints Markdown.
+
+const os = require('node:os');
+const path = require('node:path');
+const { execFileSync } = require('node:child_process');
+const { child, given, table } = require('./measuring.js');
+
+/** Samples aimed at in a run, within the CPU seconds allowed for it. */
+const SAMPLES = 5000;
+const LONGEST_CPU_SECONDS = 15;
+const MIXES = {
+  mix: { rates: [100, 250, 1000], depths: [20, 100], repeats: 5, profilers: ['spanprof'] },
+  inline: { rates: [1000], depths: [1], repeats: 3, profilers: ['spanprof', 'datadog', 'inspector'] },
+};
+
+/** CPU nanoseconds per function, callees included, and of all samples, from the files that the run left. */
+function read(command, folder) {
+  const words = ['top', folder, '--type', 'cpu', '--limit', '0', '--json'];
+  const said = JSON.parse(execFileSync(command, words, { encoding: 'utf8' }));
+  return { seen: Object.fromEntries(said.rows.map((row) => [row.function, row.cum])), total: said.total };
+}
+
+async function run(asked, { kind, profiler, rate, depth, number }, processor) {
+  const folder = path.join(asked.folder, `${kind}-${profiler}-${rate}-${depth}-${number}`);
+  const cpuSeconds = asked.short ? 1 : Math.min(SAMPLES / rate, LONGEST_CPU_SECONDS);
+  const truth = await child(asked.node, 'accuracy_run.js', kind, profiler, rate, depth, cpuSeconds, folder, { processor });
+  const { seen, total } = truth.seen ? { seen: truth.seen, total: truth.total } : read(asked.command, folder);
+  const burnt = Object.values(truth.burnt).reduce((sum, ns) => sum + ns, 0);
+  const found = Object.keys(truth.burnt).reduce((sum, name) => sum + (seen[name] ?? 0), 0);
+  // Of all that the three took: what is on their caller instead is wrong, not left out.
+  const whole = kind === 'inline' ? seen[truth.caller] ?? 0 : found;
+  const errors = Object.entries(truth.burnt).map(([name, ns]) => 100 * ((seen[name] ?? 0) / whole - ns / burnt));
+  return {
+    errors,
+    bound: 300 * Math.sqrt(0.25 / Math.max(truth.samples, 1)),
+    total: 100 * (total / truth.process - 1),
+    rate: truth.samples / (truth.process / 1e9),
+    clock: truth.clock,
+    shares: Object.keys(truth.burnt).map((name) => `${((100 * (seen[name] ?? 0)) / whole).toFixed(1)}`).join(' / '),
+    truth: Object.values(truth.burnt).map((ns) => ((100 * ns) / burnt).toFixed(1)).join(' / '),
+  };
+}
+
+async function main() {
+  const asked = given();
+  const runs = Object.entries(MIXES).flatMap(([kind, { rates, depths, repeats, profilers }]) =>
+    rates.flatMap((rate) => depths.flatMap((depth) => profilers.flatMap((profiler) =>
+      Array.from({ length: asked.short ? 1 : repeats }, (_, number) => ({ kind, profiler, rate, depth, number }))))));
+  const done = new Map();
+  const waiting = [...runs];
+  const processors = Array.from({ length: os.availableParallelism?.() ?? os.cpus().length }, (_, processor) => processor);
+  await Promise.all(processors.map(async (processor) => {
+    for (let one; (one = waiting.shift()) !== undefined;) done.set(one, await run(asked, one, processor));
+  }));
+  const of = (kind) => {
+    const cases = new Map();
+    for (const one of runs.filter((one) => one.kind === kind)) {
+      const key = JSON.stringify([one.profiler, one.rate, one.depth]);
+      cases.set(key, [...(cases.get(key) ?? []), done.get(one)]);
+    }
+    return [...cases].map(([key, results]) => [JSON.parse(key), results]);
+  };
+  const worst = (results) => Math.max(...results.flatMap((one) => one.errors.map(Math.abs))).toFixed(2);
+  const within = (results) => `${results.filter((one) => one.errors.every((error) => Math.abs(error) <= one.bound)).length}/${results.length}`;
+  const bias = (results) => Math.max(...results[0].errors.map((_, part) =>
+    Math.abs(results.reduce((sum, one) => sum + one.errors[part], 0) / results.length))).toFixed(2);
+  const range = (values) => [Math.min(...values), Math.max(...values)].map((value) => `${value < 0 ? '' : '+'}${value.toFixed(2)}`).join(' … ');
+  console.log("50/30/20 mix; truth by the process's CPU clock; total against it, less our own threads.\n");
+  table(['Hz', 'depth', 'clock', 'samples per CPU second', 'worst share error, points', '3 standard errors', 'runs within', 'mean bias, points', 'total, % off (range)'],
+    of('mix').map(([[, rate, depth], results]) => [rate, depth, results[0].clock,
+      (results.reduce((sum, one) => sum + one.rate, 0) / results.length).toFixed(0), worst(results), results[0].bound.toFixed(2),
+      within(results), bias(results), range(results.map((one) => one.total))]));
+  console.log('Three functions that the compiler inlines into their caller; shares of what the caller took with them.\n');
+  table(['profiler', 'Hz', 'shares shown, %', 'really', 'worst error, points', 'runs'],
+    of('inline').map(([[profiler, rate], results]) => [profiler, rate, results[0].shares, results[0].truth, worst(results), results.length]));
+}
+
+main();

@@ -1,0 +1,50 @@
+'use strict';
+// For how long the thread that runs JavaScript stands still for each profiler: at start, with little code and with 20,000
+// live functions, loaded late or first; and at the end of a window of 6,000 labelled samples in 5,000 stacks. Prints Markdown.
+
+const { bytesBelow, child, given, median, shuffled, table, withReceiver } = require('./measuring.js');
+const { PEERS } = require('./profilers.js');
+
+const FUNCTIONS = 20_000;
+
+async function main() {
+  const { node, package: packed, modules, short } = given();
+  const [repeats, functions] = short ? [1, 2000] : [5, FUNCTIONS];
+  const names = ['spanprof', ...PEERS];
+  await withReceiver(async (address) => {
+    const starts = new Map();
+    const cases = names.flatMap((name) => [[name, 0, 'late'], [name, functions, 'late'], [name, functions, 'first']]);
+    for (let round = 0; round < repeats; round++) {
+      for (const one of shuffled(cases)) {
+        const took = await child(node, 'start_run.js', ...one, address);
+        starts.set(String(one), [...(starts.get(String(one)) ?? []), took]);
+      }
+    }
+    const cell = (key, ...one) => {
+      const all = starts.get(String(one)).map((took) => took[key]);
+      return `${median(all).toFixed(1)} (${Math.min(...all).toFixed(1)} … ${Math.max(...all).toFixed(1)})`;
+    };
+    console.log(`Start, ms: median of ${repeats} fresh processes (range).\n`);
+    table(['profiler', 'loading it', 'start: little code', `${functions} live functions`, 'started before they were made'],
+      names.map((name) => [name, cell('loadMs', name, 0, 'late'), cell('startMs', name, 0, 'late'),
+        cell('startMs', name, functions, 'late'), cell('startMs', name, functions, 'first')]));
+
+    const rotations = new Map(names.map((name) => [name, []]));
+    for (let round = 0; round < (short ? 1 : 3); round++) {
+      for (const name of shuffled(names)) rotations.get(name).push(await child(node, 'rotation_run.js', name, short ? 1 : 6, address));
+    }
+    console.log('End of a window, ms; the largest of each process. Largest gap: between two turns of a busy loop, during the ' +
+      'rotation and in an equal time before it, which is what the machine does by itself.\n');
+    table(['profiler', 'samples', 'different stacks', 'the call', 'encoding, on the same thread', 'largest gap during', 'before'],
+      names.map((name) => {
+        const runs = rotations.get(name);
+        const all = (key) => (runs[0][key] === undefined ? '–' : runs.map((run) => run[key].toFixed(2)).join(', '));
+        return [name, median(runs.map((run) => run.samples)), median(runs.map((run) => run.stacks)), all('callMs'), all('encodeMs'), all('gapMs'), all('gapBeforeMs')];
+      }));
+  });
+  console.log('What is installed, for this platform or for all that the package brings along.\n');
+  table(['package', 'MB'], [['spanprof, packed', (require('node:fs').statSync(packed).size / 1e6).toFixed(2)],
+    ...['spanprof', '@datadog/pprof', '@pyroscope/nodejs'].map((name) => [name, (bytesBelow(`${modules}/${name}`) / 1e6).toFixed(2)])]);
+}
+
+main();

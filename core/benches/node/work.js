@@ -1,0 +1,55 @@
+'use strict';
+// The work that is profiled: three functions of known cost below a stack of chosen depth. The truth is measured in the same
+// process, on the process's own CPU clock.
+
+function half(turns) {
+  let x = 1;
+  for (let i = 0; i < turns; i++) x = (x * 1103 + 12345) % 65537;
+  return x;
+}
+function third(turns) {
+  let x = 1;
+  for (let i = 0; i < turns; i++) x = (x * 1109 + 12347) % 65539;
+  return x;
+}
+function fifth(turns) {
+  let x = 1;
+  for (let i = 0; i < turns; i++) x = (x * 1117 + 12349) % 65543;
+  return x;
+}
+
+/** Each with its part of the work. */
+const PARTS = [[half, 5], [third, 3], [fifth, 2]];
+
+/** Calls the work `depth` frames down. */
+function below(depth, work, turns) {
+  return depth <= 1 ? work(turns) : below(depth - 1, work, turns) + 1;
+}
+
+/** CPU time of this process in nanoseconds, user and kernel. */
+function cpuNs() {
+  const { user, system } = process.cpuUsage();
+  return (user + system) * 1000;
+}
+
+/** Burns about so much CPU time; gives what each part really burnt, in nanoseconds. */
+function mix(depth, cpuSeconds) {
+  const burnt = { half: 0, third: 0, fifth: 0 };
+  const end = cpuNs() + cpuSeconds * 1e9;
+  while (cpuNs() < end) {
+    for (const [work, parts] of PARTS) {
+      const began = cpuNs();
+      // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+      below(depth, work, Math.ceil(parts * 100_000 * Math.random()));
+      burnt[work.name] += cpuNs() - began;
+    }
+  }
+  return burnt;
+}
+
+/** The same work for every profiler: so many rounds, whatever they take. */
+function fixed(depth, rounds) {
+  for (let round = 0; round < rounds; round++) for (const [work, parts] of PARTS) below(depth, work, parts * 10_000);
+}
+
+module.exports = { PARTS, below, cpuNs, mix, fixed };

@@ -1,0 +1,87 @@
+//! The least that a tick of a thread timer costs on this machine: a handler that reads the thread's CPU clock and arms the
+//! timer again, and nothing else, at 100 Hz in a thread whose work keeps the caches full. What the engine's own handler
+//! costs is judged against it. Run with `cargo bench -p spanprof-signal --bench floor`.
+
+use spanprof_signal::arm;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PERIOD_NS: u64 = 10_000_000;
+const MEMORY_BYTES: usize = 64 << 20;
+const RUN: Duration = Duration::from_secs(5);
+
+static TIMER: AtomicU32 = AtomicU32::new(0);
+static TICKS: AtomicU64 = AtomicU64::new(0);
+static HANDLER_NS: AtomicU64 = AtomicU64::new(0);
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec to a local.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let begun = read(libc::CLOCK_MONOTONIC);
+    let cpu_ns = read(libc::CLOCK_THREAD_CPUTIME_ID);
+    arm::arm_timer(TIMER.load(Ordering::Relaxed), cpu_ns + PERIOD_NS);
+    HANDLER_NS.store(read(libc::CLOCK_MONOTONIC) - begun, Ordering::Relaxed);
+    TICKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What the kernel reads to know where a timer's signal goes.
+#[repr(C)]
+struct SignalEvent {
+    value: usize,
+    signal: i32,
+    notify: i32,
+    thread_id: i32,
+    _rest: [i32; 11],
+}
+
+fn start() {
+    // SAFETY: no arguments, no failure.
+    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
+    let notify = libc::SIGEV_THREAD_ID;
+    let event = SignalEvent { value: 0, signal: libc::SIGPROF, notify, thread_id, _rest: [0; 11] };
+    let mut id: libc::c_int = 0;
+    // SAFETY: an all-zero sigaction is a valid value; the handler has the SA_SIGINFO signature and makes system calls that
+    // may be made there; the kernel reads 64 bytes of `event` and writes one int.
+    let made = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_tick as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()) == 0
+            && libc::syscall(libc::SYS_timer_create, libc::CLOCK_THREAD_CPUTIME_ID, &raw const event, &raw mut id) == 0
+    };
+    assert!(made, "the kernel gives no timer: {}", std::io::Error::last_os_error());
+    TIMER.store(id as u32, Ordering::Relaxed);
+    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
+}
+
+fn main() {
+    let memory = vec![1u8; MEMORY_BYTES];
+    start();
+    let (mut seen, mut sum, mut handler_ns) = (0, 1u64, Vec::new());
+    let begun = Instant::now();
+    while begun.elapsed() < RUN {
+        for _ in 0..1_000 {
+            sum = sum.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            sum = sum.wrapping_add(u64::from(memory[(sum >> 20) as usize % MEMORY_BYTES]));
+        }
+        let ticks = TICKS.load(Ordering::Relaxed);
+        if ticks != seen {
+            seen = ticks;
+            handler_ns.push(HANDLER_NS.load(Ordering::Relaxed));
+        }
+    }
+    std::hint::black_box(sum);
+    handler_ns.sort_unstable();
+    let middle = handler_ns.get(handler_ns.len() / 2).copied().unwrap_or(0);
+    // Beside the engine's lines, which `cargo xtask bench` prints before it.
+    println!(
+        "an empty tick of a thread timer at 100 Hz, caches cold      {:>10.1} ns   the floor: {:.3} % of a core",
+        middle as f64,
+        middle as f64 * 100.0 / 1e7
+    );
+}

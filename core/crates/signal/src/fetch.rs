@@ -1,0 +1,29 @@
+//! Asking the processor for memory before it is needed. Reads nothing, waits for nothing, faults nowhere.
+
+const LINE_BYTES: usize = 64;
+
+/// Has the lines of so many bytes brought near. Any address will do.
+#[inline(always)]
+pub(crate) fn ahead(address: *const u8, bytes: usize) {
+    let mut offset = 0;
+    while offset < bytes {
+        line(address.wrapping_add(offset));
+        offset += LINE_BYTES;
+    }
+}
+
+#[inline(always)]
+fn line(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch of any address is allowed and changes nothing but caches.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}

@@ -1,0 +1,159 @@
+//! Slots: entering and leaving, the schedule, the account. No system calls: also run under Miri.
+
+use crate::slot::{Entry, Opening, Slot};
+
+fn opened() -> (Slot, u32) {
+    let slot = Slot::new();
+    let opening = Opening { thread_id: 7, accounted_cpu_ns: 100, first_of_thread: true, seed: 42 };
+    let generation = slot.open(&opening);
+    (slot, generation)
+}
+
+#[test]
+fn a_second_entry_is_nested_until_the_first_leaves() {
+    let (slot, generation) = opened();
+    assert_eq!(slot.enter(generation), Entry::Entered);
+    assert_eq!(slot.enter(generation), Entry::Nested);
+    assert!(!slot.is_quiet());
+    slot.leave();
+    assert_eq!(slot.enter(generation), Entry::Entered);
+}
+
+#[test]
+fn a_signal_of_an_earlier_opening_finds_the_slot_gone() {
+    let (slot, first) = opened();
+    slot.close();
+    assert_eq!(slot.enter(first), Entry::Gone);
+    slot.free();
+    let second = slot.open(&Opening { thread_id: 8, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 });
+    assert_eq!(slot.enter(first), Entry::Gone);
+    assert!(slot.is_quiet());
+    assert_eq!(slot.enter(second), Entry::Entered);
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn intervals_have_the_period_as_their_mean_and_spread_by_half_of_it() {
+    let (slot, _) = opened();
+    let (period, count) = (10_000_000, 20_000);
+    let drawn: Vec<u64> = (0..count).map(|_| slot.draw_interval_ns(period)).collect();
+    let mean = drawn.iter().sum::<u64>() / count;
+    assert!(mean.abs_diff(period) < period / 100, "mean {mean}");
+    assert!(drawn.iter().all(|d| (period / 2..=period * 3 / 2).contains(d)));
+    assert!(drawn.iter().any(|d| *d < period * 55 / 100) && drawn.iter().any(|d| *d > period * 145 / 100));
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn the_schedule_makes_up_for_late_ticks() {
+    let (slot, _) = opened();
+    let (period, tick) = (10_000_000, 4_000_000);
+    slot.begin_schedule(0, period, true);
+    let (mut samples, mut periods, mut cpu) = (0u64, 0, 0);
+    while cpu < 40_000_000_000 {
+        cpu += tick;
+        if slot.due_cpu_ns() <= cpu {
+            samples += 1;
+            periods += slot.advance(cpu, period);
+        }
+    }
+    assert!(samples.abs_diff(4_000) < 60, "{samples} samples in 40 s at 100 Hz");
+    assert!(periods >= samples && periods.abs_diff(4_000) < 60, "{periods} periods");
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn a_rate_of_the_tick_uses_nearly_every_tick() {
+    let (slot, _) = opened();
+    let (period, tick, ticks) = (4_000_000, 4_000_000, 20_000);
+    slot.begin_schedule(0, period, true);
+    let (mut samples, mut periods) = (0u64, 0);
+    for n in 1..=ticks {
+        if slot.due_cpu_ns() <= n * tick {
+            samples += 1;
+            periods += slot.advance(n * tick, period);
+            assert!(slot.due_cpu_ns() >= n * tick + period / 2, "a moment that is past would tick at once");
+        }
+    }
+    assert!((ticks * 96 / 100..=ticks + 1).contains(&samples), "{samples} samples of {ticks} ticks");
+    assert!(periods.abs_diff(ticks) < ticks / 50, "{periods} periods");
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn a_rate_above_the_tick_counts_every_period_that_passed() {
+    let (slot, _) = opened();
+    let (period, tick) = (1_000_000, 4_000_000);
+    slot.begin_schedule(0, period, true);
+    let mut periods = 0;
+    for n in 1..=10_000 {
+        periods += slot.advance(n * tick, period);
+    }
+    assert!(periods.abs_diff(40_000) < 400, "{periods} periods in 40 s at 1000 Hz");
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn a_clock_that_runs_by_itself_keeps_the_asked_rate_however_late_its_ticks_are() {
+    let (slot, _) = opened();
+    let (period, late) = (1_000_000, 60_000);
+    let mut cpu = slot.begin_schedule(0, period, true);
+    let (mut samples, mut periods, mut intervals) = (0u64, 0, std::collections::HashSet::new());
+    while cpu < 10_000_000_000 {
+        // The event counts on from its own overflow, but an interval that is set begins with the setting.
+        let sampled = cpu + late;
+        samples += 1;
+        periods += slot.advance_run(sampled, period);
+        let interval = slot.interval_ns();
+        assert!((period / 2..=period * 3 / 2 + late).contains(&interval), "{interval}");
+        intervals.insert(interval);
+        cpu = interval + if slot.begins_run() { sampled } else { cpu };
+    }
+    assert!(samples.abs_diff(10_000) < 200, "{samples} samples in 10 s at 1000 Hz");
+    assert_eq!(periods, samples);
+    assert!(intervals.len() as u64 > samples / 5, "{} intervals were drawn", intervals.len());
+}
+
+#[test]
+fn a_running_clock_that_was_held_up_says_how_many_periods_passed() {
+    let (slot, _) = opened();
+    let period = 1_000_000;
+    slot.begin_schedule(0, period, true);
+    slot.advance_run(period, period);
+    assert!(!slot.begins_run() || slot.interval_ns() > 0);
+    let due = slot.due_cpu_ns();
+    assert_eq!(slot.advance_run(due + 10 * period, period), 11);
+    assert!(slot.due_cpu_ns() > due + 10 * period, "never in the past");
+}
+
+#[test]
+fn a_schedule_left_far_behind_catches_up_in_bounded_steps() {
+    let (slot, _) = opened();
+    slot.begin_schedule(0, 100_000, true);
+    let periods = slot.advance(60_000_000_000, 100_000);
+    assert!(periods.abs_diff(600_000) < 6_000, "{periods}");
+    assert!(slot.due_cpu_ns() > 60_000_000_000);
+}
+
+#[test]
+fn weights_are_what_was_burnt_since_the_last_sample() {
+    let (slot, _) = opened();
+    assert_eq!(slot.account(350), 250);
+    assert_eq!(slot.account(350), 0);
+    assert_eq!(slot.account(300), 0, "a clock that seems to go back weighs nothing");
+    assert_eq!(slot.account(400), 50);
+}
+
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn a_young_threads_first_sample_is_due_within_a_period_of_its_birth() {
+    let (slot, _) = opened();
+    let mut earliest = u64::MAX;
+    for _ in 0..1_000 {
+        let due = slot.begin_schedule(0, 1_000, true);
+        assert!((1..=1_000).contains(&due));
+        earliest = earliest.min(due);
+    }
+    assert!(earliest < 20, "{earliest}");
+    assert!(slot.begin_schedule(5_000, 1_000, true) > 5_000, "never in the past");
+}

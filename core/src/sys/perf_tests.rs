@@ -1,0 +1,132 @@
+//! The perf clock on real threads: what it promises beyond weights. Where the kernel refuses it there is nothing to see.
+
+use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now};
+use super::*;
+use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn is_allowed() -> bool {
+    perf::probe(libc::SIGPROF).is_ok()
+}
+
+#[test]
+fn a_trap_cuts_no_system_call_short() {
+    let _turn = one_at_a_time();
+    if !is_allowed() || !perf::traps() {
+        return;
+    }
+    let clocks = start(settings(ClockChoice::Perf, 10_000));
+    let (interrupted, samples) = std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            clocks.register_current_thread();
+            let moment = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
+            let short = (0..8_000).filter(|_| {
+                burn(5_000);
+                // SAFETY: reads one timespec; no file is polled.
+                unsafe { libc::ppoll(std::ptr::null_mut(), 0, &moment, std::ptr::null()) < 0 }
+            });
+            (short.count(), clocks.counters().samples)
+        });
+        sleeper.join().unwrap()
+    });
+    // With signals at the overflow itself some 1 in 100 of these calls returns EINTR.
+    assert_eq!(interrupted, 0, "{samples} samples");
+    assert!(samples > 0);
+}
+
+/// How many walks still take `SLOW_WALK_NS` of the thread's CPU time. Bounded: a thread that is never let go ends them.
+static SLOW: AtomicU64 = AtomicU64::new(0);
+const SLOW_WALK_NS: u64 = 1_000_000;
+
+unsafe fn at_times_slow(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    let end = current_thread_cpu_ns() + SLOW_WALK_NS;
+    let is_slow = SLOW.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    while is_slow && current_thread_cpu_ns() < end {
+        std::hint::spin_loop();
+    }
+    stack.push(RawFrame { code: 0x1000_0000, at: 7 });
+    Captured::Walked
+}
+
+/// While each walk takes longer than the time between samples, the thread has half a period to itself after each.
+fn a_slow_walk_leaves_the_thread_its_turn_at(rate_hz: u32) {
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    let clocks = start(ClockSettings { capture: at_times_slow, ..settings(ClockChoice::Perf, rate_hz) });
+    let (samples, passed_ns) = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(20_000_000);
+            SLOW.store(500, Ordering::Relaxed);
+            let begun = current_thread_cpu_ns();
+            let ended = burn(200_000_000);
+            let slow = 500 - SLOW.swap(0, Ordering::Relaxed);
+            (slow, ended - begun)
+        });
+        worker.join().unwrap()
+    });
+    let own_ns = passed_ns.saturating_sub(samples * SLOW_WALK_NS);
+    let half_a_period_ns = 500_000_000 / u64::from(rate_hz);
+    // A few more: those whose event ran by itself when walks became slow, and the one that was under way at each end.
+    assert!(samples > 3, "{samples} samples");
+    assert!(
+        samples <= own_ns / half_a_period_ns + 6,
+        "{samples} samples in {own_ns} ns of the thread's own at {rate_hz} Hz"
+    );
+}
+
+#[test]
+fn a_slow_walk_leaves_the_thread_its_turn_at_the_highest_rate() {
+    a_slow_walk_leaves_the_thread_its_turn_at(10_000);
+}
+
+#[test]
+fn a_slow_walk_leaves_the_thread_its_turn_at_a_rate_whose_events_run_by_themselves() {
+    a_slow_walk_leaves_the_thread_its_turn_at(2_000);
+}
+
+#[test]
+fn the_asked_rate_is_kept_by_events_that_run_by_themselves() {
+    let _turn = one_at_a_time();
+    if !is_allowed() {
+        return;
+    }
+    let clocks = start(settings(ClockChoice::Perf, 1_000));
+    let (me, told_ns) = std::thread::scope(|scope| {
+        let burner = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(400_000_000);
+            told_by_now(&clocks)
+        });
+        burner.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&me).expect("samples of the burning thread");
+    assert_eq!(seen.weight_ns, told_ns);
+    // Never more than asked for; fewer where the machine takes its processors away.
+    assert!((150..=440).contains(&seen.samples), "{seen:?}");
+}
+
+#[test]
+fn a_breakpoint_of_the_host_ends_a_process_without_a_handler_for_it_as_ever() {
+    let _turn = one_at_a_time();
+    if !is_allowed() || !perf::traps() {
+        return;
+    }
+    let clocks = start(settings(ClockChoice::Perf, 1_000));
+    // SAFETY: the child only traps; what it inherits is not touched.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: sends a signal to the only thread of the child, and leaves at once if that did not end it.
+        unsafe {
+            libc::raise(libc::SIGTRAP);
+            libc::_exit(0);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child just made.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTRAP, "status {status:#x}");
+    clocks.stop();
+}

@@ -1,0 +1,34 @@
+// What the installed package must do in its first minute: start, label, profile into files, stop; by `import`, by `require`,
+// and preloaded into a program that knows nothing of it.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import * as spanprof from 'spanprof';
+
+const required = createRequire(import.meta.url)('spanprof');
+assert.equal(required.tagWrapper, spanprof.tagWrapper, 'import and require give one package');
+assert.deepEqual(fs.readdirSync('node_modules/spanprof/prebuilds'), [`${process.platform}-${process.arch}`]);
+
+const folder = `profiles-${process.version}`;
+const written = (name) =>
+  fs.readdirSync(name, { recursive: true }).map(String).filter((file) => file.endsWith('.pb.gz'));
+const burn = `
+  const until = process.cpuUsage().user + 500_000;
+  while (process.cpuUsage().user < until) JSON.stringify(Array.from({ length: 500 }, (_, number) => number * number));`;
+
+assert.equal(spanprof.start({ serviceName: 'first-run', fileDirectory: folder }), true);
+spanprof.tagWrapper({ endpoint: '/cart' }, new Function(burn));
+const { 'samples.cpu': samples } = spanprof.stats();
+assert.equal(await spanprof.stop(), true);
+assert.ok(written(folder).length > 0, 'a profile was written');
+
+for (const flag of ['--import', '--require']) {
+  const own = `${folder}${flag}`;
+  const env = { ...process.env, SPANPROF_FILE_DIRECTORY: own };
+  const done = spawnSync(process.execPath, [flag, 'spanprof/register', '-e', burn], { env, encoding: 'utf8', timeout: 60_000 });
+  assert.equal(done.status, 0, done.stderr);
+  assert.ok(written(own).length > 0, `${flag} spanprof/register wrote a profile: ${done.stderr}`);
+}
+console.log(`${process.version}: ${samples} samples before stop; import, require and register are well`);

@@ -1,0 +1,58 @@
+'use strict';
+// Programs that end at a random moment of everything, in each way that a program may end: the exit code is what it would be
+// without us, none is ended by a signal that it did not send itself, and none hangs.
+//
+//     exits.js PROGRAMS
+
+const { isMainThread } = require('node:worker_threads');
+const { ended, fail, folder, into } = require('./suite.js');
+
+const [count, way] = process.argv.slice(2);
+
+function churn() {
+  const kept = Array.from({ length: 2000 }, (_, number) => ({ number, text: String(number) }));
+  return new Function('a', `return a + ${Math.random()}`)(kept.length);
+}
+
+/** What each does at its end, and the code, or the signal, that it must end with. */
+const WAYS = {
+  exit: [() => process.exit(7), 7],
+  exitInScope: [() => require('spanprof').tagWrapper({ at: 'exit' }, () => process.exit(8)), 8],
+  exitWhileStopping: [() => { require('spanprof').stop(); process.exit(9); }, 9],
+  exitWhileFlushing: [() => { require('spanprof').flush(); process.exit(10); }, 10],
+  throws: [() => { throw new RangeError('mine'); }, 1],
+  rejects: [() => Promise.reject(new RangeError('mine')), 1],
+  killed: [() => process.kill(process.pid, 'SIGTERM'), 'SIGTERM'],
+  stops: [() => require('spanprof').stop().then(() => process.exit(0)), 0],
+  aborts: [() => process.kill(process.pid, 'SIGKILL'), 'SIGKILL'],
+};
+
+function program() {
+  const spanprof = require('spanprof');
+  spanprof.start(into(folder(), { sampleRate: 2000, wall: true, uploadInterval: 1 }));
+  const { Worker } = require('node:worker_threads');
+  for (let number = 0; number < 3; number++) {
+    const worker = new Worker(__filename, { argv: [count] });
+    if (number === 0) setTimeout(() => worker.terminate(), Math.random() * 200);
+  }
+  setInterval(churn, 0);
+  setTimeout(WAYS[way][0], Math.random() * 300);
+}
+
+async function all() {
+  const names = Object.keys(WAYS);
+  const codes = {};
+  for (let number = 0; number < Number(count); number++) {
+    const name = names[number % names.length];
+    const { code, signal, hung, stderr } = await ended([__filename, count, name]);
+    const expected = WAYS[name][1];
+    if (hung) fail(`${name}: hung`);
+    if ((signal ?? code) !== expected) fail(`${name}: ended with ${signal ?? code}, expected ${expected}\n${stderr}`);
+    codes[name] = (codes[name] ?? 0) + 1;
+  }
+  console.log(`${process.version}: ${JSON.stringify(codes)}`);
+}
+
+if (!isMainThread) setInterval(churn, 0);
+else if (way === undefined) all();
+else program();

@@ -1,0 +1,64 @@
+'use strict';
+// A process that waits for requests that do not come, watched from outside: our threads sleep, and there are no samples.
+//
+//     idle.js SECONDS
+
+const fs = require('node:fs');
+const { spawn } = require('node:child_process');
+const timers = require('node:timers/promises');
+const { fail, folder, into } = require('./suite.js');
+
+const [seconds, directory] = process.argv.slice(2);
+/** What Node.js does by itself now and then, a collection say, is work, and is sampled. */
+const TRIES = 5;
+
+/** Times that threads went to sleep, ours and all, and the CPU time of all in milliseconds. */
+function look(pid) {
+  const said = { ours: 0, all: 0, cpuMs: 0 };
+  for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
+    const read = (file) => fs.readFileSync(`/proc/${pid}/task/${thread}/${file}`, 'latin1');
+    try {
+      const status = read('status');
+      const switches = Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)[1]);
+      said.all += switches;
+      if (/^Name:\s+spanprof/.test(status)) said.ours += switches;
+      said.cpuMs += Number(read('schedstat').split(' ', 1)[0]) / 1e6;
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+  return said;
+}
+
+async function main() {
+  const child = spawn(process.execPath, [__filename, seconds, folder()], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const code = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)));
+  await new Promise((resolve, reject) => child.stdout.once('data', resolve).once('end', () => reject(new Error('it did not start'))));
+  const looks = [];
+  for (let round = 0; round < TRIES; round++) {
+    await timers.setTimeout(4000);
+    const before = look(child.pid);
+    await timers.setTimeout(seconds * 1000);
+    const after = look(child.pid);
+    looks.push(Object.fromEntries(Object.keys(after).map((key) => [key, Math.round(10 * (after[key] - before[key])) / 10])));
+    // Looking for new threads is rare while none comes.
+    if (looks[round].ours <= 1 + seconds / 4) break;
+  }
+  console.log(`${process.version}: wake-ups and CPU in ${seconds} s each: ${JSON.stringify(looks)}`);
+  if (looks.at(-1).ours > 1 + seconds / 4) fail('our threads do not sleep');
+  child.kill('SIGTERM');
+  if (await code !== 0) fail(`ended with ${await code}`);
+}
+
+function program() {
+  const spanprof = require('spanprof');
+  if (!spanprof.start(into(directory, { sampleRate: 1000, uploadInterval: 1 }))) fail('it did not start');
+  const server = require('node:http').createServer(() => {}).listen(0, '127.0.0.1', () => console.log('ready'));
+  process.once('SIGTERM', () => {
+    server.close();
+    spanprof.stop().then(() => process.exit(0));
+  });
+}
+
+if (directory === undefined) main().catch((error) => fail(error.stack));
+else program();
