@@ -26,7 +26,7 @@ pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_v
 }
 
 /// Runs one native method: a panic is counted, an error of the JNI too, and Java gets the type's empty value.
-fn through<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
+pub fn through<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
     match env.with_env(body).into_outcome() {
         jni::Outcome::Ok(value) => value,
         _ => {
@@ -47,12 +47,12 @@ fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<St
     Ok(unpack(&bytes_of(env, array)?))
 }
 
-fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
+pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
     Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
 }
 
 /// A new array for Java.
-fn given<T: AsRef<str>>(env: &mut Env<'_>, texts: impl IntoIterator<Item = T>) -> jni::errors::Result<Given> {
+pub fn given<T: AsRef<str>>(env: &mut Env<'_>, texts: impl IntoIterator<Item = T>) -> jni::errors::Result<Given> {
     Ok(Given(env.byte_array_from_slice(&pack(texts))?.into_raw()))
 }
 
@@ -66,7 +66,7 @@ impl Default for Given {
     }
 }
 
-fn words_in(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
+pub fn words_in(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
     let mut words = [0; 5];
     array.get_region(env, 0, &mut words)?;
     Ok(words.map(|word: jlong| word as u64))

@@ -3,6 +3,8 @@
 //! Conversion only: JSON into the core's configuration, errors into texts, label sets and spans into words of a buffer. Not
 //! here: defaults, limits and messages (the core), reading HotSpot ([`runtime`]), Java conveniences (`src/main/java`).
 
+#[cfg(feature = "testing")]
+mod conformance;
 mod context_calls;
 mod convert;
 mod door;
