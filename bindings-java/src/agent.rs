@@ -117,7 +117,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
     unsafe {
         runtime::share(env, &natives::all());
         let command = runtime::property(c"sun.java.command").unwrap_or_default();
-        let outcome = door::start(env, convert::options(&options), program_name(&command));
+        let outcome = door::start(env, convert::options(&options), program_name(&command), &[]);
         runtime::take_warning().iter().for_each(|line| say(line));
         match outcome {
             Ok(Started::Running | Started::Off) => Ok(()),

@@ -6,7 +6,8 @@ use spanprof::context::{self, ContextRow, LabelSetId, Link};
 /// Label set, trace id in two halves, span id, local root span id: bytes of ids in their own order.
 pub type Words = [u64; 5];
 
-fn row_of(words: &Words) -> ContextRow {
+/// The row that the words are.
+pub fn row_of(words: &Words) -> ContextRow {
     let mut trace_id = [0; 16];
     trace_id[..8].copy_from_slice(&words[1].to_ne_bytes());
     trace_id[8..].copy_from_slice(&words[2].to_ne_bytes());

@@ -35,7 +35,7 @@ pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_v
 }
 
 /// Runs one native method: a panic is counted, an error of the JNI too, and Java gets the type's empty value.
-fn through<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
+pub fn through<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
     match env.with_env(body).into_outcome() {
         jni::Outcome::Ok(value) => value,
         _ => {
@@ -56,12 +56,12 @@ fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<St
     Ok(unpack(&bytes_of(env, array)?))
 }
 
-fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
+pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
     Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
 }
 
 /// A new array for Java.
-fn given<T: AsRef<str>>(env: &mut Env<'_>, texts: impl IntoIterator<Item = T>) -> jni::errors::Result<Given> {
+pub fn given<T: AsRef<str>>(env: &mut Env<'_>, texts: impl IntoIterator<Item = T>) -> jni::errors::Result<Given> {
     Ok(Given(env.byte_array_from_slice(&pack(texts))?.into_raw()))
 }
 
@@ -75,7 +75,7 @@ impl Default for Given {
     }
 }
 
-fn words_in(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
+pub fn words_in(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
     let mut words = [0; 5];
     array.get_region(env, 0, &mut words)?;
     Ok(words.map(|word: jlong| word as u64))
@@ -91,21 +91,24 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     through(env, |env| given(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler. The configuration is JSON with keys in camelCase. One text when it worked, `running` or `off`; else
-/// kind, message and hint of the error. A VM that cannot be profiled is `off`, and said once.
+/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One
+/// text when it worked, `running` or `off`; else kind, message and hint of the error. A VM that cannot be profiled is `off`,
+/// and said once.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
     config: JByteArray<'l>,
     program_name: JByteArray<'l>,
+    variables: JByteArray<'l>,
 ) -> Given {
     through(env, |env| {
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
+        let variables = texts_of(env, &variables)?;
         let outcome = convert::config_from(&config).and_then(|code| {
             // SAFETY: the environment of a native method is its thread's.
-            unsafe { start(env.get_raw(), code, program_name) }
+            unsafe { start(env.get_raw(), code, program_name, &variables) }
         });
         runtime::take_warning().iter().for_each(|line| host_log::warn(line));
         match outcome {
@@ -129,7 +132,7 @@ pub enum Started {
     Declined(String),
 }
 
-/// Starts with the keys given in code, which `stackWalk` is among.
+/// Starts with the keys given in code, which `stackWalk` is among, and variables in place of those of the environment.
 ///
 /// # Safety
 /// `env` is the calling thread's.
@@ -137,9 +140,10 @@ pub unsafe fn start(
     env: *mut JNIEnv,
     mut code: Vec<(String, ConfigValue)>,
     program_name: String,
+    variables: &[String],
 ) -> Result<Started, Error> {
     let stack_walk = convert::take_stack_walk(&mut code)?;
-    let mut config = Config::load(&code, &environment())?;
+    let mut config = Config::load(&code, &environment(variables))?;
     if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
         config.service_name = program_name;
     }
@@ -313,8 +317,8 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
     })
 }
 
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+fn environment(given: &[String]) -> Environment {
+    let own =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
 }

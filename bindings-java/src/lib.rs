@@ -4,6 +4,8 @@
 //! here: defaults, limits and messages (the core), reading HotSpot ([`runtime`]), Java conveniences (`src/main/java`).
 
 mod agent;
+#[cfg(feature = "testing")]
+mod conformance;
 mod context_calls;
 mod convert;
 mod door;

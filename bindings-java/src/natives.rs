@@ -22,7 +22,7 @@ macro_rules! methods {
 pub fn all() -> Vec<NativeMethod> {
     methods![
         c"version" c"()[B" Java_io_spanprof_Native_version,
-        c"start" c"([B[B)[B" Java_io_spanprof_Native_start,
+        c"start" c"([B[B[B)[B" Java_io_spanprof_Native_start,
         c"stop" c"()Z" Java_io_spanprof_Native_stop,
         c"flush" c"(J)Z" Java_io_spanprof_Native_flush,
         c"update" c"([B)[B" Java_io_spanprof_Native_update,

@@ -1,5 +1,6 @@
 //! `cargo xtask jar`: the JAR with its native library, audited, weighed, and run once from a clean folder.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::Verb;
@@ -27,13 +28,16 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const GLIBC_FLOOR: (u32, u32) = (2, 17);
 /// Budget of the design, in bytes.
 const LARGEST_PACKED: u64 = 4_000_000;
+/// Maven's own way to take a JAR that is already there.
+const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:install-file";
 const JAR: &str = "spanprof-0.1.0.jar";
 
 fn run() -> Outcome {
     let library = release()?;
     audit(&library)?;
     let javas = javas::all()?;
-    let jar = pack(&javas[0], library.parent().unwrap_or(Path::new(".")))?;
+    let dist = workspace::target().join("dist");
+    let jar = pack(&javas[0], library.parent().unwrap_or(Path::new(".")), &dist)?;
     size(&jar)?;
     for java in &javas {
         first_run(java, &jar)?;
@@ -72,15 +76,14 @@ fn places(library_folder: &Path, build_folder: &Path) -> [String; 2] {
     [format!("-Dspanprof.library={}", library_folder.display()), format!("-Dspanprof.build={}", build_folder.display())]
 }
 
-fn pack(java: &Java, library_folder: &Path) -> Outcome<PathBuf> {
+fn pack(java: &Java, library_folder: &Path, into: &Path) -> Outcome<PathBuf> {
     let build = scratch::empty("jar-build")?;
     javas::maven("pack the JAR", java)
         .args(["--quiet", "-DskipTests", "package"])
         .args(places(library_folder, &build))
         .run()?;
-    let jar = workspace::target().join("dist").join(JAR);
-    let copied =
-        std::fs::create_dir_all(workspace::target().join("dist")).and_then(|()| std::fs::copy(build.join(JAR), &jar));
+    let jar = into.join(JAR);
+    let copied = std::fs::create_dir_all(into).and_then(|()| std::fs::copy(build.join(JAR), &jar));
     copied.map_err(|error| Failure::new("pack the JAR", format!("{}: {error}", jar.display())))?;
     Ok(jar)
 }
@@ -123,9 +126,36 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .run()
 }
 
-/// The JUnit suite on every JDK here, with a library of the profile that the workspace's tests use.
-pub fn junit(tally: &mut Tally) -> Outcome {
-    Step::cargo("build the library for tests").args(["build", "--locked", "-p", "spanprof-java"]).run()?;
+/// The library as the workspace's tests build it, with the door of the conformance suite.
+fn library_for_tests() -> Outcome<PathBuf> {
+    Step::cargo("build the library for tests")
+        .args(["build", "--locked", "-p", "spanprof-java", "--features", "testing"])
+        .run()?;
+    Ok(workspace::target().join("debug"))
+}
+
+/// A JAR with that library, for programs that are tests.
+pub fn for_tests() -> Outcome<PathBuf> {
+    pack(&javas::all()?[0], &library_for_tests()?, &workspace::target().join("jar-for-tests"))
+}
+
+/// The JAR for tests in Maven's local repository, where other packages find it; under a version that is this work tree's own.
+pub fn into_local_repository(java: &Java) -> Outcome<String> {
+    let jar = for_tests()?;
+    let mut place = DefaultHasher::new();
+    workspace::root().hash(&mut place);
+    let version = format!("0.1.0-tests-{:016x}", place.finish());
+    javas::maven("put the JAR into the local repository", java)
+        .args(["--quiet", INSTALL, "-DgroupId=io.spanprof", "-DartifactId=spanprof", "-Dpackaging=jar"])
+        .arg(format!("-Dversion={version}"))
+        .arg(format!("-Dfile={}", jar.display()))
+        .run()?;
+    Ok(version)
+}
+
+/// The JUnit suite on every JDK here, or the classes of it that `words` choose, with the library for tests.
+pub fn junit(words: &[&str], tally: &mut Tally) -> Outcome {
+    let library = library_for_tests()?;
     let javas = javas::all()?;
     let list: Vec<_> = javas.iter().map(|java| java.version.to_string()).collect();
     println!("Java tests run on JDK {}", list.join(", "));
@@ -134,7 +164,8 @@ pub fn junit(tally: &mut Tally) -> Outcome {
         let before = *tally;
         let outcome = javas::maven(format!("tests on Java {}", java.version), java)
             .args(["test"])
-            .args(places(&workspace::target().join("debug"), &build))
+            .args(words)
+            .args(places(&library, &build))
             .within(std::time::Duration::from_secs(15 * 60))
             .run_reading(|line| tally.read(line));
         if outcome.is_ok() && tally.passed == before.passed {

@@ -8,7 +8,8 @@ final class Native {
 
     static native byte[] version();
 
-    static native byte[] start(byte[] config, byte[] programName);
+    /** {@code variables}: names and values in turn, in place of those of the environment. */
+    static native byte[] start(byte[] config, byte[] programName, byte[] variables);
 
     static native boolean stop();
 

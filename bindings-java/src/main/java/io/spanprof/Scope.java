@@ -1,5 +1,7 @@
 package io.spanprof;
 
+import java.util.Arrays;
+
 /**
  * Labels that are on every sample of this thread, platform or virtual, until it is closed; what was there before is then
  * there again.
@@ -43,6 +45,41 @@ public final class Scope implements AutoCloseable {
             Native.merge(merged, labels.words);
             words.write(merged);
         }
+        return scope;
+    }
+
+    /** What the calling thread says now. */
+    static long[] wordsHere() {
+        long[] words = new long[ThreadScope.WORDS];
+        if (!VirtualThreads.isVirtual(Thread.currentThread())) {
+            ThreadScope own = ThreadScope.existing();
+            return own == null ? words : own.words();
+        }
+        if (NativeLibrary.isLoaded()) {
+            Native.virtualWords(words);
+        }
+        return words;
+    }
+
+    /** What another thread said, in place of what this one says. */
+    static Scope replace(long[] said) {
+        Thread thread = Thread.currentThread();
+        long[] before = wordsHere();
+        if (Arrays.equals(said, before)) {
+            return NONE;
+        }
+        if (VirtualThreads.isVirtual(thread)) {
+            Scope scope = new Scope(thread, null);
+            scope.remember(before[0], before[1], before[2], before[3], before[4]);
+            return NativeLibrary.isLoaded() && Native.setVirtualWords(said) ? scope : NONE;
+        }
+        ThreadScope words = ThreadScope.current();
+        if (words == null) {
+            return NONE;
+        }
+        Scope scope = new Scope(thread, words);
+        scope.remember(before[0], before[1], before[2], before[3], before[4]);
+        words.write(said);
         return scope;
     }
 

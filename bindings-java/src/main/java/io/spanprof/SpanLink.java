@@ -45,6 +45,12 @@ public final class SpanLink {
         return before;
     }
 
+    /** Whether the calling thread has an active span, or one named by its labels. */
+    public static boolean isActive() {
+        long[] words = Scope.wordsHere();
+        return (words[1] | words[2] | words[3]) != 0;
+    }
+
     private static SpanLink activateVirtual(CharSequence traceId, CharSequence spanId) {
         long[] words = new long[ThreadScope.WORDS];
         Native.virtualWords(words);

@@ -5,6 +5,15 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ThreadFactory;
+import java.util.function.BiFunction;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * The profiler of this process. Every verb may be called from any thread, any number of times; after {@link #start}
@@ -35,7 +44,7 @@ public final class Spanprof {
             return false;
         }
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
-        List<String> outcome = Packed.unpack(Native.start(json(config), programName));
+        List<String> outcome = Packed.unpack(Native.start(json(config), programName, Packed.pack(Variables.given())));
         HostLog.begin();
         check(outcome);
         boolean isRunning = outcome.equals(List.of("running"));
@@ -140,6 +149,62 @@ public final class Spanprof {
         } finally {
             scope.close();
         }
+    }
+
+    /**
+     * Work that says, wherever it runs, what the scopes of this thread say now: labels and span. For work handed to other
+     * threads one piece at a time.
+     */
+    public static Runnable wrap(Runnable work) {
+        return CarriedScope.here().over(work);
+    }
+
+    /** As {@link #wrap(Runnable)}, for work with a value. */
+    public static <T> Callable<T> wrap(Callable<T> work) {
+        return CarriedScope.here().over(work);
+    }
+
+    /** As {@link #wrap(Runnable)}, for stages of a {@link java.util.concurrent.CompletableFuture}. */
+    public static <T> Supplier<T> wrapSupplier(Supplier<T> work) {
+        return CarriedScope.here().overSupplier(work);
+    }
+
+    /** As {@link #wrapSupplier}. */
+    public static <T, R> Function<T, R> wrapFunction(Function<T, R> work) {
+        return CarriedScope.here().overFunction(work);
+    }
+
+    /** As {@link #wrapSupplier}. */
+    public static <T, U, R> BiFunction<T, U, R> wrapBiFunction(BiFunction<T, U, R> work) {
+        return CarriedScope.here().overBiFunction(work);
+    }
+
+    /** As {@link #wrapSupplier}. */
+    public static <T> Consumer<T> wrapConsumer(Consumer<T> work) {
+        return CarriedScope.here().overConsumer(work);
+    }
+
+    /** An executor whose tasks say what the scopes of the thread that handed them over said then. */
+    public static Executor wrap(Executor executor) {
+        return work -> executor.execute(wrap(work));
+    }
+
+    /** As {@link #wrap(Executor)}; all else is the executor's own. */
+    public static ExecutorService wrap(ExecutorService executor) {
+        return new CarryingExecutor<>(executor);
+    }
+
+    /** As {@link #wrap(Executor)}; periodic work keeps what was said when it was scheduled. */
+    public static ScheduledExecutorService wrap(ScheduledExecutorService executor) {
+        return new CarryingScheduler(executor);
+    }
+
+    /**
+     * A factory whose threads say what the scopes of the thread that asked for them said: for a thread per task, as
+     * structured concurrency makes them. Threads of a pool would keep what their first task said.
+     */
+    public static ThreadFactory wrap(ThreadFactory factory) {
+        return work -> factory.newThread(wrap(work));
     }
 
     private static byte[] json(SpanprofConfig config) {

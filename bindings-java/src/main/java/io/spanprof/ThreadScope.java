@@ -26,6 +26,11 @@ final class ThreadScope {
         return scope != null ? scope : make();
     }
 
+    /** The calling platform thread's if it has any yet. */
+    static ThreadScope existing() {
+        return OF_THREAD.get();
+    }
+
     private static ThreadScope make() {
         if (!NativeLibrary.isReady()) {
             return null;

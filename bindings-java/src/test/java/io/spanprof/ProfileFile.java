@@ -14,17 +14,17 @@ import java.util.stream.Stream;
 import java.util.zip.GZIPInputStream;
 
 /** Reads pprof files: the tests' own reader, independent of the code under test. Knows what the tests ask for. */
-final class ProfileFile {
+public final class ProfileFile {
     /** A frame; {@code line} is 0 when unknown. */
-    record Frame(String function, String file, long line) {}
+    public record Frame(String function, String file, long line) {}
 
     /** An aggregated sample; frames leaf first; {@code count} is that of CPU samples. */
-    record Sample(List<Frame> frames, long count, long nanoseconds, Map<String, String> labels) {
-        boolean has(String function) {
+    public record Sample(List<Frame> frames, long count, long nanoseconds, Map<String, String> labels) {
+        public boolean has(String function) {
             return frames.stream().anyMatch(frame -> frame.function.equals(function));
         }
 
-        String leaf() {
+        public String leaf() {
             return frames.isEmpty() ? "" : frames.get(0).function;
         }
     }
@@ -34,12 +34,12 @@ final class ProfileFile {
     private ProfileFile() {}
 
     /** The CPU samples of every file in a directory. */
-    static List<Sample> readAll(Path directory) throws IOException {
+    public static List<Sample> readAll(Path directory) throws IOException {
         return readAll(directory, "cpu");
     }
 
     /** The samples of one type in every file of a directory. */
-    static List<Sample> readAll(Path directory, String type) throws IOException {
+    public static List<Sample> readAll(Path directory, String type) throws IOException {
         List<Sample> samples = new ArrayList<>();
         try (Stream<Path> files = Files.list(directory)) {
             for (Path file : files.filter(path -> path.getFileName().toString().startsWith(type)).toList()) {
@@ -50,7 +50,7 @@ final class ProfileFile {
     }
 
     /** Nanoseconds of the samples that a condition holds for. */
-    static long sum(List<Sample> samples, Predicate<Sample> condition) {
+    public static long sum(List<Sample> samples, Predicate<Sample> condition) {
         return samples.stream().filter(condition).mapToLong(Sample::nanoseconds).sum();
     }
 

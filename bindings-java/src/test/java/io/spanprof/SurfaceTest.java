@@ -19,6 +19,7 @@ import java.util.TreeSet;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.yaml.snakeyaml.Yaml;
 
 /** The package's public names, against the list that all languages share and the keys that the core has. */
 class SurfaceTest {
@@ -35,13 +36,17 @@ class SurfaceTest {
                 .map(Method::getName).collect(Collectors.toCollection(TreeSet::new));
     }
 
+    private static Map<String, Object> surface() throws IOException {
+        return new Yaml().load(Files.readString(SURFACE));
+    }
+
     /** The names that the shared list has for a class. */
     private static Set<String> listed(String type) throws IOException {
-        List<String> lines = Files.readAllLines(SURFACE);
-        List<String> java = lines.subList(lines.indexOf("java:") + 1, lines.size());
-        String start = "  " + type + ": [";
-        String line = java.stream().filter(text -> text.startsWith(start)).findFirst().orElseThrow();
-        return new TreeSet<>(Arrays.asList(line.substring(start.length(), line.length() - 1).split(", ")));
+        return names(((Map<?, ?>) surface().get("java")).get(type));
+    }
+
+    private static Set<String> names(Object list) {
+        return ((List<?>) list).stream().map(String::valueOf).collect(Collectors.toCollection(TreeSet::new));
     }
 
     @Test
@@ -49,6 +54,9 @@ class SurfaceTest {
         assertEquals(listed("Spanprof"), publicMethods(Spanprof.class));
         assertEquals(listed("Scope"), publicMethods(Scope.class));
         assertEquals(listed("Labels"), publicMethods(Labels.class));
+        for (String name : names(surface().get("every_language"))) {
+            assertTrue(listed("Spanprof").contains(Cases.camelCase(name)), () -> name + " is missing in Java");
+        }
     }
 
     @Test
