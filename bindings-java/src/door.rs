@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
-use jni::sys::{jbyte, jint, jlong, jobject, JavaVM, JNI_VERSION_1_8};
+use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
 use spanprof::config::{Environment, KEYS};
-use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
+use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
 use crate::runtime::{self, JavaRuntime, SwitchedOff};
-use crate::{convert, host_log};
+use crate::{convert, host_log, natives};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -22,6 +22,15 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 #[no_mangle]
 pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_void) -> jint {
     runtime::set_vm(vm);
+    let sharing = std::panic::AssertUnwindSafe(|| {
+        if let Some(env) = runtime::environment() {
+            // SAFETY: the environment of the calling thread, which loads the library.
+            unsafe { runtime::share(env, &natives::all()) };
+        }
+    });
+    if std::panic::catch_unwind(sharing).is_err() {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+    }
     JNI_VERSION_1_8
 }
 
@@ -82,8 +91,9 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     through(env, |env| given(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One text when it worked, `running` or `off`; else
-/// kind, message and hint of the error.
+/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One
+/// text when it worked, `running` or `off`; else kind, message and hint of the error. A VM that cannot be profiled is `off`,
+/// and said once.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     env: EnvUnowned<'l>,
@@ -96,29 +106,61 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
         let variables = texts_of(env, &variables)?;
-        match start(env, &config, program_name, &variables) {
-            Ok(true) => given(env, ["running"]),
-            Ok(false) => given(env, ["off"]),
+        let outcome = convert::config_from(&config).and_then(|code| {
+            // SAFETY: the environment of a native method is its thread's.
+            unsafe { start(env.get_raw(), code, program_name, &variables) }
+        });
+        runtime::take_warning().iter().for_each(|line| host_log::warn(line));
+        match outcome {
+            Ok(Started::Running) => given(env, ["running"]),
+            Ok(Started::Off) => given(env, ["off"]),
+            Ok(Started::Declined(message)) => {
+                host_log::warn_once(&format!("spanprof: this process is not profiled: {message}"));
+                given(env, ["off"])
+            }
             Err(error) => refused(env, &error),
         }
     })
 }
 
-fn start(env: &mut Env<'_>, config: &str, program_name: String, variables: &[String]) -> Result<bool, Error> {
-    let code = convert::config_from(config)?;
+/// What became of a start that met no error.
+pub enum Started {
+    Running,
+    /// Switched off.
+    Off,
+    /// This VM cannot be profiled, for the reason given.
+    Declined(String),
+}
+
+/// Starts with the keys given in code, which `stackWalk` is among, and variables in place of those of the environment.
+///
+/// # Safety
+/// `env` is the calling thread's.
+pub unsafe fn start(
+    env: *mut JNIEnv,
+    mut code: Vec<(String, ConfigValue)>,
+    program_name: String,
+    variables: &[String],
+) -> Result<Started, Error> {
+    let stack_walk = convert::take_stack_walk(&mut code)?;
     let mut config = Config::load(&code, &environment(variables))?;
     if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
         config.service_name = program_name;
     }
     if !config.enabled || config.disabled_by.is_some() {
-        return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| false);
+        return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| Started::Off);
     }
-    // SAFETY: the environment of a native method is its thread's, which runs Java code.
-    let runtime = unsafe { JavaRuntime::get(env.get_raw()) }.map_err(|message| {
-        let hint = "use a HotSpot VM of Java 17 or later; the service runs on without profiles";
-        Error::new(ErrorKind::UnsupportedRuntime, format!("this VM cannot be profiled: {message}"), hint)
-    })?;
-    Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running())
+    runtime::allow_signals(config.signals);
+    // SAFETY: the caller's promise.
+    let runtime = match unsafe { JavaRuntime::get(env, stack_walk) } {
+        Ok(runtime) => runtime,
+        Err(message) => return Ok(Started::Declined(message)),
+    };
+    if Profiler::running().is_none() {
+        runtime::session_begins();
+    }
+    let profiler = Profiler::start_with_runtime(config, runtime)?;
+    Ok(if profiler.is_running() { Started::Running } else { Started::Off })
 }
 
 fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
@@ -276,6 +318,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
 }
 
 fn environment(given: &[String]) -> Environment {
-    let own = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
 }

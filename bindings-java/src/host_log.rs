@@ -15,15 +15,28 @@ static COME: Condvar = Condvar::new();
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        spanprof::set_log_callback(Some(Arc::new(|level, line: &str| {
-            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-            if waiting.len() < MAX_WAITING {
-                waiting.push_back((level, line.to_owned()));
-            }
-            drop(waiting);
-            COME.notify_all();
-        })));
+        spanprof::set_log_callback(Some(Arc::new(queue)));
     });
+}
+
+/// Says why this process is not profiled, once.
+pub fn warn_once(line: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| queue(LogLevel::Warning, line));
+}
+
+/// Says by which lesser means this process is profiled.
+pub fn warn(line: &str) {
+    queue(LogLevel::Warning, line);
+}
+
+fn queue(level: LogLevel, line: &str) {
+    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    if waiting.len() < MAX_WAITING {
+        waiting.push_back((level, line.to_owned()));
+    }
+    drop(waiting);
+    COME.notify_all();
 }
 
 /// All lines that wait, flat: `info` or `warning`, then the text. Waits for the first for at most `patience`.

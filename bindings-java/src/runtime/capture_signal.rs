@@ -1,16 +1,16 @@
-//! The capture function of Java: who the interrupted thread is, what its scopes say, its stack. Runs inside the handler.
+//! The capture function of Java: who the interrupted thread is, what its scopes say, its stack by our own walk or the
+//! VM's. Runs inside the handler.
 
 use spanprof_signal::{Captured, DropReason, HandlerContext, RawStack};
 
 use super::registers_signal::registers;
-use super::{frame_word, layout, threads_signal, walk_signal};
+use super::{call_trace_signal, frame_word, layout, threads_signal, walk_signal};
 
 /// Walks the interrupted thread.
 ///
 /// # Safety
 /// As `spanprof_signal::CaptureFn` demands: called by the handler, with its ucontext or null.
 pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-    let Some(layout) = layout::published() else { return Captured::Dropped(DropReason::NoThreadState) };
     let row = threads_signal::of(handler.thread_id);
     if let Some(row) = row {
         stack.context = row.scope.context();
@@ -20,7 +20,11 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         return Captured::Dropped(DropReason::NoThreadState);
     };
     let java_thread = row.map_or(0, threads_signal::Row::java_thread);
-    if !walk_signal::walk(layout, &registers(context), java_thread, stack) {
+    let has_java = match layout::published() {
+        Some(layout) => walk_signal::walk(layout, &registers(context), java_thread, stack),
+        None => call_trace_signal::walk(context, java_thread, stack),
+    };
+    if !has_java {
         stack.push(frame_word::thread(handler.thread_id));
     }
     Captured::Walked

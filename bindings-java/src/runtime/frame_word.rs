@@ -19,12 +19,16 @@ pub enum Place {
     Thread(u32),
     /// Further frames of this virtual thread lie in the heap.
     FramesInHeap,
+    /// Byte code `index` of the method that the VM has this id for; 0 where it gave none.
+    MethodId { id: usize, index: u16 },
 }
 
 const STUB: u64 = 1 << 48 | 1;
 /// The code of every frame that names a thread.
 pub const THREAD: u64 = 2 << 48 | 1;
 const FRAMES_IN_HEAP: u64 = 3 << 48 | 1;
+/// The code of every frame that the VM's own walk gave.
+pub const METHOD_ID: u64 = 4 << 48 | 1;
 
 /// The raw frame of a method.
 #[inline]
@@ -42,6 +46,12 @@ pub fn thread(thread_id: u32) -> RawFrame {
     RawFrame { code: THREAD, at: u64::from(thread_id) }
 }
 
+/// The raw frame of a method that the VM walked over. Its id is an address, or a small number.
+#[inline]
+pub fn method_id(id: usize, index: u16) -> RawFrame {
+    RawFrame { code: METHOD_ID, at: (id as u64) << 16 | u64::from(index) }
+}
+
 pub const IN_HEAP: RawFrame = RawFrame { code: FRAMES_IN_HEAP, at: 0 };
 
 /// Reads a raw frame back.
@@ -50,6 +60,7 @@ pub fn read(frame: RawFrame) -> Place {
         STUB => Place::Stub(frame.at as usize),
         THREAD => Place::Thread(frame.at as u32),
         FRAMES_IN_HEAP => Place::FramesInHeap,
+        METHOD_ID => Place::MethodId { id: (frame.at >> 16) as usize, index: frame.at as u16 },
         code => Place::Method {
             address: (code & ADDRESS) as usize,
             fingerprint: (code & !ADDRESS) | frame.at >> 16,
@@ -72,9 +83,13 @@ mod tests {
 
     #[test]
     fn marks_are_no_methods_and_no_codes_of_the_core() {
-        for (frame, place) in
-            [(stub(9000), Place::Stub(9000)), (thread(7), Place::Thread(7)), (IN_HEAP, Place::FramesInHeap)]
-        {
+        let by_id = Place::MethodId { id: 0x7f00_1234_5678, index: 3 };
+        for (frame, place) in [
+            (stub(9000), Place::Stub(9000)),
+            (thread(7), Place::Thread(7)),
+            (IN_HEAP, Place::FramesInHeap),
+            (method_id(0x7f00_1234_5678, 3), by_id),
+        ] {
             assert!(frame.code >= RawFrame::FIRST_RUNTIME_CODE);
             assert_eq!(read(frame), place);
         }

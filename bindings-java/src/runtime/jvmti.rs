@@ -1,5 +1,6 @@
 //! The VM's tool interface: the few functions that we call, by their place in its table, and the events that we take.
-//! Normal threads only. Not here: what the events mean (`events`).
+//! Normal threads only. Not here: what the events mean (`java_threads`, `stub_names`, `method_ids`), and what is asked of
+//! classes (`class_calls`).
 
 use std::ffi::{c_char, c_void};
 
@@ -18,7 +19,7 @@ pub struct Environment {
 
 /// See the head of the module. A copy is the same environment.
 #[derive(Clone, Copy)]
-pub struct Jvmti(*mut Environment);
+pub struct Jvmti(pub(super) *mut Environment);
 
 // SAFETY: an environment may be used from any thread of the VM.
 unsafe impl Send for Jvmti {}
@@ -29,8 +30,12 @@ unsafe impl Sync for Jvmti {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Event {
+    VmInit = 50,
+    VmDeath = 51,
     ThreadStart = 52,
     ThreadEnd = 53,
+    ClassLoad = 55,
+    ClassPrepare = 56,
     DynamicCodeGenerated = 70,
 }
 
@@ -64,6 +69,12 @@ pub struct Callbacks([usize; EVENTS]);
 /// Called with the environments and the thread.
 pub type OnThread = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject);
 
+/// Called with the environments: the VM ends.
+pub type OnEnd = unsafe extern "system" fn(*mut Environment, *mut JNIEnv);
+
+/// Called with the environments, the thread and a class.
+pub type OnClass = unsafe extern "system" fn(*mut Environment, *mut JNIEnv, jobject, jobject);
+
 /// Called with the environment, a name, and where code of that name lies and how long it is.
 pub type OnCode = unsafe extern "system" fn(*mut Environment, *const c_char, *const c_void, jint);
 
@@ -73,6 +84,14 @@ impl Callbacks {
     }
 
     pub fn on_thread(&mut self, event: Event, callback: OnThread) {
+        self.set(event, callback as usize);
+    }
+
+    pub fn on_end(&mut self, callback: OnEnd) {
+        self.set(Event::VmDeath, callback as usize);
+    }
+
+    pub fn on_class(&mut self, event: Event, callback: OnClass) {
         self.set(event, callback as usize);
     }
 
@@ -87,7 +106,7 @@ impl Callbacks {
     }
 }
 
-fn ok(error: jint) -> Result<(), String> {
+pub(super) fn ok(error: jint) -> Result<(), String> {
     match error {
         JNI_OK => Ok(()),
         error => Err(format!("the tool interface gave error {error}")),
@@ -110,7 +129,7 @@ impl Jvmti {
     }
 
     /// The function with this number in the interface's table, which counts from 1.
-    fn function(self, number: usize) -> usize {
+    pub(super) fn function(self, number: usize) -> usize {
         // SAFETY: an environment lives as long as the VM and begins with its table.
         let functions = unsafe { &*(*self.0).functions };
         functions.get(number - 1).copied().unwrap_or(0)
@@ -220,7 +239,7 @@ impl Jvmti {
         self.notify_number(event.0, on)
     }
 
-    fn add_capability(self, bit: usize) -> Result<(), String> {
+    pub(super) fn add_capability(self, bit: usize) -> Result<(), String> {
         let mut wanted = [0u32; 4];
         wanted[bit / 32] = 1 << (bit % 32);
         // SAFETY: function 142 is AddCapabilities(env, const capabilities*), whose structure has 128 bits.
@@ -251,7 +270,7 @@ impl Jvmti {
         Ok(events)
     }
 
-    fn free(self, memory: *mut c_char) {
+    pub(super) fn free(self, memory: *mut c_char) {
         // SAFETY: function 47 is Deallocate(env, memory).
         let call: unsafe extern "system" fn(*mut Environment, *mut c_char) -> jint =
             unsafe { std::mem::transmute(self.function(47)) };

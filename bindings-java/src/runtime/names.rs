@@ -1,5 +1,6 @@
-//! Names of methods and of stubs, on the drain thread: read from the VM's own structures into strings of ours. Methods
-//! are remembered by address and fingerprint, so that a name once read outlives its class.
+//! Names of methods and of stubs, on the drain thread: read from the VM's own structures, or asked of the VM where it walks
+//! the stacks (`method_ids`), into strings of ours. Methods are remembered by address and fingerprint, or by id and class,
+//! so that a name once read outlives its class.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +12,31 @@ use super::frame_word::NO_INDEX;
 use super::layout::Layout;
 use super::memory_signal::{byte, pointer, short, word};
 use super::method_signal::Method;
-use super::stub_names;
+use super::{method_ids, stub_names};
 
 /// Methods remembered; beyond, memory starts afresh.
 const MAX_METHODS: usize = 65_536;
 const MAX_LINES: usize = 65_536;
 
-struct Named {
-    function: Arc<str>,
-    file: Arc<str>,
-    /// First byte code and line of each piece, in the order of the code.
-    lines: Vec<(u16, u32)>,
+/// What is known of a method.
+pub struct Named {
+    pub function: Arc<str>,
+    pub file: Arc<str>,
+    /// First byte code and line of each piece.
+    pub lines: Vec<(u16, u32)>,
+}
+
+impl Named {
+    fn frame(&self, index: u16) -> Frame {
+        Frame {
+            function: self.function.clone(),
+            file: self.file.clone(),
+            start_line: self.lines.iter().map(|(_, line)| *line).min().unwrap_or(0),
+            line: line_of(&self.lines, index),
+            column: 0,
+            frame_type: FrameType::Jvm,
+        }
+    }
 }
 
 /// See the head of the module.
@@ -33,23 +48,24 @@ pub struct Names {
 impl Names {
     /// The frame of a method; `None` when another method lies there by now.
     pub fn frame(&mut self, layout: &Layout, address: usize, fingerprint: u64, index: u16) -> Option<Frame> {
-        let key = (address, fingerprint);
+        self.frame_by((address, fingerprint), index, || read(layout, address, fingerprint))
+    }
+
+    /// The frame of a method that the VM has an id for, at a ring position; `None` when its class has gone.
+    pub fn frame_by_id(&mut self, id: usize, index: u16, position: u64) -> Option<Frame> {
+        let class = method_ids::class_at(id, position)?;
+        self.frame_by((id, class), index, || method_ids::read(id, class))
+    }
+
+    fn frame_by(&mut self, key: (usize, u64), index: u16, read: impl FnOnce() -> Option<Named>) -> Option<Frame> {
         if !self.methods.contains_key(&key) {
             if self.methods.len() >= MAX_METHODS {
                 self.methods.clear();
             }
-            let named = read(layout, address, fingerprint)?;
+            let named = read()?;
             self.methods.insert(key, named);
         }
-        let named = self.methods.get(&key)?;
-        Some(Frame {
-            function: named.function.clone(),
-            file: named.file.clone(),
-            start_line: named.lines.iter().map(|(_, line)| *line).min().unwrap_or(0),
-            line: line_of(&named.lines, index),
-            column: 0,
-            frame_type: FrameType::Jvm,
-        })
+        Some(self.methods.get(&key)?.frame(index))
     }
 
     pub fn len(&self) -> usize {
@@ -58,8 +74,9 @@ impl Names {
 }
 
 /// The VM's name of the code at `pc`.
-pub fn stub(layout: &Layout, pc: usize) -> Option<Frame> {
-    let of_blob = || code_heap_signal::name_of(layout, code_heap_signal::blob_of(layout, pc)?);
+pub fn stub(layout: Option<&Layout>, pc: usize) -> Option<Frame> {
+    let of_blob =
+        || layout.and_then(|layout| code_heap_signal::name_of(layout, code_heap_signal::blob_of(layout, pc)?));
     let name = stub_names::at(pc).or_else(of_blob)?;
     Some(Frame { function: format!("[{name}]").into(), frame_type: FrameType::Jvm, ..Frame::default() })
 }
@@ -85,8 +102,10 @@ fn read(layout: &Layout, address: usize, fingerprint: u64) -> Option<Named> {
 }
 
 /// A class as its author wrote it: what the VM adds to classes made while running differs each time, and is left out.
-fn class_name(internal: &str) -> String {
-    let written = internal.find("+0x").map_or(internal, |at| &internal[..at]);
+pub fn class_name(internal: &str) -> String {
+    // The VM's structures and its tool interface put the number behind different signs.
+    let made = internal.find("+0x").or_else(|| internal.find(".0x"));
+    let written = made.map_or(internal, |at| &internal[..at]);
     let written = match written.find("$$Lambda") {
         Some(at) => &written[..at + "$$Lambda".len()],
         None => written,
@@ -179,5 +198,6 @@ mod tests {
         assert_eq!(class_name("com/shop/Cart$$Lambda$14+0x00007f01"), "com.shop.Cart$$Lambda");
         assert_eq!(class_name("com/shop/Cart$$Lambda+0x00007f01"), "com.shop.Cart$$Lambda");
         assert_eq!(class_name("java/lang/invoke/LambdaForm$MH+0x01"), "java.lang.invoke.LambdaForm$MH");
+        assert_eq!(class_name("java/lang/invoke/LambdaForm$MH.0x01"), "java.lang.invoke.LambdaForm$MH");
     }
 }

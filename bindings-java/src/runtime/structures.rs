@@ -28,7 +28,8 @@ impl Library {
         (!handle.is_null()).then_some(Self(handle))
     }
 
-    fn symbol(&self, name: &str) -> Option<usize> {
+    /// Where an exported function or variable lies.
+    pub fn symbol(&self, name: &str) -> Option<usize> {
         let name = CString::new(name).ok()?;
         // SAFETY: the handle is open and the name ends in NUL.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };

@@ -81,7 +81,9 @@ pub fn install() -> bool {
         action.sa_sigaction = on_ask as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // A CPU sample taken in here would show us.
-        libc::sigaddset(&mut action.sa_mask, libc::SIGPROF);
+        for clock in [libc::SIGPROF, libc::SIGTRAP] {
+            libc::sigaddset(&mut action.sa_mask, clock);
+        }
         let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
         INSTALLED.store(installed, Ordering::Release);
         installed
@@ -93,15 +95,13 @@ pub fn install() -> bool {
 /// # Safety
 /// On the wall sampler's thread only.
 pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
-    let (Some(layout), Some(row)) = (layout::published(), threads_signal::of(thread_id)) else {
+    let known = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
+    let Some((row, java_thread)) = known.filter(|(_, java_thread)| *java_thread != 0) else {
         return Captured::Dropped(DropReason::NoThreadState);
     };
-    let java_thread = row.java_thread();
-    if java_thread == 0 {
-        return Captured::Dropped(DropReason::NoThreadState);
-    }
     let clock = sys::thread_cpu_ns(thread_id);
-    if clock.is_some() && walk_signal::walk_waiting(layout, java_thread, stack) {
+    let mut waits = |layout| walk_signal::walk_waiting(layout, java_thread, stack);
+    if clock.is_some() && layout::published().is_some_and(&mut waits) {
         stack.context = row.scope.context();
         if sys::thread_cpu_ns(thread_id) == clock {
             return Captured::Walked;
@@ -148,6 +148,9 @@ fn state_of(word: u32) -> u32 {
 
 /// True when the answer is there.
 fn ask(thread_id: u32) -> bool {
+    if !super::may_signal() {
+        return false;
+    }
     let state = &EXCHANGE.state;
     let question = state.load(Ordering::Relaxed).wrapping_add(4) & !3;
     EXCHANGE.asked.store(thread_id, Ordering::Relaxed);
