@@ -8,7 +8,8 @@ use crate::workspace;
 /// Oldest Java that is supported.
 const OLDEST: u32 = 17;
 const PLACES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
-const WAY_OUT: &str = "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
+/// What to do where there is none.
+pub const WAY_OUT: &str = "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
 
 /// A JDK.
 #[derive(Clone, Debug, PartialEq, Eq)]

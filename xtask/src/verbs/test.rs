@@ -86,6 +86,7 @@ fn toolchain() -> Outcome {
         ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
         ("node", ["--version", "--no-warnings"], nodes),
         ("npm", ["--version", "--silent"], nodes),
+        ("mvn", ["--version", "--quiet"], crate::javas::WAY_OUT),
     ];
     for (program, words, install) in tools {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
@@ -97,6 +98,8 @@ fn toolchain() -> Outcome {
     let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
     println!("Python tests will run on CPython {}", found.join(" and "));
     crate::nodes::preferred()?;
+    let found: Vec<_> = crate::javas::all()?.iter().map(|java| java.version.to_string()).collect();
+    println!("Java tests will run on JDK {}", found.join(" and "));
     Ok(())
 }
 

@@ -42,8 +42,12 @@ public final class Hazards {
     }
 
     public static void main(String[] words) throws Exception {
-        Spanprof.start(SpanprofConfig.builder()
-                .serviceName("hazards").sampleRate(1000).fileDirectory(words[0]).build());
+        SpanprofConfig.Builder settings =
+                SpanprofConfig.builder().serviceName("hazards").sampleRate(1000).fileDirectory(words[0]);
+        if (words.length > 2) {
+            settings.set("stackWalk", words[2]);
+        }
+        Spanprof.start(settings.build());
         long end = System.nanoTime() + Long.parseLong(words[1]) * 1_000_000;
         long nulls = 0;
         long overflows = 0;

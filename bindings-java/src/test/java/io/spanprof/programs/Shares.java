@@ -59,8 +59,12 @@ public final class Shares {
 
     public static void main(String[] words) {
         long unit = Long.parseLong(words[2]) * 1_000_000;
-        Spanprof.start(SpanprofConfig.builder()
-                .serviceName("shares").sampleRate(Integer.parseInt(words[1])).fileDirectory(words[0]).build());
+        SpanprofConfig.Builder settings = SpanprofConfig.builder()
+                .serviceName("shares").sampleRate(Integer.parseInt(words[1])).fileDirectory(words[0]);
+        if (words.length > 3) {
+            settings.set("stackWalk", words[3]);
+        }
+        Spanprof.start(settings.build());
         Labels labels = Labels.of("endpoint", "/text");
         long[] told = new long[3];
         for (int round = 0; round < 10; round++) {

@@ -73,8 +73,12 @@ public final class Waits {
             begun.await();
             // They have begun; now they are where they stay.
             Thread.sleep(200);
-            Spanprof.start(SpanprofConfig.builder()
-                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(words[0]).build());
+            SpanprofConfig.Builder settings = SpanprofConfig.builder()
+                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(words[0]);
+            if (words.length > 2) {
+                settings.set("stackWalk", words[2]);
+            }
+            Spanprof.start(settings.build());
             Thread.sleep(Long.parseLong(words[1]));
             Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
             System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
