@@ -14,13 +14,13 @@ use crate::convert;
 use crate::door::{given, text_of, through, words_in, Given};
 use crate::packed::pack;
 
-struct Java<'a, 'l> {
-    env: &'a mut Env<'l>,
+struct Java<'a, 'e, 'r> {
+    env: &'a mut Env<'e>,
     config: Vec<(String, ConfigValue)>,
-    runner: &'a JObject<'l>,
+    runner: &'a JObject<'r>,
 }
 
-impl Java<'_, '_> {
+impl Java<'_, '_, '_> {
     /// What the scopes say: each scope is handed over as its number of labels, then keys and values.
     fn words(&mut self, scopes: &[BTreeMap<String, String>]) -> jni::errors::Result<Words> {
         let texts = scopes.iter().flat_map(|scope| {
@@ -34,7 +34,7 @@ impl Java<'_, '_> {
     }
 }
 
-impl Language for Java<'_, '_> {
+impl Language for Java<'_, '_, '_> {
     fn code(&mut self, _case: &Case) -> Vec<(String, ConfigValue)> {
         std::mem::take(&mut self.config)
     }
@@ -59,7 +59,7 @@ pub extern "system" fn Java_io_spanprof_Cases_runCase<'l>(
         let (text, config) = (text_of(env, &text)?, text_of(env, &config)?);
         let outcome = convert::config_from(&config)
             .map_err(|error| error.to_string())
-            .and_then(|config| run_in(&text, &mut Java { env, config, runner: &runner }));
+            .and_then(|config| run_in(&text, &mut Java { env: &mut *env, config, runner: &runner }));
         match outcome {
             Ok(name) => given(env, [name]),
             Err(problem) => given(env, [String::new(), problem]),

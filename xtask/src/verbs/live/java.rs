@@ -60,6 +60,7 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
         ("Shares", words(&["cpu", "1000"], brief), &COLLECTORS[..1]),
         ("Shares", words(&["native", "250"], brief), &COLLECTORS[..1]),
         ("Exits", words(&[], ENDS.min(seconds)), &COLLECTORS[..1]),
+        ("Idle", words(&[], brief), &COLLECTORS[..1]),
     ];
     if java.version >= VIRTUAL_THREADS {
         cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..]));
@@ -103,7 +104,7 @@ pub fn compiled() -> Outcome<String> {
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
     let java = &javas::all()?[0];
-    let programs = ["Exits", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
+    let programs = ["Exits", "Idle", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
     Step::new("compile the programs", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)

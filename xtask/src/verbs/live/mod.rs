@@ -30,7 +30,7 @@ pub const VERB: Verb = Verb {
                    3.14 and 3.15 from Debian's packages, where this is Debian and root\n\
         node       stress, ends, labels under load, Node's own tools beside us, idleness, on Node.js 18 to 26 from npm;\n\
                    --seconds of stress each (60), --node 18,24\n\
-        java       stress with each collector, labels, shares, ends, on every JDK here and 21 from PyPI;\n\
+        java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
