@@ -81,7 +81,7 @@ pub fn install() -> bool {
         action.sa_sigaction = on_ask as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // A CPU sample taken in here would show us.
-        for clock in [libc::SIGPROF, libc::SIGTRAP] {
+        for clock in [super::CPU_SIGNAL, libc::SIGTRAP] {
             libc::sigaddset(&mut action.sa_mask, clock);
         }
         let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
