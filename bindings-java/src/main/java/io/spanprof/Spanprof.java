@@ -203,7 +203,7 @@ public final class Spanprof {
      * A factory whose threads say what the scopes of the thread that asked for them said: for a thread per task, as
      * structured concurrency makes them. Threads of a pool would keep what their first task said.
      */
-    public static ThreadFactory wrap(ThreadFactory factory) {
+    public static ThreadFactory wrapThreadFactory(ThreadFactory factory) {
         return work -> factory.newThread(wrap(work));
     }
 

@@ -112,6 +112,10 @@ public final class SpanprofConfig {
             return set("maxLabelSets", value);
         }
 
+        public Builder maxContexts(int value) {
+            return set("maxContexts", value);
+        }
+
         public Builder maxLabelValueBytes(int value) {
             return set("maxLabelValueBytes", value);
         }
@@ -186,6 +190,10 @@ public final class SpanprofConfig {
 
         public Builder serviceNameAttribute(boolean value) {
             return set("serviceNameAttribute", value);
+        }
+
+        public Builder signals(boolean value) {
+            return set("signals", value);
         }
 
         public Builder configFile(String file) {

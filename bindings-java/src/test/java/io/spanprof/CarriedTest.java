@@ -126,7 +126,7 @@ class CarriedTest {
     @Test
     void threadsOfAFactorySayWhatWasSaidWhereTheyWereAskedFor() throws Exception {
         AtomicReference<String> heard = new AtomicReference<>();
-        ThreadFactory factory = Spanprof.wrap((ThreadFactory) Thread::new);
+        ThreadFactory factory = Spanprof.wrapThreadFactory(Thread::new);
         Thread thread;
         try (Scope scope = Spanprof.tag(GIVEN)) {
             thread = factory.newThread(() -> heard.set(said()));

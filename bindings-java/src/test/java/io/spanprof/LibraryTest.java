@@ -32,8 +32,12 @@ class LibraryTest {
         profiles = Files.createDirectory(folder.resolve("profiles"));
     }
 
-    /** A JAR of the classes under test, as an agent; with the library in it or not. */
     private Path jar(boolean withLibrary) throws IOException {
+        return jar(folder, withLibrary);
+    }
+
+    /** A JAR of the classes under test, as an agent; with the library in it or not. */
+    static Path jar(Path folder, boolean withLibrary) throws IOException {
         Path classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().getPath());
         Manifest manifest = new Manifest();
         manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");

@@ -9,10 +9,12 @@ import io.spanprof.pyroscope.Config;
 import io.spanprof.pyroscope.EventType;
 import io.spanprof.pyroscope.Format;
 import io.spanprof.pyroscope.LabelsSet;
+import io.spanprof.pyroscope.ProfilerType;
 import io.spanprof.pyroscope.Pyroscope;
 import io.spanprof.pyroscope.PyroscopeAgent;
 import io.spanprof.pyroscope.ScopedContext;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.BeforeAll;
@@ -38,6 +40,9 @@ class PyroscopeTest {
                 .setProfilingInterval(Duration.ofMillis(10))
                 .setProfilingEvent(EventType.WALL)
                 .setFormat(Format.JFR)
+                .setProfilerType(ProfilerType.ASYNC)
+                .setSamplingEventOrder(List.of(EventType.CPU, EventType.ALLOC))
+                .setPushQueueCapacity(8)
                 .setBasicAuthUser("me")
                 .setBasicAuthPassword("secret")
                 .build();

@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
 /** Pyroscope's settings under its own names. What has no meaning here is accepted and does nothing. */
@@ -118,6 +119,69 @@ public final class Config {
 
         /** Profiles travel as OTLP. */
         public Builder setFormat(Format value) {
+            return this;
+        }
+
+        /** All that is asked for is profiled all the time. */
+        public Builder setSamplingEventOrder(List<EventType> value) {
+            return this;
+        }
+
+        /** As {@link #setSamplingEventOrder}. */
+        public Builder setSamplingDuration(Duration value) {
+            return this;
+        }
+
+        /** There is one engine. */
+        public Builder setProfilerType(ProfilerType value) {
+            return this;
+        }
+
+        /** Allocations are not profiled. */
+        public Builder setAllocLive(boolean value) {
+            return this;
+        }
+
+        /** As {@link #setAllocLive}. */
+        public Builder setGcBeforeDump(boolean value) {
+            return this;
+        }
+
+        /** The queue is bounded in bytes: {@code queueMaxBytes}. */
+        public Builder setPushQueueCapacity(int value) {
+            return this;
+        }
+
+        /** OTLP says how often a request is repeated. */
+        public Builder setIngestMaxRetries(int value) {
+            return this;
+        }
+
+        /** Requests are compressed as {@code compression} says. */
+        public Builder setCompressionLevelJFR(int value) {
+            return this;
+        }
+
+        /** As {@link #setCompressionLevelJFR}. */
+        public Builder setCompressionLevelLabels(int value) {
+            return this;
+        }
+
+        /** Options of another engine. */
+        public Builder setAPLogLevel(String value) {
+            return this;
+        }
+
+        /** As {@link #setAPLogLevel}. */
+        public Builder setAPExtraArguments(String value) {
+            return this;
+        }
+
+        /** Where the library may be written; in place of the VM's own temporary directory. */
+        public Builder setTmpDir(String value) {
+            if (value != null) {
+                System.setProperty("spanprof.libraryDirectory", value);
+            }
             return this;
         }
 
