@@ -100,8 +100,8 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
         return Captured::Dropped(DropReason::NoThreadState);
     };
     let clock = sys::thread_cpu_ns(thread_id);
-    let mut waits = |layout| walk_signal::walk_waiting(layout, java_thread, stack);
-    if clock.is_some() && layout::published().is_some_and(&mut waits) {
+    let own_walk = layout::published().filter(|_| clock.is_some());
+    if own_walk.is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
         stack.context = row.scope.context();
         if sys::thread_cpu_ns(thread_id) == clock {
             return Captured::Walked;
