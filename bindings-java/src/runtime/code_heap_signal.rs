@@ -29,7 +29,7 @@ pub fn blob_of(layout: &Layout, pc: usize) -> Option<usize> {
         }
         let segments = word(heap + layout.heap_segments)?;
         let mut index = (pc - low) >> layout.segment_shift;
-        let mut back = byte(segments.checked_add(index)?)?;
+        let mut back = byte(segments.wrapping_add(index))?;
         if back == NO_SEGMENT {
             return None;
         }
@@ -38,7 +38,7 @@ pub fn blob_of(layout: &Layout, pc: usize) -> Option<usize> {
                 break;
             }
             index = index.checked_sub(usize::from(back))?;
-            back = byte(segments + index)?;
+            back = byte(segments.wrapping_add(index))?;
         }
         let block = low + (index << layout.segment_shift);
         if back != 0 || byte(block + layout.block_used)? == 0 {
@@ -94,7 +94,7 @@ fn pointer_to_text(layout: &Layout, blob: usize) -> Option<usize> {
 pub fn code_begin(layout: &Layout, blob: usize) -> Option<usize> {
     match layout.blob_code_begin {
         CodeBegin::Pointer(offset) => pointer(blob + offset),
-        CodeBegin::Offset(offset) => Some(blob + int(blob + offset)? as usize),
+        CodeBegin::Offset(offset) => Some(blob.wrapping_add(int(blob + offset)? as usize)),
     }
 }
 
@@ -102,7 +102,7 @@ pub fn code_begin(layout: &Layout, blob: usize) -> Option<usize> {
 #[inline]
 pub fn frame_complete(layout: &Layout, blob: usize, code_begin: usize) -> Option<usize> {
     let offset = int(blob + layout.blob_frame_complete)? as u16;
-    Some(code_begin + usize::from(offset))
+    Some(code_begin.wrapping_add(usize::from(offset)))
 }
 
 /// The frame of a blob's code in bytes, its return address included; 0 when it has none of a fixed size.

@@ -10,7 +10,7 @@ use spanprof::{sys, Profiler};
 use super::jvmti::{Callbacks, Environment, Event, Jvmti};
 use super::memory_signal::{int, pointer};
 use super::structures::Structures;
-use super::{method_ids, stub_names, threads_signal};
+use super::{method_ids, stub_names, threads_signal, virtual_threads};
 
 /// The field of `java.lang.Thread` in which the VM keeps its own structure of the thread; 0 while there is none.
 static EETOP: AtomicUsize = AtomicUsize::new(0);
@@ -41,6 +41,7 @@ pub fn callbacks(with_classes: bool) -> Callbacks {
     let mut callbacks = Callbacks::none();
     callbacks.on_thread(Event::ThreadStart, on_start);
     callbacks.on_thread(Event::ThreadEnd, on_end);
+    callbacks.on_thread(Event::VirtualThreadEnd, virtual_threads::on_end);
     callbacks.on_code(stub_names::on_code);
     callbacks.on_end(on_vm_death);
     if with_classes {

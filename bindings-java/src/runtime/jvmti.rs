@@ -37,6 +37,8 @@ pub enum Event {
     ClassLoad = 55,
     ClassPrepare = 56,
     DynamicCodeGenerated = 70,
+    /// From Java 21 on.
+    VirtualThreadEnd = 88,
 }
 
 /// An event that only some VMs have.

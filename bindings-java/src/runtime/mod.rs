@@ -113,6 +113,8 @@ pub struct JavaRuntime {
     threads_named_ns: AtomicU64,
 }
 
+/// SIGPROF is the VM's own flight recorder's, and other profilers'. This one nobody uses, and it does not queue.
+const CPU_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 /// A name of a thread is believed for so long.
 const THREAD_NAMES_LAST_NS: u64 = 1_000_000_000;
 
@@ -251,6 +253,10 @@ impl Runtime for JavaRuntime {
 
     fn capture(&self) -> CaptureFn {
         capture_signal::capture
+    }
+
+    fn signal(&self) -> libc::c_int {
+        CPU_SIGNAL
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {

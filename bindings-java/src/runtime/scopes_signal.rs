@@ -84,11 +84,11 @@ fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out
         if scope <= 0 {
             break;
         }
-        let mut reader = Packed { at: tables.data + scope as usize, base: layout.packed_base };
+        let mut reader = Packed { at: tables.data.wrapping_add(scope as usize), base: layout.packed_base };
         let sender = reader.next()? as i32;
         let method = reader.next()? as usize;
         let index = reader.next()?.wrapping_sub(1);
-        let method = pointer(tables.metadata + method.checked_sub(1)? * 8)?;
+        let method = pointer(tables.metadata.wrapping_add(method.checked_sub(1)? * 8))?;
         let method = Method::at(layout, method)?;
         let index = match index {
             METHOD_ENTRY => 0,
@@ -122,8 +122,10 @@ impl Tables {
             }
             Scopes::Apart { immutable, pcs, data, mutable, relocation_size } => {
                 let immutable = word(blob + immutable)?;
-                let data = immutable + offset(data)?;
-                (immutable + offset(pcs)?, data, data, word(blob + mutable)? + offset(relocation_size)?)
+                // What was freed meanwhile may hold any word: nothing here may overflow.
+                let data = immutable.wrapping_add(offset(data)?);
+                let metadata = word(blob + mutable)?.wrapping_add(offset(relocation_size)?);
+                (immutable.wrapping_add(offset(pcs)?), data, data, metadata)
             }
         };
         let count = end.checked_sub(pcs)? / DESCRIPTOR_BYTES;
@@ -135,7 +137,7 @@ impl Tables {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            if int(self.pcs + middle * DESCRIPTOR_BYTES)? < offset {
+            if int(self.pcs.wrapping_add(middle * DESCRIPTOR_BYTES))? < offset {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -144,7 +146,7 @@ impl Tables {
         if low >= self.count {
             return None;
         }
-        int(self.pcs + low * DESCRIPTOR_BYTES + 4)
+        int(self.pcs.wrapping_add(low * DESCRIPTOR_BYTES + 4))
     }
 }
 
@@ -160,7 +162,7 @@ impl Packed {
         let mut value = 0u32;
         for place in 0..5 {
             let part = u32::from(byte(self.at)?);
-            self.at += 1;
+            self.at = self.at.wrapping_add(1);
             value = value.wrapping_add(part.wrapping_sub(self.base) << (6 * place));
             if part < HIGH {
                 break;

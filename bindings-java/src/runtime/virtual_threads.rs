@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use jni::sys::{jobject, JNIEnv};
 use spanprof::sys;
 
-use super::jvmti::{Environment, ExtensionEvent, Jvmti};
+use super::jvmti::{Environment, Event, ExtensionEvent, Jvmti};
 use super::threads_signal;
 use crate::context_calls::Words;
 
@@ -73,6 +73,7 @@ pub fn rest() {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if let (true, 0, Some(jvmti), Some(events)) = (told.on, told.labelled, JVMTI.get(), told.events) {
         told.on = events.iter().any(|event| jvmti.notify_extension(*event, false).is_err());
+        let _ = jvmti.notify(Event::VirtualThreadEnd, false);
     }
 }
 
@@ -83,7 +84,8 @@ fn follow_one_more(jvmti: &Jvmti) -> bool {
     }
     let Some(events) = told.events else { return false };
     if !told.on {
-        told.on = events.iter().all(|event| jvmti.notify_extension(*event, true).is_ok());
+        told.on = jvmti.notify(Event::VirtualThreadEnd, true).is_ok()
+            && events.iter().all(|event| jvmti.notify_extension(*event, true).is_ok());
     }
     told.labelled += u64::from(told.on);
     told.on
@@ -108,6 +110,18 @@ unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject)
     let _ = catch_unwind(|| {
         if let Some(row) = threads_signal::of(sys::thread_id()) {
             row.scope.write(&[0; 5]);
+        }
+    });
+}
+
+/// A virtual thread's last words: a scope that nobody closed ends with it.
+///
+/// # Safety
+/// Called by the VM.
+pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
+    let _ = catch_unwind(|| {
+        if words().iter().any(|word| *word != 0) {
+            set(&[0; 5]);
         }
     });
 }

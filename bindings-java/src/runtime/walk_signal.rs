@@ -308,12 +308,14 @@ impl Walk<'_, '_> {
     /// To the last Java frame that an anchor tells of.
     fn anchored(&mut self, anchor: usize) -> Step {
         let layout = self.layout;
-        let Some(sp) = word(anchor + layout.anchor_sp) else { return Step::Broken };
+        let Some(sp) = word(anchor.wrapping_add(layout.anchor_sp)) else { return Step::Broken };
         if sp == 0 {
             return Step::End;
         }
-        let told = word(anchor + layout.anchor_pc).filter(|pc| *pc != 0);
-        let (Some(pc), Some(fp)) = (told.or_else(|| word(sp.checked_sub(8)?)), word(anchor + layout.anchor_fp)) else {
+        let told = word(anchor.wrapping_add(layout.anchor_pc)).filter(|pc| *pc != 0);
+        let (Some(pc), Some(fp)) =
+            (told.or_else(|| word(sp.checked_sub(8)?)), word(anchor.wrapping_add(layout.anchor_fp)))
+        else {
             return Step::Broken;
         };
         if sp < self.sp || sp >= self.limit {

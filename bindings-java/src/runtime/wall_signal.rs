@@ -1,5 +1,6 @@
 //! The wall walk. A thread that waits, in native code or in the VM, has left an anchor: the sampler's thread walks it from
-//! there, and the waiting thread does not notice. One that runs Java code walks itself, in the handler of a signal.
+//! there, and the waiting thread does not notice. One that runs Java code walks itself, in the handler of a signal. One whose
+//! CPU clock stands still since it was last seen at rest has the stack it had then.
 //!
 //! # The exchange
 //! There is one asker. It writes whom it asks and ASKED with a new number, signals, and waits on the word. Only the handler
@@ -24,6 +25,8 @@ const ANSWERED: u32 = 3;
 const PATIENCE_NS: i64 = 50_000_000;
 /// CPU time from an answer back into the interrupted system call.
 const WAY_OUT_NS: u64 = 20_000;
+/// Threads whose stacks are kept while they stand still.
+const MAX_AT_REST: usize = 2048;
 /// Frames kept of a stack.
 const MAX_FRAMES: usize = 1024;
 
@@ -81,7 +84,7 @@ pub fn install() -> bool {
         action.sa_sigaction = on_ask as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // A CPU sample taken in here would show us.
-        for clock in [libc::SIGPROF, libc::SIGTRAP] {
+        for clock in [super::CPU_SIGNAL, libc::SIGTRAP] {
             libc::sigaddset(&mut action.sa_mask, clock);
         }
         let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
@@ -99,24 +102,20 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
     let Some((row, java_thread)) = known.filter(|(_, java_thread)| *java_thread != 0) else {
         return Captured::Dropped(DropReason::NoThreadState);
     };
-    let clock = sys::thread_cpu_ns(thread_id);
-    let mut waits = |layout| walk_signal::walk_waiting(layout, java_thread, stack);
-    if clock.is_some() && layout::published().is_some_and(&mut waits) {
+    let Some(clock_ns) = sys::thread_cpu_ns(thread_id) else { return Captured::Dropped(DropReason::NoThreadState) };
+    if at_rest().repeat(thread_id, java_thread, clock_ns, stack) {
+        return Captured::Walked;
+    }
+    if layout::published().is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
         stack.context = row.scope.context();
-        if sys::thread_cpu_ns(thread_id) == clock {
+        if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
+            at_rest().keep(thread_id, Rest::of(java_thread, clock_ns, 0, stack));
             return Captured::Walked;
         }
     }
     // It runs, or ran meanwhile: what was seen may be torn.
     stack.clear();
     stack.context = Context::None;
-    if let (Some(clock), Some(seen)) = (clock, at_rest().get(&thread_id).copied()) {
-        // It has run no Java code since it was last asked, nor anything else worth a word.
-        if (seen..seen + WAY_OUT_NS).contains(&clock) {
-            stack.push(frame_word::thread(thread_id));
-            return Captured::Walked;
-        }
-    }
     if !ask(thread_id) {
         return Captured::Dropped(DropReason::SignalBlocked);
     }
@@ -124,21 +123,65 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
     let answer = unsafe { &*EXCHANGE.answer.get() };
     stack.context = answer.context;
     let all = answer.frames.get(..answer.len).unwrap_or(&[]);
-    let runs_no_java = all.last().is_some_and(|root| root.code == frame_word::THREAD);
-    match sys::thread_cpu_ns(thread_id).filter(|_| runs_no_java) {
-        Some(clock) => at_rest().insert(thread_id, clock),
-        None => at_rest().remove(&thread_id),
-    };
     let pushed = all.iter().all(|frame| stack.push(*frame));
     if pushed && answer.truncated {
         stack.push(RawFrame::reason(DropReason::InvalidFrame));
     }
+    // One that runs no Java code leaves no anchor: it is not asked again while it has burnt no more than its way back.
+    let runs_no_java = all.last().is_some_and(|root| root.code == frame_word::THREAD);
+    match sys::thread_cpu_ns(thread_id).filter(|_| runs_no_java) {
+        Some(clock_ns) => at_rest().keep(thread_id, Rest::of(java_thread, clock_ns, WAY_OUT_NS, stack)),
+        None => drop(at_rest().threads.remove(&thread_id)),
+    }
     Captured::Walked
 }
 
-/// Threads that ran no Java code when they were asked, and their CPU clocks then. The asker's alone.
-fn at_rest() -> MutexGuard<'static, BTreeMap<u32, u64>> {
-    static AT_REST: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
+/// A stack that holds as long as its thread's CPU clock stands still.
+struct Rest {
+    java_thread: usize,
+    clock_ns: u64,
+    /// What the clock may have moved on since.
+    slack_ns: u64,
+    frames: Vec<RawFrame>,
+    context: Context,
+}
+
+impl Rest {
+    fn of(java_thread: usize, clock_ns: u64, slack_ns: u64, stack: &RawStack<'_>) -> Self {
+        let frames = if stack.is_truncated() { Vec::new() } else { stack.frames().to_vec() };
+        Self { java_thread, clock_ns, slack_ns, frames, context: stack.context }
+    }
+}
+
+/// The threads that were seen at rest. The asker's alone.
+#[derive(Default)]
+struct AtRest {
+    threads: BTreeMap<u32, Rest>,
+}
+
+impl AtRest {
+    /// Writes the stack that a thread had, if it still has it.
+    fn repeat(&self, thread_id: u32, java_thread: usize, clock_ns: u64, stack: &mut RawStack<'_>) -> bool {
+        let Some(rest) = self.threads.get(&thread_id) else { return false };
+        let still = rest.java_thread == java_thread && clock_ns.wrapping_sub(rest.clock_ns) <= rest.slack_ns;
+        if !still || rest.frames.is_empty() {
+            return false;
+        }
+        stack.context = rest.context;
+        rest.frames.iter().all(|frame| stack.push(*frame));
+        true
+    }
+
+    fn keep(&mut self, thread_id: u32, rest: Rest) {
+        if self.threads.len() >= MAX_AT_REST && !self.threads.contains_key(&thread_id) {
+            self.threads.clear();
+        }
+        self.threads.insert(thread_id, rest);
+    }
+}
+
+fn at_rest() -> MutexGuard<'static, AtRest> {
+    static AT_REST: Mutex<AtRest> = Mutex::new(AtRest { threads: BTreeMap::new() });
     AT_REST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -245,5 +288,29 @@ fn answer(ucontext: *mut libc::c_void) {
     unsafe {
         let how = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         libc::syscall(libc::SYS_futex, EXCHANGE.state.as_ptr(), how, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_repeated_until_its_threads_clock_moves_or_another_thread_has_its_number() {
+        let mut frames = [RawFrame::default(); 4];
+        let mut stack = RawStack::new(&mut frames);
+        stack.push(frame_word::thread(7));
+        let mut resting = AtRest::default();
+        resting.keep(7, Rest::of(4096, 1_000, 0, &stack));
+        resting.keep(8, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
+        let mut repeats = |thread_id, java_thread, clock_ns| {
+            stack.clear();
+            resting.repeat(thread_id, java_thread, clock_ns, &mut stack) && stack.frames() == [frame_word::thread(7)]
+        };
+        assert!(repeats(7, 4096, 1_000));
+        assert!(!repeats(7, 4096, 1_001), "it ran");
+        assert!(!repeats(7, 8192, 1_000), "another thread");
+        assert!(repeats(8, 8192, 1_000 + WAY_OUT_NS) && !repeats(8, 8192, 1_001 + WAY_OUT_NS));
+        assert!(!repeats(9, 4096, 1_000));
     }
 }

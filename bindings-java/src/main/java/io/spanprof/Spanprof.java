@@ -35,9 +35,9 @@ public final class Spanprof {
 
     /**
      * Starts the profiler. True when samples are being taken afterwards; false when switched off, or when there is no
-     * library for this machine, which is said in one warning.
+     * library for this machine or this VM cannot be profiled, which is said in one warning.
      *
-     * @throws SpanprofException when the configuration cannot work, or this VM or system cannot be profiled
+     * @throws SpanprofException when the configuration cannot work, or this system cannot be profiled
      */
     public static boolean start(SpanprofConfig config) {
         if (!NativeLibrary.load()) {
