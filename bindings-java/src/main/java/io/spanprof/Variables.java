@@ -3,7 +3,6 @@ package io.spanprof;
 import java.io.IOException;
 import java.io.Reader;
 import java.nio.file.Files;
-import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Map;
@@ -57,7 +56,7 @@ final class Variables {
         Properties properties = new Properties();
         try (Reader text = Files.newBufferedReader(Path.of(file))) {
             properties.load(text);
-        } catch (IOException | InvalidPathException | IllegalArgumentException failure) {
+        } catch (IOException | IllegalArgumentException failure) {
             HostLog.warn("spanprof: " + file + " cannot be read, it is ignored: " + failure);
         }
         return properties;
