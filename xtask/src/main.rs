@@ -5,6 +5,7 @@ mod arguments;
 mod deadline;
 mod elf;
 mod http;
+mod javas;
 mod nodes;
 mod pythons;
 mod scratch;

@@ -13,9 +13,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Reads one line of `cargo test` (`test result: …`) or pytest (`==== 3 passed, 1 failed in 0.1s ====`).
+    /// Reads one line of `cargo test` (`test result: …`), of pytest (`==== 3 passed, 1 failed in 0.1s ====`) or of Maven's
+    /// surefire (`Tests run: 12, Failures: …`).
     pub fn read(&mut self, line: &str) {
         let line = line.trim_matches(|c: char| c == '=' || c.is_whitespace());
+        if let Some((_, counts)) = line.split_once("] Tests run: ") {
+            return self.read_surefire(counts);
+        }
         let counts = match line.strip_prefix("test result: ") {
             Some(rest) => rest.split_once(". ").map(|(_, counts)| counts),
             None => line
@@ -34,6 +38,16 @@ impl Tally {
                 "failed" | "error" | "errors" => self.failed += number,
                 _ => {}
             }
+        }
+    }
+
+    /// Reads `12, Failures: 1, Errors: 0, Skipped: 2`; lines that go on tell of one class, and the last one of all.
+    fn read_surefire(&mut self, counts: &str) {
+        let numbers: Vec<u64> = counts.split(", ").filter_map(|part| part.rsplit(' ').next()?.parse().ok()).collect();
+        if let ([run, failures, errors, skipped], 4) = (numbers.as_slice(), counts.split(", ").count()) {
+            let failed = failures + errors;
+            self.failed += failed;
+            self.passed += run.saturating_sub(failed + skipped);
         }
     }
 
@@ -83,6 +97,15 @@ mod tests {
     #[test]
     fn long_pytest_runs_carry_a_clock_after_the_seconds() {
         assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0 });
+    }
+
+    #[test]
+    fn surefire_results_are_read_from_the_line_that_sums_them_up() {
+        let tally = sum(&[
+            "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.3 s -- in io.spanprof.ScopesTest",
+            "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3",
+        ]);
+        assert_eq!(tally, Tally { passed: 6, failed: 3 });
     }
 
     #[test]

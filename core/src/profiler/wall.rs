@@ -222,12 +222,13 @@ impl WallSampler {
     }
 
     fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> Walk {
-        let clock_before = sys::thread_cpu_ns(thread.thread_id);
+        let walks_itself = self.runtime.others_walk_themselves();
+        let clock = || if walks_itself { None } else { sys::thread_cpu_ns(thread.thread_id) };
+        let clock_before = clock();
         let depth = buffer.len() - 1;
         let mut stack = RawStack::new(&mut buffer[..depth]);
         let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
-        let moved = !self.runtime.others_walk_themselves()
-            && (clock_before.is_none() || sys::thread_cpu_ns(thread.thread_id) != clock_before);
+        let moved = !walks_itself && (clock_before.is_none() || clock() != clock_before);
         Walk { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
     }
 }

@@ -5,13 +5,14 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours, and the crates of ours that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-export", &[]),
     ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
     ("spanprof-cli", &["spanprof", "spanprof-profile"]),
     ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli"]),
+    ("spanprof-java", &["spanprof", "spanprof-signal"]),
     ("spanprof-node", &["spanprof", "spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-export"]),
     ("xtask", &[]),

@@ -1,13 +1,13 @@
 //! `cargo xtask conformance`: the same cases of core/conformance through every language's runner.
 
-use super::{node_tests, test, wheel, Verb};
+use super::{jar, node_tests, test, wheel, Verb};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Step};
 use crate::tally::Tally;
 
 pub const VERB: Verb = Verb {
     name: "conformance",
-    usage: "conformance [rust|python|node]",
+    usage: "conformance [rust|python|node|java]",
     about: "the same cases through every language's runner\n\n\
         Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and what must come\n\
         out. Without a name, every language runs.",
@@ -15,7 +15,7 @@ pub const VERB: Verb = Verb {
     run,
 };
 
-const ALL: [&str; 3] = ["rust", "python", "node"];
+const ALL: [&str; 4] = ["rust", "python", "node", "java"];
 
 fn run(given: &Arguments) -> Outcome {
     let names = if given.names.is_empty() { ALL.map(str::to_owned).to_vec() } else { given.names.clone() };
@@ -32,6 +32,7 @@ fn run(given: &Arguments) -> Outcome {
                 }
             }
             "node" => node_tests::files(&|file| file.contains("conformance"), &mut tally)?,
+            "java" => jar::junit(&["-Dtest=ConformanceTest,SurfaceTest"], &mut tally)?,
             other => {
                 let message = format!("no runner for `{other}`; there are: {}", ALL.join(", "));
                 return Err(Failure::new("conformance", message));
@@ -42,7 +43,10 @@ fn run(given: &Arguments) -> Outcome {
         }
     }
     println!("{tally}");
-    Ok(())
+    match tally.failed {
+        0 => Ok(()),
+        failed => Err(Failure::new("conformance", format!("{failed} failed; each is named above"))),
+    }
 }
 
 fn rust(tally: &mut Tally) -> Outcome {

@@ -7,6 +7,7 @@ mod conformance;
 pub mod demo;
 mod docs;
 mod fuzz;
+mod jar;
 mod live;
 mod node_bench;
 mod node_tests;
@@ -42,6 +43,7 @@ pub const ALL: &[Verb] = &[
     tidy::VERB,
     wheel::VERB,
     addon::VERB,
+    jar::VERB,
     docs::VERB,
     fuzz::VERB,
 ];

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{check, demo, docs, node_tests, tidy, wheel, Verb};
+use super::{check, demo, docs, jar, node_tests, tidy, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -16,9 +16,9 @@ use crate::venv::Venv;
 pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
-    about: "what CI runs: lints, tidy, tests in Rust, Python and Node.js, the demo; 40 minutes on 2 cores\n\n\
-        --seconds N: length of each demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
-        found. Ends with one line: N passed, N failed.",
+    about: "what CI runs: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores\n\n\
+        --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
+        found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
     run,
 };
@@ -67,9 +67,8 @@ fn run(given: &Arguments) -> Outcome {
         })
     });
     step(&mut node_tests::run);
-    for example in [demo::Example::FastApi, demo::Example::Express] {
-        step(&mut |_| demo::show(example, Some(seconds), &demo::Ports::free()?));
-    }
+    step(&mut |tally| jar::junit(&[], tally));
+    step(&mut |_| demo::show(&demo::USUAL, Some(seconds), &demo::Ports::free()?));
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
@@ -87,6 +86,7 @@ fn toolchain() -> Outcome {
         ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
         ("node", ["--version", "--no-warnings"], nodes),
         ("npm", ["--version", "--silent"], nodes),
+        ("mvn", ["--version", "--quiet"], crate::javas::WAY_OUT),
     ];
     for (program, words, install) in tools {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
@@ -98,6 +98,8 @@ fn toolchain() -> Outcome {
     let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
     println!("Python tests will run on CPython {}", found.join(" and "));
     crate::nodes::preferred()?;
+    let found: Vec<_> = crate::javas::all()?.iter().map(|java| java.version.to_string()).collect();
+    println!("Java tests will run on JDK {}", found.join(" and "));
     Ok(())
 }
 

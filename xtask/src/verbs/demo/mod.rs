@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: the whole way in one command: a real web service under load, its profile received, linked to its
-//! spans and shown. Also called by `test`, with an end.
+//! `cargo xtask demo`: the whole way in one command: real web services under load, one of each language, their profiles
+//! received, linked to their spans and shown. Also called by `test`, with an end.
 
 mod load;
 mod services;
@@ -17,20 +17,22 @@ use crate::{http, scratch};
 
 pub const VERB: Verb = Verb {
     name: "demo",
-    usage: "demo [--service fastapi|express|fastify] [--seconds N]",
-    about: "a real web service under load, its profile linked to spans, shown on a page\n\n\
-        Builds the command line and the package, starts `spanprof serve` (ports 4317 and 4318 where free) and a service of\n\
-        examples/ (default: fastapi) under the OpenTelemetry SDK, drives load with trace context, and prints the top functions,\n\
-        the share of samples linked to spans, one trace's own top functions, the profiler's own cost and the page's address.\n\
+    usage: "demo [--service NAME,…] [--seconds N]",
+    about: "real web services under load, their profiles linked to spans, shown on one page\n\n\
+        Builds the command line and the packages, starts `spanprof serve` (ports 4317 and 4318 where free) and services of\n\
+        examples/ under the OpenTelemetry SDK, drives load with trace context, and prints for each the top functions, the\n\
+        share of samples linked to spans, one trace's own top functions and the profiler's own cost; then the page's address.\n\
+        --service: fastapi, express, fastify, spring; without it one of each language whose tools are here.\n\
         --seconds N: ends by itself after N seconds of load, non-zero if any of that is missing. Without it: until Ctrl-C.",
     options: &[Known::Value("seconds"), Known::Value("service")],
-    run: |given| show(Example::named(given.text("service"))?, given.number("seconds")?, &Ports::usual()?),
+    run: |given| {
+        let examples = given.text("service").map(Example::named).transpose()?.unwrap_or_else(Example::usual);
+        show(&examples, given.number("seconds")?, &Ports::usual()?)
+    },
 };
 
-pub use services::Example;
+pub use services::{Example, USUAL};
 
-/// What the services call themselves.
-const SERVICE: &str = "checkout";
 /// Load before the first look when nobody says how long.
 const FIRST_LOOK_SECONDS: u64 = 12;
 
@@ -84,38 +86,65 @@ impl Server {
     }
 }
 
+/// A service under load.
+struct Service {
+    example: Example,
+    port: u16,
+    /// What its profiler said before the load.
+    before: Value,
+    load: load::Load,
+    running: Running,
+}
+
 /// Shows everything; `seconds` of load and an end, or until Ctrl-C.
-pub fn show(example: Example, seconds: Option<u64>, ports: &Ports) -> Outcome {
+pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports) -> Outcome {
     let began = Instant::now();
     let command = live::command_line()?;
     let folder = scratch::empty("demo")?;
-    let program = example.prepare()?;
+    let programs = examples.iter().map(|example| example.prepare()).collect::<Outcome<Vec<_>>>()?;
     let server = Server::start(&command, &folder, ports)?;
-    let (service, service_port) = program.start(&folder, &server)?;
-    println!("built and started in {} s; the service answers on 127.0.0.1:{service_port}", began.elapsed().as_secs());
-
-    let before = own_stats(service_port)?;
-    let load = load::Load::start(service_port);
+    let mut started = Vec::new();
+    for (example, program) in examples.iter().zip(&programs) {
+        let (running, port) = program.start(&folder, &server)?;
+        println!("{} answers on 127.0.0.1:{port}", example.service_name());
+        started.push((*example, running, port));
+    }
+    println!("built and started in {} s", began.elapsed().as_secs());
+    let mut services = Vec::new();
+    for (example, running, port) in started {
+        services.push(Service { example, port, before: own_stats(port)?, load: load::Load::start(port), running });
+    }
     std::thread::sleep(Duration::from_secs(seconds.unwrap_or(FIRST_LOOK_SECONDS)));
-    let trace_id = load.one_heavy_request()?;
-    let look = Look { command, example, address: format!("http://127.0.0.1:{}", server.http_port) };
-    look.wait_for(&["--trace-id", &trace_id])?;
-    let stats = own_stats(service_port)?;
-    look.print("top functions", &["-n", "12"])?;
-    print_linked_share(example, &before, &stats)?;
-    look.one_trace(&trace_id)?;
-    print_own_cost(&stats)?;
-    println!("requests answered: {}, failed: {}", load.answered(), load.failed());
-    if load.answered() == 0 || load.failed() > 0 {
-        return Err(Failure::new("load", "requests failed; the profiler must not change what the service answers"));
+    for service in &services {
+        println!("\n══ {}", service.example.service_name());
+        service.show(&command, &server)?;
     }
     page_answers(&server)?;
     println!("\npage: {}", server.page);
     if seconds.is_none() {
         println!("load goes on; Ctrl-C ends everything");
-        wait_for_the_end(service)?;
+        wait_for_the_end(services)?;
     }
     Ok(())
+}
+
+impl Service {
+    fn show(&self, command: &Path, server: &Server) -> Outcome {
+        let trace_id = self.load.one_heavy_request()?;
+        let address = format!("http://127.0.0.1:{}", server.http_port);
+        let look = Look { command: command.to_owned(), example: self.example, address };
+        look.wait_for(&["--trace-id", &trace_id])?;
+        let stats = own_stats(self.port)?;
+        look.print("top functions", &["-n", "12"])?;
+        print_linked_share(self.example, &self.before, &stats)?;
+        look.one_trace(&trace_id)?;
+        print_own_cost(&stats)?;
+        println!("requests answered: {}, failed: {}", self.load.answered(), self.load.failed());
+        if self.load.answered() == 0 || self.load.failed() > 0 {
+            return Err(Failure::new("load", "requests failed; the profiler must not change what the service answers"));
+        }
+        Ok(())
+    }
 }
 
 /// What the service's own profiler says of itself.
@@ -176,7 +205,7 @@ struct Look {
 impl Look {
     fn top(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.command);
-        command.arg("top").arg(&self.address).args(["--service", SERVICE, "--type", "cpu"]).args(words);
+        command.arg("top").arg(&self.address).args(["--service", &self.example.service_name(), "--type", "cpu"]).args(words);
         command
     }
 
@@ -193,7 +222,7 @@ impl Look {
             }
             std::thread::sleep(Duration::from_millis(250));
         }
-        Err(Failure::new("delivery", format!("no sample of {SERVICE} {words:?} arrived within 20 s")))
+        Err(Failure::new("delivery", format!("no sample of {} {words:?} arrived within 20 s", self.example.service_name())))
     }
 
     /// The heavy request alone: its own function, and none of another request.
@@ -221,11 +250,13 @@ impl Look {
 }
 
 /// Ctrl-C reaches every process of the terminal's group, this one included.
-fn wait_for_the_end(mut service: Running) -> Outcome {
+fn wait_for_the_end(mut services: Vec<Service>) -> Outcome {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        if let Some(status) = service.ended() {
-            return Err(Failure::new("the service", format!("ended with {status}")));
+        for service in &mut services {
+            if let Some(status) = service.running.ended() {
+                return Err(Failure::new(service.example.service_name(), format!("ended with {status}")));
+            }
         }
     }
 }

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Server, SERVICE};
+use super::Server;
 use crate::step::{Failure, Outcome, Running, Step};
 use crate::venv::Venv;
-use crate::verbs::{addon, wheel};
-use crate::{http, nodes, pythons, scratch, workspace};
+use crate::verbs::{addon, jar, wheel};
+use crate::{http, javas, nodes, pythons, scratch, workspace};
 
 /// One of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,24 +16,64 @@ pub enum Example {
     FastApi,
     Express,
     Fastify,
+    Spring,
 }
 
 /// A service that can be started.
 pub struct Program {
     example: Example,
     program: PathBuf,
+    words: Vec<String>,
     inside: PathBuf,
 }
 
+/// Every service, by its name.
+const ALL: [(&str, Example); 4] = [
+    ("fastapi", Example::FastApi),
+    ("express", Example::Express),
+    ("fastify", Example::Fastify),
+    ("spring", Example::Spring),
+];
+/// One of each language: what the demo shows when nobody names services.
+pub const USUAL: [Example; 3] = [Example::FastApi, Example::Express, Example::Spring];
+
 impl Example {
-    /// The one of that name; FastAPI when none is given.
-    pub fn named(name: Option<&str>) -> Outcome<Self> {
-        match name {
-            None | Some("fastapi") => Ok(Self::FastApi),
-            Some("express") => Ok(Self::Express),
-            Some("fastify") => Ok(Self::Fastify),
-            Some(other) => Err(Failure::new("--service", format!("`{other}` is none of fastapi, express, fastify"))),
+    /// Those of `fastapi,spring`.
+    pub fn named(names: &str) -> Outcome<Vec<Self>> {
+        names.split(',').map(|name| Self::one(name.trim())).collect()
+    }
+
+    fn one(name: &str) -> Outcome<Self> {
+        ALL.iter().find(|(known, _)| *known == name).map(|(_, example)| *example).ok_or_else(|| {
+            let known: Vec<_> = ALL.iter().map(|(known, _)| *known).collect();
+            Failure::new("--service", format!("`{name}` is none of {}", known.join(", ")))
+        })
+    }
+
+    /// One of each language for which the tools are here; what is missing for another is said.
+    pub fn usual() -> Vec<Self> {
+        let has_tools = |example: &Self| match example.tools() {
+            Ok(()) => true,
+            Err(missing) => {
+                println!("without {}: {missing}", example.service_name());
+                false
+            }
+        };
+        USUAL.into_iter().filter(has_tools).collect()
+    }
+
+    fn tools(self) -> Outcome {
+        match self {
+            Self::FastApi => pythons::preferred().map(drop),
+            Self::Express | Self::Fastify => nodes::preferred().map(drop),
+            Self::Spring => javas::all().map(drop),
         }
+    }
+
+    /// What the service calls itself.
+    pub fn service_name(self) -> String {
+        let name = ALL.iter().find(|(_, example)| *example == self).map_or("", |(name, _)| *name);
+        format!("checkout-{name}")
     }
 
     fn folder(self) -> PathBuf {
@@ -41,6 +81,7 @@ impl Example {
             Self::FastApi => "python-fastapi",
             Self::Express => "node-express",
             Self::Fastify => "node-fastify",
+            Self::Spring => "java-spring",
         };
         workspace::root().join("examples").join(name)
     }
@@ -49,44 +90,80 @@ impl Example {
     pub fn functions(self) -> (&'static str, &'static str) {
         match self {
             Self::FastApi => ("render_report", "price_cart"),
-            Self::Express | Self::Fastify => ("renderReport", "priceCart"),
+            Self::Express | Self::Fastify | Self::Spring => ("renderReport", "priceCart"),
         }
     }
 
     /// Below this share of its samples the link to the spans is broken: requests are most of what the service does. Under
-    /// Node.js other threads compile and collect for it, the more the younger the process is.
+    /// Node.js and in Java other threads compile and collect for it, the more the younger the process is.
     pub fn least_linked_share(self) -> f64 {
         match self {
             Self::FastApi => 0.80,
             Self::Express | Self::Fastify => 0.60,
+            Self::Spring => 0.30,
         }
     }
 
     /// Builds the package and installs it with what the service needs.
     pub fn prepare(self) -> Outcome<Program> {
-        let (program, inside) = match self {
-            Self::FastApi => {
-                let requirements = ["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()];
-                let venv = Venv::with("demo", &pythons::preferred()?, &requirements)?;
-                venv.install_wheel(&wheel::build_for_tests()?)?;
-                (venv.python(), self.folder())
-            }
-            Self::Express | Self::Fastify => {
-                let package = addon::build_for_tests()?;
-                let inside = scratch::empty("demo/service")?;
-                for file in ["app.js", "shop.js", "package.json"] {
-                    scratch::write(&inside.join(file), &scratch::read(&self.folder().join(file))?)?;
-                }
-                nodes::npm("what the service needs")
-                    .args(["install", "--ignore-scripts"])
-                    .arg(&package)
-                    .inside(&inside)
-                    .within(Duration::from_secs(600))
-                    .run()?;
-                (nodes::preferred()?.program, inside)
-            }
-        };
-        Ok(Program { example: self, program, inside })
+        match self {
+            Self::FastApi => self.in_python(),
+            Self::Express | Self::Fastify => self.in_node(),
+            Self::Spring => self.in_java(),
+        }
+    }
+
+    fn in_python(self) -> Outcome<Program> {
+        let requirements = ["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()];
+        let venv = Venv::with("demo", &pythons::preferred()?, &requirements)?;
+        venv.install_wheel(&wheel::build_for_tests()?)?;
+        let words = ["-m", "uvicorn", "app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"];
+        let words = words.map(str::to_owned).to_vec();
+        Ok(Program { example: self, program: venv.python(), words, inside: self.folder() })
+    }
+
+    fn in_node(self) -> Outcome<Program> {
+        let package = addon::build_for_tests()?;
+        let inside = self.copy(&["app.js", "shop.js", "package.json"])?;
+        nodes::npm("what the service needs")
+            .args(["install", "--ignore-scripts"])
+            .arg(&package)
+            .inside(&inside)
+            .within(Duration::from_secs(600))
+            .run()?;
+        Ok(Program { example: self, program: nodes::preferred()?.program, words: vec!["app.js".to_owned()], inside })
+    }
+
+    fn in_java(self) -> Outcome<Program> {
+        // The newest: what it says about native code is what users will see.
+        let javas = javas::all()?;
+        let java = &javas[javas.len() - 1];
+        let version = jar::into_local_repository(java)?;
+        let source = "src/main/java/shop/";
+        let sources = ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
+        let mut files = vec!["pom.xml", "src/main/resources/application.properties"];
+        files.extend(sources.iter().map(String::as_str));
+        let inside = self.copy(&files)?;
+        javas::maven("what the service needs", java)
+            .args(["--quiet", "package", &format!("-Dspanprof.version={version}")])
+            .inside(&inside)
+            .within(Duration::from_secs(900))
+            .run()?;
+        let words = ["-Xmx256m", "-jar", "target/checkout.jar"].map(str::to_owned).to_vec();
+        Ok(Program { example: self, program: java.home.join("bin/java"), words, inside })
+    }
+
+    /// The service in a folder of its own, so that what is installed for it is not left in the work tree.
+    fn copy(self, files: &[&str]) -> Outcome<PathBuf> {
+        let inside = scratch::empty(&format!("demo/{}", self.service_name()))?;
+        for file in files {
+            let copy = inside.join(file);
+            let folder = copy.parent().unwrap_or(&inside);
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Failure::new("copy the service", format!("{}: {error}", folder.display())))?;
+            scratch::write(&copy, &scratch::read(&self.folder().join(file))?)?;
+        }
+        Ok(inside)
     }
 }
 
@@ -95,21 +172,18 @@ impl Program {
     pub fn start(&self, folder: &Path, server: &Server) -> Outcome<(Running, u16)> {
         let port = http::free_port().map_err(|error| Failure::new("free port", error.to_string()))?;
         let text = port.to_string();
-        let words = match self.example {
-            Example::FastApi => {
-                vec!["-m", "uvicorn", "app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port", &text]
-            }
-            Example::Express | Example::Fastify => vec!["app.js"],
-        };
-        let mut service = Step::new("the service", &self.program)
-            .args(words)
+        let name = self.example.service_name();
+        let with_port = (self.example == Example::FastApi).then_some(&text);
+        let mut service = Step::new(&name, &self.program)
+            .args(&self.words)
+            .args(with_port)
             .env("PORT", &text)
-            .env("OTEL_SERVICE_NAME", SERVICE)
+            .env("OTEL_SERVICE_NAME", &name)
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", server.http_port))
             .env("SPANPROF_UPLOAD_INTERVAL", "2")
             .inside(&self.inside)
-            .start(&folder.join("service.log"))?;
-        service.wait_until(Duration::from_secs(30), |_| {
+            .start(&folder.join(format!("{name}.log")))?;
+        service.wait_until(Duration::from_secs(60), |_| {
             http::get(port, "/health").ok().filter(|(status, _)| *status == 200)
         })?;
         Ok((service, port))
@@ -122,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_service_that_is_not_there_is_named_with_those_that_are() {
-        let said = Example::named(Some("rails")).unwrap_err().to_string();
+        let said = Example::named("fastapi,rails").unwrap_err().to_string();
         assert!(said.contains("`rails`") && said.contains("express"), "{said}");
-        assert_eq!(Example::named(None).unwrap(), Example::FastApi);
+        assert_eq!(Example::named("spring, fastapi").unwrap(), [Example::Spring, Example::FastApi]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{go_program, rust_half};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Running, Step};
-use crate::{http, nodes, pythons, scratch, verbs};
+use crate::{http, javas, nodes, pythons, scratch, verbs};
 
 /// Newest version of which every module could be had when this was written.
 const VERSION: &str = "0.161.0";
@@ -121,7 +121,7 @@ fn every_transport(collector: &Path, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// A real program in Python and one in Node.js over each transport; what each did must be found in what the Collector wrote.
+/// A real program in Python, one in Node.js and one in Java over each transport; what each did must be found in what the Collector wrote.
 fn from_programs(grpc: &str, http: &str, written: &str) -> Outcome {
     let python = pythons::preferred()?;
     let wheel = verbs::wheel::build_for_tests()?;
@@ -129,22 +129,26 @@ fn from_programs(grpc: &str, http: &str, written: &str) -> Outcome {
     venv.install_wheel(&wheel)?;
     let node = nodes::preferred()?.program;
     let modules = super::node::installed()?;
+    let java = javas::all()?.remove(0);
+    let classes = super::java::compiled()?;
     for (protocol, endpoint, compression) in [
         ("grpc", grpc, "none"),
         ("grpc", grpc, "gzip"),
         ("http/protobuf", http, "none"),
         ("http/protobuf", http, "gzip"),
     ] {
-        for (language, interpreter, program) in
-            [("python", &venv.python(), "program.py"), ("node", &node, "program.js")]
-        {
+        for language in ["python", "node", "java"] {
             let service = format!("live-{language}-{}-{compression}", &protocol[..4]);
             let sampled = format!("{written}.{service}.ns");
-            Step::new(format!("a program in {language} over {protocol}, compression {compression}"), interpreter)
-                .arg(format!("xtask/live/collector/{program}"))
-                .args([endpoint, protocol, compression, &service, &sampled])
-                .env("NODE_PATH", &modules)
-                .run()?;
+            let name = format!("a program in {language} over {protocol}, compression {compression}");
+            let program = match language {
+                "python" => Step::new(name, venv.python()).arg("xtask/live/collector/program.py"),
+                "node" => {
+                    Step::new(name, &node).arg("xtask/live/collector/program.js").env("NODE_PATH", &modules)
+                }
+                _ => super::java::program(&java, &name, &classes).arg("Program"),
+            };
+            program.args([endpoint, protocol, compression, &service, &sampled]).run()?;
             Step::new(format!("read {service} back"), venv.python())
                 .arg("xtask/live/collector/read_back.py")
                 .arg(venv.program("spanprof"))

@@ -1,8 +1,9 @@
-//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, google/pprof, every CPython
-//! and Node.js here, a browser, a dead network. Longer than `test`; each says how long it took.
+//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, google/pprof, every CPython,
+//! Node.js and Java here, a browser, a dead network. Longer than `test`; each says how long it took.
 
 mod collector;
 mod debian;
+mod java;
 mod node;
 mod outage;
 mod pprof;
@@ -20,7 +21,7 @@ use crate::workspace;
 pub const VERB: Verb = Verb {
     name: "live",
     usage: "live [NAME…] [--seconds N]",
-    about: "suites against real programs: collector, pprof, serve, outage, python, node\n\n\
+    about: "suites against real programs: collector, pprof, serve, outage, python, node, java\n\n\
         collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
         pprof      files read back by google/pprof, built from its Go module\n\
         serve      the page of `spanprof serve` in headless Chromium\n\
@@ -28,12 +29,15 @@ pub const VERB: Verb = Verb {
         python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
                    3.14 and 3.15 from Debian's packages, where this is Debian and root\n\
         node       stress, ends, labels under load, Node's own tools beside us, idleness, on Node.js 18 to 26 from npm;\n\
-                   --seconds of stress each (60), --node 18,24\n\n\
+                   --seconds of stress each (60), --node 18,24\n\
+        java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
+                   --seconds of stress each (60), --java 17,25\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
         Known::Value("seconds"),
         Known::Value("python"),
         Known::Value("node"),
+        Known::Value("java"),
         Known::Value("clock"),
         Known::Value("forks"),
         Known::Value("cycles"),
@@ -43,13 +47,14 @@ pub const VERB: Verb = Verb {
 
 type Suite = (&'static str, fn(&Arguments) -> Outcome);
 
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     ("collector", collector::run),
     ("pprof", pprof::run),
     ("serve", serve::run),
     ("outage", outage::run),
     ("python", python::run),
     ("node", node::run),
+    ("java", java::run),
 ];
 
 fn run(given: &Arguments) -> Outcome {

@@ -1,0 +1,324 @@
+//! The door to Java: the native methods of `io.spanprof.Native`. Each converts, calls the core and converts back. No
+//! panic and no exception leaves this file. Texts come and go packed (`packed`), scopes as five words (`context_calls`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
+use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
+use jni::{Env, EnvUnowned};
+use spanprof::config::{Environment, KEYS};
+use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
+
+use crate::context_calls::{self, Words};
+use crate::packed::{pack, unpack};
+use crate::runtime::{self, JavaRuntime, SwitchedOff};
+use crate::{convert, host_log, natives};
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// The VM loads the library.
+#[no_mangle]
+pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_void) -> jint {
+    runtime::set_vm(vm);
+    let sharing = std::panic::AssertUnwindSafe(|| {
+        if let Some(env) = runtime::environment() {
+            // SAFETY: the environment of the calling thread, which loads the library.
+            unsafe { runtime::share(env, &natives::all()) };
+        }
+    });
+    if std::panic::catch_unwind(sharing).is_err() {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+    }
+    JNI_VERSION_1_8
+}
+
+/// Runs one native method: a panic is counted, an error of the JNI too, and Java gets the type's empty value.
+pub fn through<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
+    match env.with_env(body).into_outcome() {
+        jni::Outcome::Ok(value) => value,
+        _ => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            T::default()
+        }
+    }
+}
+
+fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
+    if array.is_null() {
+        return Ok(Vec::new());
+    }
+    env.convert_byte_array(array)
+}
+
+fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<String>> {
+    Ok(unpack(&bytes_of(env, array)?))
+}
+
+pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
+}
+
+/// A new array for Java.
+pub fn given<T: AsRef<str>>(env: &mut Env<'_>, texts: impl IntoIterator<Item = T>) -> jni::errors::Result<Given> {
+    Ok(Given(env.byte_array_from_slice(&pack(texts))?.into_raw()))
+}
+
+/// A reference handed to Java; null when there is nothing.
+#[repr(transparent)]
+pub struct Given(jobject);
+
+impl Default for Given {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+pub fn words_in(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
+    let mut words = [0; 5];
+    array.get_region(env, 0, &mut words)?;
+    Ok(words.map(|word: jlong| word as u64))
+}
+
+fn words_out(env: &Env<'_>, array: &JLongArray<'_>, words: &Words) -> jni::errors::Result<()> {
+    array.set_region(env, 0, &words.map(|word| word as jlong))
+}
+
+/// Version of the library.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| given(env, [env!("CARGO_PKG_VERSION")]))
+}
+
+/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One
+/// text when it worked, `running` or `off`; else kind, message and hint of the error. A VM that cannot be profiled is `off`,
+/// and said once.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_start<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    config: JByteArray<'l>,
+    program_name: JByteArray<'l>,
+    variables: JByteArray<'l>,
+) -> Given {
+    through(env, |env| {
+        host_log::install();
+        let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
+        let variables = texts_of(env, &variables)?;
+        let outcome = convert::config_from(&config).and_then(|code| {
+            // SAFETY: the environment of a native method is its thread's.
+            unsafe { start(env.get_raw(), code, program_name, &variables) }
+        });
+        runtime::take_warning().iter().for_each(|line| host_log::warn(line));
+        match outcome {
+            Ok(Started::Running) => given(env, ["running"]),
+            Ok(Started::Off) => given(env, ["off"]),
+            Ok(Started::Declined(message)) => {
+                host_log::warn_once(&format!("spanprof: this process is not profiled: {message}"));
+                given(env, ["off"])
+            }
+            Err(error) => refused(env, &error),
+        }
+    })
+}
+
+/// What became of a start that met no error.
+pub enum Started {
+    Running,
+    /// Switched off.
+    Off,
+    /// This VM cannot be profiled, for the reason given.
+    Declined(String),
+}
+
+/// Starts with the keys given in code, which `stackWalk` is among, and variables in place of those of the environment.
+///
+/// # Safety
+/// `env` is the calling thread's.
+pub unsafe fn start(
+    env: *mut JNIEnv,
+    mut code: Vec<(String, ConfigValue)>,
+    program_name: String,
+    variables: &[String],
+) -> Result<Started, Error> {
+    let stack_walk = convert::take_stack_walk(&mut code)?;
+    let mut config = Config::load(&code, &environment(variables))?;
+    if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
+        config.service_name = program_name;
+    }
+    if !config.enabled || config.disabled_by.is_some() {
+        return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| Started::Off);
+    }
+    runtime::allow_signals(config.signals);
+    // SAFETY: the caller's promise.
+    let runtime = match unsafe { JavaRuntime::get(env, stack_walk) } {
+        Ok(runtime) => runtime,
+        Err(message) => return Ok(Started::Declined(message)),
+    };
+    if Profiler::running().is_none() {
+        runtime::session_begins();
+    }
+    let profiler = Profiler::start_with_runtime(config, runtime)?;
+    Ok(if profiler.is_running() { Started::Running } else { Started::Off })
+}
+
+fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
+    given(env, [error.kind.name(), error.message.as_str(), error.hint.as_str()])
+}
+
+/// Stops and sends the last window within `stopTimeout`. True when everything was delivered.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
+    through(env, |_| Ok(Profiler::running().is_none_or(|profiler| profiler.stop())))
+}
+
+/// Closes the open window and sends it; a negative time is `stopTimeout`. True when everything was delivered in time.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_flush(env: EnvUnowned<'_>, _class: JClass<'_>, nanos: jlong) -> bool {
+    through(env, |_| {
+        let Some(profiler) = Profiler::running() else { return Ok(true) };
+        let timeout = u64::try_from(nanos).ok().map(Duration::from_nanos);
+        Ok(profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+    })
+}
+
+/// Changes keys of the running profiler. `changed`, `not running`, or kind, message and hint of the error.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_update<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    config: JByteArray<'l>,
+) -> Given {
+    through(env, |env| {
+        let changes = convert::config_from(&text_of(env, &config)?);
+        let outcome = changes.and_then(|changes| match Profiler::running() {
+            Some(profiler) => profiler.update(&ConfigPatch(changes)).map(|()| "changed"),
+            None => Ok("not running"),
+        });
+        match outcome {
+            Ok(outcome) => given(env, [outcome]),
+            Err(error) => refused(env, &error),
+        }
+    })
+}
+
+/// Counters and facts, in threes: name, `count` or `text`, value. Empty when the profiler does not run.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| {
+        let mut entries = Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default();
+        if !entries.is_empty() {
+            entries.push(("java.panics".to_owned(), StatValue::Count(PANICS.load(Ordering::Relaxed))));
+        }
+        let texts = entries.into_iter().flat_map(|(name, value)| match value {
+            StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
+            StatValue::Text(text) => [name, "text".to_owned(), text],
+        });
+        given(env, texts)
+    })
+}
+
+/// Whether samples are being taken.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
+    through(env, |_| Ok(Profiler::running().is_some_and(|profiler| profiler.is_running())))
+}
+
+/// Every configuration key in snake_case, in threes: name, what its value is, what it does.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_configKeys(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| given(env, KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()])))
+}
+
+/// Puts labels (key, value, key, value, …) on top of the scope in `words`.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_child<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    labels: JByteArray<'l>,
+) {
+    through(env, |env| {
+        let child = context_calls::child(&words_in(env, &words)?, &texts_of(env, &labels)?);
+        words_out(env, &words, &child)
+    })
+}
+
+/// Puts a prepared scope on top of the scope in `words`.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    prepared: JLongArray<'l>,
+) {
+    through(env, |env| {
+        let merged = context_calls::merged(&words_in(env, &words)?, &words_in(env, &prepared)?);
+        words_out(env, &words, &merged)
+    })
+}
+
+/// The labels of a set, flat.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_labelsOf(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    label_set: jint,
+) -> Given {
+    through(env, |env| given(env, context_calls::labels_of(label_set as u32)))
+}
+
+/// The words that the calling platform thread's scopes are written to; null when there is no room for one more thread.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| {
+        let Some(scope) = runtime::own_scope() else { return Ok(Given::default()) };
+        let address = scope.address() as *mut jbyte as *mut u8;
+        // SAFETY: the words are static, atomic, and written by this thread alone.
+        let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address, runtime::SCOPE_BYTES) }?;
+        Ok(Given(buffer.into_raw()))
+    })
+}
+
+/// Reads what the calling virtual thread's scopes say into `words`.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_virtualWords<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+) {
+    through(env, |env| words_out(env, &words, &runtime::virtual_threads::words()))
+}
+
+/// Sets what the calling virtual thread's scopes say. False where virtual threads cannot be followed.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_setVirtualWords<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+) -> bool {
+    through(env, |env| Ok(runtime::virtual_threads::set(&words_in(env, &words)?)))
+}
+
+/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_logLines(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    nanos: jlong,
+) -> Given {
+    let patience = Duration::from_nanos(nanos.max(0) as u64);
+    through(env, |env| {
+        runtime::exempt(spanprof::sys::thread_id());
+        let lines = host_log::take(patience);
+        runtime::virtual_threads::rest();
+        given(env, lines)
+    })
+}
+
+fn environment(given: &[String]) -> Environment {
+    let own =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
+}

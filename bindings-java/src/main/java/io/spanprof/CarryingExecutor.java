@@ -1,0 +1,108 @@
+package io.spanprof;
+
+import java.util.Collection;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Hands tasks over with what the scopes of their giver say; all else is the executor's own. */
+class CarryingExecutor<E extends ExecutorService> implements ExecutorService {
+    final E executor;
+
+    CarryingExecutor(E executor) {
+        this.executor = executor;
+    }
+
+    @Override
+    public void execute(Runnable work) {
+        executor.execute(Spanprof.wrap(work));
+    }
+
+    @Override
+    public <T> Future<T> submit(Callable<T> work) {
+        return executor.submit(Spanprof.wrap(work));
+    }
+
+    @Override
+    public <T> Future<T> submit(Runnable work, T result) {
+        return executor.submit(Spanprof.wrap(work), result);
+    }
+
+    @Override
+    public Future<?> submit(Runnable work) {
+        return executor.submit(Spanprof.wrap(work));
+    }
+
+    @Override
+    public <T> List<Future<T>> invokeAll(Collection<? extends Callable<T>> work) throws InterruptedException {
+        return executor.invokeAll(all(work));
+    }
+
+    @Override
+    public <T> List<Future<T>> invokeAll(Collection<? extends Callable<T>> work, long timeout, TimeUnit unit)
+            throws InterruptedException {
+        return executor.invokeAll(all(work), timeout, unit);
+    }
+
+    @Override
+    public <T> T invokeAny(Collection<? extends Callable<T>> work) throws InterruptedException, ExecutionException {
+        return executor.invokeAny(all(work));
+    }
+
+    @Override
+    public <T> T invokeAny(Collection<? extends Callable<T>> work, long timeout, TimeUnit unit)
+            throws InterruptedException, ExecutionException, TimeoutException {
+        return executor.invokeAny(all(work), timeout, unit);
+    }
+
+    private static <T> List<Callable<T>> all(Collection<? extends Callable<T>> work) {
+        CarriedScope carried = CarriedScope.here();
+        return work.stream().map(one -> carried.<T>over(one)).toList();
+    }
+
+    @Override
+    public void shutdown() {
+        executor.shutdown();
+    }
+
+    @Override
+    public List<Runnable> shutdownNow() {
+        return executor.shutdownNow().stream()
+                .map(task -> task instanceof CarriedScope.Work carried ? carried.work() : task).toList();
+    }
+
+    @Override
+    public boolean isShutdown() {
+        return executor.isShutdown();
+    }
+
+    @Override
+    public boolean isTerminated() {
+        return executor.isTerminated();
+    }
+
+    @Override
+    public boolean awaitTermination(long timeout, TimeUnit unit) throws InterruptedException {
+        return executor.awaitTermination(timeout, unit);
+    }
+
+    /** From Java 19 on executors can be closed, each in its own way. */
+    public void close() {
+        try {
+            ((AutoCloseable) executor).close();
+        } catch (RuntimeException failure) {
+            throw failure;
+        } catch (Exception impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    @Override
+    public String toString() {
+        return executor.toString();
+    }
+}

@@ -1,0 +1,33 @@
+package io.spanprof;
+
+import java.util.concurrent.Callable;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+
+/** As {@link CarryingExecutor}, for tasks that run later, or again and again. */
+final class CarryingScheduler extends CarryingExecutor<ScheduledExecutorService> implements ScheduledExecutorService {
+    CarryingScheduler(ScheduledExecutorService executor) {
+        super(executor);
+    }
+
+    @Override
+    public ScheduledFuture<?> schedule(Runnable work, long delay, TimeUnit unit) {
+        return executor.schedule(Spanprof.wrap(work), delay, unit);
+    }
+
+    @Override
+    public <T> ScheduledFuture<T> schedule(Callable<T> work, long delay, TimeUnit unit) {
+        return executor.schedule(Spanprof.wrap(work), delay, unit);
+    }
+
+    @Override
+    public ScheduledFuture<?> scheduleAtFixedRate(Runnable work, long delay, long period, TimeUnit unit) {
+        return executor.scheduleAtFixedRate(Spanprof.wrap(work), delay, period, unit);
+    }
+
+    @Override
+    public ScheduledFuture<?> scheduleWithFixedDelay(Runnable work, long delay, long pause, TimeUnit unit) {
+        return executor.scheduleWithFixedDelay(Spanprof.wrap(work), delay, pause, unit);
+    }
+}

@@ -1,0 +1,62 @@
+package io.spanprof;
+
+import java.time.Duration;
+import java.util.Map;
+
+/** Writes configuration values as JSON, for the library. Values of other types are their text. */
+final class Json {
+    private Json() {}
+
+    static String write(Object value) {
+        StringBuilder json = new StringBuilder();
+        append(json, value);
+        return json.toString();
+    }
+
+    private static void append(StringBuilder json, Object value) {
+        if (value == null || value instanceof Boolean) {
+            json.append(value);
+        } else if (value instanceof Duration duration) {
+            json.append(duration.toNanos() / 1e9);
+        } else if (value instanceof Number number) {
+            boolean isFinite = Double.isFinite(number.doubleValue());
+            json.append(isFinite ? number.toString() : "\"" + number + "\"");
+        } else if (value instanceof Map<?, ?> map) {
+            String comma = "{";
+            for (Map.Entry<?, ?> entry : map.entrySet()) {
+                json.append(comma);
+                quote(json, String.valueOf(entry.getKey()));
+                json.append(':');
+                append(json, entry.getValue());
+                comma = ",";
+            }
+            json.append(map.isEmpty() ? "{}" : "}");
+        } else if (value instanceof Iterable<?> list) {
+            String comma = "";
+            json.append('[');
+            for (Object item : list) {
+                json.append(comma);
+                append(json, item);
+                comma = ",";
+            }
+            json.append(']');
+        } else {
+            quote(json, value.toString());
+        }
+    }
+
+    private static void quote(StringBuilder json, String text) {
+        json.append('"');
+        for (int i = 0; i < text.length(); i++) {
+            char letter = text.charAt(i);
+            if (letter == '"' || letter == '\\') {
+                json.append('\\').append(letter);
+            } else if (letter < ' ') {
+                json.append(String.format("\\u%04x", (int) letter));
+            } else {
+                json.append(letter);
+            }
+        }
+        json.append('"');
+    }
+}

@@ -1,0 +1,44 @@
+package io.spanprof;
+
+import java.nio.ByteBuffer;
+
+/** The native methods of the library; {@link NativeLibrary} loads it. Texts are packed ({@link Packed}). */
+final class Native {
+    private Native() {}
+
+    static native byte[] version();
+
+    /** {@code variables}: names and values in turn, in place of those of the environment. */
+    static native byte[] start(byte[] config, byte[] programName, byte[] variables);
+
+    static native boolean stop();
+
+    static native boolean flush(long nanos);
+
+    static native byte[] update(byte[] config);
+
+    static native byte[] stats();
+
+    static native boolean isRunning();
+
+    static native byte[] configKeys();
+
+    /** Puts labels on top of the scope in {@code words}. */
+    static native void child(long[] words, byte[] labels);
+
+    /** Puts a prepared scope on top of the scope in {@code words}. */
+    static native void merge(long[] words, long[] prepared);
+
+    static native byte[] labelsOf(int labelSet);
+
+    /** The calling platform thread's words, or null. */
+    static native ByteBuffer threadBuffer();
+
+    /** Reads what the calling virtual thread's scopes say. */
+    static native void virtualWords(long[] words);
+
+    /** Sets it; false where virtual threads cannot be followed. */
+    static native boolean setVirtualWords(long[] words);
+
+    static native byte[] logLines(long nanos);
+}

@@ -1,0 +1,54 @@
+package io.spanprof;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Lists of texts as one array: each its length in four bytes, then UTF-8. What the library and Java pass each other. */
+final class Packed {
+    private Packed() {}
+
+    static byte[] pack(List<String> texts) {
+        byte[][] parts = new byte[texts.size()][];
+        int size = 0;
+        for (int i = 0; i < parts.length; i++) {
+            parts[i] = texts.get(i).getBytes(StandardCharsets.UTF_8);
+            size += 4 + parts[i].length;
+        }
+        ByteBuffer packed = ByteBuffer.allocate(size).order(ByteOrder.nativeOrder());
+        for (byte[] part : parts) {
+            packed.putInt(part.length).put(part);
+        }
+        return packed.array();
+    }
+
+    /** Keys and values in turn; what is null on either side is left out. */
+    static byte[] pack(Map<String, ?> labels) {
+        List<String> texts = new ArrayList<>(2 * labels.size());
+        labels.forEach((key, value) -> {
+            if (key != null && value != null) {
+                texts.add(key);
+                texts.add(String.valueOf(value));
+            }
+        });
+        return pack(texts);
+    }
+
+    /** An empty list for null, which the library gives when it failed inside. */
+    static List<String> unpack(byte[] bytes) {
+        List<String> texts = new ArrayList<>();
+        if (bytes == null) {
+            return texts;
+        }
+        ByteBuffer packed = ByteBuffer.wrap(bytes).order(ByteOrder.nativeOrder());
+        while (packed.remaining() >= 4) {
+            byte[] text = new byte[packed.getInt()];
+            packed.get(text);
+            texts.add(new String(text, StandardCharsets.UTF_8));
+        }
+        return texts;
+    }
+}

@@ -1,0 +1,123 @@
+package io.spanprof;
+
+import java.util.Arrays;
+
+/**
+ * Labels that are on every sample of this thread, platform or virtual, until it is closed; what was there before is then
+ * there again.
+ */
+public final class Scope implements AutoCloseable {
+    static final Scope NONE = new Scope(null, null);
+
+    private Thread owner;
+    /** Null on a virtual thread. */
+    private final ThreadScope words;
+    private boolean outermost = true;
+    private long labelSet;
+    private long traceHigh;
+    private long traceLow;
+    private long span;
+    private long root;
+
+    private Scope(Thread owner, ThreadScope words) {
+        this.owner = owner;
+        this.words = words;
+    }
+
+    /** Prepared labels on top of what the thread says now. */
+    static Scope open(Labels labels) {
+        Thread thread = Thread.currentThread();
+        if (VirtualThreads.isVirtual(thread)) {
+            return openVirtual(thread, labels);
+        }
+        ThreadScope words = ThreadScope.current();
+        if (words == null) {
+            return NONE;
+        }
+        Scope scope = new Scope(thread, words);
+        if (!words.isOpen()) {
+            words.write(labels.words);
+            return scope;
+        }
+        scope.remember(words.word(0), words.word(1), words.word(2), words.word(3), words.word(4));
+        if (!labels.isEmpty) {
+            long[] merged = words.words();
+            Native.merge(merged, labels.words);
+            words.write(merged);
+        }
+        return scope;
+    }
+
+    /** What the calling thread says now. */
+    static long[] wordsHere() {
+        long[] words = new long[ThreadScope.WORDS];
+        if (!VirtualThreads.isVirtual(Thread.currentThread())) {
+            ThreadScope own = ThreadScope.existing();
+            return own == null ? words : own.words();
+        }
+        if (NativeLibrary.isLoaded()) {
+            Native.virtualWords(words);
+        }
+        return words;
+    }
+
+    /** What another thread said, in place of what this one says. */
+    static Scope replace(long[] said) {
+        Thread thread = Thread.currentThread();
+        long[] before = wordsHere();
+        if (Arrays.equals(said, before)) {
+            return NONE;
+        }
+        if (VirtualThreads.isVirtual(thread)) {
+            Scope scope = new Scope(thread, null);
+            scope.remember(before[0], before[1], before[2], before[3], before[4]);
+            return NativeLibrary.isLoaded() && Native.setVirtualWords(said) ? scope : NONE;
+        }
+        ThreadScope words = ThreadScope.current();
+        if (words == null) {
+            return NONE;
+        }
+        Scope scope = new Scope(thread, words);
+        scope.remember(before[0], before[1], before[2], before[3], before[4]);
+        words.write(said);
+        return scope;
+    }
+
+    private static Scope openVirtual(Thread thread, Labels labels) {
+        if (labels.isEmpty || !NativeLibrary.isLoaded()) {
+            return NONE;
+        }
+        long[] words = new long[ThreadScope.WORDS];
+        Native.virtualWords(words);
+        Scope scope = new Scope(thread, null);
+        scope.remember(words[0], words[1], words[2], words[3], words[4]);
+        Native.merge(words, labels.words);
+        return Native.setVirtualWords(words) ? scope : NONE;
+    }
+
+    private void remember(long labelSet, long traceHigh, long traceLow, long span, long root) {
+        outermost = false;
+        this.labelSet = labelSet;
+        this.traceHigh = traceHigh;
+        this.traceLow = traceLow;
+        this.span = span;
+        this.root = root;
+    }
+
+    /** Does nothing the second time, and on another thread than the one that opened it. */
+    @Override
+    public void close() {
+        Thread thread = owner;
+        if (thread == null || thread != Thread.currentThread()) {
+            return;
+        }
+        owner = null;
+        if (words == null) {
+            Native.setVirtualWords(new long[] {labelSet, traceHigh, traceLow, span, root});
+        } else if (outermost) {
+            words.clear();
+        } else {
+            words.write(labelSet, traceHigh, traceLow, span, root);
+        }
+    }
+}

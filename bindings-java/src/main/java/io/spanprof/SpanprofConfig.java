@@ -1,0 +1,203 @@
+package io.spanprof;
+
+import java.time.Duration;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Settings given in code. What is not given comes from {@code SPANPROF_*} and {@code OTEL_*} variables, the
+ * configuration file and the defaults; docs/configuration.md says what each key means.
+ */
+public final class SpanprofConfig {
+    private final Map<String, Object> values;
+
+    private SpanprofConfig(Map<String, Object> values) {
+        this.values = values;
+    }
+
+    /** Nothing is set yet. */
+    public static Builder builder() {
+        return new Builder();
+    }
+
+    /** Keys in camelCase, as {@link Builder#set} takes them. */
+    public static SpanprofConfig of(Map<String, ?> values) {
+        Builder builder = builder();
+        values.forEach(builder::set);
+        return builder.build();
+    }
+
+    String toJson() {
+        return Json.write(values);
+    }
+
+    /** Keys only: values may be secret. */
+    @Override
+    public String toString() {
+        return "SpanprofConfig" + values.keySet();
+    }
+
+    /** Collects settings. */
+    public static final class Builder {
+        private final Map<String, Object> values = new LinkedHashMap<>();
+
+        private Builder() {}
+
+        /** Any key by its name in camelCase. A name that is no key is a warning that tells the nearest one. */
+        public Builder set(String key, Object value) {
+            values.put(key, value);
+            return this;
+        }
+
+        /** What is set so far, as settings of their own. */
+        public SpanprofConfig build() {
+            return new SpanprofConfig(Collections.unmodifiableMap(new LinkedHashMap<>(values)));
+        }
+
+        public Builder enabled(boolean value) {
+            return set("enabled", value);
+        }
+
+        public Builder serviceName(String value) {
+            return set("serviceName", value);
+        }
+
+        public Builder resourceAttributes(Map<String, String> value) {
+            return set("resourceAttributes", Map.copyOf(value));
+        }
+
+        public Builder tags(Map<String, String> value) {
+            return set("tags", Map.copyOf(value));
+        }
+
+        public Builder sampleRate(int hz) {
+            return set("sampleRate", hz);
+        }
+
+        public Builder clock(String value) {
+            return set("clock", value);
+        }
+
+        public Builder cpu(boolean value) {
+            return set("cpu", value);
+        }
+
+        public Builder wall(boolean value) {
+            return set("wall", value);
+        }
+
+        public Builder wallRate(int hz) {
+            return set("wallRate", hz);
+        }
+
+        public Builder wallMaxThreads(int threads) {
+            return set("wallMaxThreads", threads);
+        }
+
+        public Builder uploadInterval(Duration value) {
+            return set("uploadInterval", value);
+        }
+
+        public Builder maxStackDepth(int frames) {
+            return set("maxStackDepth", frames);
+        }
+
+        public Builder maxStacks(int value) {
+            return set("maxStacks", value);
+        }
+
+        public Builder maxLabelSets(int value) {
+            return set("maxLabelSets", value);
+        }
+
+        public Builder maxContexts(int value) {
+            return set("maxContexts", value);
+        }
+
+        public Builder maxLabelValueBytes(int value) {
+            return set("maxLabelValueBytes", value);
+        }
+
+        public Builder keepTimestamps(boolean value) {
+            return set("keepTimestamps", value);
+        }
+
+        public Builder endpoint(String url) {
+            return set("endpoint", url);
+        }
+
+        public Builder protocol(String value) {
+            return set("protocol", value);
+        }
+
+        public Builder headers(Map<String, String> value) {
+            return set("headers", Map.copyOf(value));
+        }
+
+        public Builder compression(String value) {
+            return set("compression", value);
+        }
+
+        public Builder timeout(Duration value) {
+            return set("timeout", value);
+        }
+
+        public Builder certificate(String file) {
+            return set("certificate", file);
+        }
+
+        public Builder clientKey(String file) {
+            return set("clientKey", file);
+        }
+
+        public Builder clientCertificate(String file) {
+            return set("clientCertificate", file);
+        }
+
+        public Builder insecure(boolean value) {
+            return set("insecure", value);
+        }
+
+        public Builder destinations(List<? extends Map<String, ?>> value) {
+            return set("destinations", List.copyOf(value));
+        }
+
+        public Builder fileDirectory(String directory) {
+            return set("fileDirectory", directory);
+        }
+
+        public Builder fileKeep(int files) {
+            return set("fileKeep", files);
+        }
+
+        public Builder queueMaxBytes(long value) {
+            return set("queueMaxBytes", value);
+        }
+
+        public Builder maxProfileSize(int bytes) {
+            return set("maxProfileSize", bytes);
+        }
+
+        public Builder stopTimeout(Duration value) {
+            return set("stopTimeout", value);
+        }
+
+        public Builder threadLabels(boolean value) {
+            return set("threadLabels", value);
+        }
+
+        public Builder serviceNameAttribute(boolean value) {
+            return set("serviceNameAttribute", value);
+        }
+
+        public Builder signals(boolean value) {
+            return set("signals", value);
+        }
+
+        public Builder configFile(String file) {
+            return set("configFile", file);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The native methods of `io.spanprof.Native` as a list: names, signatures and functions, for a class of another class
+//! loader that is to be served by this library. Not here: what they do (`door`).
+
+use std::ffi::CStr;
+
+use crate::door;
+
+/// One native method.
+pub struct NativeMethod {
+    pub name: &'static CStr,
+    pub signature: &'static CStr,
+    pub function: usize,
+}
+
+macro_rules! methods {
+    ($($name:literal $signature:literal $function:ident,)+) => {
+        vec![$(NativeMethod { name: $name, signature: $signature, function: door::$function as *const () as usize }),+]
+    };
+}
+
+/// Every one of them.
+pub fn all() -> Vec<NativeMethod> {
+    methods![
+        c"version" c"()[B" Java_io_spanprof_Native_version,
+        c"start" c"([B[B[B)[B" Java_io_spanprof_Native_start,
+        c"stop" c"()Z" Java_io_spanprof_Native_stop,
+        c"flush" c"(J)Z" Java_io_spanprof_Native_flush,
+        c"update" c"([B)[B" Java_io_spanprof_Native_update,
+        c"stats" c"()[B" Java_io_spanprof_Native_stats,
+        c"isRunning" c"()Z" Java_io_spanprof_Native_isRunning,
+        c"configKeys" c"()[B" Java_io_spanprof_Native_configKeys,
+        c"child" c"([J[B)V" Java_io_spanprof_Native_child,
+        c"merge" c"([J[J)V" Java_io_spanprof_Native_merge,
+        c"labelsOf" c"(I)[B" Java_io_spanprof_Native_labelsOf,
+        c"threadBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_threadBuffer,
+        c"virtualWords" c"([J)V" Java_io_spanprof_Native_virtualWords,
+        c"setVirtualWords" c"([J)Z" Java_io_spanprof_Native_setVirtualWords,
+        c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `byte[] start(byte[], byte[])` as the VM writes it.
+    fn signature(result: &str, parameters: &str) -> String {
+        let part = |kind: &str| match kind {
+            "byte[]" => "[B",
+            "long[]" => "[J",
+            "boolean" => "Z",
+            "long" => "J",
+            "int" => "I",
+            "void" => "V",
+            "ByteBuffer" => "Ljava/nio/ByteBuffer;",
+            other => panic!("a new kind: {other}"),
+        };
+        let kinds =
+            parameters.split(", ").filter_map(|parameter| parameter.split_once(' ')).map(|(kind, _)| part(kind));
+        format!("({}){}", kinds.collect::<String>(), part(result))
+    }
+
+    #[test]
+    fn the_list_is_that_of_the_java_class() {
+        let declared: Vec<(String, String)> = include_str!("main/java/io/spanprof/Native.java")
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("static native ")?.strip_suffix(");"))
+            .filter_map(|line| {
+                let (head, parameters) = line.split_once('(')?;
+                let (result, name) = head.split_once(' ')?;
+                Some((name.to_owned(), signature(result, parameters)))
+            })
+            .collect();
+        let listed: Vec<(String, String)> = all()
+            .iter()
+            .map(|method| [method.name, method.signature].map(|text| text.to_str().unwrap().to_owned()))
+            .map(|[name, signature]| (name, signature))
+            .collect();
+        assert_eq!(listed, declared);
+    }
+}

@@ -1,0 +1,161 @@
+//! The walk by the VM: its `AsyncGetCallTrace`, in the handler, where our own walk cannot be trusted. It costs about twice as
+//! much, sees no thread but Java's, and gives up more often; what it gives up on ends in a reason.
+//!
+//! # What it may be asked, and when
+//! * Only of a thread that the VM told of and that has not ended: others have no environment to pass.
+//! * Only from code of the VM's, or where the thread left an anchor. Native code that Java calls as a leaf leaves none, and
+//!   its registers are no frame: following them is what crashes this function in the kernel's own page (vDSO).
+//! * Not once the VM ends.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
+
+use jni::sys::jint;
+use spanprof_signal::{DropReason, RawFrame, RawStack};
+
+use super::frame_word;
+use super::memory_signal::word;
+use super::registers_signal::registers;
+
+/// Frames asked for; deeper stacks are cut at the root side.
+const MAX_FRAMES: usize = 512;
+
+/// The VM's frame: byte code, or a negative number for none, and the method's id.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CallFrame {
+    index: jint,
+    method: usize,
+}
+
+/// The VM's trace: frames, or a number that is not positive for why there are none.
+#[repr(C)]
+struct CallTrace {
+    environment: usize,
+    count: jint,
+    frames: *mut CallFrame,
+}
+
+type AsyncGetCallTrace = unsafe extern "C" fn(*mut CallTrace, jint, *mut c_void);
+
+static FUNCTION: AtomicUsize = AtomicUsize::new(0);
+/// From the VM's structure of a thread to the thread's environment.
+static ENVIRONMENT: AtomicIsize = AtomicIsize::new(0);
+/// Where the VM's code lies.
+static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// From the VM's structure of a thread to the stack pointer of its anchor.
+static ANCHOR: AtomicUsize = AtomicUsize::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// What the handler needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    pub function: usize,
+    pub environment: isize,
+    pub code: (usize, usize),
+    pub anchor_sp: usize,
+}
+
+/// Lets handlers ask the VM from here on.
+pub fn publish(places: Places) {
+    ENVIRONMENT.store(places.environment, Ordering::Relaxed);
+    CODE[0].store(places.code.0, Ordering::Relaxed);
+    CODE[1].store(places.code.1, Ordering::Relaxed);
+    ANCHOR.store(places.anchor_sp, Ordering::Relaxed);
+    FUNCTION.store(places.function, Ordering::Release);
+}
+
+/// The VM is asked no more.
+pub fn withdraw() {
+    FUNCTION.store(0, Ordering::Release);
+}
+
+/// Stacks that the VM did not walk although they have Java frames.
+pub fn refused() -> u64 {
+    REFUSED.load(Ordering::Relaxed)
+}
+
+/// Why the VM walked no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Frames(usize),
+    /// The thread runs no Java code.
+    NoJava,
+    Refused,
+}
+
+fn outcome(count: jint) -> Outcome {
+    /// Unknown whether there is any, outside of Java code: a thread of the VM's between two calls.
+    const NOT_JAVA: jint = -3;
+    match usize::try_from(count) {
+        Ok(0) => Outcome::NoJava,
+        Ok(frames) => Outcome::Frames(frames.min(MAX_FRAMES)),
+        Err(_) if count == NOT_JAVA => Outcome::NoJava,
+        Err(_) => Outcome::Refused,
+    }
+}
+
+/// Has the VM walk the interrupted thread; whether any Java frame was found, or a reason why not.
+pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack<'_>) -> bool {
+    let function = FUNCTION.load(Ordering::Acquire);
+    let pc = registers(context).pc;
+    let in_code = pc >= CODE[0].load(Ordering::Relaxed) && pc < CODE[1].load(Ordering::Relaxed);
+    if !in_code && !stack.push(RawFrame::native(pc as u64)) {
+        return true;
+    }
+    if function == 0 || java_thread == 0 {
+        return false;
+    }
+    let anchored = word(java_thread + ANCHOR.load(Ordering::Relaxed)).is_some_and(|sp| sp != 0);
+    if !in_code && !anchored {
+        // Native code of the VM's or of the thread's own, or a leaf: which, only the VM knows.
+        return false;
+    }
+    let mut frames = [CallFrame { index: 0, method: 0 }; MAX_FRAMES];
+    let environment = java_thread.wrapping_add_signed(ENVIRONMENT.load(Ordering::Relaxed));
+    let mut trace = CallTrace { environment, count: 0, frames: frames.as_mut_ptr() };
+    let ucontext = std::ptr::from_ref(context).cast_mut().cast();
+    // SAFETY: the VM exports it under this name and shape; it is made to be called in a handler, of a live thread of the
+    // VM's, on that thread, with the registers that the signal interrupted.
+    unsafe {
+        let call: AsyncGetCallTrace = std::mem::transmute(function);
+        call(&mut trace, MAX_FRAMES as jint, ucontext);
+    }
+    match outcome(trace.count) {
+        Outcome::NoJava => false,
+        Outcome::Refused => {
+            REFUSED.fetch_add(1, Ordering::Relaxed);
+            stack.push(RawFrame::reason(DropReason::InvalidFrame));
+            true
+        }
+        Outcome::Frames(count) => {
+            let room = frames.iter().take(count).all(|frame| {
+                let index = u16::try_from(frame.index).unwrap_or(frame_word::NO_INDEX);
+                stack.push(frame_word::method_id(frame.method, index))
+            });
+            if room && count == MAX_FRAMES {
+                stack.push(RawFrame::reason(DropReason::InvalidFrame));
+            }
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_vm_says_is_frames_no_java_or_a_refusal() {
+        for (count, told) in [
+            (3, Outcome::Frames(3)),
+            (100_000, Outcome::Frames(MAX_FRAMES)),
+            (0, Outcome::NoJava),
+            (-3, Outcome::NoJava),
+            (-2, Outcome::Refused),
+            (-9, Outcome::Refused),
+        ] {
+            assert_eq!(outcome(count), told);
+        }
+    }
+}

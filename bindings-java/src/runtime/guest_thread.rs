@@ -1,0 +1,54 @@
+//! A thread of ours that asks the VM for names: the VM wants to know such a thread first. It stays the VM's guest until it
+//! ends, then says so by itself. Never a signal handler.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use jni::sys::{JNIEnv, JavaVMAttachArgs, JNI_OK, JNI_VERSION_1_8};
+use spanprof::sys;
+
+use super::threads_signal;
+
+struct Guest(Cell<bool>);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let vm = super::VM.load(Ordering::Acquire);
+        if self.0.get() && !vm.is_null() && !super::vm_has_ended() {
+            // SAFETY: this thread attached itself, and no Java frame is on its stack.
+            let _ = unsafe { ((**vm).v1_1.DetachCurrentThread)(vm) };
+        }
+    }
+}
+
+thread_local! {
+    static GUEST: Guest = const { Guest(Cell::new(false)) };
+}
+
+/// The calling thread's environment; `None` once the VM ends. A thread that the VM does not know becomes its guest, as a
+/// daemon that the VM's end does not wait for.
+pub fn environment() -> Option<*mut JNIEnv> {
+    let vm = super::VM.load(Ordering::Acquire);
+    if vm.is_null() || super::vm_has_ended() {
+        return None;
+    }
+    let mut env: *mut c_void = std::ptr::null_mut();
+    // SAFETY: the VM keeps its table for its whole life; writes one pointer to a local.
+    if unsafe { ((**vm).v1_2.GetEnv)(vm, &mut env, JNI_VERSION_1_8) } == JNI_OK {
+        return Some(env.cast());
+    }
+    let mut arguments = JavaVMAttachArgs {
+        version: JNI_VERSION_1_8,
+        name: c"spanprof-names".as_ptr().cast_mut(),
+        group: std::ptr::null_mut(),
+    };
+    let passed = std::ptr::from_mut(&mut arguments).cast();
+    // SAFETY: as above; the VM only reads the arguments, whose name ends in NUL.
+    if unsafe { ((**vm).v1_4.AttachCurrentThreadAsDaemon)(vm, &mut env, passed) } != JNI_OK {
+        return None;
+    }
+    GUEST.with(|guest| guest.0.set(true));
+    threads_signal::exempt(sys::thread_id());
+    Some(env.cast())
+}

@@ -1,0 +1,89 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.programs.Plain;
+import io.spanprof.programs.TwoLoaders;
+import java.io.IOException;
+import java.net.URISyntaxException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The library as an agent of the VM by itself, and one instance of it for every class loader. */
+class AgentPathTest {
+    @TempDir
+    Path profiles;
+
+    private static String library() throws URISyntaxException {
+        return Path.of(Spanprof.class.getResource("native/" + NativeLibrary.platform() + "/libspanprof_java.so").toURI())
+                .toString();
+    }
+
+    /** Runs the plain program with nothing of ours on its class path. */
+    private List<String> runWith(String settings, String... options) throws Exception {
+        String programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+        List<String> all = new ArrayList<>(List.of(options));
+        all.add("-agentpath:" + library() + "=fileDirectory=" + profiles + "," + settings);
+        List<String> said = Programs.run(Plain.class.getName(), programs, all);
+        assertEquals(1, Programs.number(said, "worked"));
+        return said;
+    }
+
+    private long profiledNanoseconds() throws IOException {
+        return ProfileFile.sum(ProfileFile.readAll(profiles),
+                sample -> sample.has("io.spanprof.programs.Plain.work"));
+    }
+
+    @Test
+    void theLibraryAloneProfilesAProgramToItsEnd() throws Exception {
+        runWith("sampleRate=250");
+        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+    }
+
+    @Test
+    void interpretedCodeIsProfiledFromTheFirstInstantToo() throws Exception {
+        runWith("sampleRate=250", "-Xint");
+        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+    }
+
+    @Test
+    void theVmCanWalkTheStacksOfAnAgentToo() throws Exception {
+        runWith("sampleRate=250,stackWalk=vm");
+        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+    }
+
+    @Test
+    void aSettingThatCannotWorkIsOneWarningAndTheProgramRunsOn() throws Exception {
+        List<String> said = runWith("sampleRate=fast");
+        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), said::toString);
+        assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+    }
+
+    @Test
+    void applicationsOfTwoClassLoadersShareOneProfiler() throws Exception {
+        List<String> said = Programs.run(TwoLoaders.class, List.of(), profiles.toString());
+        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
+        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
+        bothApplicationsAreOne();
+    }
+
+    @Test
+    void anAgentServesThePackageOfEveryClassLoader() throws Exception {
+        List<String> options = List.of("-agentpath:" + library() + "=sampleRate=250,fileDirectory=" + profiles);
+        List<String> said = Programs.run(TwoLoaders.class, options, profiles.toString());
+        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
+        bothApplicationsAreOne();
+    }
+
+    private void bothApplicationsAreOne() throws IOException {
+        List<ProfileFile.Sample> work = ProfileFile.readAll(profiles).stream()
+                .filter(sample -> sample.has("io.spanprof.programs.TwoLoaders$Application.work")).toList();
+        long labelled = ProfileFile.sum(work, sample -> "second".equals(sample.labels().get("application")));
+        assertTrue(labelled > 250_000_000, () -> labelled + " of the half second of work: " + work);
+    }
+}

@@ -1,0 +1,176 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.servlet.JavaxSpanprofFilter;
+import io.spanprof.servlet.SpanprofFilter;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.eclipse.jetty.server.Server;
+import org.eclipse.jetty.server.ServerConnector;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+
+/** What samples of a request would carry, asked by a servlet inside a real server of either name. */
+class FilterTest {
+    private static final String TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+    private static final String SPAN = "00f067aa0ba902b7";
+    private static final String OWN_SPAN = "b7ad6b7169203331";
+    private static final String SPRING = "org.springframework.web.servlet.HandlerMapping.bestMatchingPattern";
+
+    private final Server server = new Server(new InetSocketAddress("127.0.0.1", 0));
+    /** What the threads of the server said after the filter. */
+    private final Set<String> afterwards = ConcurrentHashMap.newKeySet();
+
+    @BeforeAll
+    static void load() {
+        assertTrue(NativeLibrary.load(), "the library of this build is on the class path");
+    }
+
+    @AfterEach
+    void stop() throws Exception {
+        server.stop();
+    }
+
+    /** Labels of this thread, and its span. */
+    private static String said() {
+        long[] words = Scope.wordsHere();
+        TreeMap<String, String> labels = new TreeMap<>();
+        var flat = Packed.unpack(Native.labelsOf((int) words[0]));
+        for (int i = 0; i + 1 < flat.size(); i += 2) {
+            labels.put(flat.get(i), flat.get(i + 1));
+        }
+        long span = Long.reverseBytes(words[3]);
+        return labels + (span == 0 ? "" : " " + String.format("%016x", span));
+    }
+
+    private static String route(String path) {
+        return path.startsWith("/spring") ? "/spring/{size}" : null;
+    }
+
+    /** A span of this process, around some requests. */
+    private static Scope own(String path) {
+        Map<String, String> span = Map.of("trace_id", TRACE, "span_id", OWN_SPAN);
+        return Spanprof.tag(path.startsWith("/traced") ? span : Map.of());
+    }
+
+    private static final class JakartaShop extends jakarta.servlet.http.HttpServlet {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected void service(jakarta.servlet.http.HttpServletRequest request, jakarta.servlet.http.HttpServletResponse response)
+                throws IOException {
+            String route = route(request.getServletPath());
+            if (route != null) {
+                request.setAttribute(SPRING, route);
+            }
+            response.getWriter().print(said());
+        }
+    }
+
+    private static final class JavaxShop extends javax.servlet.http.HttpServlet {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected void service(javax.servlet.http.HttpServletRequest request, javax.servlet.http.HttpServletResponse response)
+                throws IOException {
+            String route = route(request.getServletPath());
+            if (route != null) {
+                request.setAttribute(SPRING, route);
+            }
+            response.getWriter().print(said());
+        }
+    }
+
+    private void startJakarta() throws Exception {
+        var context = new org.eclipse.jetty.ee10.servlet.ServletContextHandler();
+        context.setContextPath("/shop");
+        var requests = EnumSet.of(jakarta.servlet.DispatcherType.REQUEST);
+        jakarta.servlet.Filter around = (request, response, chain) -> {
+            try (Scope own = own(((jakarta.servlet.http.HttpServletRequest) request).getServletPath())) {
+                chain.doFilter(request, response);
+            }
+            afterwards.add(said());
+        };
+        context.addFilter(new org.eclipse.jetty.ee10.servlet.FilterHolder(around), "/*", requests);
+        context.addFilter(SpanprofFilter.class, "/*", requests);
+        context.addServlet(new org.eclipse.jetty.ee10.servlet.ServletHolder(new JakartaShop()), "/cart/*");
+        context.addServlet(new org.eclipse.jetty.ee10.servlet.ServletHolder(new JakartaShop()), "/spring/*");
+        context.addServlet(new org.eclipse.jetty.ee10.servlet.ServletHolder(new JakartaShop()), "/");
+        server.setHandler(context);
+        server.start();
+    }
+
+    private void startJavax() throws Exception {
+        var context = new org.eclipse.jetty.ee8.servlet.ServletContextHandler();
+        context.setContextPath("/shop");
+        var requests = EnumSet.of(javax.servlet.DispatcherType.REQUEST);
+        javax.servlet.Filter around = new javax.servlet.Filter() {
+            @Override
+            public void doFilter(javax.servlet.ServletRequest request, javax.servlet.ServletResponse response, javax.servlet.FilterChain chain)
+                    throws IOException, javax.servlet.ServletException {
+                try (Scope own = own(((javax.servlet.http.HttpServletRequest) request).getServletPath())) {
+                    chain.doFilter(request, response);
+                }
+                afterwards.add(said());
+            }
+        };
+        context.addFilter(new org.eclipse.jetty.ee8.servlet.FilterHolder(around), "/*", requests);
+        context.addFilter(JavaxSpanprofFilter.class, "/*", requests);
+        context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxShop()), "/cart/*");
+        context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxShop()), "/spring/*");
+        context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxShop()), "/");
+        server.setHandler(context.get());
+        server.start();
+    }
+
+    private String get(String method, String path, String... headers) throws Exception {
+        int port = ((ServerConnector) server.getConnectors()[0]).getLocalPort();
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + path))
+                .timeout(Duration.ofSeconds(30)).method(method, HttpRequest.BodyPublishers.noBody());
+        if (headers.length > 0) {
+            request.headers(headers);
+        }
+        HttpResponse<String> answer =
+                HttpClient.newHttpClient().send(request.build(), HttpResponse.BodyHandlers.ofString());
+        assertEquals(200, answer.statusCode(), answer::body);
+        return answer.body();
+    }
+
+    private void asks() throws Exception {
+        assertEquals("{http.request.method=GET, http.route=/shop/cart/*}", get("GET", "/shop/cart/7"));
+        assertEquals("{http.request.method=POST, http.route=/shop/spring/{size}}", get("POST", "/shop/spring/7"));
+        assertEquals("{http.request.method=_OTHER}", get("BREW", "/shop/elsewhere"));
+        assertEquals("{http.request.method=GET, http.route=/shop/cart/*} " + SPAN,
+                get("GET", "/shop/cart/7", "traceparent", "00-" + TRACE + "-" + SPAN + "-01"));
+        assertEquals("{http.request.method=GET, http.route=/shop/cart/*}",
+                get("GET", "/shop/cart/7", "traceparent", "00-nonsense"));
+        assertEquals("{http.request.method=GET} " + OWN_SPAN,
+                get("GET", "/shop/traced", "traceparent", "00-" + TRACE + "-" + SPAN + "-01"));
+        assertEquals(Set.of("{}"), afterwards, "labels stay on threads of the server");
+    }
+
+    @Test
+    void requestsOfAJakartaServerAreLabelled() throws Exception {
+        startJakarta();
+        asks();
+    }
+
+    @Test
+    void requestsOfAJavaxServerAreLabelled() throws Exception {
+        startJavax();
+        asks();
+    }
+}

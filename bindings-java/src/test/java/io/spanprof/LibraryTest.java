@@ -1,0 +1,105 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.programs.Plain;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.jar.Attributes;
+import java.util.jar.JarEntry;
+import java.util.jar.JarOutputStream;
+import java.util.jar.Manifest;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The library on its way out of the JAR, and the JAR as an agent of a program that knows nothing of it. */
+class LibraryTest {
+    private static final String LIBRARY = "libspanprof_java.so";
+
+    @TempDir
+    Path folder;
+
+    private Path profiles;
+
+    @BeforeEach
+    void folders() throws IOException {
+        profiles = Files.createDirectory(folder.resolve("profiles"));
+    }
+
+    private Path jar(boolean withLibrary) throws IOException {
+        return jar(folder, withLibrary);
+    }
+
+    /** A JAR of the classes under test, as an agent; with the library in it or not. */
+    static Path jar(Path folder, boolean withLibrary) throws IOException {
+        Path classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().getPath());
+        Manifest manifest = new Manifest();
+        manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
+        manifest.getMainAttributes().putValue("Premain-Class", SpanprofAgent.class.getName());
+        Path jar = folder.resolve("spanprof.jar");
+        try (OutputStream out = Files.newOutputStream(jar);
+                JarOutputStream entries = new JarOutputStream(out, manifest);
+                Stream<Path> files = Files.walk(classes)) {
+            for (Path file : files.filter(Files::isRegularFile).toList()) {
+                if (withLibrary || !file.endsWith(LIBRARY)) {
+                    entries.putNextEntry(new JarEntry(classes.relativize(file).toString()));
+                    Files.copy(file, entries);
+                }
+            }
+        }
+        return jar;
+    }
+
+    /** Runs the plain program with the JAR as its agent and nothing else of ours on its class path. */
+    private List<String> runWith(Path jar, String... options) throws Exception {
+        Path programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().getPath());
+        List<String> all = new java.util.ArrayList<>(List.of(options));
+        all.add("-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
+        List<String> said = Programs.run(Plain.class.getName(), programs.toString(), all);
+        assertEquals(1, Programs.number(said, "worked"));
+        return said;
+    }
+
+    private long profiledNanoseconds() throws IOException {
+        return ProfileFile.sum(ProfileFile.readAll(profiles),
+                sample -> sample.has("io.spanprof.programs.Plain.work"));
+    }
+
+    @Test
+    void anAgentProfilesAProgramToItsEndAndLeavesNoFileOfItsOwn() throws Exception {
+        Path temporary = Files.createDirectory(folder.resolve("temporary"));
+        runWith(jar(true), "-Djava.io.tmpdir=" + temporary);
+        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        try (Stream<Path> left = Files.list(temporary)) {
+            assertEquals(List.of(), left.filter(path -> path.toString().contains("spanprof")).toList());
+        }
+    }
+
+    @Test
+    void aTemporaryDirectoryThatCannotBeWrittenIsNoObstacle() throws Exception {
+        runWith(jar(true), "-Djava.io.tmpdir=/proc");
+        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+    }
+
+    @Test
+    void withoutItsLibraryTheProgramRunsOnAfterOneWarning() throws Exception {
+        List<String> said = runWith(jar(false));
+        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), said::toString);
+        assertTrue(warnings.get(0).contains("the JAR has no library for linux-"), warnings::toString);
+    }
+
+    @Test
+    void aSettingThatCannotWorkIsOneWarningAndTheProgramRunsOn() throws Exception {
+        List<String> said = runWith(jar(true), "-javaagent:" + folder.resolve("spanprof.jar") + "=sampleRate=fast");
+        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), said::toString);
+        assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+    }
+}

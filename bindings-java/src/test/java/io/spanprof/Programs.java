@@ -1,0 +1,61 @@
+package io.spanprof;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** Runs programs on the Java that runs the tests, each in a process of its own. */
+final class Programs {
+    private static final long LIMIT_SECONDS = 120;
+
+    private Programs() {}
+
+    /** The lines that a program printed. It must end well, and in time. */
+    static List<String> run(Class<?> program, List<String> options, String... words) throws Exception {
+        return run(program.getName(), System.getProperty("java.class.path"), options, words);
+    }
+
+    static List<String> run(String program, String classPath, List<String> options, String... words)
+            throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.add("-Xmx256m");
+        if (Runtime.version().feature() >= 22) {
+            command.add("--enable-native-access=ALL-UNNAMED");
+        }
+        command.addAll(options);
+        command.addAll(List.of("-cp", classPath, program));
+        command.addAll(List.of(words));
+        File output = File.createTempFile("program", ".txt");
+        ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output);
+        // What the machine's own environment says is not part of a test.
+        builder.environment().keySet().removeIf(name -> name.startsWith("SPANPROF_") || name.startsWith("OTEL_"));
+        Process process = builder.start();
+        boolean ended = process.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS);
+        if (!ended) {
+            process.destroyForcibly().waitFor();
+        }
+        String text;
+        try (InputStream in = new java.io.FileInputStream(output)) {
+            text = new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        }
+        output.delete();
+        if (!ended || process.exitValue() != 0) {
+            String how = ended ? "ended with " + process.exitValue() : "did not end in " + LIMIT_SECONDS + " s";
+            throw new AssertionError(program + " " + how + ":\n" + text);
+        }
+        return text.lines().toList();
+    }
+
+    /** The number behind {@code name} among lines of the form {@code name number}. */
+    static long number(List<String> lines, String name) {
+        return lines.stream().filter(line -> line.startsWith(name + " ")).findFirst()
+                .map(line -> Long.parseLong(line.substring(name.length() + 1)))
+                .orElseThrow(() -> new AssertionError("no line `" + name + "` in " + lines));
+    }
+}

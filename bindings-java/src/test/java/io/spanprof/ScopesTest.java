@@ -1,0 +1,121 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+
+/** What the handler would read while scopes open and close. No profiler runs. */
+class ScopesTest {
+    private static final String TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+    private static final String SPAN = "00f067aa0ba902b7";
+
+    @BeforeAll
+    static void load() {
+        assertTrue(NativeLibrary.load(), "the library of this build is on the class path");
+    }
+
+    /** The labels on a sample of this thread, were it taken now. */
+    private static Map<String, String> labels() {
+        Map<String, String> labels = new TreeMap<>();
+        ThreadScope scope = ThreadScope.current();
+        if (scope.isOpen()) {
+            List<String> flat = Packed.unpack(Native.labelsOf((int) scope.word(0)));
+            for (int i = 0; i + 1 < flat.size(); i += 2) {
+                labels.put(flat.get(i), flat.get(i + 1));
+            }
+        }
+        return labels;
+    }
+
+    private static String span() {
+        long[] words = ThreadScope.current().words();
+        StringBuilder hex = new StringBuilder();
+        for (int i = 0; i < 8; i++) {
+            hex.append(String.format("%02x", words[3] >>> (8 * i) & 0xff));
+        }
+        return hex.toString();
+    }
+
+    @Test
+    void scopesNestTheInnerValueWinsAndEachIsRestored() {
+        Labels prepared = Labels.of(Map.of("a", "2", "c", "3"));
+        try (Scope outer = Spanprof.tag(Map.of("a", "1", "b", "1"))) {
+            assertEquals(Map.of("a", "1", "b", "1"), labels());
+            try (Scope inner = Spanprof.tag(prepared)) {
+                assertEquals(Map.of("a", "2", "b", "1", "c", "3"), labels());
+                Spanprof.tagWrapper(Map.of("b", 7), () -> assertEquals("7", labels().get("b")));
+            }
+            assertEquals(Map.of("a", "1", "b", "1"), labels());
+        }
+        assertEquals(Map.of(), labels());
+    }
+
+    @Test
+    void valuesAndExceptionsOfTheWorkPassThroughAndLabelsGo() {
+        Object value = new Object();
+        assertSame(value, Spanprof.tagWrapper(Map.of("a", "1"), () -> value));
+        IOException failure = new IOException("as it was");
+        IOException thrown = assertThrows(IOException.class, () -> Spanprof.tagWrapper(Map.of("a", "1"), () -> {
+            if (labels().equals(Map.of("a", "1"))) {
+                throw failure;
+            }
+            return null;
+        }));
+        assertSame(failure, thrown);
+        assertEquals(Map.of(), labels());
+    }
+
+    @Test
+    void traceAndSpanGivenAsLabelsBecomeTheLink() {
+        try (Scope outer = Spanprof.tag(Map.of("trace_id", TRACE, "span_id", SPAN, "route", "/cart"))) {
+            assertEquals(Map.of("route", "/cart"), labels());
+            assertEquals(SPAN, span());
+            try (Scope inner = Spanprof.tag(Map.of("step", "2"))) {
+                assertEquals(SPAN, span());
+            }
+        }
+        try (Scope notHex = Spanprof.tag(Map.of("span_id", "no hex"))) {
+            assertEquals(Map.of("span_id", "no hex"), labels());
+        }
+    }
+
+    @Test
+    void aScopeClosedTwiceOrOnAnotherThreadChangesNothing() throws InterruptedException {
+        Scope scope = Spanprof.tag(Map.of("a", "1"));
+        AtomicReference<Map<String, String>> seen = new AtomicReference<>();
+        Thread other = new Thread(() -> {
+            scope.close();
+            seen.set(labels());
+        });
+        other.start();
+        other.join();
+        assertEquals(Map.of(), seen.get());
+        assertEquals(Map.of("a", "1"), labels());
+        scope.close();
+        try (Scope next = Spanprof.tag(Map.of("b", "1"))) {
+            scope.close();
+            assertEquals(Map.of("b", "1"), labels());
+        }
+        assertEquals(Map.of(), labels());
+    }
+
+    @Test
+    void labelsOfAnyTextAreKeptAsTheyAre() {
+        String text = "käse\u0000\ud83e\uddc0,=\n\"";
+        Map<String, String> odd = new TreeMap<>();
+        odd.put("text", text);
+        odd.put("nothing", null);
+        try (Scope scope = Spanprof.tag(odd)) {
+            assertEquals(Map.of("text", text), labels());
+        }
+    }
+}

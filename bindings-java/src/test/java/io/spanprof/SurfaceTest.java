@@ -1,0 +1,115 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.yaml.snakeyaml.Yaml;
+
+/** The package's public names, against the list that all languages share and the keys that the core has. */
+class SurfaceTest {
+    private static final Path SURFACE = Path.of("../core/conformance/surface.yaml");
+
+    @BeforeAll
+    static void load() {
+        assertTrue(NativeLibrary.load(), "the library of this build is on the class path");
+    }
+
+    private static Set<String> publicMethods(Class<?> type) {
+        return Arrays.stream(type.getDeclaredMethods())
+                .filter(method -> Modifier.isPublic(method.getModifiers()) && !method.isSynthetic())
+                .map(Method::getName).collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    private static Map<String, Object> surface() throws IOException {
+        return new Yaml().load(Files.readString(SURFACE));
+    }
+
+    /** The names that the shared list has for a class. */
+    private static Set<String> listed(String type) throws IOException {
+        return names(((Map<?, ?>) surface().get("java")).get(type));
+    }
+
+    private static Set<String> names(Object list) {
+        return ((List<?>) list).stream().map(String::valueOf).collect(Collectors.toCollection(TreeSet::new));
+    }
+
+    @Test
+    void theVerbsAreThoseOfTheSharedList() throws IOException {
+        assertEquals(listed("Spanprof"), publicMethods(Spanprof.class));
+        assertEquals(listed("Scope"), publicMethods(Scope.class));
+        assertEquals(listed("Labels"), publicMethods(Labels.class));
+        for (String name : names(surface().get("every_language"))) {
+            assertTrue(listed("Spanprof").contains(Cases.camelCase(name)), () -> name + " is missing in Java");
+        }
+    }
+
+    @Test
+    void theMethodsOfTheBuilderAreTheKeysOfTheCore() {
+        List<String> flat = Packed.unpack(Native.configKeys());
+        Set<String> keys = new TreeSet<>();
+        for (int i = 0; i < flat.size(); i += 3) {
+            keys.add(flat.get(i));
+        }
+        assertFalse(keys.isEmpty());
+        Set<String> methods = publicMethods(SpanprofConfig.Builder.class);
+        methods.removeAll(Set.of("set", "build"));
+        for (String method : methods) {
+            String key = method.replaceAll("([A-Z])", "_$1").toLowerCase(Locale.ROOT);
+            assertTrue(keys.remove(key), () -> method + " is no key: " + keys);
+        }
+        // A thread's maker is not told by the VM.
+        assertEquals(Set.of("inherit_threads"), keys);
+    }
+
+    @Test
+    void anImpossibleSettingIsAnErrorThatSaysTheWayOut() {
+        SpanprofConfig config = SpanprofConfig.builder().sampleRate(0).build();
+        SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
+        assertEquals("invalid_config", error.kind());
+        assertTrue(error.getMessage().contains("sample_rate"), error::getMessage);
+        assertFalse(error.hint().isEmpty());
+        assertFalse(Spanprof.isRunning());
+    }
+
+    @Test
+    void switchedOffNothingRunsAndEveryVerbAnswers() {
+        assertFalse(Spanprof.start(SpanprofConfig.builder().enabled(false).build()));
+        assertFalse(Spanprof.isRunning());
+        assertTrue(Spanprof.flush() && Spanprof.stop());
+        assertFalse(Spanprof.update(SpanprofConfig.builder().sampleRate(50).build()));
+        assertEquals(Map.of(), Spanprof.stats());
+    }
+
+    @Test
+    void settingsOfEveryKindReachTheLibraryAsTheyAre() {
+        SpanprofConfig config = SpanprofConfig.builder()
+                .uploadInterval(java.time.Duration.ofMillis(1500)).tags(Map.of("a\"b", "\n\\"))
+                .destinations(List.of(Map.of("type", "file"))).set("nothing", null).build();
+        assertEquals("{\"uploadInterval\":1.5,\"tags\":{\"a\\\"b\":\"\\u000a\\\\\"},"
+                + "\"destinations\":[{\"type\":\"file\"}],\"nothing\":null}", config.toJson());
+        assertEquals("SpanprofConfig[uploadInterval, tags, destinations, nothing]", config.toString());
+    }
+
+    @Test
+    void settingsOfTheAgentAreKeysAndValues() {
+        assertEquals("{\"serviceName\":\"checkout\",\"sampleRate\":\"99\"}",
+                SpanprofAgent.parse("serviceName=checkout, sampleRate=99,").toJson());
+        assertEquals("{}", SpanprofAgent.parse(null).toJson());
+    }
+}

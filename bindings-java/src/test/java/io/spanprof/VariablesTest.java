@@ -1,0 +1,55 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.spanprof.programs.Shares;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Settings given to the VM as properties. */
+class VariablesTest {
+    @TempDir
+    Path folder;
+
+    private static Properties properties(String... namesAndValues) {
+        Properties properties = new Properties();
+        for (int i = 0; i < namesAndValues.length; i += 2) {
+            properties.setProperty(namesAndValues[i], namesAndValues[i + 1]);
+        }
+        return properties;
+    }
+
+    @Test
+    void propertiesAreTheVariablesOfTheSameName() {
+        Properties given = properties("otel.service.name", "checkout", "spanprof.sampleRate", "99", "spanprof.upload-interval", "5",
+                "pyroscope.application.name", "old", "java.home", "/", "spanprof.libraryDirectory", "/opt");
+        assertEquals(Map.of("OTEL_SERVICE_NAME", "checkout", "SPANPROF_SAMPLE_RATE", "99", "SPANPROF_UPLOAD_INTERVAL", "5",
+                "PYROSCOPE_APPLICATION_NAME", "old"), Variables.given(given, Map.of()));
+    }
+
+    @Test
+    void thePropertiesFileOfPyroscopeIsReadBelowTheEnvironment() throws Exception {
+        Path file = folder.resolve("pyroscope.properties");
+        Files.writeString(file, "pyroscope.application.name=filed\npyroscope.tenant.id=t\npyroscope.labels=a=b\n");
+        Map<String, String> environment =
+                Map.of("PYROSCOPE_CONFIGURATION_FILE", file.toString(), "PYROSCOPE_TENANT_ID", "of the environment");
+        assertEquals(Map.of("PYROSCOPE_APPLICATION_NAME", "given", "PYROSCOPE_LABELS", "a=b"),
+                Variables.given(properties("pyroscope.application.name", "given"), environment));
+        assertEquals(Map.of("PYROSCOPE_CONFIGURATION_FILE", folder.toString()),
+                Variables.given(properties("pyroscope.configuration.file", folder.toString()), Map.of()));
+    }
+
+    @Test
+    void aPropertyReachesTheCore() throws Exception {
+        for (String disabled : List.of("false", "true")) {
+            Path profiles = Files.createDirectory(folder.resolve(disabled));
+            Programs.run(Shares.class, List.of("-Dspanprof.disabled=" + disabled), profiles.toString(), "250", "2");
+            assertEquals(disabled.equals("true"), ProfileFile.readAll(profiles).isEmpty(), disabled);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+package io.spanprof.programs;
+
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
+
+/** Everything for which the VM needs its own signals, or takes code away, while samples are taken as fast as may be. */
+public final class Hazards {
+    private static int sink;
+
+    /** A field whose access is the VM's null check. */
+    private int value = 1;
+
+    private Hazards() {}
+
+    private static int access(Hazards nothing) {
+        return nothing.value;
+    }
+
+    private static int deeper(int depth) {
+        return deeper(depth + 1) + 1;
+    }
+
+    /** A loader that goes away with its class. */
+    private static final class Passing extends ClassLoader {
+        Class<?> again(byte[] code) {
+            return defineClass(null, code, 0, code.length);
+        }
+    }
+
+    /** Loaded again and again. */
+    public static final class Short implements Runnable {
+        private double sum;
+
+        @Override
+        public void run() {
+            for (int i = 0; i < 200_000; i++) {
+                sum += Math.sin(i);
+            }
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        SpanprofConfig.Builder settings =
+                SpanprofConfig.builder().serviceName("hazards").sampleRate(1000).fileDirectory(words[0]);
+        if (words.length > 2) {
+            settings.set("stackWalk", words[2]);
+        }
+        Spanprof.start(settings.build());
+        long end = System.nanoTime() + Long.parseLong(words[1]) * 1_000_000;
+        long nulls = 0;
+        long overflows = 0;
+        long classes = 0;
+        byte[] code;
+        try (InputStream in = Hazards.class.getResourceAsStream("Hazards$Short.class")) {
+            ByteArrayOutputStream out = new ByteArrayOutputStream();
+            in.transferTo(out);
+            code = out.toByteArray();
+        }
+        while (System.nanoTime() < end) {
+            for (int i = 0; i < 20_000; i++) {
+                try {
+                    sink += access(i % 4 == 0 ? null : new Hazards());
+                } catch (NullPointerException expected) {
+                    nulls++;
+                }
+            }
+            try {
+                sink += deeper(0);
+            } catch (StackOverflowError expected) {
+                overflows++;
+            }
+            Runnable work = (Runnable) new Passing().again(code).getDeclaredConstructor().newInstance();
+            work.run();
+            classes++;
+            Thread thread = new Thread(work);
+            thread.start();
+            thread.join();
+            if (classes % 10 == 0) {
+                System.gc();
+            }
+        }
+        System.out.println("nulls " + nulls);
+        System.out.println("overflows " + overflows);
+        System.out.println("classes " + classes);
+        Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
+        System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
+    }
+}

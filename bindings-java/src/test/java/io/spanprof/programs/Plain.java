@@ -1,0 +1,25 @@
+package io.spanprof.programs;
+
+import java.lang.management.ManagementFactory;
+
+/** A program that knows of no profiler, and ends without a word. */
+public final class Plain {
+    private Plain() {}
+
+    static double work(int n) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += Math.sqrt(i + sum);
+        }
+        return sum;
+    }
+
+    public static void main(String[] words) {
+        double sum = 0;
+        long begun = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+        while (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - begun < 1_000_000_000L) {
+            sum += work(100_000);
+        }
+        System.out.println("worked " + (sum > 0 ? 1 : 0));
+    }
+}

@@ -1,0 +1,72 @@
+package io.spanprof.programs;
+
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/** Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield. */
+public final class Requests {
+    private Requests() {}
+
+    static double red(int n) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += Math.sqrt(i + sum);
+        }
+        return sum;
+    }
+
+    static double blue(int n) {
+        double sum = 1;
+        for (int i = 0; i < n; i++) {
+            sum += Math.cbrt(i + sum);
+        }
+        return sum;
+    }
+
+    private static double handle(boolean isRed) throws InterruptedException {
+        double sum = 0;
+        for (int step = 0; step < 4; step++) {
+            sum += isRed ? red(200_000) : blue(60_000);
+            Thread.sleep(1);
+        }
+        return sum;
+    }
+
+    private static ExecutorService executor(String kind) throws ReflectiveOperationException {
+        if (kind.equals("virtual")) {
+            // By name: the tests are compiled for Java 17.
+            return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        }
+        return Executors.newFixedThreadPool(4);
+    }
+
+    public static void main(String[] words) throws Exception {
+        Spanprof.start(SpanprofConfig.builder()
+                .serviceName("requests").sampleRate(1000).fileDirectory(words[0]).build());
+        ExecutorService executor = executor(words[1]);
+        double sum = 0;
+        for (int round = Integer.parseInt(words[2]); round > 0; round--) {
+            List<Future<Double>> answers = new ArrayList<>();
+            for (int i = 0; i < 8; i++) {
+                boolean isRed = i % 2 == 0;
+                Callable<Double> request = () ->
+                        Spanprof.tagWrapper(Map.of("kind", isRed ? "red" : "blue"), () -> handle(isRed));
+                answers.add(executor.submit(request));
+            }
+            for (Future<Double> answer : answers) {
+                sum += answer.get();
+            }
+        }
+        executor.shutdown();
+        System.out.println("sum " + Math.round(sum % 1000));
+        Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
+        System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
+    }
+}

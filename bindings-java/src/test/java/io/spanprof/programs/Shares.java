@@ -1,0 +1,83 @@
+package io.spanprof.programs;
+
+import io.spanprof.Labels;
+import io.spanprof.Scope;
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.lang.management.ManagementFactory;
+import java.util.HashMap;
+import java.util.Map;
+
+/** Three pieces of work, one of them in an inlined method, whose CPU time this thread's own clock tells. */
+public final class Shares {
+    private static double sink;
+
+    private Shares() {}
+
+    static double roots(int n) {
+        double sum = 0;
+        for (int i = 1; i < n; i++) {
+            sum += inlined(i);
+        }
+        return sum;
+    }
+
+    static double inlined(int i) {
+        return Math.sqrt(i) / (i + 1.0);
+    }
+
+    static long table(int n) {
+        Map<Integer, Integer> map = new HashMap<>();
+        long hits = 0;
+        for (int i = 0; i < n; i++) {
+            map.put(i & 1023, i);
+            hits += map.get(i * 7 & 1023) == null ? 0 : 1;
+        }
+        return hits;
+    }
+
+    static int text(int n) {
+        StringBuilder text = new StringBuilder();
+        for (int i = 0; i < n; i++) {
+            text.append(i % 10);
+        }
+        return text.toString().length();
+    }
+
+    private static long clock() {
+        return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+    }
+
+    /** Nanoseconds that the thread's clock told, at least so many. */
+    private static long spend(Runnable work, long nanoseconds) {
+        long begun = clock();
+        do {
+            work.run();
+        } while (clock() - begun < nanoseconds);
+        return clock() - begun;
+    }
+
+    public static void main(String[] words) {
+        long unit = Long.parseLong(words[2]) * 1_000_000;
+        SpanprofConfig.Builder settings = SpanprofConfig.builder()
+                .serviceName("shares").sampleRate(Integer.parseInt(words[1])).fileDirectory(words[0]);
+        if (words.length > 3) {
+            settings.set("stackWalk", words[3]);
+        }
+        Spanprof.start(settings.build());
+        Labels labels = Labels.of("endpoint", "/text");
+        long[] told = new long[3];
+        for (int round = 0; round < 10; round++) {
+            told[0] += spend(() -> sink += roots(20_000), unit * 5);
+            try (Scope scope = Spanprof.tag(Map.of("endpoint", "/table", "round", "odd"))) {
+                told[1] += spend(() -> sink += table(4_000), unit * 3);
+            }
+            told[2] += Spanprof.tagWrapper(labels, () -> spend(() -> sink += text(20_000), unit * 2));
+        }
+        System.out.println("roots " + told[0]);
+        System.out.println("table " + told[1]);
+        System.out.println("text " + told[2]);
+        Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
+        System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
+    }
+}

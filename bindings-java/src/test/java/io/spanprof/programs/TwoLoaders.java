@@ -1,0 +1,60 @@
+package io.spanprof.programs;
+
+import io.spanprof.Scope;
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.io.File;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** Two class loaders that each have the package, as two applications in one server do: one starts, the other labels. */
+public final class TwoLoaders {
+    private TwoLoaders() {}
+
+    /** What each application does; loaded once by each. */
+    public static final class Application {
+        private static double sum;
+
+        private Application() {}
+
+        static void work() {
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            for (long end = threads.getCurrentThreadCpuTime() + 500_000_000L; threads.getCurrentThreadCpuTime() < end; ) {
+                for (int i = 0; i < 100_000; i++) {
+                    sum += Math.sqrt(i);
+                }
+            }
+        }
+
+        public static void start(String directory) {
+            Spanprof.start(SpanprofConfig.builder().serviceName("loaders").sampleRate(250).fileDirectory(directory).build());
+        }
+
+        public static void label(String directory) {
+            System.out.println("second_sees_it_running " + (Spanprof.isRunning() ? 1 : 0));
+            try (Scope scope = Spanprof.tag(Map.of("application", "second"))) {
+                work();
+            }
+            System.out.println("stopped_by_second " + (Spanprof.stop() ? 1 : 0));
+        }
+    }
+
+    private static Class<?> anotherApplication() throws Exception {
+        List<URL> places = new ArrayList<>();
+        for (String place : System.getProperty("java.class.path").split(File.pathSeparator)) {
+            places.add(new File(place).toURI().toURL());
+        }
+        ClassLoader loader = new URLClassLoader(places.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
+        return Class.forName(Application.class.getName(), true, loader);
+    }
+
+    public static void main(String[] words) throws Exception {
+        anotherApplication().getMethod("start", String.class).invoke(null, words[0]);
+        anotherApplication().getMethod("label", String.class).invoke(null, words[0]);
+    }
+}

