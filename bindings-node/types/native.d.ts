@@ -1,1 +1,1 @@
-export const native: import("./absent.js").Native;
+export let native: import("./absent.js").Native;
