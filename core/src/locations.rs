@@ -133,16 +133,20 @@ pub(crate) fn truncated_frame() -> Frame {
 
 /// The frame, and whether the place it names is the program's own.
 fn native_frame(pc: u64) -> (Frame, bool) {
-    let Some(found) = sys::native_symbol(pc) else {
-        return (Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() }, false);
-    };
+    let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+    found_native(pc).unwrap_or_else(|| (nowhere(), false))
+}
+
+/// As above; `None` where no loaded file lies.
+pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
+    let found = sys::native_symbol(pc)?;
     let file = found.file.to_string_lossy();
     let function = found.symbol.map(|symbol| as_written(&symbol).unwrap_or(symbol)).unwrap_or_else(|| {
         let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
         format!("[{name}]")
     });
     let (function, file) = (function.into(), file.as_ref().into());
-    (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
+    Some((Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program))
 }
 
 /// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
@@ -229,6 +233,11 @@ mod tests {
         let location = table.location(raw, 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(location)[0].function, "getenv");
         assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
+        assert_eq!(
+            found_native(libc::getenv as *const () as u64).map(|(frame, _)| frame),
+            Some(table.frames(location)[0].clone())
+        );
+        assert_eq!(found_native(16), None);
         let nowhere = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(nowhere)[0].function, "[native]");
     }
