@@ -19,14 +19,20 @@ final class NativeLibrary {
     /** Where libraries may be written when the temporary directory does not allow it. */
     static final String DIRECTORY_PROPERTY = "spanprof.libraryDirectory";
 
+    /** Set by the library itself, for its copies. */
+    private static final String INSTANCE_PROPERTY = "io.spanprof.instance";
     private static final String FILE = "libspanprof_java.so";
     private static volatile boolean loaded;
     private static volatile boolean tried;
 
     private NativeLibrary() {}
 
+    /**
+     * Whether it is loaded; where another class loader has brought it into this process, this one joins it now: they share
+     * one profiler.
+     */
     static boolean isLoaded() {
-        return loaded;
+        return loaded || !tried && System.getProperty(INSTANCE_PROPERTY) != null && load();
     }
 
     /** Whether it is loaded, or can be now: labels may be given before the profiler is started. */

@@ -4,6 +4,8 @@ import io.spanprof.Scope;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.io.File;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.util.ArrayList;
@@ -21,8 +23,11 @@ public final class TwoLoaders {
         private Application() {}
 
         static void work() {
-            for (long end = System.nanoTime() + 500_000_000L; System.nanoTime() < end; ) {
-                sum += Math.sqrt(end);
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            for (long end = threads.getCurrentThreadCpuTime() + 500_000_000L; threads.getCurrentThreadCpuTime() < end; ) {
+                for (int i = 0; i < 100_000; i++) {
+                    sum += Math.sqrt(i);
+                }
             }
         }
 
