@@ -205,7 +205,11 @@ struct Look {
 impl Look {
     fn top(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.command);
-        command.arg("top").arg(&self.address).args(["--service", &self.example.service_name(), "--type", "cpu"]).args(words);
+        command
+            .arg("top")
+            .arg(&self.address)
+            .args(["--service", &self.example.service_name(), "--type", "cpu"])
+            .args(words);
         command
     }
 
@@ -222,7 +226,10 @@ impl Look {
             }
             std::thread::sleep(Duration::from_millis(250));
         }
-        Err(Failure::new("delivery", format!("no sample of {} {words:?} arrived within 20 s", self.example.service_name())))
+        Err(Failure::new(
+            "delivery",
+            format!("no sample of {} {words:?} arrived within 20 s", self.example.service_name()),
+        ))
     }
 
     /// The heavy request alone: its own function, and none of another request.

@@ -140,7 +140,8 @@ impl Example {
         let java = &javas[javas.len() - 1];
         let version = jar::into_local_repository(java)?;
         let source = "src/main/java/shop/";
-        let sources = ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
+        let sources =
+            ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
         let mut files = vec!["pom.xml", "src/main/resources/application.properties"];
         files.extend(sources.iter().map(String::as_str));
         let inside = self.copy(&files)?;

@@ -143,9 +143,7 @@ fn from_programs(grpc: &str, http: &str, written: &str) -> Outcome {
             let name = format!("a program in {language} over {protocol}, compression {compression}");
             let program = match language {
                 "python" => Step::new(name, venv.python()).arg("xtask/live/collector/program.py"),
-                "node" => {
-                    Step::new(name, &node).arg("xtask/live/collector/program.js").env("NODE_PATH", &modules)
-                }
+                "node" => Step::new(name, &node).arg("xtask/live/collector/program.js").env("NODE_PATH", &modules),
                 _ => super::java::program(&java, &name, &classes).arg("Program"),
             };
             program.args([endpoint, protocol, compression, &service, &sampled]).run()?;

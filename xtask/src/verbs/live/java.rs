@@ -104,7 +104,8 @@ pub fn compiled() -> Outcome<String> {
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
     let java = &javas::all()?[0];
-    let programs = ["Exits", "Idle", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
+    let programs =
+        ["Exits", "Idle", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
     Step::new("compile the programs", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)
