@@ -19,8 +19,6 @@
  * @property {() => Record<string, any>} stats
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
- * @property {(pairs: string[]) => number} internLabels
- * @property {(parent: number, pairs: string[]) => number} extendLabels
  * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
  * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
  *   among them become its link
@@ -57,8 +55,6 @@ const absent = {
   stats: () => ({}),
   isRunning: () => false,
   setting: () => null,
-  internLabels: () => 0,
-  extendLabels: () => 0,
   openContext: () => 0,
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),

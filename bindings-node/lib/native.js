@@ -12,18 +12,18 @@ function platform() {
   return `${process.platform}-${process.arch}${musl ? '-musl' : ''}`;
 }
 
-/** @returns {{native: import('./absent.js').Native, missingBecause: string}} */
+/** @returns {import('./absent.js').Native} */
 function load() {
   const folder = path.join(__dirname, '..', 'prebuilds');
   try {
     // Most machines are answered without a diagnostic report, which takes milliseconds.
     const glibc = path.join(folder, `${process.platform}-${process.arch}`, 'spanprof.node');
     try {
-      return { native: require(glibc), missingBecause: '' };
+      return require(glibc);
     } catch (error) {
       const other = path.join(folder, platform(), 'spanprof.node');
       if (other === glibc) throw error;
-      return { native: require(other), missingBecause: '' };
+      return require(other);
     }
   } catch (error) {
     const [because] = String(error instanceof Error ? error.message : error).split('\n', 1);
@@ -32,8 +32,8 @@ function load() {
         'Install the package for this platform and Node.',
       { type: 'SpanprofWarning', code: 'SPANPROF_NATIVE_MISSING' },
     );
-    return { native: require('./absent.js'), missingBecause: because };
+    return require('./absent.js');
   }
 }
 
-module.exports = load();
+module.exports = { native: load() };

@@ -198,4 +198,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { storage, beginFollowing, current, run, enter, child, linked, pairsOf, tagWrapper, setLabels, getLabels, bind };
+module.exports = { beginFollowing, current, run, enter, child, linked, tagWrapper, setLabels, getLabels, bind };

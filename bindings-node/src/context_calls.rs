@@ -8,10 +8,6 @@ fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
     keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
 
-pub fn extend(parent: u32, keys_and_values: &[String]) -> u32 {
-    table::extend_labels(LabelSetId(parent), &pairs(keys_and_values)).0
-}
-
 pub fn open(label_set: u32, trace_id: Option<&str>, span_id: Option<&str>, local_root: Option<&str>) -> u64 {
     table::open_context(ContextRow {
         label_set: LabelSetId(label_set),
@@ -64,7 +60,7 @@ mod tests {
     #[test]
     fn a_context_is_described_as_it_was_opened() {
         let labels = ["route".to_owned(), "/cart".to_owned()];
-        let set = extend(0, &labels);
+        let set = describe(child(0, &labels)).label_set;
         let id = open(set, Some("4bf92f3577b34da6a3ce929d0e0e4736"), Some("00f067aa0ba902b7"), None);
         let described = describe(id);
         assert_eq!(described.labels, labels);

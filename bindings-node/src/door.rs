@@ -1,7 +1,7 @@
-//! The door to JavaScript: every function the package `js/` can call, in camelCase there. Each converts, calls the core and
+//! The door to JavaScript: every function that `lib/` can call, in camelCase there. Each converts, calls the core and
 //! converts back. Only `start` and `update` may throw; a panic never leaves this file.
 //!
-//! # How `js/` uses it
+//! # How `lib/` uses it
 //! * Each environment (main thread, each worker) loads the addon; `registerThread()` once in each makes its code known.
 //!   A worker gets there by preloading the package (`execArgv`), with no user code.
 //! * `registerStorage(als, probe)` in each environment, twice, inside `als.run(probe, …)` with two different probes above
@@ -61,10 +61,12 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
         }
         let runtime = NodeRuntime::get().map_err(unsupported)?;
         enrol(&env)?;
-        if Profiler::running().is_none() {
-            runtime::session_begins();
+        let run = Profiler::running().is_none().then(runtime::run_begins);
+        let started = Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running());
+        if let (Some(run), Err(_) | Ok(false)) = (run, &started) {
+            runtime::run_ended(run);
         }
-        Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running())
+        started
     })
 }
 
@@ -224,18 +226,6 @@ pub fn config_keys() -> Vec<&'static str> {
     KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()]).collect()
 }
 
-/// Interns labels given as `[key, value, key, value, …]`; valid `trace_id` and `span_id` are left out.
-#[napi]
-pub fn intern_labels(keys_and_values: Vec<String>) -> u32 {
-    quiet(0, || context_calls::extend(0, &keys_and_values))
-}
-
-/// The label set `parent` with labels added.
-#[napi]
-pub fn extend_labels(parent: u32, keys_and_values: Vec<String>) -> u32 {
-    quiet(0, || context_calls::extend(parent, &keys_and_values))
-}
-
 /// A context id for a label set and a span; ids in hex, or absent.
 #[napi]
 pub fn open_context(
@@ -288,7 +278,12 @@ impl Wanted {
         quiet(false, || {
             let Some(profiler) = Profiler::running() else { return true };
             match self {
-                Self::Stop => runtime::while_stopping(profiler, Profiler::stop),
+                Self::Stop => {
+                    let run = runtime::present_run();
+                    let delivered = profiler.stop();
+                    runtime::run_ended(run);
+                    delivered
+                }
                 Self::Flush(timeout_ms) => {
                     let timeout = timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
                     profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout))

@@ -94,8 +94,8 @@ test('a worker is known by its functions and the built-in ones, also after a sto
       assert.ok(within.some((stack) => stack.includes('ArrayFrom')), `${round}: no built-in code in ${burner}`);
     }
   }
-  // Of some thousand frames: code of a worker that V8 gave up before its sample was named says so, which is rare.
-  for (const losses of said.losses) assert.ok(losses <= 3, `${said.losses} frames of ended code`);
+  // Code outlives the samples that were taken in it, and frames of a long turn are named by what lay there when they were seen.
+  assert.deepEqual(said.losses, [0, 0]);
 });
 
 test('workers are left alone when they are switched off, and the main thread is not', (t) => {
@@ -166,6 +166,6 @@ for (const [when, words, walk, warned] of FALLBACKS) {
     const within = burning.filter((sample) => names(sample).join().includes('burnInside,burnOutside'));
     const sum = (some) => some.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
     assert.ok(sum(within) > 200 && sum(within) === sum(burning), `${sum(within)} of ${sum(burning)} ms`);
-    assert.equal(said.byOwn ?? 0, 0);
+    assert.deepEqual([said.byOwn ?? 0, said.ended], [0, 0]);
   });
 }

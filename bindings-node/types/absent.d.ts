@@ -16,8 +16,6 @@ export = absent;
  * @property {() => Record<string, any>} stats
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
- * @property {(pairs: string[]) => number} internLabels
- * @property {(parent: number, pairs: string[]) => number} extendLabels
  * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
  * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
  *   among them become its link
@@ -69,8 +67,6 @@ type Native = {
     stats: () => Record<string, any>;
     isRunning: () => boolean;
     setting: (key: string) => string | null;
-    internLabels: (pairs: string[]) => number;
-    extendLabels: (parent: number, pairs: string[]) => number;
     openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number;
     /**
      * labels on top of a context; `trace_id` and `span_id`

@@ -1,5 +1,1 @@
-declare const _exports: {
-    native: import("./absent.js").Native;
-    missingBecause: string;
-};
-export = _exports;
+export let native: import("./absent.js").Native;

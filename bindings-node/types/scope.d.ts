@@ -1,7 +1,4 @@
 export type Labels = Record<string, unknown> | Map<string, unknown>;
-/** @typedef {Record<string, unknown> | Map<string, unknown>} Labels */
-/** @type {AsyncLocalStorage<number>} */
-export const storage: AsyncLocalStorage<number>;
 /** Profiling begins: scopes that were entered before go on in its samples. */
 export function beginFollowing(): void;
 /** The id of the context that is current here. */
@@ -37,12 +34,6 @@ export function child(parent: number, labels: Labels | null | undefined): number
  */
 export function linked(parent: number, traceId: string, spanId: string, isRemote: boolean): number;
 /**
- * Labels as alternating keys and values. Never throws: what cannot be read is left out.
- * @param {Labels | null | undefined} labels
- * @returns {string[]}
- */
-export function pairsOf(labels: Labels | null | undefined): string[];
-/**
  * Calls `fn(...args)` with labels on its samples, and returns what it returns. The labels follow promises, timers and
  * callbacks that `fn` starts, nest, and end when `fn` ends, also by an exception. `trace_id` and `span_id` become the link
  * of the samples.
@@ -71,4 +62,3 @@ export function getLabels(): Record<string, string>;
  * @returns {F}
  */
 export function bind<F extends (...args: any[]) => any>(fn: F): F;
-import { AsyncLocalStorage } from "async_hooks";

@@ -69,7 +69,13 @@ impl Drain {
         if !in_order {
             self.ended_scratch.sort_by_key(|ended| ended.position);
         }
+        // Threads tell late of what ended early: it must not wait behind what others told of.
+        let first = self.ended_scratch.first().map_or(u64::MAX, |ended| ended.position);
+        let is_late = self.ended.back().is_some_and(|ended| ended.position > first);
         self.ended.extend(self.ended_scratch.drain(..));
+        if is_late {
+            self.ended.make_contiguous().sort_by_key(|ended| ended.position);
+        }
     }
 
     /// Takes one sample that stood at `position`.
@@ -133,5 +139,31 @@ fn context_of(context: &Context) -> Option<ContextRow> {
             link: Link { trace_id: inline.trace_id, span_id: inline.span_id },
             local_root_span_id: inline.local_root_span_id,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::FakeRuntime;
+    use spanprof_signal::RawFrame;
+
+    #[test]
+    fn code_of_which_a_thread_tells_late_is_forgotten_at_its_end_and_not_behind_what_ended_later() {
+        let runtime = FakeRuntime::new();
+        let [early, late] = ["early", "late"].map(|name| runtime.define(name, "a.fake", 1));
+        let mut drain = Drain::new(runtime.clone(), 16);
+        let name_of = |drain: &mut Drain, code, position| {
+            drain.apply_ended(position);
+            let location = drain.locations.location(RawFrame { code, at: 0 }, position, &*runtime, &mut 0);
+            drain.locations.frames(location.unwrap())[0].function.to_string()
+        };
+        assert_eq!(name_of(&mut drain, early, 10), "early");
+        runtime.end(late, 900, None);
+        drain.ask_ended();
+        runtime.end(early, 20, Some("reborn"));
+        drain.ask_ended();
+        assert_eq!([19, 20].map(|position| name_of(&mut drain, early, position)), ["early", "reborn"]);
+        assert_eq!([899, 900].map(|position| name_of(&mut drain, late, position)), ["late", "[code_ended]"]);
     }
 }

@@ -80,16 +80,8 @@ impl LocationTable {
 
     /// The frame, and whether the place it names is the program's own.
     fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
-        let Some(found) = sys::native_symbol(pc) else {
-            return (Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() }, false);
-        };
-        let file = found.file.to_string_lossy();
-        let function = found.symbol.map(|symbol| self.written(symbol)).unwrap_or_else(|| {
-            let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
-            format!("[{name}]").into()
-        });
-        let file = file.as_ref().into();
-        (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
+        let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        native_frame(pc, |symbol| self.written(symbol)).unwrap_or_else(|| (nowhere(), false))
     }
 
     fn written(&mut self, symbol: String) -> Arc<str> {
@@ -159,6 +151,23 @@ fn reason_frame(reason: DropReason) -> Frame {
 /// The frame at the root of a stack that was deeper than `max_stack_depth`.
 pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
+}
+
+/// The frame of native code, and whether it is the program's own; `None` where no loaded file lies.
+fn native_frame(pc: u64, written: impl FnOnce(String) -> Arc<str>) -> Option<(Frame, bool)> {
+    let found = sys::native_symbol(pc)?;
+    let file = found.file.to_string_lossy();
+    let function = found.symbol.map(written).unwrap_or_else(|| {
+        let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
+        format!("[{name}]").into()
+    });
+    let file = file.as_ref().into();
+    Some((Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program))
+}
+
+/// As above, for who asks rarely.
+pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
+    native_frame(pc, |symbol| as_written(&symbol).unwrap_or(symbol).into())
 }
 
 /// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
@@ -255,6 +264,11 @@ mod tests {
         let location = table.location(raw, 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(location)[0].function, "getenv");
         assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
+        assert_eq!(
+            found_native(libc::getenv as *const () as u64).map(|(frame, _)| frame),
+            Some(table.frames(location)[0].clone())
+        );
+        assert_eq!(found_native(16), None);
         let nowhere = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(nowhere)[0].function, "[native]");
     }

@@ -1,10 +1,11 @@
 //! The Node.js programs that tests run on: the one on PATH and, from npm, an older and a newer major. Called by the verbs
 //! `addon`, `bench`, `demo`, `live` and `test`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::step::{Failure, Outcome, Step};
-use crate::workspace;
+use crate::{scratch, workspace};
 
 /// Oldest major that the package runs on.
 const OLDEST_MAJOR: u32 = 18;
@@ -91,6 +92,20 @@ fn from_npm(major: u32) -> Outcome<Node> {
             .run()?;
     }
     Node::at(program)
+}
+
+/// A package of ours and what runs beside it, installed into an empty folder of the target folder; the `node_modules`.
+pub fn install(package: &Path, beside: &[&str], folder: &str) -> Outcome<PathBuf> {
+    let folder = scratch::empty(folder)?;
+    scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
+    npm("install the package and what runs beside it")
+        .args(["install", "--ignore-scripts"])
+        .arg(package)
+        .args(beside.iter().copied())
+        .inside(&folder)
+        .within(Duration::from_secs(600))
+        .run()?;
+    Ok(folder.join("node_modules"))
 }
 
 /// npm, told to be brief.

@@ -83,7 +83,7 @@ struct Script {
     used: u64,
     /// Drain in which it was told of.
     told: u64,
-    /// Drain in which its isolate ended.
+    /// Ring position at which its isolate ended.
     ended: Option<u64>,
     functions: Vec<(Arc<CodeName>, Arc<[Position]>)>,
     /// Index of a function by the address of its name, of which there is one.
@@ -100,8 +100,6 @@ const MAX_MAP_BYTES: usize = 96 << 20;
 /// What a script and a function take beside their contents.
 const SCRIPT_BYTES: usize = 400;
 const FUNCTION_BYTES: usize = 80;
-/// Drains after which no sample of an isolate that ended waits to be named, as for its code.
-const KEPT_GENERATIONS: u64 = 8;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -132,24 +130,30 @@ pub struct At<'a> {
 }
 
 impl Scripts {
-    /// Begins a drain: forgets the scripts of isolates that ended some drains ago.
-    pub fn begin(&mut self) {
+    /// Begins a drain: forgets the scripts of isolates that ended before all samples that still wait.
+    pub fn begin(&mut self, named_up_to: u64) {
         self.generation += 1;
         if !self.some_ended {
             return;
         }
-        let is_over = |script: &Script| script.ended.is_some_and(|ended| ended + KEPT_GENERATIONS <= self.generation);
+        let is_over = |script: &Script| script.ended.is_some_and(|ended| ended <= named_up_to);
         let over: Vec<u32> = self.scripts.iter().filter(|(_, script)| is_over(script)).map(|(at, _)| *at).collect();
         over.iter().for_each(|number| self.forget(*number));
         self.some_ended = self.scripts.values().any(|script| script.ended.is_some());
     }
 
     /// The isolate ends: its scripts are asked for a little longer.
-    pub fn end(&mut self, isolate: usize) {
+    pub fn end(&mut self, isolate: usize, position: u64) {
         for script in self.scripts.values_mut().filter(|script| script.isolate == isolate) {
-            script.ended.get_or_insert(self.generation);
+            script.ended.get_or_insert(position);
             self.some_ended = true;
         }
+    }
+
+    /// Isolates that ended did so before the first position of another ring.
+    pub fn positions_begin_anew(&mut self) {
+        let ended = self.scripts.values_mut().filter_map(|script| script.ended.as_mut());
+        ended.for_each(|position| *position = 0);
     }
 
     /// Takes a script in.

@@ -183,12 +183,12 @@ fn scripts_beyond_the_memory_they_may_have_are_forgotten_unless_asked_for() {
 }
 
 #[test]
-fn scripts_outlive_their_isolate_by_some_drains() {
+fn scripts_outlive_their_isolate_until_its_samples_are_named() {
     let (mut scripts, name) = (scripts(None), name("f", 2, 3));
-    scripts.end(ISOLATE);
-    (1..KEPT_GENERATIONS).for_each(|_| scripts.begin());
+    scripts.end(ISOLATE, 9);
+    (1..50).for_each(|_| scripts.begin(8));
     assert_eq!(frames(&mut scripts, &at(&name, &[(0, 13)], 0)), [expected("f", 2, 2, 4)]);
-    scripts.begin();
+    scripts.begin(9);
     assert_eq!((scripts.len(), scripts.script_bytes), (0, 0));
 }
 
@@ -200,7 +200,7 @@ fn scripts_without_code_are_forgotten_and_the_javascript_thread_can_see_it() {
     scripts.introduce(2, ISOLATE, facts(None));
     scripts.forget_others(&HashSet::from([2]));
     assert_eq!(scripts.len(), 2, "their code may be under way");
-    scripts.begin();
+    scripts.begin(0);
     scripts.forget_others(&HashSet::from([2]));
     assert_eq!((scripts.len(), is_held.load(Ordering::Relaxed)), (1, false));
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spanprof_signal::{guarded, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, holds, JsThread, Landmarks};
+use super::ring_position_signal::RingPosition;
 use super::self_test::{self, Means};
 use super::v8::{RegisterState, SampleInfo, V8};
 use super::{context_signal, marker, thread_kind_signal};
@@ -82,7 +83,7 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     walk_thread(thread, &registers, stack);
     if let Some(recent) = thread.recent() {
         // SAFETY: in the handler of the thread that the entry belongs to.
-        unsafe { recent.note(stack.frames(), stack.context, thread.moves.load(Ordering::Relaxed)) };
+        unsafe { recent.note(stack.frames(), stack.context, RingPosition::now()) };
     }
     Captured::Walked
 }

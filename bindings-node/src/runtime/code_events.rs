@@ -4,15 +4,15 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use crossbeam_queue::SegQueue;
-use spanprof::Profiler;
 use spanprof_signal::guarded;
 
 use super::code_details;
-use super::code_map::{Change, CodeEvent, Kind};
+use super::code_map::{Change, CodeEvent, Kind, OF_MODULE, OF_PROCESS};
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
+use super::ring_position_signal::RingPosition;
 use super::self_test::{self, Probe};
 use super::told::Text;
 use super::v8::{JitCodeEvent, V8};
@@ -41,8 +41,8 @@ thread_local! {
 
 /// What a listing of existing code has come to.
 struct Listing {
-    /// Ring position at its beginning: what is listed lay there before.
-    position: u64,
+    /// Where samples stood at its beginning: what is listed lay there before.
+    from: RingPosition,
     /// Built-in code met, by the program's addresses.
     built_in: Vec<(String, usize, usize)>,
 }
@@ -56,6 +56,8 @@ const REMOVED: i32 = 2;
 const LINE: i32 = 3;
 const LINES_BEGIN: i32 = 4;
 const LINES_END: i32 = 5;
+const BYTE_CODE: i32 = 0;
+const WASM_CODE: i32 = 2;
 const NEW_ONLY: i32 = 0;
 const EXISTING_TOO: i32 = 1;
 
@@ -79,11 +81,10 @@ fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
     found(&in_page).or_else(|| found(&|address| (address ^ built_in.start) & 63 == 0)).unwrap_or(0)
 }
 
-/// Lists the isolate's code, which lay there when the ring stood at `position`, and has V8 tell of what comes. On its own
-/// thread.
+/// Lists the isolate's code, which lay there when samples stood at `from`, and has V8 tell of what comes. On its own thread.
 ///
 /// `probe` compiles something: what V8 tells of it shows where V8 keeps what it does not tell.
-pub fn begin(v8: &V8, isolate: usize, position: u64, probe: &dyn Fn()) {
+pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
     if let Some((start, len)) = v8.embedded_range(isolate) {
         let built_in = *BUILT_IN.get_or_init(|| BuiltIn { start, len });
         if let Some(thread) = js_thread_signal::by_isolate(isolate) {
@@ -92,7 +93,7 @@ pub fn begin(v8: &V8, isolate: usize, position: u64, probe: &dyn Fn()) {
     }
     code_details::forget();
     send(isolate, Change::Forgotten);
-    let listing = Listing { position, built_in: Vec::new() };
+    let listing = Listing { from, built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
     unsafe {
@@ -155,30 +156,25 @@ pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
 
-/// The profiler that is being stopped: its last samples still wait to be named.
-static STOPPING: Mutex<Option<Arc<Profiler>>> = Mutex::new(None);
+/// Number of the run whose drain takes the events; 0 while there is none.
+static TAKEN_BY: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `stop`, which stops `profiler`.
-pub fn while_stopping<T>(profiler: Profiler, stop: impl FnOnce(&Profiler) -> T) -> T {
-    let stopping = || STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
-    let profiler = Arc::new(profiler);
-    *stopping() = Some(profiler.clone());
-    let stopped = stop(&profiler);
-    stopping().take_if(|stopping| Arc::ptr_eq(stopping, &profiler));
-    stopped
+/// A run begins, whose drain takes the events until `run_ended`. To be called before its first sample.
+pub fn run_begins() -> u64 {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    TAKEN_BY.store(run, Ordering::Release);
+    run
 }
 
-/// 0 while no drain runs: nothing was sampled yet, or all has been named.
-pub fn ring_position() -> u64 {
-    present_position().unwrap_or(0)
+/// The run that is, or is about to end.
+pub fn present_run() -> u64 {
+    TAKEN_BY.load(Ordering::Acquire)
 }
 
-fn present_position() -> Option<u64> {
-    if let Some(profiler) = Profiler::running() {
-        return Some(profiler.ring_position());
-    }
-    let stopping = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
-    stopping.as_ref().map(|profiler| profiler.ring_position())
+/// The drain of `run` takes no more events; nothing changes when another run has begun.
+pub fn run_ended(run: u64) {
+    let _ = TAKEN_BY.compare_exchange(run, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 fn send(isolate: usize, change: Change) {
@@ -190,8 +186,8 @@ fn send(isolate: usize, change: Change) {
             | Change::Script { .. }
             | Change::Lines { .. }
     );
-    let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.position));
-    let position = begun.unwrap_or_else(ring_position);
+    let begun = LISTING.with(|place| place.borrow().as_ref().filter(|_| listed).map(|listing| listing.from));
+    let RingPosition { ring, head } = begun.unwrap_or_else(RingPosition::now);
     let bytes = bytes_of(&change);
     if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
         LOST.fetch_add(1, Ordering::Relaxed);
@@ -199,10 +195,10 @@ fn send(isolate: usize, change: Change) {
     }
     // While profiling is stopped nobody else takes them.
     let is_much = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > UNDRAINED_BYTES.load(Ordering::Relaxed);
-    if is_much && begun.is_none() && present_position().is_none() {
+    if is_much && begun.is_none() && present_run() == 0 {
         super::absorb_code_events();
     }
-    QUEUE.push(CodeEvent { position, isolate, change });
+    QUEUE.push(CodeEvent { ring, position: head, isolate, change });
 }
 
 fn bytes_of(change: &Change) -> usize {
@@ -225,9 +221,13 @@ extern "C" fn on_event(event: *mut JitCodeEvent) {
         // SAFETY: V8 lends the event for the time of the call, to this thread alone.
         let event = unsafe { &mut *event };
         if let Some(change) = change_of(event) {
-            // Built-in code is of the process: each isolate lists it, none takes it along.
-            let is_of_process = matches!(change, Change::Added { start, .. } if is_built_in(start));
-            send(if is_of_process { 0 } else { event.isolate }, change);
+            // Each isolate lists such code, none takes it along.
+            let owner = match change {
+                Change::Added { start, .. } if is_built_in(start) => OF_PROCESS,
+                Change::Added { .. } if event.code_kind == WASM_CODE => OF_MODULE,
+                _ => event.isolate,
+            };
+            send(owner, change);
         }
     });
 }
@@ -272,10 +272,10 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
                         listing.built_in.push((logged.to_string(), start, event.len));
                     }
                 });
-            } else if let (Some(thread), true) = (thread, event.code_kind != 0) {
+            } else if let (Some(thread), true) = (thread, event.code_kind != BYTE_CODE) {
                 thread.cover(start, event.len);
             }
-            let kind = Kind::of(&logged, event.code_kind == 0);
+            let kind = Kind::of(&logged, event.code_kind == BYTE_CODE);
             let isolate = event.isolate;
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
@@ -290,6 +290,9 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
                 thread.moves.fetch_add(1, Ordering::Relaxed);
                 stays_seen = thread.collecting.load(Ordering::Relaxed) != 0;
+                if !stays_seen {
+                    thread.address_epoch.fetch_add(1, Ordering::Relaxed);
+                }
                 if thread.has_code(event.start) {
                     thread.cover(event.union[0], event.len);
                 }
@@ -299,6 +302,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         REMOVED => {
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {
                 thread.moves.fetch_add(1, Ordering::Relaxed);
+                thread.address_epoch.fetch_add(1, Ordering::Relaxed);
             }
             Some(Change::Removed { start: event.start })
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use spanprof::runtime::{Ended, Frame};
 
-use super::dead_code::{DeadCode, KEPT_GENERATIONS};
+use super::dead_code::{DeadCode, NOT_YET};
 use super::names::CodeName;
 use super::operation_sizes::OperationSizes;
 use super::told::{Places, Text};
@@ -17,9 +17,10 @@ use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scri
 /// One thing that happened to code, as an isolate's thread saw it.
 #[derive(Debug)]
 pub struct CodeEvent {
-    /// Ring position when it happened.
+    /// The ring, and its position, when it happened. A position in another ring lies before all of the present one.
+    pub ring: usize,
     pub position: u64,
-    /// 0 for built-in code, which is the process's: each isolate lists it, none takes it along.
+    /// Or `OF_PROCESS`, `OF_MODULE`.
     pub isolate: usize,
     pub change: Change,
 }
@@ -155,9 +156,10 @@ const FEWEST_BEFORE_LOOK: usize = 2048;
 /// Line tables that wait for their code.
 const MAX_PENDING: usize = 4096;
 const PAGE: usize = 4096;
-const OF_PROCESS: usize = 0;
-/// When code dies that may still be seen.
-const NOT_YET: u64 = u64::MAX;
+/// Stand for the isolate of code that several have: built-in code, and that of a module of WebAssembly. Each isolate tells of
+/// it, none takes it along.
+pub const OF_PROCESS: usize = 0;
+pub const OF_MODULE: usize = usize::MAX;
 
 /// See the head of the module.
 #[derive(Default)]
@@ -171,24 +173,29 @@ pub struct CodeMap {
     /// New since all code was looked at.
     new: usize,
     pub codes_forgotten: u64,
-    /// Drain in which names and scripts without code are to be forgotten.
-    prune_in: Option<u64>,
+    /// Position up to which samples must be named before names and scripts without code are forgotten.
+    prune_at: Option<u64>,
     pending: BTreeMap<usize, Arc<[Position]>>,
     names: HashMap<Box<str>, Arc<CodeName>>,
     /// Of the name that came last: the next is mostly of the same one.
     last_file: Arc<str>,
-    generation: u64,
+    /// The ring that positions are of, and up to where its samples have been named.
+    ring: usize,
+    named_up_to: u64,
     pub scripts: Scripts,
     /// How long the operations of byte code are; looked for when first needed.
     sizes: Option<Option<OperationSizes>>,
 }
 
 impl CodeMap {
-    /// Begins a drain: forgets what no sample can ask for any more.
-    pub fn begin(&mut self) {
-        self.generation += 1;
-        self.scripts.begin();
-        self.dead.expire(self.generation);
+    /// Begins a drain of a ring: forgets what no sample at `named_up_to` or behind it can ask for.
+    pub fn begin(&mut self, ring: usize, named_up_to: u64) {
+        if std::mem::replace(&mut self.ring, ring) != ring {
+            self.positions_begin_anew();
+        }
+        self.named_up_to = named_up_to;
+        self.scripts.begin(named_up_to);
+        self.dead.expire(named_up_to);
     }
 
     /// Ends a drain: forgets code that is gone though nobody told so, names and scripts that no code has. Looks at all code
@@ -200,10 +207,10 @@ impl CodeMap {
                 self.end(start, position, ended);
                 self.codes_forgotten += 1;
                 // When the dead ones are gone too.
-                self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
+                self.prune_at.get_or_insert(position);
             }
         }
-        if self.prune_in.take_if(|generation| *generation <= self.generation).is_some() {
+        if self.prune_at.take_if(|position| *position <= self.named_up_to).is_some() {
             self.prune();
         }
         if self.new < FEWEST_BEFORE_LOOK.max(self.live.len() / 2) {
@@ -241,19 +248,22 @@ impl CodeMap {
             self.end(start, position, ended);
             self.codes_forgotten += 1;
         }
-        self.prune_in.get_or_insert(self.generation + KEPT_GENERATIONS);
+        self.prune_at.get_or_insert(position);
     }
 
-    /// The ring's positions begin anew: what lives now lay there before them.
-    pub fn positions_begin_anew(&mut self) {
+    /// What lives now lay there before the first position of another ring.
+    fn positions_begin_anew(&mut self) {
         self.live.values_mut().for_each(|code| code.born = 0);
+        self.scripts.positions_begin_anew();
         self.dead.clear();
         self.unsettled.clear();
+        self.prune_at = self.prune_at.map(|_| 0);
     }
 
     /// Takes one event; tells what ended by it.
     pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
-        let CodeEvent { position, isolate, change } = event;
+        let CodeEvent { ring, position, isolate, change } = event;
+        let position = if ring == self.ring { position } else { 0 };
         match change {
             Change::Lines { start, positions } => self.expect(start, positions.into()),
             Change::Table { start, len, form, bytes } => {
@@ -269,8 +279,8 @@ impl CodeMap {
             Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
             Change::Added { start, len, logged, kind, script, inlining, first_word } => {
                 let name = self.name(logged.as_str());
-                let same = |code: &Code| code.len == len && code.isolate == OF_PROCESS && code.name == name;
-                if isolate == OF_PROCESS && self.live.get(&start).is_some_and(same) {
+                let same = |code: &Code| code.len == len && code.isolate == isolate && code.name == name;
+                if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
                     return;
                 }
                 let positions = self.pending.remove(&start).unwrap_or_default();
@@ -299,7 +309,7 @@ impl CodeMap {
             }
             Change::Forgotten => {
                 self.settle(isolate, position, ended);
-                self.scripts.end(isolate);
+                self.scripts.end(isolate, position);
                 let starts: Vec<usize> =
                     self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
                 for start in starts {
@@ -352,16 +362,16 @@ impl CodeMap {
         if position != NOT_YET {
             tell_ended(&code, position, ended);
         }
-        self.dead.insert(code.clone(), position, self.generation);
+        self.dead.insert(code.clone(), position);
         Some(code)
     }
 
     /// The collection is over: nobody has an old address any more.
     fn settle(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
         for (_, start) in self.unsettled.extract_if(.., |(of, _)| *of == isolate) {
-            if let Some(code) = self.dead.remove(start, NOT_YET) {
+            if let Some(code) = self.dead.remove_unended(start) {
                 tell_ended(&code, position, ended);
-                self.dead.insert(code, position, self.generation);
+                self.dead.insert(code, position);
             }
         }
     }

@@ -2,8 +2,12 @@
 
 use super::*;
 
+/// The ring whose positions are meant, and that a new map begins with.
+const RING: usize = 0;
+
 fn added(position: u64, start: usize, name: &str) -> CodeEvent {
     CodeEvent {
+        ring: RING,
         position,
         isolate: 1,
         change: Change::Added {
@@ -36,13 +40,13 @@ fn code_whose_memory_was_given_away_is_forgotten_with_its_name_and_its_script() 
         position = number as u64;
         let facts = Box::new(ScriptFacts::default());
         let change = Change::Script { number: number as u32 * 128, facts };
-        map.apply(CodeEvent { position, isolate: 1, change }, &mut ended);
+        map.apply(CodeEvent { ring: RING, position, isolate: 1, change }, &mut ended);
         map.apply(byte_code(position, number * 128, &format!("JS:~made{number} :1:1")), &mut ended);
         if number % 500 == 0 {
             // Another object lies where all but the last hundred lay; machine code has new words in its old place.
             let read = |address: usize| Some(if address / 128 + 100 > number { 7 } else { 8 });
             map.tidy(&read, &|| position, &mut ended);
-            map.begin();
+            map.begin(RING, position);
             most = most.max(map.len());
         }
     }
@@ -63,7 +67,7 @@ fn code_that_moves_while_it_is_looked_for_is_not_forgotten() {
     }
     map.tidy(&|address| Some(if address == 128 { 8 } else { 7 }), &|| 5, &mut ended);
     let change = Change::Moved { from: 128, to: 1 << 30, stays_seen: false };
-    map.apply(CodeEvent { position: 4, isolate: 1, change }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 4, isolate: 1, change }, &mut ended);
     map.tidy(&|_| Some(7), &|| 6, &mut ended);
     assert_eq!((map.len(), map.codes_forgotten), (FEWEST_BEFORE_LOOK, 0));
     assert_eq!(name_at(&map, 1 << 30, 6), Some("f"));
@@ -97,11 +101,22 @@ fn an_address_means_what_lay_there_when_the_sample_was_taken() {
 }
 
 #[test]
-fn code_that_lives_on_over_a_restart_is_found_at_any_position() {
+fn code_that_lives_on_is_found_at_any_position_of_another_ring() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     map.apply(added(900, 8192, "Builtin:old"), &mut ended);
-    map.positions_begin_anew();
+    map.begin(RING + 1, 0);
     assert_eq!(name_at(&map, 8200, 3), Some("old"));
+}
+
+#[test]
+fn what_happened_while_another_ring_was_in_use_lies_before_all_positions_of_the_present_one() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.begin(RING + 1, 0);
+    map.apply(added(900, 8192, "Builtin:listed_meanwhile"), &mut ended);
+    assert_eq!(name_at(&map, 8200, 3), Some("listed_meanwhile"));
+    map.apply(added(900, 8192, "Builtin:next"), &mut ended);
+    assert_eq!(ended, [Ended { code: 8192, position: 0 }]);
+    assert_eq!(name_at(&map, 8200, 3), Some("next"));
 }
 
 #[test]
@@ -109,20 +124,35 @@ fn code_that_moved_is_found_at_both_places_in_its_time() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     map.apply(added(1, 8192, "Builtin:mover"), &mut ended);
     let change = Change::Moved { from: 8192, to: 90_000, stays_seen: false };
-    map.apply(CodeEvent { position: 7, isolate: 1, change }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 7, isolate: 1, change }, &mut ended);
     assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("mover"), None));
     assert_eq!((name_at(&map, 90_010, 6), name_at(&map, 90_010, 7)), (None, Some("mover")));
 }
 
 #[test]
-fn what_died_is_forgotten_after_some_drains_and_an_isolate_takes_its_code_along() {
+fn an_isolate_takes_its_code_along_and_its_samples_are_named_however_often_the_drain_wakes_before_it_gets_to_them() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.begin(RING, 1);
     map.apply(added(1, 8192, "RegExp:gone"), &mut ended);
-    map.apply(CodeEvent { position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
     assert_eq!(map.len(), 0);
+    // An entry that its thread has not finished holds up the samples behind it, and each new one wakes the drain.
+    (0..1000).for_each(|_| map.begin(RING, 4));
     assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
-    (0..KEPT_GENERATIONS).for_each(|_| map.begin());
-    assert_eq!(name_at(&map, 8192, 4), None);
+}
+
+#[test]
+fn of_code_that_ended_the_latest_is_kept_for_stacks_that_are_handed_over_late() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    for number in 1..=3000 {
+        map.apply(added(number, 8192, &format!("RegExp:{number}")), &mut ended);
+    }
+    let known = |map: &CodeMap| [1, 951, 952, 2999].map(|position| name_at(map, 8200, position).is_some());
+    map.begin(RING, 0);
+    assert_eq!(known(&map), [true; 4], "all may wait to be named");
+    map.begin(RING, 3000);
+    assert_eq!(known(&map), [false, false, true, true]);
+    assert_eq!(name_at(&map, 8200, 952), Some("(regexp) 952"));
 }
 
 #[test]
@@ -130,12 +160,12 @@ fn code_that_a_collection_moves_is_named_at_both_places_until_the_collection_is_
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     map.apply(added(1, 8192, "JS:~f /a.js:1:1"), &mut ended);
     let change = Change::Moved { from: 8192, to: 90_000, stays_seen: true };
-    map.apply(CodeEvent { position: 5, isolate: 1, change }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 5, isolate: 1, change }, &mut ended);
     assert!(ended.is_empty(), "its old place still means it");
     let named = |map: &CodeMap, positions: [u64; 2]| positions.map(|at| name_at(map, 8200, at).is_some());
     assert_eq!((named(&map, [4, 7]), name_at(&map, 90_010, 7)), ([true, true], Some("f")));
     for isolate in [2, 1] {
-        map.apply(CodeEvent { position: 9, isolate, change: Change::Settled }, &mut ended);
+        map.apply(CodeEvent { ring: RING, position: 9, isolate, change: Change::Settled }, &mut ended);
         assert_eq!(named(&map, [8, 9]), [true, isolate == 2]);
     }
     assert_eq!(ended, [Ended { code: 8192, position: 9 }]);
@@ -148,16 +178,34 @@ fn built_in_code_stays_when_an_isolate_that_logged_it_ends() {
         let event = CodeEvent { isolate: OF_PROCESS, ..added(position, 8192, "Builtin:Shared") };
         map.apply(event, &mut ended);
     }
-    map.apply(CodeEvent { position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 5, isolate: 2, change: Change::Forgotten }, &mut ended);
     assert!(ended.is_empty());
     assert_eq!(name_at(&map, 8200, 6), Some("Shared"));
+}
+
+#[test]
+fn code_of_webassembly_stays_when_an_isolate_that_told_of_it_ends_and_goes_with_its_memory() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    for position in [1, 3] {
+        map.apply(CodeEvent { isolate: OF_MODULE, ..added(position, 8192, "Function:count-0-liftoff") }, &mut ended);
+    }
+    map.apply(CodeEvent { ring: RING, position: 5, isolate: 1, change: Change::Forgotten }, &mut ended);
+    assert!(ended.is_empty(), "told of twice, and one of those who told has ended");
+    assert_eq!(name_at(&map, 8200, 2), Some("count-0-liftoff"));
+    for number in 1..=FEWEST_BEFORE_LOOK {
+        map.apply(byte_code(6, (1 << 20) + number * 128, "JS:~f /a.js:1:1"), &mut ended);
+    }
+    for position in [7, 8] {
+        map.tidy(&|address| (address != 8192).then_some(7), &|| position, &mut ended);
+    }
+    assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("count-0-liftoff"), None));
 }
 
 #[test]
 fn a_line_table_comes_before_its_code() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     let change = Change::Lines { start: 8192, positions: [(0, 7), (10, 9)].into() };
-    map.apply(CodeEvent { position: 1, isolate: 1, change }, &mut ended);
+    map.apply(CodeEvent { ring: RING, position: 1, isolate: 1, change }, &mut ended);
     map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
     assert_eq!(*map.find(8192, 1).unwrap().positions, [(0, 7), (10, 9)]);
 }

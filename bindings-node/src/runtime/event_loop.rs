@@ -12,6 +12,7 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 use super::js_thread_signal::JsThread;
 use super::recent_signal::Ran;
+use super::ring_position_signal::{self, RingPosition};
 use super::{marker, v8};
 
 /// Turns longer than this are reported; 0 reports none.
@@ -206,9 +207,9 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
             frames,
         });
     };
-    let moves = thread.moves.load(Ordering::Relaxed);
+    let ring = RingPosition::now().ring;
     let report = |stacks: &[Ran]| {
-        let known = || stacks.iter().filter(|ran| ran.moves == moves && !ran.frames().is_empty());
+        let known = || stacks.iter().filter(|ran| ran.seen.ring == ring && !ran.frames().is_empty());
         let shares = known().count() as u64;
         let off_cpu_ns = Some(busy_ns - turn.on_cpu_ns).filter(|off_ns| *off_ns > CPU_READING_NS).unwrap_or(0);
         if off_cpu_ns > 0 {
@@ -217,7 +218,8 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
         match shares {
             0 => submit(busy_ns - off_cpu_ns, Context::None, &[marker::NO_STACK]),
             _ => known().enumerate().for_each(|(at, ran)| {
-                submit(share(busy_ns - off_cpu_ns, shares, at as u64), ran.context, ran.frames());
+                let frames: Vec<RawFrame> = ran.frames().iter().map(|frame| as_seen(*frame, ran.seen.head)).collect();
+                submit(share(busy_ns - off_cpu_ns, shares, at as u64), ran.context, &frames);
             }),
         }
     };
@@ -225,6 +227,16 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
         // SAFETY: as above.
         Some(recent) => unsafe { recent.take(report) },
         None => report(&[]),
+    }
+}
+
+/// A frame of a stack that was seen when the ring stood at `position`: by now other code may lie at its address.
+fn as_seen(frame: RawFrame, position: u64) -> RawFrame {
+    let is_code = (RawFrame::FIRST_RUNTIME_CODE..marker::CODE).contains(&frame.code);
+    if is_code {
+        ring_position_signal::seen_at(position, frame.code + frame.at)
+    } else {
+        frame
     }
 }
 
@@ -245,6 +257,13 @@ pub fn stats(out: &mut Vec<(&'static str, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_of_v8_say_where_they_were_seen_and_others_stay() {
+        let others = [RawFrame::native(0x7000), marker::COLLECTING, marker::COMPILING];
+        assert_eq!(others.map(|frame| as_seen(frame, 5)), others);
+        assert_eq!(ring_position_signal::meant(as_seen(RawFrame { code: 0x7000, at: 0x12 }, 5), 9), (0x7012, 5));
+    }
 
     #[test]
     fn the_parts_of_a_block_sum_up_to_it() {

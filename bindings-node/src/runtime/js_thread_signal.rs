@@ -38,8 +38,10 @@ pub struct JsThread {
     pub continuation_offset: AtomicUsize,
     /// Global handle of the storage that is the key.
     pub storage: AtomicUsize,
-    /// How often code of this isolate moved or ended.
+    /// How often code of this isolate was told to move or to end.
     pub moves: AtomicU64,
+    /// How often its addresses ceased to mean what they had meant: those of code that a collection moves mean it to its end.
+    pub address_epoch: AtomicU64,
     /// What ran since the loop last came round; made once, then kept with the entry.
     recent: AtomicPtr<Recent>,
     /// Context id for threads whose storage the handler does not read.
@@ -67,6 +69,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         continuation_offset: AtomicUsize::new(0),
         storage: AtomicUsize::new(0),
         moves: AtomicU64::new(0),
+        address_epoch: AtomicU64::new(0),
         recent: AtomicPtr::new(std::ptr::null_mut()),
         exchange: AtomicPtr::new(std::ptr::null_mut()),
         loop_handle: AtomicUsize::new(0),

@@ -6,7 +6,7 @@ use spanprof_signal::RawFrame;
 use super::thread_kind_signal::{self, Kind};
 
 /// No address is as high.
-const CODE: u64 = 1 << 62;
+pub const CODE: u64 = 1 << 62;
 
 /// The garbage collector runs on this thread.
 pub const COLLECTING: RawFrame = RawFrame { code: CODE, at: 0 };

@@ -16,6 +16,7 @@ mod marker;
 mod names;
 mod operation_sizes;
 mod recent_signal;
+mod ring_position_signal;
 mod self_test;
 mod thread_kind_signal;
 mod told;
@@ -25,12 +26,13 @@ mod wall_signal;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
+use spanprof::runtime::{native_frame, Ended, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
 pub use names::CodeName;
+use ring_position_signal::RingPosition;
 use v8::V8;
 
 /// SIGPROF is V8's own profiler's (--cpu-prof, inspector). This one nobody uses, and it does not queue.
@@ -77,22 +79,15 @@ impl NodeRuntime {
     }
 }
 
-/// Set at each start, until its drain has seen it.
-static SESSION_BEGINS: AtomicBool = AtomicBool::new(false);
+pub use code_events::{present_run, run_begins, run_ended};
 
-pub use code_events::while_stopping;
-
-/// To be called before the core starts: its ring may be another one than before.
-pub fn session_begins() {
-    SESSION_BEGINS.store(true, Ordering::Release);
-}
-
-fn take_code_events(map: &mut CodeMap, most: usize, ended: &mut Vec<Ended>) {
-    map.begin();
+/// `named_up_to`: no sample below it waits to be named.
+fn take_code_events(map: &mut CodeMap, most: usize, ring: usize, named_up_to: u64, ended: &mut Vec<Ended>) {
+    map.begin(ring, named_up_to);
     for event in std::iter::from_fn(code_events::next).take(most) {
         map.apply(event, ended);
     }
-    map.tidy(&guarded::read_u64, &code_events::ring_position, ended);
+    map.tidy(&guarded::read_u64, &|| RingPosition::now().head, ended);
 }
 
 /// Takes some of the events that wait, while no drain does: on a JavaScript thread, which shall not stand still for it.
@@ -100,7 +95,9 @@ fn absorb_code_events() {
     const AT_ONCE: usize = 16;
     let Ok(runtime) = NodeRuntime::get() else { return };
     let Ok(mut map) = runtime.map.try_lock() else { return };
-    take_code_events(&mut map, AT_ONCE, &mut Vec::new());
+    let RingPosition { ring, head } = RingPosition::now();
+    // Nor does anybody name samples.
+    take_code_events(&mut map, AT_ONCE, ring, head, &mut Vec::new());
 }
 
 /// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
@@ -121,9 +118,9 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
     // From here on its stacks are walked: what is listed in a moment may be among them.
-    let position = code_events::ring_position();
+    let from = RingPosition::now();
     thread.thread_id.store(thread_id, Ordering::Release);
-    code_events::begin(v8, isolate, position, probe);
+    // Before the listing, in which V8 may collect: what moves then stays seen at its old place.
     if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {
@@ -131,6 +128,7 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
             after(isolate, collection_ends, ALL_COLLECTIONS);
         }
     }
+    code_events::begin(v8, isolate, from, probe);
     if js_thread_signal::landmarks().is_none() {
         leave_current_thread();
         return Err("this Node.js does not tell of its built-in code".to_owned());
@@ -144,6 +142,7 @@ pub fn leave_current_thread() {
     event_loop::end(thread);
     let isolate = thread.isolate.load(Ordering::Relaxed);
     if let Some(v8) = published_v8() {
+        thread.address_epoch.fetch_add(1, Ordering::Relaxed);
         code_events::end(v8, isolate);
         if let (Some(before), Some(after)) = (v8.not_before_gc, v8.not_after_gc) {
             // SAFETY: on the isolate's thread, which added both.
@@ -194,8 +193,7 @@ extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
         let fewer = thread.collecting.load(Ordering::Relaxed).saturating_sub(1);
         thread.collecting.store(fewer, Ordering::Relaxed);
         if fewer == 0 && thread.moves.load(Ordering::Relaxed) != thread.collecting_from.load(Ordering::Relaxed) {
-            // Stacks seen since a move may have had the address from before it.
-            thread.moves.fetch_add(1, Ordering::Relaxed);
+            thread.address_epoch.fetch_add(1, Ordering::Relaxed);
             // A panic must not pass through V8.
             let _ = std::panic::catch_unwind(|| code_events::settled(isolate));
         }
@@ -328,10 +326,7 @@ impl Runtime for NodeRuntime {
 
     fn ended(&self, out: &mut Vec<Ended>) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        if SESSION_BEGINS.swap(false, Ordering::AcqRel) {
-            map.positions_begin_anew();
-        }
-        take_code_events(&mut map, usize::MAX, out);
+        take_code_events(&mut map, usize::MAX, RingPosition::now().ring, RingPosition::named_up_to(), out);
         map_figures::publish(&map);
     }
 
@@ -339,9 +334,15 @@ impl Runtime for NodeRuntime {
         if let Some(marker) = marker::resolve(frame) {
             return out.push(marker);
         }
+        let (address, position) = ring_position_signal::meant(frame, position);
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        map.frames((frame.code + frame.at) as usize, position, out);
+        map.frames(address as usize, position, out);
         map_figures::publish(&map);
+        drop(map);
+        if out.is_empty() {
+            // V8's walk gives the functions of C++ that JavaScript called, outer ones too, as bare addresses.
+            out.extend(native_frame(address));
+        }
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {

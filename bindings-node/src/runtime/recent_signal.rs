@@ -7,6 +7,8 @@ use std::sync::atomic::{compiler_fence, AtomicBool, Ordering};
 
 use spanprof_signal::{Context, RawFrame};
 
+use super::ring_position_signal::RingPosition;
+
 /// Stacks kept of one turn of the loop.
 pub const MAX_STACKS: usize = 16;
 /// Frames kept of each, from the leaf.
@@ -15,15 +17,19 @@ const MAX_FRAMES: usize = 128;
 /// A stack that ran.
 pub struct Ran {
     pub context: Context,
-    /// How often code had moved by then: an address means what it meant only as long as nothing moved since.
-    pub moves: u64,
+    /// Where samples stood by then: its addresses mean what they meant there.
+    pub seen: RingPosition,
     frames: [RawFrame; MAX_FRAMES],
     len: usize,
 }
 
 impl Ran {
-    const NONE: Ran =
-        Ran { context: Context::None, moves: 0, frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES], len: 0 };
+    const NONE: Ran = Ran {
+        context: Context::None,
+        seen: RingPosition::NONE,
+        frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
+        len: 0,
+    };
 
     pub fn frames(&self) -> &[RawFrame] {
         self.frames.get(..self.len).unwrap_or(&[])
@@ -56,7 +62,7 @@ impl Recent {
     ///
     /// # Safety
     /// In the handler of the thread it belongs to, which does not interrupt itself.
-    pub unsafe fn note(&self, frames: &[RawFrame], context: Context, moves: u64) {
+    pub unsafe fn note(&self, frames: &[RawFrame], context: Context, seen: RingPosition) {
         if self.is_read.load(Ordering::Relaxed) {
             return;
         }
@@ -75,7 +81,7 @@ impl Recent {
         if let (Some(to), Some(from)) = (ran.frames.get_mut(..len), frames.get(..len)) {
             to.copy_from_slice(from);
         }
-        (ran.len, ran.context, ran.moves) = (len, context, moves);
+        (ran.len, ran.context, ran.seen) = (len, context, seen);
     }
 
     /// Gives the stacks kept to `take`, and forgets them.
@@ -100,7 +106,7 @@ mod tests {
 
     fn note(recent: &Recent, code: u64) {
         // SAFETY: one thread, no handler.
-        unsafe { recent.note(&[RawFrame { code, at: 0 }], Context::Id(code), 7) };
+        unsafe { recent.note(&[RawFrame { code, at: 0 }], Context::Id(code), RingPosition::NONE) };
     }
 
     fn taken(recent: &Recent) -> Vec<u64> {

@@ -26,6 +26,8 @@ const PATIENCE_NS: i64 = 20_000_000;
 const SHORT_PATIENCE_NS: i64 = 2_000_000;
 /// CPU time from an answer back into the interrupted system call: less than any callback takes.
 const WAY_OUT_NS: u64 = 20_000;
+/// Questions asked at most before it is said that code moved under each answer.
+const MAX_QUESTIONS: usize = 3;
 /// Frames kept of a stack.
 const MAX_FRAMES: usize = 512;
 
@@ -37,6 +39,8 @@ struct Answer {
     context: Context,
     /// Whether the thread was inside a system call.
     in_call: bool,
+    /// That of the thread by then: the frames mean what they meant as long as it stays.
+    address_epoch: u64,
 }
 
 /// The exchange with one thread.
@@ -57,8 +61,14 @@ unsafe impl Sync for Exchange {}
 impl Exchange {
     pub fn new() -> Self {
         let none = RawFrame { code: 0, at: 0 };
-        let answer =
-            Answer { frames: [none; MAX_FRAMES], len: 0, truncated: false, context: Context::None, in_call: false };
+        let answer = Answer {
+            frames: [none; MAX_FRAMES],
+            len: 0,
+            truncated: false,
+            context: Context::None,
+            in_call: false,
+            address_epoch: 0,
+        };
         Self {
             state: AtomicU32::new(FREE),
             open_for: AtomicU32::new(0),
@@ -127,24 +137,37 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
     let Some((thread, exchange)) = known.and_then(|thread| thread.exchange().map(|exchange| (thread, exchange))) else {
         return Captured::Dropped(DropReason::NoThreadState);
     };
-    if !exchange.still_holds(sys::thread_cpu_ns(thread_id).unwrap_or(0)) {
-        exchange.is_settled.store(false, Ordering::Relaxed);
-        exchange.cpu_ns.store(0, Ordering::Relaxed);
-        if !ask(thread, exchange, thread_id) {
-            return Captured::Dropped(DropReason::SignalBlocked);
+    for _ in 0..MAX_QUESTIONS {
+        if !exchange.still_holds(sys::thread_cpu_ns(thread_id).unwrap_or(0)) {
+            exchange.is_settled.store(false, Ordering::Relaxed);
+            exchange.cpu_ns.store(0, Ordering::Relaxed);
+            if !ask(thread, exchange, thread_id) {
+                return Captured::Dropped(DropReason::SignalBlocked);
+            }
+            exchange.cpu_ns.store(sys::thread_cpu_ns(thread_id).unwrap_or(0), Ordering::Relaxed);
         }
-        exchange.cpu_ns.store(sys::thread_cpu_ns(thread_id).unwrap_or(0), Ordering::Relaxed);
+        // SAFETY: no question is open, so that no handler writes.
+        let answer = unsafe { &*exchange.answer.get() };
+        if answer.address_epoch == thread.address_epoch.load(Ordering::Relaxed) {
+            answer.copy_to(stack);
+            return Captured::Walked;
+        }
+        // It came long ago, from a thread that waited for a processor: its code may have moved since.
+        exchange.cpu_ns.store(0, Ordering::Relaxed);
     }
-    // SAFETY: no question is open, so that no handler writes.
-    let answer = unsafe { &*exchange.answer.get() };
-    stack.context = answer.context;
-    for frame in answer.frames.get(..answer.len).unwrap_or(&[]) {
-        stack.push(*frame);
+    Captured::Dropped(DropReason::MovedDuringWalk)
+}
+
+impl Answer {
+    fn copy_to(&self, stack: &mut RawStack<'_>) {
+        stack.context = self.context;
+        for frame in self.frames.get(..self.len).unwrap_or(&[]) {
+            stack.push(*frame);
+        }
+        if self.truncated {
+            stack.push(RawFrame::default());
+        }
     }
-    if answer.truncated {
-        stack.push(RawFrame::default());
-    }
-    Captured::Walked
 }
 
 /// True when the answer is there.
@@ -233,6 +256,7 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     }
     // SAFETY: ANSWERING is this handler's, until it is ANSWERED.
     let answer = unsafe { &mut *exchange.answer.get() };
+    answer.address_epoch = thread.address_epoch.load(Ordering::Relaxed);
     let mut stack = RawStack::new(&mut answer.frames);
     stack.context = context_signal::read(thread);
     // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
@@ -310,6 +334,27 @@ mod tests {
         assert!(ask(thread, &exchange, u32::MAX));
         assert!(!ask(thread, &exchange, u32::MAX), "a new question, which nobody gets");
         thread.thread_id.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn an_answer_from_before_code_moved_is_not_taken() {
+        let thread = js_thread_signal::claim().unwrap();
+        // No thread has this id: a question that is asked anew fails at once.
+        let id = u32::MAX - 1;
+        thread.thread_id.store(id, Ordering::Release);
+        let handle = js_thread_signal::all().iter().position(|other| std::ptr::eq(other, thread)).unwrap() as u64;
+        let exchange = thread.exchange().unwrap();
+        let taken_in = |epoch| {
+            thread.address_epoch.store(epoch, Ordering::Relaxed);
+            exchange.open_for.store(id, Ordering::Relaxed);
+            exchange.state.store(ANSWERED, Ordering::Relaxed);
+            let mut frames = [RawFrame::default(); 4];
+            // SAFETY: nobody else asks this entry.
+            unsafe { capture_other(handle, id, &mut RawStack::new(&mut frames)) }
+        };
+        assert_eq!(taken_in(0), Captured::Walked);
+        assert_eq!(taken_in(1), Captured::Dropped(DropReason::SignalBlocked));
+        thread.release();
     }
 
     #[test]

@@ -5,7 +5,7 @@ const spanprof = require('spanprof');
 
 const [directory, seconds] = [process.argv[2], Number(process.argv[3])];
 const turned = { three: 0, one: 0 };
-const cpuNow = () => { const { user, system } = process.cpuUsage(); return (user + system) * 1000; };
+const { cpuNs } = require('../../../core/benches/node/work.js');
 
 function burn(turns) {
   let x = 1;
@@ -20,7 +20,7 @@ function work(turns) {
 }
 
 spanprof.start({ serviceName: 'places', sampleRate: 500, destinations: [{ type: 'file', directory }] });
-const before = cpuNow();
+const before = cpuNs();
 // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
-while (cpuNow() - before < seconds * 1e9) work(Math.ceil(100_000 * Math.random()));
+while (cpuNs() - before < seconds * 1e9) work(Math.ceil(100_000 * Math.random()));
 spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, turned })));

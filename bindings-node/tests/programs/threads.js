@@ -3,9 +3,10 @@
 
 const crypto = require('node:crypto');
 const spanprof = require('spanprof');
+const { cpuNs } = require('../../../core/benches/node/work.js');
 
 const directory = process.argv[2];
-const cpuMilliseconds = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000; };
+const cpuMilliseconds = () => cpuNs() / 1e6;
 
 function makeCode(milliseconds) {
   const body = Array.from({ length: 300 }, (_, n) => `const v${n} = (a, b) => a * ${n} + b;`).join('\n');

@@ -56,6 +56,7 @@ impl Session {
         context::set_bell(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
+        sys::use_inbox(inbox);
         let marks_crashes = sys::fork_generation() == 0;
         let safe_mode =
             marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_number(), sys::unix_ns());

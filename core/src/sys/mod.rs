@@ -41,7 +41,7 @@ pub use crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
 };
 pub use fork::{fork_generation, install_fork_hook};
-pub use inboxes::inbox;
+pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};

@@ -7,7 +7,12 @@
 const { isMainThread } = require('node:worker_threads');
 const { ended, fail, folder, into } = require('./suite.js');
 
-const [count, way] = process.argv.slice(2);
+const [count, way, role] = process.argv.slice(2);
+/** What a worker that ends by itself ends with; a main thread that sees another code ends with 99. */
+const OWN_CODE = 5;
+
+/** Of the workers of each program. */
+const ROLES = ['terminated', 'stays', 'exits'];
 
 function churn() {
   const kept = Array.from({ length: 2000 }, (_, number) => ({ number, text: String(number) }));
@@ -31,9 +36,10 @@ function program() {
   const spanprof = require('spanprof');
   spanprof.start(into(folder(), { sampleRate: 2000, wall: true, uploadInterval: 1 }));
   const { Worker } = require('node:worker_threads');
-  for (let number = 0; number < 3; number++) {
-    const worker = new Worker(__filename, { argv: [count] });
-    if (number === 0) setTimeout(() => worker.terminate(), Math.random() * 200);
+  for (const role of ROLES) {
+    const worker = new Worker(__filename, { argv: [count, way, role] });
+    if (role === 'terminated') setTimeout(() => worker.terminate(), Math.random() * 200);
+    else worker.once('exit', (code) => { if (code !== OWN_CODE) process.exit(99); });
   }
   setInterval(churn, 0);
   setTimeout(WAYS[way][0], Math.random() * 300);
@@ -53,6 +59,8 @@ async function all() {
   console.log(`${process.version}: ${JSON.stringify(codes)}`);
 }
 
-if (!isMainThread) setInterval(churn, 0);
-else if (way === undefined) all();
+if (!isMainThread) {
+  setInterval(churn, 0);
+  if (role === 'exits') setTimeout(() => process.exit(OWN_CODE), Math.random() * 200);
+} else if (way === undefined) all();
 else program();

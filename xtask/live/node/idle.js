@@ -1,5 +1,6 @@
 'use strict';
-// A process that waits for requests that do not come, watched from outside: our threads sleep, and there are no samples.
+// A process that waits for requests that do not come, watched from outside: our threads sleep, there are no samples, and
+// nothing is sent.
 //
 //     idle.js SECONDS
 
@@ -30,22 +31,25 @@ function look(pid) {
   return said;
 }
 
+/** Looking for new threads is rare while none comes. */
+const isIdle = ({ ours, files }) => ours <= 1 + seconds / 4 && files === 0;
+
 async function main() {
-  const child = spawn(process.execPath, [__filename, seconds, folder()], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const sent = folder();
+  const child = spawn(process.execPath, [__filename, seconds, sent], { stdio: ['ignore', 'pipe', 'inherit'] });
   const code = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)));
   await new Promise((resolve, reject) => child.stdout.once('data', resolve).once('end', () => reject(new Error('it did not start'))));
   const looks = [];
   for (let round = 0; round < TRIES; round++) {
     await timers.setTimeout(4000);
-    const before = look(child.pid);
+    const before = { ...look(child.pid), files: fs.readdirSync(sent).length };
     await timers.setTimeout(seconds * 1000);
-    const after = look(child.pid);
+    const after = { ...look(child.pid), files: fs.readdirSync(sent).length };
     looks.push(Object.fromEntries(Object.keys(after).map((key) => [key, Math.round(10 * (after[key] - before[key])) / 10])));
-    // Looking for new threads is rare while none comes.
-    if (looks[round].ours <= 1 + seconds / 4) break;
+    if (isIdle(looks[round])) break;
   }
-  console.log(`${process.version}: wake-ups and CPU in ${seconds} s each: ${JSON.stringify(looks)}`);
-  if (looks.at(-1).ours > 1 + seconds / 4) fail('our threads do not sleep');
+  console.log(`${process.version}: wake-ups, CPU and files in ${seconds} s each: ${JSON.stringify(looks)}`);
+  if (!isIdle(looks.at(-1))) fail('our threads do not sleep, or something is sent');
   child.kill('SIGTERM');
   if (await code !== 0) fail(`ended with ${await code}`);
 }

@@ -151,20 +151,14 @@ fn sizes(package: &Path) -> Outcome {
 
 /// Installs the package alone into a clean folder and runs the first minute of a user, on each Node.js.
 pub fn first_run(nodes: &[Node], package: &Path) -> Outcome {
-    let folder = scratch::empty("addon-first-run")?;
-    scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
-    nodes::npm("install the package")
-        .args(["install", "--ignore-scripts", "--silent"])
-        .arg(package)
-        .inside(&folder)
-        .within(Duration::from_secs(300))
-        .run()?;
+    let modules = nodes::install(package, &[], "addon-first-run")?;
+    let folder = modules.parent().unwrap_or(&modules);
     let program = scratch::read(&workspace::root().join("xtask/addon/first_run.mjs"))?;
     scratch::write(&folder.join("first_run.mjs"), &program)?;
     for node in nodes {
         Step::new(format!("first run on Node.js {}", node.version), &node.program)
             .arg("first_run.mjs")
-            .inside(&folder)
+            .inside(folder)
             .within(Duration::from_secs(120))
             .run()?;
     }

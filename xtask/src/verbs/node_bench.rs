@@ -10,13 +10,13 @@ use crate::{scratch, workspace};
 
 /// Pinned, so that a figure can be measured again.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
-/// Beside the chosen one, labels are measured on a Node.js whose continuations carry them.
-const CARRIES_LABELS: &str = "24";
+/// Beside the chosen one, labels are measured on those whose continuations carry them.
+const CARRY_LABELS: &str = "24,26";
 
 /// What is measured, installed.
 pub struct Measured {
     node: Node,
-    newer: Node,
+    newer: Vec<Node>,
     package: PathBuf,
     modules: PathBuf,
 }
@@ -28,17 +28,10 @@ impl Measured {
             Some(_) => nodes::chosen(wanted)?.remove(0),
             None => nodes::preferred()?,
         };
-        let newer = nodes::chosen(Some(CARRIES_LABELS))?.remove(0);
+        let newer = nodes::chosen(Some(CARRY_LABELS))?;
         let package = addon::release_package()?;
-        let folder = scratch::empty("bench-node")?;
-        scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
-        nodes::npm("install the package and its peers")
-            .args(["install", "--ignore-scripts"])
-            .arg(&package)
-            .args(PEERS)
-            .inside(&folder)
-            .run()?;
-        Ok(Self { node, newer, package, modules: folder.join("node_modules") })
+        let modules = nodes::install(&package, &PEERS, "bench-node")?;
+        Ok(Self { node, newer, package, modules })
     }
 
     /// The name and version that a figure is of.
@@ -65,7 +58,7 @@ impl Measured {
         if short {
             step = step.arg("--short");
         }
-        for node in [&self.node, &self.newer] {
+        for node in std::iter::once(&self.node).chain(&self.newer) {
             step = step.arg(format!("{}={}", node.major(), node.program.display()));
         }
         step.capture()
