@@ -2,7 +2,9 @@
 //! thread's scan of all threads. Written by whoever holds the lock, before it is given back. Not here: the clocks (`clocks`).
 
 use super::clock_types::{ClockCounters, ClockInUse};
+use super::own_threads::own_cpu_ns;
 use super::registry::Registry;
+use super::time::process_cpu_ns;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -25,6 +27,14 @@ pub(super) struct RunFacts {
     /// CPU time when it began: of the process, and of our own threads.
     pub process_ns: u64,
     pub own_ns: u64,
+}
+
+impl RunFacts {
+    /// CPU time since then.
+    pub fn own_and_process_ns(&self) -> (u64, u64) {
+        let (own_ns, process_ns) = (own_cpu_ns(), process_cpu_ns());
+        (own_ns.saturating_sub(self.own_ns), process_ns.saturating_sub(self.process_ns))
+    }
 }
 
 impl ClockFacts {

@@ -53,8 +53,8 @@ struct Run {
 
 impl Run {
     fn facts(&self) -> RunFacts {
-        let Self { number, process_ns, own_ns, .. } = *self;
-        RunFacts { number, in_use: self.in_use.clone(), process_ns, own_ns }
+        let (process_ns, own_ns) = (self.process_ns, self.own_ns);
+        RunFacts { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
     }
 }
 
@@ -159,8 +159,7 @@ impl Clocks {
 
     /// What is told of this run; `None` when it is not the one that runs here. Takes no lock.
     fn facts(&self) -> Option<Arc<RunFacts>> {
-        let is_ours = self.fork_generation == fork::fork_generation();
-        is_ours.then(|| self.shared.facts.run(self.number)).flatten()
+        self.shared.facts.run(self.number).filter(|_| self.fork_generation == fork::fork_generation())
     }
 
     /// The clock that was chosen. Takes no lock.
@@ -171,8 +170,7 @@ impl Clocks {
 
     /// CPU time since start: of our own threads, and of the whole process. Takes no lock.
     pub fn own_and_process_ns(&self) -> (u64, u64) {
-        let Some(run) = self.facts() else { return (0, 0) };
-        (own_cpu_ns().saturating_sub(run.own_ns), time::process_cpu_ns().saturating_sub(run.process_ns))
+        self.facts().map_or((0, 0), |run| run.own_and_process_ns())
     }
 
     /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
@@ -199,6 +197,14 @@ impl Clocks {
         if let Some((mut state, _)) = self.running() {
             scan(&mut state, threads::count());
             self.shared.facts.tell_threads(&state.registry);
+        }
+    }
+
+    /// A scan that was given this list of threads.
+    #[cfg(test)]
+    pub fn scan_list(&self, ids: &[u32]) {
+        if let Some((mut state, run)) = self.running() {
+            state.registry.follow(ids, Birth::AfterStart, &run.ticking);
         }
     }
 

@@ -28,6 +28,8 @@ mod preemption;
 mod process;
 mod registry;
 mod scan_schedule;
+#[cfg(test)]
+mod scan_tests;
 pub mod thread_context;
 mod threads;
 mod time;

@@ -190,29 +190,38 @@ impl Registry {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         if threads::thread_ids(&mut ids) {
-            self.scans += 1;
             ids.sort_unstable();
-            self.refused.retain(|thread_id| ids.binary_search(thread_id).is_ok());
-            let ended: Vec<u32> = self.known.keys().copied().filter(|id| ids.binary_search(id).is_err()).collect();
-            for thread_id in ended {
-                self.close(thread_id);
-            }
-            for &thread_id in &ids {
-                match self.known.contains_key(&thread_id) {
-                    true => self.look_after(thread_id, ticking),
-                    false => self.open(thread_id, birth, ticking),
-                }
-            }
+            self.follow(&ids, birth, ticking);
         }
         self.ids = ids;
+    }
+
+    /// What follows from a list of threads, in order of their ids.
+    pub(super) fn follow(&mut self, ids: &[u32], birth: Birth, ticking: &Ticking) {
+        self.scans += 1;
+        self.refused.retain(|thread_id| ids.binary_search(thread_id).is_ok());
+        // Not listed is not ended: reading goes on by position when the last thread read has ended, and each that ended
+        // before it lets one be passed by (`first_tid` in the kernel's fs/proc/base.c).
+        let is_gone = |id: &u32| ids.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
+        let ended: Vec<u32> = self.known.keys().copied().filter(is_gone).collect();
+        for thread_id in ended {
+            self.close(thread_id);
+        }
+        for &thread_id in ids {
+            match self.known.contains_key(&thread_id) {
+                true => self.look_after(thread_id, ticking),
+                false => self.open(thread_id, birth, ticking),
+            }
+        }
     }
 
     /// A clock stops for good when its one signal is lost, or belongs to an earlier thread of the same id.
     fn look_after(&mut self, thread_id: u32, ticking: &Ticking) {
         let Some(known) = self.known.get_mut(&thread_id) else { return };
-        let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
         let slot = &handler::slots()[known.slot];
+        // Before its clock: what a sample carries meanwhile must not look like the clock of another thread.
         let accounted = slot.accounted_cpu_ns();
+        let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
         if cpu_ns < accounted {
             self.close(thread_id);
             return self.open(thread_id, Birth::AfterStart, ticking);
@@ -235,12 +244,25 @@ impl Registry {
         known.rearmed += 1;
         self.rearmed += 1;
         let rearmed = known.rearmed;
-        self.close(thread_id);
-        self.open(thread_id, Birth::Accounted(accounted), ticking);
+        self.renew(thread_id, ticking);
         if let Some(known) = self.known.get_mut(&thread_id) {
             known.rearmed = rearmed;
             known.accounted_then = accounted;
         }
+    }
+
+    /// Gives a thread another clock that goes on where its first one stops.
+    fn renew(&mut self, thread_id: u32, ticking: &Ticking) {
+        let Some(slot) = self.known.get(&thread_id).map(|known| &handler::slots()[known.slot]) else { return };
+        self.close(thread_id);
+        // A handler still inside carries CPU time that it may not have noted yet.
+        for _ in 0..100 {
+            if slot.is_quiet() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
     }
 
     /// Puts every thread on a new rate, and on another kind of clock if that changed.
@@ -250,8 +272,7 @@ impl Registry {
             let slot = &handler::slots()[index];
             // A perf event may run by itself, which only its own thread can change.
             if kind_changed || matches!(slot.ticker(), Ticker::Perf(_)) {
-                self.close(thread_id);
-                self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
+                self.renew(thread_id, ticking);
             } else if let Some(cpu_ns) = thread_cpu_ns(thread_id) {
                 let due = slot.begin_schedule(cpu_ns, ticking.period_ns, false);
                 arm::arm(slot.ticker(), cpu_ns, due);

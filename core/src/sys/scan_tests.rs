@@ -1,0 +1,69 @@
+//! What a scan of the threads must not do to threads that live: it reads a list that threads leave meanwhile, and clocks
+//! that go on meanwhile.
+
+use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now, Ends};
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Leaves the calling thread one processor.
+fn stay_on(processor: usize) {
+    // SAFETY: an all-zero set is a valid value; the calls work on a local and on this thread alone.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+#[test]
+fn a_thread_that_takes_the_processor_in_the_middle_of_a_scan_is_told_once() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::Auto, 1_000));
+    // SAFETY: asks which processor this is.
+    let processor = unsafe { libc::sched_getcpu() }.max(0) as usize;
+    let scans = AtomicBool::new(true);
+    // Each wakes up in the middle of what the scan does, again and again.
+    let burner = || {
+        stay_on(processor);
+        clocks.register_current_thread();
+        for _ in 0..400 {
+            burn(300_000);
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        told_by_now(&clocks)
+    };
+    let told = std::thread::scope(|scope| {
+        let _end = Ends(&scans);
+        scope.spawn(|| {
+            stay_on(processor);
+            while scans.load(Ordering::Relaxed) {
+                clocks.scan();
+            }
+        });
+        let burners: Vec<_> = (0..8).map(|_| scope.spawn(burner)).collect();
+        burners.into_iter().map(|burner| burner.join().unwrap()).collect::<Vec<_>>()
+    });
+    let seen = drain(&clocks);
+    for (thread_id, told_ns) in told {
+        assert_eq!(seen.get(&thread_id).map(|seen| seen.weight_ns), Some(told_ns), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_the_list_left_out_keeps_its_clock_while_it_lives() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
+    let (thread_id, told_ns) = std::thread::scope(|scope| {
+        let burner = scope.spawn(|| {
+            clocks.register_current_thread();
+            burn(50_000_000);
+            clocks.scan_list(&[]);
+            clocks.scan();
+            burn(50_000_000);
+            told_by_now(&clocks)
+        });
+        burner.join().unwrap()
+    });
+    let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
+    assert_eq!((seen.first, seen.weight_ns), (1, told_ns), "{seen:?}");
+}
