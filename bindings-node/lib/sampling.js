@@ -5,6 +5,8 @@
 const { native } = require('./native.js');
 const hostLog = require('./host_log.js');
 const inspector = require('./inspector.js');
+// Loaded here, compiled when first called: at start it shall take no time to find.
+const selfTest = require('./self_test.js');
 
 /** @typedef {'auto' | 'own' | 'v8' | 'inspector'} StackWalk */
 
@@ -41,7 +43,7 @@ function judged(stackWalk) {
   try {
     if (!native.registerThread()) return 'none';
     native.expectSelfTest();
-    found = require('./self_test.js')(stackWalk !== 'v8');
+    found = selfTest(stackWalk !== 'v8');
   } catch {
     found = 'none';
   }

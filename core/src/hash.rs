@@ -43,9 +43,13 @@ pub(crate) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     mixed(hash, 0xD6E8_FEB8_6659_FD93)
 }
 
+const LANES: usize = 4;
+const SEEDS: [u64; LANES] =
+    [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344, 0xA409_3822_299F_31D0, 0x082E_FA98_EC4E_6C89];
+
 /// Hash of a raw stack. Four independent lanes, so that a stack of 100 frames takes a tenth of a microsecond.
 pub(crate) fn hash_frames(frames: &[RawFrame]) -> u64 {
-    let mut lanes = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344, 0xA409_3822_299F_31D0, 0x082E_FA98_EC4E_6C89];
+    let mut lanes = SEEDS;
     let mut pairs = frames.chunks_exact(2);
     for pair in &mut pairs {
         lanes[0] = mixed(lanes[0], pair[0].code);
@@ -58,6 +62,21 @@ pub(crate) fn hash_frames(frames: &[RawFrame]) -> u64 {
         lanes[1] = mixed(lanes[1], frame.at);
     }
     lanes.iter().fold(frames.len() as u64, |hash, lane| mixed(hash, *lane))
+}
+
+/// Hash of many numbers, in lanes as well.
+pub(crate) fn hash_numbers<T>(items: &[T], number: impl Fn(&T) -> u64) -> u64 {
+    let mut lanes = SEEDS;
+    let mut quads = items.chunks_exact(LANES);
+    for quad in &mut quads {
+        for (lane, item) in lanes.iter_mut().zip(quad) {
+            *lane = mixed(*lane, number(item));
+        }
+    }
+    for item in quads.remainder() {
+        lanes[0] = mixed(lanes[0], number(item));
+    }
+    lanes.iter().fold(items.len() as u64, |hash, lane| mixed(hash, *lane))
 }
 
 /// A hasher of few words.
@@ -117,5 +136,20 @@ mod tests {
         swapped.swap(3, 4);
         assert_ne!(hash_frames(&swapped), hash);
         assert_ne!(hash_frames(&frames[..100]), hash);
+    }
+
+    #[test]
+    fn numbers_that_differ_in_one_place_have_different_hashes() {
+        let numbers: Vec<u32> = (0..101).collect();
+        let of = |numbers: &[u32]| hash_numbers(numbers, |number| u64::from(*number));
+        for changed in 0..numbers.len() {
+            let mut other = numbers.clone();
+            other[changed] ^= 1 << (changed % 32);
+            assert_ne!(of(&other), of(&numbers));
+        }
+        let mut swapped = numbers.clone();
+        swapped.swap(3, 4);
+        assert_ne!(of(&swapped), of(&numbers));
+        assert_ne!(of(&numbers[..100]), of(&numbers));
     }
 }

@@ -13,6 +13,8 @@ use spanprof_signal::{DropReason, RawFrame};
 const MAX_LOCATIONS: usize = 131_072;
 /// Most raw frames remembered: the many places of one native function share a location.
 const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
+/// Most C++ names remembered.
+const MAX_WRITTEN: usize = 16_384;
 
 /// Index into the table of locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +28,8 @@ pub(crate) struct LocationTable {
     places_of: WordMap<u64, Vec<u64>>,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
+    /// C++ symbols as they were written: a function has many places, and taking its symbol apart takes microseconds.
+    written: HashMap<String, Arc<str>>,
     scratch: Vec<Frame>,
 }
 
@@ -50,7 +54,7 @@ impl LocationTable {
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
         } else if let Some(pc) = raw.native_pc() {
-            let (frame, is_of_program) = native_frame(pc);
+            let (frame, is_of_program) = self.native_frame(pc);
             frames.push(frame);
             // To look a name up in a large program takes long, and nobody unloads it.
             ends = !is_of_program;
@@ -72,6 +76,24 @@ impl LocationTable {
             }
         }
         Some(location)
+    }
+
+    /// The frame, and whether the place it names is the program's own.
+    fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
+        let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        native_frame(pc, |symbol| self.written(symbol)).unwrap_or_else(|| (nowhere(), false))
+    }
+
+    fn written(&mut self, symbol: String) -> Arc<str> {
+        if let Some(known) = self.written.get(&symbol) {
+            return known.clone();
+        }
+        let Some(written) = as_written(&symbol).map(Arc::<str>::from) else { return symbol.into() };
+        if self.written.len() >= MAX_WRITTEN {
+            self.written.clear();
+        }
+        self.written.insert(symbol, written.clone());
+        written
     }
 
     /// The location of frames that no raw frame stands for.
@@ -131,22 +153,21 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-/// The frame, and whether the place it names is the program's own.
-fn native_frame(pc: u64) -> (Frame, bool) {
-    let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-    found_native(pc).unwrap_or_else(|| (nowhere(), false))
-}
-
-/// As above; `None` where no loaded file lies.
-pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
+/// The frame of native code, and whether it is the program's own; `None` where no loaded file lies.
+fn native_frame(pc: u64, written: impl FnOnce(String) -> Arc<str>) -> Option<(Frame, bool)> {
     let found = sys::native_symbol(pc)?;
     let file = found.file.to_string_lossy();
-    let function = found.symbol.map(|symbol| as_written(&symbol).unwrap_or(symbol)).unwrap_or_else(|| {
+    let function = found.symbol.map(written).unwrap_or_else(|| {
         let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
-        format!("[{name}]")
+        format!("[{name}]").into()
     });
-    let (function, file) = (function.into(), file.as_ref().into());
+    let file = file.as_ref().into();
     Some((Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program))
+}
+
+/// As above, for who asks rarely.
+pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
+    native_frame(pc, |symbol| as_written(&symbol).unwrap_or(symbol).into())
 }
 
 /// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
@@ -166,6 +187,16 @@ mod tests {
         let written = as_written("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
         assert_eq!(written.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
         assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(as_written), [None, None, None]);
+    }
+
+    #[test]
+    fn a_symbol_is_taken_apart_once() {
+        let mut table = LocationTable::default();
+        let symbol = || "_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE".to_owned();
+        let [first, second] = [0; 2].map(|_| table.written(symbol()));
+        assert!(Arc::ptr_eq(&first, &second) && &*first == "v8::internal::HeapObject::SizeFromMap");
+        assert_eq!(&*table.written("epoll_wait".to_owned()), "epoll_wait");
+        assert_eq!(table.written.len(), 1);
     }
 
     #[test]

@@ -306,7 +306,10 @@ impl Scripts {
         let start = (name.start_line > 0).then(|| (name.start_line - 1, name.start_column.saturating_sub(1)));
         let mut frame = Frame {
             function: name.function.clone(),
-            file: source_map::path_of(&name.file).map_or_else(|| name.file.clone(), Into::into),
+            file: match name.file.starts_with('/') {
+                true => name.file.clone(),
+                false => source_map::path_of(&name.file).map_or_else(|| name.file.clone(), Into::into),
+            },
             start_line: name.start_line,
             line: place.map_or(name.start_line, |place| place.0 + 1),
             column: place.map_or(0, |place| place.1 + 1),

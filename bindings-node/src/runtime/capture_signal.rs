@@ -178,6 +178,7 @@ impl<'a> Walk<'a> {
         let mut pc = self.said(pc);
         let mut low = sp;
         let mut reached = false;
+        let mut learned = false;
         if self.is_v8(pc) {
             reached = true;
             if !self.leaf(pc, sp, fp, stack) {
@@ -198,8 +199,9 @@ impl<'a> Walk<'a> {
             (low, fp, pc) = (fp.wrapping_add(16), next, self.said(return_to));
             let pushed = if self.is_interpreter(pc) {
                 // The frame that returns into the interpreter is the handler's; the one above it is the function's.
+                let learns = !std::mem::replace(&mut learned, true);
                 self.begin_v8(&mut reached, registers, stack)
-                    && self.interpreted(fp).is_none_or(|at| stack.push(place(at)))
+                    && self.interpreted(fp, learns).is_none_or(|at| stack.push(place(at)))
             } else if self.is_v8(pc) {
                 let hidden = self.is_never_shown(pc);
                 self.begin_v8(&mut reached, registers, stack) && (hidden || stack.push(place(pc.wrapping_sub(1))))
@@ -267,10 +269,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The byte-code address of the interpreted frame at `fp`.
-    fn interpreted(&self, fp: usize) -> Option<usize> {
+    /// The byte-code address of the interpreted frame at `fp`. Learns its map where asked to: of one frame in a walk, since
+    /// it lies in memory that nothing else here touches.
+    fn interpreted(&self, fp: usize, learns: bool) -> Option<usize> {
         let (array, offset) = self.slots(fp)?;
-        if let Some(map) = word(array.wrapping_sub(1)) {
+        if let Some(map) = learns.then(|| word(array.wrapping_sub(1))).flatten() {
             BYTECODE_MAP.store(map as u64, Ordering::Relaxed);
         }
         Some(array.wrapping_add(offset))

@@ -48,13 +48,13 @@ pub fn forget() {
 }
 
 /// A line table, before its code.
-pub fn lines(start: usize, positions: &[Position]) {
+pub fn lines(start: usize, positions: Vec<Position>) {
     LINES.with(|lines| {
         let mut lines = lines.borrow_mut();
         if lines.len() >= MAX_LINES {
             lines.pop_front();
         }
-        lines.push_back((start, positions.to_vec()));
+        lines.push_back((start, positions));
     });
 }
 
@@ -108,10 +108,11 @@ fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(C
     let Some(script) = layout.script(function) else { return 0 };
     // SAFETY: the object was seen to be a function with a script; a handle is the address of a word that holds it.
     let Some(id) = (unsafe { v8.script_id(function as usize) }) else { return 0 };
-    let known = KNOWN.with(|known| known.borrow().get(&id).cloned());
+    let known =
+        KNOWN.with(|known| known.borrow().get(&id).map(|(number, is_held)| (*number, is_held.load(Ordering::Relaxed))));
     let number = match known {
-        Some((number, is_held)) if is_held.load(Ordering::Relaxed) => return number,
-        Some((number, _)) => number,
+        Some((number, true)) => return number,
+        Some((number, false)) => number,
         None => SCRIPTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
     };
     let (held, is_held) = Held::new();

@@ -14,6 +14,7 @@ use super::code_map::{Change, CodeEvent, Kind, OF_MODULE, OF_PROCESS};
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
 use super::ring_position_signal::RingPosition;
 use super::self_test::{self, Probe};
+use super::told::Text;
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::Position;
 
@@ -46,6 +47,9 @@ struct Listing {
     built_in: Vec<(String, usize, usize)>,
 }
 
+/// Whether all built-in code was told of: each isolate lists it anew, at addresses that mean the same.
+static BUILT_IN_IS_TOLD: AtomicBool = AtomicBool::new(false);
+
 const ADDED: i32 = 0;
 const MOVED: i32 = 1;
 const REMOVED: i32 = 2;
@@ -57,6 +61,7 @@ const WASM_CODE: i32 = 2;
 const NEW_ONLY: i32 = 0;
 const EXISTING_TOO: i32 = 1;
 
+const PAGE: usize = 4096;
 /// Words of an isolate that are looked at.
 const ISOLATE_WORDS: usize = 16_384;
 
@@ -64,10 +69,16 @@ const ISOLATE_WORDS: usize = 16_384;
 fn own_mapping(isolate: usize, built_in: BuiltIn) -> usize {
     let beginning = |address: usize| [0, 8, 16, 24].map(|offset| guarded::read_u64(address + offset));
     let wanted = beginning(built_in.start);
-    let words = (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8));
-    let aligned_alike = |address: &usize| *address > 4096 && *address < 1 << 47 && (address ^ built_in.start) & 63 == 0;
-    let mut candidates = words.map(|word| word as usize).filter(aligned_alike);
-    candidates.find(|address| *address != built_in.start && beginning(*address) == wanted).unwrap_or(0)
+    let words = || (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8)).map(|word| word as usize);
+    let is_place = |address: &usize| *address > PAGE && *address < 1 << 47 && *address != built_in.start;
+    let found = |is_like: &dyn Fn(usize) -> bool| {
+        let mut candidates = words().filter(is_place).filter(|address| is_like(*address));
+        candidates.find(|address| beginning(*address) == wanted)
+    };
+    // As far as is known it begins a page, or lies in it as the program's does. The tables have thousands of addresses that
+    // are aligned as code is, and to look at each of them is to touch all built-in code.
+    let in_page = |address: usize| address.is_multiple_of(PAGE) || address % PAGE == built_in.start % PAGE;
+    found(&in_page).or_else(|| found(&|address| (address ^ built_in.start) & 63 == 0)).unwrap_or(0)
 }
 
 /// Lists the isolate's code, which lay there when samples stood at `from`, and has V8 tell of what comes. On its own thread.
@@ -97,11 +108,15 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
     }
     UNDRAINED_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_UNDRAINED_BYTES, Ordering::Relaxed);
     let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
+    if BUILT_IN_IS_TOLD.load(Ordering::Acquire) {
+        return;
+    }
     static PUBLISHED: AtomicBool = AtomicBool::new(false);
     if let Some(landmarks) = BUILT_IN.get().and_then(|built_in| landmarks_of(&listed, *built_in)) {
         if !PUBLISHED.swap(true, Ordering::AcqRel) {
             js_thread_signal::publish(landmarks);
         }
+        BUILT_IN_IS_TOLD.store(LOST.load(Ordering::Relaxed) == 0, Ordering::Release);
     }
 }
 
@@ -190,12 +205,12 @@ fn bytes_of(change: &Change) -> usize {
     size_of::<CodeEvent>()
         + match change {
             Change::Added { logged, inlining, .. } => {
-                logged.len() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
+                logged.bytes() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
             }
             Change::Script { facts, .. } => facts.bytes(),
             Change::Table { bytes, .. } => bytes.len(),
             Change::Baseline { baseline, .. } => baseline.bytes(),
-            Change::Lines { positions, .. } => size_of_val(&**positions),
+            Change::Lines { positions, .. } => positions.bytes(),
             _ => 0,
         }
 }
@@ -239,6 +254,7 @@ fn look_for_probe(logged: &str, start: usize, len: usize) {
 
 fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
     match event.kind {
+        ADDED if is_told_already(event) => None,
         ADDED => {
             // SAFETY: of an added code the union is the name's address and length.
             let name = unsafe { std::slice::from_raw_parts(event.union[0] as *const u8, event.union[1]) };
@@ -264,8 +280,10 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
                 super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
-            let first_word = guarded::read_u64(event.start).unwrap_or(0);
-            Some(Change::Added { start, len: event.len, logged: logged.into(), kind, script, inlining, first_word })
+            // Built-in code stays where it is, and most of its pages were never touched.
+            let first_word = if is_built_in(start) { 0 } else { guarded::read_u64(event.start).unwrap_or(0) };
+            let logged = Text::from(&*logged);
+            Some(Change::Added { start, len: event.len, logged, kind, script, inlining, first_word })
         }
         MOVED => {
             let mut stays_seen = false;
@@ -295,15 +313,20 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         LINE => {
             // SAFETY: the vector made at the beginning of this table, which V8 hands back.
             if let Some(positions) = unsafe { event.user_data.cast::<Vec<Position>>().as_mut() } {
-                positions.push((event.union[0] as u32, event.union[1] as u32));
+                let place = (event.union[0] as u32, event.union[1] as u32);
+                // It tells of a statement twice.
+                if positions.last() != Some(&place) {
+                    positions.push(place);
+                }
             }
             None
         }
         LINES_END if !event.user_data.is_null() => {
             // SAFETY: as above; V8 does not use the word again.
-            let positions = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
-            code_details::lines(event.start, &positions);
-            Some(Change::Lines { start: event.start, positions: positions.into_boxed_slice() })
+            let told = unsafe { Box::from_raw(event.user_data.cast::<Vec<Position>>()) };
+            let positions = told.as_slice().into();
+            code_details::lines(event.start, *told);
+            Some(Change::Lines { start: event.start, positions })
         }
         _ => None,
     }
@@ -311,6 +334,15 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
 
 fn is_built_in(address: usize) -> bool {
     BUILT_IN.get().is_some_and(|built_in| built_in.holds(address))
+}
+
+fn is_told_already(event: &JitCodeEvent) -> bool {
+    let copy = || {
+        let thread = js_thread_signal::by_isolate(event.isolate);
+        thread.map_or(0, |thread| thread.built_in_copy.load(Ordering::Relaxed))
+    };
+    BUILT_IN_IS_TOLD.load(Ordering::Relaxed)
+        && BUILT_IN.get().is_some_and(|built_in| built_in.holds(built_in.said_by_program(event.start, copy())))
 }
 
 /// Built-in code that is no frame of the program: what leads into JavaScript, out of it, and byte-code handlers.

@@ -3,7 +3,7 @@
 //!
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use spanprof::runtime::{Ended, Frame};
@@ -11,6 +11,7 @@ use spanprof::runtime::{Ended, Frame};
 use super::dead_code::{DeadCode, NOT_YET};
 use super::names::CodeName;
 use super::operation_sizes::OperationSizes;
+use super::told::{Places, Text};
 use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
 
 /// One thing that happened to code, as an isolate's thread saw it.
@@ -29,7 +30,7 @@ pub enum Change {
     Added {
         start: usize,
         len: usize,
-        logged: Box<str>,
+        logged: Text,
         kind: Kind,
         /// Number of its script; 0 unknown.
         script: u32,
@@ -58,7 +59,7 @@ pub enum Change {
     /// Comes before the `Added` of the same address.
     Lines {
         start: usize,
-        positions: Box<[Position]>,
+        positions: Places,
     },
     Moved {
         from: usize,
@@ -174,8 +175,10 @@ pub struct CodeMap {
     pub codes_forgotten: u64,
     /// Position up to which samples must be named before names and scripts without code are forgotten.
     prune_at: Option<u64>,
-    pending: BTreeMap<usize, Box<[Position]>>,
-    names: BTreeMap<Box<str>, Arc<CodeName>>,
+    pending: BTreeMap<usize, Arc<[Position]>>,
+    names: HashMap<Box<str>, Arc<CodeName>>,
+    /// Of the name that came last: the next is mostly of the same one.
+    last_file: Arc<str>,
     /// The ring that positions are of, and up to where its samples have been named.
     ring: usize,
     named_up_to: u64,
@@ -262,25 +265,25 @@ impl CodeMap {
         let CodeEvent { ring, position, isolate, change } = event;
         let position = if ring == self.ring { position } else { 0 };
         match change {
-            Change::Lines { start, positions } => self.expect(start, positions),
+            Change::Lines { start, positions } => self.expect(start, positions.into()),
             Change::Table { start, len, form, bytes } => {
                 if let Some(positions) = form.positions(&bytes, len) {
-                    self.expect(start, positions);
+                    self.expect(start, positions.into());
                 }
             }
             Change::Baseline { start, len, baseline } => {
                 if let Some(positions) = baseline.positions(len, self.sizes()) {
-                    self.expect(start, positions);
+                    self.expect(start, positions.into());
                 }
             }
             Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
             Change::Added { start, len, logged, kind, script, inlining, first_word } => {
-                let name = self.name(logged);
+                let name = self.name(logged.as_str());
                 let same = |code: &Code| code.len == len && code.isolate == isolate && code.name == name;
                 if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
                     return;
                 }
-                let positions = self.pending.remove(&start).unwrap_or_default().into();
+                let positions = self.pending.remove(&start).unwrap_or_default();
                 if kind == Kind::ByteCode {
                     self.scripts.function(script, &name, &positions);
                 }
@@ -317,7 +320,7 @@ impl CodeMap {
     }
 
     /// A line table whose code is to come.
-    fn expect(&mut self, start: usize, positions: Box<[Position]>) {
+    fn expect(&mut self, start: usize, positions: Arc<[Position]>) {
         if self.pending.len() >= MAX_PENDING {
             self.pending.clear();
         }
@@ -328,12 +331,17 @@ impl CodeMap {
         self.sizes.get_or_insert_with(OperationSizes::find).as_ref()
     }
 
-    fn name(&mut self, logged: Box<str>) -> Arc<CodeName> {
-        if let Some(known) = self.names.get(&logged) {
+    fn name(&mut self, logged: &str) -> Arc<CodeName> {
+        if let Some(known) = self.names.get(logged) {
             return known.clone();
         }
-        let name = Arc::new(super::names::parse(&logged));
-        self.names.insert(logged, name.clone());
+        let mut name = super::names::parse(logged);
+        match name.file == self.last_file {
+            true => name.file = self.last_file.clone(),
+            false => self.last_file = name.file.clone(),
+        }
+        let name = Arc::new(name);
+        self.names.insert(logged.into(), name.clone());
         name
     }
 

@@ -44,6 +44,10 @@ const MAX_TABLE_BYTES: usize = 1 << 20;
 const MAX_INLINED: usize = 4096;
 const MAX_TEXT_UNITS: usize = 128 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
+/// Texts up to here are read without asking for memory: most names, and scripts made from text.
+const FEW_BYTES: usize = 256;
+/// Lines of such a script.
+const FEW_LINES: usize = 16;
 const REPRESENTATION: u64 = 7;
 const ONE_BYTE: u64 = 8;
 /// An external text whose address is kept in its resource alone.
@@ -351,7 +355,14 @@ impl Text {
     /// Hands out its bytes, chunk by chunk, none of which ends within a unit; false when it cannot be read to the end.
     fn read(&self, take: &mut dyn FnMut(&[u8])) -> bool {
         let len = if self.is_one_byte { self.units } else { self.units * 2 };
-        let mut chunk = vec![0; len.min(CHUNK_BYTES)];
+        let (mut few, mut many) = ([0; FEW_BYTES], Vec::new());
+        let chunk = match few.get_mut(..len) {
+            Some(few) => few,
+            None => {
+                many.resize(len.min(CHUNK_BYTES), 0);
+                &mut many[..]
+            }
+        };
         (0..len).step_by(CHUNK_BYTES).all(|done| {
             let chunk = &mut chunk[..CHUNK_BYTES.min(len - done)];
             let read = copy(chunk, self.address + done);
@@ -374,7 +385,8 @@ impl Text {
 
     /// The offsets of the first units of its lines.
     pub fn line_starts(&self) -> Option<Box<[u32]>> {
-        let mut starts = vec![0];
+        let mut starts = Vec::with_capacity(FEW_LINES);
+        starts.push(0);
         let mut ends_line = |offset: u32, unit: u16, before: &mut Option<u32>| {
             // One end of two units.
             if unit == LINE_FEED && before.is_some_and(|before| before + 1 == offset) {

@@ -17,22 +17,23 @@ const MAX_REGIONS: usize = 16;
 /// Code closer than this to a region belongs to it.
 const REGION_GAP_BYTES: usize = 8 << 20;
 
+#[repr(C)]
 struct Region {
     low: AtomicUsize,
     high: AtomicUsize,
 }
 
-/// One JavaScript thread.
+/// One JavaScript thread. What each tick reads comes first, in as few lines of the cache as it takes: at a hundred ticks a
+/// second none of them is there.
+#[repr(C, align(64))]
 pub struct JsThread {
     pub thread_id: AtomicU32,
+    /// Collections under way.
+    pub collecting: AtomicU32,
     pub isolate: AtomicUsize,
     pub stack_high: AtomicUsize,
     /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
     pub built_in_copy: AtomicUsize,
-    /// Where machine code of this isolate lies; used ones first.
-    code: [Region; MAX_REGIONS],
-    /// Context id for threads whose storage the handler does not read.
-    pub current: AtomicU64,
     /// Offset in the isolate of the continuation data; 0 when not read.
     pub continuation_offset: AtomicUsize,
     /// Global handle of the storage that is the key.
@@ -43,14 +44,17 @@ pub struct JsThread {
     pub address_epoch: AtomicU64,
     /// What ran since the loop last came round; made once, then kept with the entry.
     recent: AtomicPtr<Recent>,
+    /// Context id for threads whose storage the handler does not read.
+    pub current: AtomicU64,
+    /// The context in which the outermost collection began.
+    pub collecting_in: AtomicU64,
+    /// Where machine code of this isolate lies; used ones first.
+    code: [Region; MAX_REGIONS],
     /// With the wall sampler; made once, then kept with the entry.
     exchange: AtomicPtr<Exchange>,
     /// The event loop's own; see `event_loop`.
     pub loop_handle: AtomicUsize,
-    /// Collections under way, and the context in which the outermost began.
-    pub collecting: AtomicU32,
-    pub collecting_in: AtomicU64,
-    /// `moves` when it began.
+    /// `moves` when a collection began.
     pub collecting_from: AtomicU64,
 }
 

@@ -11,6 +11,7 @@ mod event_loop;
 mod facts;
 mod heap;
 mod js_thread_signal;
+mod map_figures;
 mod marker;
 mod names;
 mod operation_sizes;
@@ -18,6 +19,7 @@ mod recent_signal;
 mod ring_position_signal;
 mod self_test;
 mod thread_kind_signal;
+mod told;
 mod v8;
 mod wall_signal;
 
@@ -247,7 +249,27 @@ pub fn current_context() -> u64 {
     current_thread().map_or(0, context_signal::id)
 }
 
+/// Where the calling thread's stack begins.
 fn stack_high() -> usize {
+    main_stack_high().unwrap_or_else(stack_high_by_library)
+}
+
+/// That of the main thread, as the kernel has it: the C library would read the list of all mappings for it.
+fn main_stack_high() -> Option<usize> {
+    /// `startstack` of proc_pid_stat(5), behind the name, which may hold anything.
+    const FIELD_BEHIND_NAME: usize = 28 - 3;
+    if spanprof::sys::thread_id() != std::process::id() {
+        return None;
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let start: usize = fields.split_ascii_whitespace().nth(FIELD_BEHIND_NAME)?.parse().ok()?;
+    let here = std::ptr::from_ref(&start) as usize;
+    // Hidden from some, it reads as 0 or 1.
+    (start > here).then_some(start)
+}
+
+fn stack_high_by_library() -> usize {
     // SAFETY: plain queries about the calling thread into zeroed structures of our own.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
@@ -305,6 +327,7 @@ impl Runtime for NodeRuntime {
     fn ended(&self, out: &mut Vec<Ended>) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         take_code_events(&mut map, usize::MAX, RingPosition::now().ring, RingPosition::named_up_to(), out);
+        map_figures::publish(&map);
     }
 
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
@@ -312,7 +335,10 @@ impl Runtime for NodeRuntime {
             return out.push(marker);
         }
         let (address, position) = ring_position_signal::meant(frame, position);
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).frames(address as usize, position, out);
+        let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        map.frames(address as usize, position, out);
+        map_figures::publish(&map);
+        drop(map);
         if out.is_empty() {
             // V8's walk gives the functions of C++ that JavaScript called, outer ones too, as bare addresses.
             out.extend(native_frame(address));
@@ -341,23 +367,12 @@ impl Runtime for NodeRuntime {
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
         event_loop::stats(out);
-        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        out.push(("node.codes", map.len().to_string()));
-        out.push(("node.code_bytes", map.bytes().to_string()));
-        out.push(("node.codes_forgotten", map.codes_forgotten.to_string()));
+        // Not the map itself, which is the drain's: this runs on a JavaScript thread.
+        map_figures::read(out);
         let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];
         let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
         out.push(("node.inlining_read", read));
         out.push(("node.inlining_unread", unread));
-        let scripts = &map.scripts;
-        out.push(("node.inlined_unnamed", scripts.inlined_unnamed.to_string()));
-        out.push(("node.scripts", scripts.len().to_string()));
-        out.push(("node.scripts_forgotten", scripts.scripts_forgotten.to_string()));
-        out.push(("node.source_maps", scripts.maps_read.to_string()));
-        out.push(("node.source_maps_refused", scripts.maps_refused.to_string()));
-        if !scripts.last_refusal.is_empty() {
-            out.push(("node.source_map_refused_last", scripts.last_refusal.clone()));
-        }
     }
 }
 

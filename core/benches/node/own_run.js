@@ -1,24 +1,42 @@
 'use strict';
-// Work under spanprof for so long, every window delivered; prints what our own clocks say of us as JSON.
+// Work under spanprof for so long, every window delivered; prints what our own clocks say of us as JSON: what the beginning
+// took, when all code is told of and the program's symbols are read, and what samples took from then on.
 //
 //     own_run.js RATE DEPTH SECONDS ADDRESS
 
 const spanprof = require('spanprof');
-const { mix } = require('./work.js');
+const { cpuNs, mix } = require('./work.js');
+
+/** Samples between two readings of the handler's time: few, so that most readings hold no preemption. */
+const SAMPLES_A_SLICE = 20;
+const SLICES = 40;
 
 async function main() {
   const [rate, depth, seconds] = process.argv.slice(2).map(Number);
   mix(depth, 0.2);
   spanprof.start({ serviceName: 'bench', sampleRate: rate, endpoint: process.argv[5] });
+  mix(depth, 1);
+  await spanprof.flush(10);
+  const begun = spanprof.stats();
   mix(depth, seconds);
   await spanprof.flush(10);
-  const stats = spanprof.stats();
+  const ended = spanprof.stats();
+  const slicesNs = [];
+  for (let slice = 0; slice < SLICES; slice++) {
+    const [handlerBefore, cpuBefore] = [spanprof.stats()['clock.handler_ns'], cpuNs()];
+    mix(depth, SAMPLES_A_SLICE / rate);
+    const periods = ((cpuNs() - cpuBefore) / 1e9) * rate;
+    slicesNs.push((spanprof.stats()['clock.handler_ns'] - handlerBefore) / periods);
+  }
   await spanprof.stop();
+  const between = (name) => ended[name] - begun[name];
   console.log(JSON.stringify({
-    samples: stats['samples.cpu'],
-    handlerNs: stats['clock.handler_ns'],
-    threadsNs: stats['cost.own_cpu_ns'],
-    clock: stats['clock.name'],
+    beginningNs: begun['cost.own_cpu_ns'],
+    samples: between('samples.cpu'),
+    handlerNs: between('clock.handler_ns'),
+    handlerSlicesNs: slicesNs,
+    threadsNs: between('cost.own_cpu_ns'),
+    clock: ended['clock.name'],
   }));
 }
 

@@ -1,11 +1,39 @@
 'use strict';
 // For how long the thread that runs JavaScript stands still for each profiler: at start, with little code and with 20,000
-// live functions, loaded late or first; and at the end of a window of 6,000 labelled samples in 5,000 stacks. Prints Markdown.
+// live functions, loaded late or first; at the end of a window of 6,000 labelled samples in 5,000 stacks that is asked for; and,
+// for ours, at the ends of windows that come by themselves. Prints Markdown.
 
 const { bytesBelow, child, given, median, shuffled, table, withReceiver } = require('./measuring.js');
 const { PEERS } = require('./profilers.js');
 
 const FUNCTIONS = 20_000;
+/** Milliseconds. */
+const PAUSE_BUDGET = 0.2;
+
+/** Gaps in a loop that does nothing but read the clock, where windows end and where none does. */
+async function windowEnds({ node, short }) {
+  const [windows, seconds] = short ? [1, 2] : [4, 7];
+  const runs = await withReceiver(async (address) => {
+    const runs = {};
+    for (const name of shuffled(['none', 'spanprof'])) runs[name] = await child(node, 'window_ends_run.js', name, windows, seconds, address);
+    return runs;
+  });
+  const { samples, stacks, missed } = runs.spanprof;
+  console.log(`Ends of ${windows} windows that come by themselves (${samples.join(', ')} labelled samples, ${stacks.join(', ')} stacks; ` +
+    `${missed} not met), at 1000 Hz, while JavaScript reads the clock without a pause: the largest gap of each millisecond, µs. What is ` +
+    'there without us too is the machine\'s. The ruler: a stop made on purpose, and what it showed.\n');
+  const row = (what, all, budget) => {
+    const ordered = [...all].sort((a, b) => a - b);
+    const at = (share) => ordered[Math.min(ordered.length - 1, Math.floor(share * ordered.length))].toFixed(1);
+    return [what, all.length, at(0.5), at(0.99), at(0.999), at(1), all.filter((us) => us > PAUSE_BUDGET * 1000).length, budget];
+  };
+  table(['where', 'milliseconds', 'median', 'p99', 'p99.9', 'largest', `above ${PAUSE_BUDGET} ms`, 'budget'], [
+    row('ends of windows', runs.spanprof.ends, `≤ ${PAUSE_BUDGET} ms`),
+    row('middles of windows', runs.spanprof.middles, '–'),
+    row('the same times without us', [...runs.none.ends, ...runs.none.middles], '–'),
+  ]);
+  table(['ruler', 'stopped, µs', 'shown, µs'], Object.entries(runs).map(([name, run]) => [name, run.stoppedUs.toFixed(0), run.stopSeenUs.toFixed(0)]));
+}
 
 async function main() {
   const { node, package: packed, modules, short } = given();
@@ -42,6 +70,7 @@ async function main() {
         return [name, median(runs.map((run) => run.samples)), median(runs.map((run) => run.stacks)), all('callMs'), all('encodeMs'), all('gapMs'), all('gapBeforeMs')];
       }));
   });
+  await windowEnds({ node, short });
   console.log('What is installed, for this platform or for all that the package brings along.\n');
   table(['package', 'MB'], [['spanprof, packed', (require('node:fs').statSync(packed).size / 1e6).toFixed(2)],
     ...['spanprof', '@datadog/pprof', '@pyroscope/nodejs'].map((name) => [name, (bytesBelow(`${modules}/${name}`) / 1e6).toFixed(2)])]);

@@ -8,7 +8,10 @@ function javaScriptNs() {
   return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'latin1').split(' ', 1)[0]);
 }
 
-/** `load` once, then `start(rate, address)` and `stop()` as often as wanted. `stop` gives what the profiler made. */
+/**
+ * `load` once, then `start(rate, address)` and `stop()` as often as wanted. `stop` gives what the profiler made; `deliver`
+ * makes of it what is sent or written, where that is not done yet.
+ */
 const PROFILERS = {
   none: () => ({ start() {}, stop() {} }),
 
@@ -22,10 +25,11 @@ const PROFILERS = {
 
   // As dd-trace uses it: contexts and CPU time.
   datadog() {
-    const { time } = require('@datadog/pprof');
+    const { encode, time } = require('@datadog/pprof');
     return {
       start: (rate) => time.start({ intervalMicros: 1e6 / rate, durationMillis: 60_000, withContexts: true, collectCpuTime: true }),
       stop: () => time.stop(false),
+      deliver: encode,
     };
   },
 
@@ -63,10 +67,11 @@ const PROFILERS = {
         post('Profiler.stop');
         return made.profile;
       },
+      deliver: JSON.stringify,
     };
   },
 };
 
 const PEERS = ['datadog', 'pyroscope', 'inspector'];
 
-module.exports = { load: (name) => PROFILERS[name](), PEERS, javaScriptNs };
+module.exports = { load: (name) => ({ deliver() {}, ...PROFILERS[name]() }), PEERS, javaScriptNs };

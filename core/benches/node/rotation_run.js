@@ -4,19 +4,10 @@
 //     rotation_run.js PROFILER CPU_SECONDS ADDRESS
 
 const profilers = require('./profilers.js');
+const { fill } = require('./many_stacks.js');
 const { cpuNs } = require('./work.js');
 
 const RATE_HZ = 1000;
-/** Functions that call each other by the digits of a number: a stack of its own for every number. */
-const STEPS = Array.from({ length: 10 }, (_, digit) =>
-  new Function('steps', 'burn', `return function step${digit}(rest, left) { return left === 0 ? burn(rest) : steps[rest % 10](Math.floor(rest / 10), left - 1) + ${digit}; }`));
-const burners = [];
-function burn(turns) {
-  let x = turns;
-  for (let i = 0; i < 20_000; i++) x = (x * 31 + i) % 65537;
-  return x;
-}
-for (const step of STEPS) burners.push(step(burners, burn));
 
 /** Runs in labels of the profiler's own, as its users would. */
 const LABELLED = {
@@ -58,7 +49,7 @@ async function main() {
   profiler.start(RATE_HZ, address);
   const labelled = LABELLED[name]();
   const end = cpuNs() + Number(cpuSeconds) * 1e9;
-  for (let number = 0; cpuNs() < end; number++) labelled({ request: String(number % 6000) }, () => burners[number % 10](number, 5));
+  fill(labelled, () => cpuNs() >= end);
   const said = { gapBeforeMs: largestGapMs(forMs(200)) };
   const began = performance.now();
   if (name === 'spanprof') {

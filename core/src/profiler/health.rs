@@ -70,9 +70,10 @@ fn session_stats(session: &Session, stats: &mut Stats) {
 
 fn clock_stats(session: &Session, stats: &mut Stats) {
     let clocks = session.clocks.load_full();
-    let (in_use, counted, account) = match &clocks {
-        Some(clocks) => (Some(clocks.in_use()), clocks.counters(), clocks.account()),
-        None => (None, ClockCounters::default(), Default::default()),
+    // Nothing here waits for a lock that the drain thread holds while it scans the threads.
+    let (in_use, counted, (own_ns, process_ns)) = match &clocks {
+        Some(clocks) => (Some(clocks.in_use()), clocks.counters(), clocks.own_and_process_ns()),
+        None => (None, ClockCounters::default(), (0, 0)),
     };
     if let Some(in_use) = in_use {
         stats.text("clock.name", in_use.name);
@@ -93,8 +94,8 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
-    stats.count("cost.own_cpu_ns", account.own_ns);
-    stats.count("cost.process_cpu_ns", account.process_ns);
+    stats.count("cost.own_cpu_ns", own_ns);
+    stats.count("cost.process_cpu_ns", process_ns);
 }
 
 fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut Stats) {

@@ -5,6 +5,7 @@
 //! A forked child begins anew: the child's hook drops the pointer to everything that a lock protects, so that no lock
 //! can be found held by a thread that does not exist there.
 
+use super::clock_facts::{ClockFacts, RunFacts};
 use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
 use super::preemption::Preemption;
@@ -14,7 +15,7 @@ use super::{fork, inboxes, perf, process, threads, time, timer};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Everything behind a lock; a new one in each forked child.
@@ -25,6 +26,8 @@ struct Shared {
     scan_thread: AtomicU32,
     /// A scan is wanted whatever the next look finds.
     scan_wanted: AtomicBool,
+    /// For who may not wait for the state.
+    facts: ClockFacts,
 }
 
 #[derive(Default)]
@@ -46,6 +49,13 @@ struct Run {
     process_ns: u64,
     own_ns: u64,
     sampled_ns: u64,
+}
+
+impl Run {
+    fn facts(&self) -> RunFacts {
+        let (process_ns, own_ns) = (self.process_ns, self.own_ns);
+        RunFacts { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
+    }
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
@@ -128,6 +138,8 @@ impl Clocks {
         let number = run.number;
         state.schedule = ScanSchedule::default();
         state.preemption = Preemption::begin(process::involuntary_switches(), run.process_ns);
+        shared.facts.tell_threads(&state.registry);
+        shared.facts.tell_run(Some(run.facts()));
         state.run = Some(run);
         drop(state);
         // The drain thread may sleep without a limit; it comes by once to have the scan timer wake it.
@@ -145,10 +157,20 @@ impl Clocks {
         Some((state, run))
     }
 
-    /// The clock that was chosen.
+    /// What is told of this run; `None` when it is not the one that runs here. Takes no lock.
+    fn facts(&self) -> Option<Arc<RunFacts>> {
+        self.shared.facts.run(self.number).filter(|_| self.fork_generation == fork::fork_generation())
+    }
+
+    /// The clock that was chosen. Takes no lock.
     pub fn in_use(&self) -> ClockInUse {
         let stopped = || ClockInUse { name: "none", reason: "stopped".into(), kernel_tick_hz: time::kernel_tick_hz() };
-        self.running().map_or_else(stopped, |(_, run)| run.in_use)
+        self.facts().map_or_else(stopped, |run| run.in_use.clone())
+    }
+
+    /// CPU time since start: of our own threads, and of the whole process. Takes no lock.
+    pub fn own_and_process_ns(&self) -> (u64, u64) {
+        self.facts().map_or((0, 0), |run| run.own_and_process_ns())
     }
 
     /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
@@ -161,6 +183,7 @@ impl Clocks {
         if due {
             scan(&mut state, threads);
         }
+        self.shared.facts.tell_threads(&state.registry);
         if let Some(timer) = state.scan_timer {
             arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
         }
@@ -173,6 +196,7 @@ impl Clocks {
     pub fn scan(&self) {
         if let Some((mut state, _)) = self.running() {
             scan(&mut state, threads::count());
+            self.shared.facts.tell_threads(&state.registry);
         }
     }
 
@@ -196,6 +220,7 @@ impl Clocks {
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
             state.registry.open(super::thread_id(), Birth::AfterStart, &run.ticking);
+            self.shared.facts.tell_threads(&state.registry);
         }
     }
 
@@ -209,6 +234,7 @@ impl Clocks {
     pub fn set_rate(&self, rate_hz: u32) {
         let Some((mut state, run)) = self.running() else { return };
         change_clock(&mut state, &run, rate_hz.clamp(1, 10_000));
+        self.shared.facts.tell_threads(&state.registry);
     }
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
@@ -220,10 +246,11 @@ impl Clocks {
             timer::delete(timer);
         }
         self.shared.scan_thread.store(0, Ordering::Release);
+        self.shared.facts.tell_run(None);
         state.run = None;
     }
 
-    /// What the clocks counted.
+    /// What the clocks counted. Takes no lock.
     pub fn counters(&self) -> ClockCounters {
         let mut counted = ClockCounters {
             samples: counters::samples(),
@@ -236,12 +263,8 @@ impl Clocks {
             faults_forwarded: guarded::faults_forwarded(),
             ..ClockCounters::default()
         };
-        if let Some((state, _)) = self.running() {
-            counted.threads = state.registry.len() as u64;
-            counted.threads_refused = state.registry.refused() as u64;
-            counted.threads_on_perf = state.registry.on_perf() as u64;
-            counted.scans = state.registry.scans;
-            counted.rearmed = state.registry.rearmed;
+        if self.facts().is_some() {
+            self.shared.facts.count_threads(&mut counted);
         }
         counted
     }
@@ -364,6 +387,7 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     state.registry.change(&ticking, kind != run.ticking.kind);
     if let Some(run) = &mut state.run {
         (run.ticking, run.in_use) = (ticking, in_use);
+        shared().facts.tell_run(Some(run.facts()));
     }
 }
 
@@ -420,12 +444,21 @@ fn choose(
     }
 }
 
+/// Runs `body` while the lock is held.
+#[cfg(test)]
+pub(super) fn with_lock_held<T>(body: impl FnOnce() -> T) -> T {
+    let _held = shared().lock();
+    body()
+}
+
 /// Takes the clock from a thread that became one of ours.
 pub(super) fn forget_thread(thread_id: u32) {
     let present = SHARED.load(Ordering::Acquire);
     // SAFETY: only leaked boxes are ever stored there.
     if let Some(shared) = unsafe { present.as_ref() } {
-        shared.lock().registry.close(thread_id);
+        let mut state = shared.lock();
+        state.registry.close(thread_id);
+        shared.facts.tell_threads(&state.registry);
     }
 }
 

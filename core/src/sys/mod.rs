@@ -2,6 +2,7 @@
 //! announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
 //! threads and facts of the process, by bindings.
 
+mod clock_facts;
 mod clock_types;
 mod clocks;
 mod copies;
