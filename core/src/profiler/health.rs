@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
-use crate::sys::ClockCounters;
+use crate::sys::{self, ClockCounters};
 use spanprof_export::DestinationStats;
 use spanprof_signal::DropReason;
 
@@ -70,9 +70,9 @@ fn session_stats(session: &Session, stats: &mut Stats) {
 
 fn clock_stats(session: &Session, stats: &mut Stats) {
     let clocks = session.clocks.load_full();
-    let (in_use, counted, account) = match &clocks {
-        Some(clocks) => (Some(clocks.in_use()), clocks.counters(), clocks.account()),
-        None => (None, ClockCounters::default(), Default::default()),
+    let (in_use, counted) = match &clocks {
+        Some(clocks) => (Some(clocks.in_use()), clocks.counters()),
+        None => (None, ClockCounters::default()),
     };
     if let Some(in_use) = in_use {
         stats.text("clock.name", in_use.name);
@@ -93,8 +93,18 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
-    stats.count("cost.own_cpu_ns", account.own_ns);
-    stats.count("cost.process_cpu_ns", account.process_ns);
+    let [process_ns, own_ns] = match clocks.filter(|_| session.is_running()) {
+        Some(clocks) => {
+            let account = clocks.account();
+            [account.process_ns, account.own_ns]
+        }
+        None => {
+            let [process_before, own_before] = session.cpu_before_ns;
+            [sys::process_cpu_ns().saturating_sub(process_before), sys::own_cpu_ns().saturating_sub(own_before)]
+        }
+    };
+    stats.count("cost.own_cpu_ns", own_ns);
+    stats.count("cost.process_cpu_ns", process_ns);
 }
 
 fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut Stats) {
@@ -109,7 +119,7 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("splits"), destination.splits);
     stats.count(name("rejected_profiles"), destination.rejected_profiles);
     for reason in spanprof_export::DropReason::ALL {
-        stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(reason).payloads);
+        stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(*reason).payloads);
     }
     stats.count(name("dropped_samples"), destination.dropped_total().samples);
     stats.count(name("queue_payloads"), destination.queue_payloads as u64);
