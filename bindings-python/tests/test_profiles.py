@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import re
 
 import pytest
+
+DOCUMENTS = pathlib.Path(__file__).parents[2] / "docs"
 
 BURN = """
 import time
@@ -291,6 +295,29 @@ burn(1)
     lines = [line for line in target.stderr.splitlines() if "first window" in line]
     assert len(lines) == 1, target.stderr
     assert "samples" in lines[0] and "delivered" in lines[0]
+
+
+def test_every_name_of_stats_is_documented(run_target):
+    target = run_target(
+        """
+        import json
+        import spanprof
+
+        spanprof.start()
+        spanprof.flush(10)
+        print(json.dumps(list(spanprof.stats())))
+        """
+    )
+    pages = "".join((DOCUMENTS / page).read_text() for page in ("statistics.md", "python.md"))
+    documented = set(re.findall(r"`([^`\n]+)`", pages))
+    names = json.loads(target.stdout)
+    assert len(names) > 100
+    for name in names:
+        general = re.sub(r"^export\.\d+\.", "export.<n>.", re.sub(r"^config\.[a-z_]+", "config.<key>", name))
+        if general not in documented:
+            group, _, reason = general.partition("dropped")
+            assert reason[1:] in documented, name
+            assert f"{group}dropped{reason[0]}<reason>" in documented, name
 
 
 def test_secrets_given_to_start_are_shown_nowhere(run_target):

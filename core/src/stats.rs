@@ -90,7 +90,7 @@ counters! {
     wall_moved = "wall.moved_during_walk", "samples";
     /// Wall-clock walks done again because the thread ran.
     wall_repeated = "wall.repeated_walks", "walks";
-    /// Submitted samples that the ring had no room for.
+    /// Wall-clock and submitted samples that the ring had no room for.
     submit_dropped = "dropped.submit_ring_full", "samples";
     /// Attributes left out of the resource because it had more than 15.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
@@ -159,7 +159,7 @@ pub const OTHER_STATS: &[StatDoc] = &[
     StatDoc { name: "export.<n>.queue_bytes", unit: "bytes", doc: "Their bytes." },
     StatDoc { name: "export.<n>.last_error", unit: "", doc: "The last failure, free of secrets." },
     StatDoc { name: "export.<n>.last_warning", unit: "", doc: "The last remark of a receiver that took everything." },
-    StatDoc { name: "runtime.<name>", unit: "", doc: "Counters and facts of the language runtime." },
+    StatDoc { name: "runtime.<name>", unit: "", doc: "Counters and facts of the language runtime; its page has them." },
     StatDoc { name: "config.<key>", unit: "", doc: "Value in force of each key; secrets masked." },
     StatDoc { name: "config.<key>.source", unit: "", doc: "Where it came from." },
     StatDoc { name: "config.warnings", unit: "", doc: "What was noticed while the configuration was read." },
@@ -174,7 +174,7 @@ pub enum StatValue {
     Text(String),
 }
 
-/// What `stats()` returns: values by name, in the order of the reference page.
+/// What `stats()` returns: values by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Name and value. Names are dotted, e.g. `dropped.ring_full`; none occurs twice.
@@ -216,21 +216,27 @@ impl Stats {
     /// Everything `stats()` can hold, as a Markdown page.
     pub fn reference_markdown() -> String {
         let mut page = String::from(
-            "# Statistics\n\nWhat `stats()` returns, in every language. Counters only grow: those of clocks, labels and contexts since the \
-             process began, the others since `start()`.\n\n\
+            "# Statistics\n\nWhat `stats()` returns, in every language. Counters begin with `start()`; those of labels, contexts and \
+             signals (`clock.handler_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) with the process. \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` go up and down, all others only \
+             grow. What the CPU clocks count (`clock.*`, their losses) reads 0 while no CPU samples are taken.\n\n\
              | name | unit | what it tells |\n|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {
             // Writing to a String cannot fail.
             let _ = writeln!(page, "| `{}` | {} | {} |", doc.name, doc.unit, doc.doc.trim());
         }
-        page.push_str("\nReasons of `dropped.<reason>`: ");
-        let reasons: Vec<_> =
-            spanprof_signal::DropReason::ALL.iter().map(|reason| format!("`{}`", reason.name())).collect();
-        page.push_str(&reasons.join(", "));
-        page.push_str(".\n");
+        let of_samples = spanprof_signal::DropReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
+        let of_requests = spanprof_export::DropReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
+        page.push_str(&table_of_reasons("dropped.<reason>", of_samples));
+        page.push_str(&table_of_reasons("export.<n>.dropped_<reason>", of_requests));
         page
     }
+}
+
+fn table_of_reasons(name: &str, reasons: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    let rows = reasons.map(|(reason, doc)| format!("| `{reason}` | {} |\n", doc.trim()));
+    format!("\n| reason of `{name}` | what it tells |\n|---|---|\n{}", rows.collect::<String>())
 }
 
 #[cfg(test)]

@@ -17,12 +17,8 @@ impl Config {
 
     /// An error when a value is out of its bounds or the set of values cannot work.
     pub fn check(&self) -> Result<(), Error> {
-        if let Some((key, bounds, shown)) = self.out_of_bounds() {
-            let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };
-            return Err(invalid(
-                format!("{} must lie between {} and {}{unit}, got {shown}", key.name, bounds.min, bounds.max),
-                format!("{}: {}", key.name, key.doc.trim()),
-            ));
+        if let Some((key, shown)) = self.out_of_bounds() {
+            return Err(key.out_of_bounds(&shown, ""));
         }
         if self.enabled && !self.signals && self.cpu && self.sources.contains_key("cpu") && !self.wall {
             return Err(invalid(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::types::{Clock, Compression, ConfigSource, DestinationConfig, Headers, Protocol, Proxies};
 use super::value::{ConfigType, ConfigValue};
+use crate::{Error, ErrorKind};
 
 /// Smallest and largest value of a key, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +15,13 @@ pub struct Bounds {
     pub min: f64,
     /// Largest allowed value.
     pub max: f64,
+}
+
+impl Bounds {
+    /// Whether a value of the key's unit is allowed.
+    pub(crate) fn contain(&self, magnitude: f64) -> bool {
+        (self.min..=self.max).contains(&magnitude)
+    }
 }
 
 /// A key of the configuration, as documented.
@@ -40,16 +48,32 @@ impl Key {
     pub fn environment_name(&self) -> String {
         format!("SPANPROF_{}", self.name.to_ascii_uppercase())
     }
+
+    /// Its bounds with their unit, as the error messages say them; `None` when it has none.
+    pub(crate) fn range(&self) -> Option<String> {
+        let bounds = self.bounds?;
+        Some(format!("{} and {} {}", bounds.min, bounds.max, self.unit).trim_end().to_owned())
+    }
+
+    /// Why a value outside its bounds was refused; `origin` says where the value came from, or nothing.
+    pub(crate) fn out_of_bounds(&self, shown: &str, origin: &str) -> Error {
+        let range = self.range().unwrap_or_default();
+        Error::new(
+            ErrorKind::InvalidConfig,
+            format!("{}{origin} must lie between {range}, got {shown}", self.name),
+            format!("{}: {}", self.name, self.doc.trim()),
+        )
+    }
 }
 
 /// Why a value was refused.
 pub(crate) enum Refused {
     /// No such key.
     UnknownKey,
-    /// Not a value of the key's type.
-    WrongType(&'static Key),
+    /// Not a value of the key's type, and what is wrong inside it where that is known.
+    WrongType(&'static Key, Option<String>),
     /// Outside the key's bounds.
-    OutOfBounds(&'static Key, Bounds),
+    OutOfBounds(&'static Key),
 }
 
 const fn between(min: f64, max: f64) -> Option<Bounds> {
@@ -112,10 +136,11 @@ macro_rules! config_keys {
                 let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(Refused::UnknownKey) };
                 match name {
                     $(stringify!($name) => {
-                        let typed = <$type>::from_value(value).ok_or(Refused::WrongType(key))?;
+                        let typed = <$type>::from_value(value)
+                            .ok_or_else(|| Refused::WrongType(key, <$type>::problem(value)))?;
                         if let (Some(bounds), Some(magnitude)) = (key.bounds, typed.magnitude()) {
-                            if !(bounds.min..=bounds.max).contains(&magnitude) {
-                                return Err(Refused::OutOfBounds(key, bounds));
+                            if !bounds.contain(magnitude) {
+                                return Err(Refused::OutOfBounds(key));
                             }
                         }
                         self.$name = typed;
@@ -126,12 +151,12 @@ macro_rules! config_keys {
             }
 
             /// First key whose value, set in code, lies outside its bounds.
-            pub(crate) fn out_of_bounds(&self) -> Option<(&'static Key, Bounds, String)> {
+            pub(crate) fn out_of_bounds(&self) -> Option<(&'static Key, String)> {
                 $(
                     let key = KEYS.iter().find(|key| key.name == stringify!($name))?;
                     if let (Some(bounds), Some(magnitude)) = (key.bounds, self.$name.magnitude()) {
-                        if !(bounds.min..=bounds.max).contains(&magnitude) {
-                            return Some((key, bounds, self.$name.to_text()));
+                        if !bounds.contain(magnitude) {
+                            return Some((key, self.$name.to_text()));
                         }
                     }
                 )+
@@ -190,7 +215,8 @@ config_keys! {
     max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;
     /// Whether each sample keeps its time (larger profiles).
     keep_timestamps: bool = false, "", None, true;
-    /// URL of the OTLP receiver; `/v1development/profiles` is added to one without a path.
+    /// URL of the OTLP receiver; `/v1development/profiles` is added to one without a path. Without it and without
+    /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
     /// Transport to the receiver.
     protocol: Protocol = Protocol::HttpProtobuf, "", None, false;
@@ -208,11 +234,11 @@ config_keys! {
     client_certificate: Option<String> = None, "", None, false;
     /// Plain text for a gRPC endpoint without a scheme.
     insecure: bool = false, "", None, false;
-    /// Destinations, each with `type` (otlp or file) and the keys above where they differ; an empty list sends nothing.
+    /// Several destinations, each a map with `type` (otlp or file) and keys of its own; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
     /// Directory for gzip-compressed pprof files; alone it replaces the receiver, beside `endpoint` both are served.
     file_directory: Option<String> = None, "", None, false;
-    /// Files kept per profile type.
+    /// Files kept in the directory; beyond, the oldest are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
     /// Most bytes that wait for a destination; beyond, the oldest are dropped and counted.
     queue_max_bytes: u64 = 16 << 20, "bytes", between(65_536.0, 1_073_741_824.0), false;

@@ -102,17 +102,20 @@ impl Config {
                 self.warnings.push(format!("unknown key `{}` ({}) is ignored{hint}", setting.key, setting.source));
                 return Ok(());
             }
-            Err(Refused::WrongType(key)) => {
+            Err(Refused::WrongType(key, inside)) => {
                 let shown = if key.secret { "something else".to_owned() } else { setting.value.shown() };
+                let problem = inside.map_or_else(
+                    || format!("must be {}, got {shown}", described(key.type_name)),
+                    |inside| format!("cannot be used: {inside}"),
+                );
                 Error::new(
                     ErrorKind::InvalidConfig,
-                    format!("{} ({}) must be {}, got {shown}", key.name, setting.source, described(key.type_name)),
+                    format!("{} ({}) {problem}", key.name, setting.source),
                     format!("{}: {}", key.name, key.doc.trim()),
                 )
             }
-            Err(Refused::OutOfBounds(key, bounds)) => {
-                let shown = setting.value.shown();
-                out_of_bounds(key, bounds, &shown, &setting.source)
+            Err(Refused::OutOfBounds(key)) => {
+                key.out_of_bounds(&setting.value.shown(), &format!(" ({})", setting.source))
             }
         };
         if setting.lenient {
@@ -148,16 +151,8 @@ impl Config {
     }
 }
 
-fn out_of_bounds(key: &super::Key, bounds: super::Bounds, shown: &str, source: &ConfigSource) -> Error {
-    let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };
-    Error::new(
-        ErrorKind::InvalidConfig,
-        format!("{} ({source}) must lie between {} and {}{unit}, got {shown}", key.name, bounds.min, bounds.max),
-        format!("{}: {}", key.name, key.doc.trim()),
-    )
-}
-
-fn described(type_name: &str) -> String {
+/// A type's name in a sentence.
+pub(crate) fn described(type_name: &str) -> String {
     match type_name {
         "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
         _ => type_name.to_owned(),
@@ -166,11 +161,16 @@ fn described(type_name: &str) -> String {
 
 /// The key that a misspelt one most likely means.
 pub(crate) fn nearest_key(name: &str) -> Option<&'static str> {
-    KEYS.iter()
-        .map(|key| (strsim::jaro_winkler(&name.to_ascii_lowercase(), key.name), key.name))
+    nearest(name, KEYS.iter().map(|key| key.name))
+}
+
+/// The one of `known` names that a misspelt one most likely means.
+pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    known
+        .map(|known| (strsim::jaro_winkler(&name.to_ascii_lowercase(), known), known))
         .filter(|(similarity, _)| *similarity > 0.8)
         .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, name)| name)
+        .map(|(_, known)| known)
 }
 
 fn last_text(pairs: &[(String, ConfigValue)], key: &str) -> Option<String> {

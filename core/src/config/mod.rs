@@ -3,6 +3,7 @@
 //! `Profiler` and by the bindings; holds no state.
 
 mod check;
+mod destinations;
 mod environment;
 mod file;
 mod keys;

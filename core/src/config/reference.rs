@@ -3,19 +3,41 @@
 use super::keys::{Config, KEYS};
 use std::fmt::Write;
 
+/// What stands below the table.
+const NOTES: &str = "
+As text, in a variable: `true` and `false` may be `1` and `0`, `yes` and `no`, `on` and `off`; bytes may end in `KiB` or
+`MiB`, seconds in `s` or `ms`; a map is `key=value,other=value`, percent-encoded where needed; `destinations` is YAML or
+JSON.
+
+Each entry of `destinations` has a `type`, `otlp` or `file`, and any of `endpoint`, `protocol`, `headers`, `compression`,
+`timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` (otlp), `directory` and `keep` (file). What it
+leaves out is taken from the key of that name above; `directory` and `keep` stand for `file_directory` and `file_keep`:
+
+```yaml
+destinations:
+  - type: otlp
+    endpoint: https://collector.example:4318
+  - type: file
+    directory: /var/tmp/profiles
+    keep: 20
+```
+
+Kill switches: `SPANPROF_DISABLED=1`, `OTEL_SDK_DISABLED=true`. `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
+";
+
 impl Config {
     /// The keys as Markdown: name, variable, type, default, bounds, what it does.
     pub fn reference_markdown() -> String {
         let defaults = Config::default().entries();
         let mut page = String::from(
-            "# Configuration\n\nThe same keys in code, in `SPANPROF_*` variables and in the YAML file named by `config_file`. Order of \
-             precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while \
-             running (`update`).\n\n| key | variable | type | default | unit, bounds | what it does |\n|---|---|---|---|---|---|\n",
+            "# Configuration\n\nThe same keys in code (in Node.js in camelCase), in `SPANPROF_*` variables \
+             and in the YAML file named by `config_file`. Order of precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while \
+             running (`update`).\n\n| key | variable | type | default | bounds | what it does |\n|---|---|---|---|---|---|\n",
         );
         for (key, (_, default, _)) in KEYS.iter().zip(&defaults) {
             let bounds = match key.bounds {
-                Some(bounds) => format!("{} {} to {}", key.unit, bounds.min, bounds.max),
-                None => key.unit.to_owned(),
+                Some(bounds) => format!("{} to {} {}", bounds.min, bounds.max, key.unit),
+                None => String::new(),
             };
             let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
             // Writing to a String cannot fail.
@@ -31,10 +53,7 @@ impl Config {
                 key.doc.trim(),
             );
         }
-        page.push_str(
-            "\nKill switches: `SPANPROF_DISABLED=1`, `OTEL_SDK_DISABLED=true`. `OTEL_PROFILES_EXPORTER` is `otlp`, \
-             `file` or `none`.\n",
-        );
+        page.push_str(NOTES);
         page
     }
 }

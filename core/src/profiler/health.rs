@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::context::opened_and_refused;
 use crate::labels;
 use crate::stats::{Counters, Stats};
-use crate::sys::ClockCounters;
+use crate::sys::{self, ClockCounters};
 use spanprof_export::DestinationStats;
 use spanprof_signal::DropReason;
 
@@ -71,9 +71,9 @@ fn session_stats(session: &Session, stats: &mut Stats) {
 fn clock_stats(session: &Session, stats: &mut Stats) {
     let clocks = session.clocks.load_full();
     // Nothing here waits for a lock that the drain thread holds while it scans the threads.
-    let (in_use, counted, (own_ns, process_ns)) = match &clocks {
-        Some(clocks) => (Some(clocks.in_use()), clocks.counters(), clocks.own_and_process_ns()),
-        None => (None, ClockCounters::default(), (0, 0)),
+    let (in_use, counted) = match &clocks {
+        Some(clocks) => (Some(clocks.in_use()), clocks.counters()),
+        None => (None, ClockCounters::default()),
     };
     if let Some(in_use) = in_use {
         stats.text("clock.name", in_use.name);
@@ -94,6 +94,13 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         let of_clocks = counted.reasons.iter().find(|(known, _)| known == reason).map_or(0, |(_, count)| *count);
         stats.count(format!("dropped.{}", reason.name()), of_clocks);
     }
+    let (own_ns, process_ns) = match clocks.filter(|_| session.is_running()) {
+        Some(clocks) => clocks.own_and_process_ns(),
+        None => {
+            let [process_before, own_before] = session.cpu_before_ns;
+            (sys::own_cpu_ns().saturating_sub(own_before), sys::process_cpu_ns().saturating_sub(process_before))
+        }
+    };
     stats.count("cost.own_cpu_ns", own_ns);
     stats.count("cost.process_cpu_ns", process_ns);
 }
@@ -110,7 +117,7 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("splits"), destination.splits);
     stats.count(name("rejected_profiles"), destination.rejected_profiles);
     for reason in spanprof_export::DropReason::ALL {
-        stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(reason).payloads);
+        stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(*reason).payloads);
     }
     stats.count(name("dropped_samples"), destination.dropped_total().samples);
     stats.count(name("queue_payloads"), destination.queue_payloads as u64);

@@ -44,6 +44,8 @@ pub(super) struct Session {
     pub safe_mode: bool,
     /// What the clocks had counted as lost when this run began: they count for the life of the process.
     pub losses_before: Vec<(DropReason, u64)>,
+    /// CPU time of the process, and of our own threads in it, when this run began.
+    pub cpu_before_ns: [u64; 2],
 }
 
 impl Session {
@@ -51,6 +53,7 @@ impl Session {
         let no_memory = || {
             Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
         };
+        let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         forget_parents_inbox(inbox);
         context::set_bell(inbox);
@@ -92,6 +95,7 @@ impl Session {
             marks_crashes,
             safe_mode,
             losses_before,
+            cpu_before_ns,
         });
         if let Err(error) = drain_thread::spawn(session.clone()) {
             session.stop_clocks();

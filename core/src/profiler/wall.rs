@@ -214,7 +214,7 @@ impl WallSampler {
         self.owed_ns = owed_ns;
     }
 
-    /// A full ring is counted by the inbox's reader side as a gap of wall time; here as a lost sample.
+    /// A sample that the ring has no room for is lost and counted.
     fn submit(&self, sample: &RawSample<'_>) {
         if self.inbox.submit(sample).is_err() {
             self.counters.submit_dropped.add(1);

@@ -108,7 +108,7 @@ impl Clocks {
         if state.run.is_some() {
             return Err(error("the clocks of this process already run", "stop the other profiler first"));
         }
-        let no_memory = || error("no memory for the ring of samples", "set a smaller ring or raise the memory limit");
+        let no_memory = || error("no memory for the ring of samples", "raise the memory limit of the process");
         let inbox = inboxes::inbox(settings.ring_bytes).ok_or_else(no_memory)?;
         if !inboxes::map_slots() {
             return Err(no_memory());
@@ -116,7 +116,7 @@ impl Clocks {
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal, false)?;
         if !install_handlers(kind, settings.signal) {
             let message = format!("no handler can be installed for signal {}", settings.signal);
-            return Err(error(&message, "choose another signal, or run without signals"));
+            return Err(error(&message, "set signals=false and wall=true for wall-clock samples without signals"));
         }
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
         let ticking = Ticking { kind, signal: settings.signal, period_ns: period_ns(settings.rate_hz), inbox };
@@ -415,7 +415,7 @@ fn choose(
         Ok(()) => Ok((Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz })),
         Err(refusal) => Err(ClockError {
             message: format!("the kernel gives no CPU timers: {refusal}"),
-            hint: "allow timer_create in the container's seccomp profile, or run without signals".into(),
+            hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
         }),
     };
     let perf = |reason: String| Ok((Kind::Perf, ClockInUse { name: "perf", reason, kernel_tick_hz }));

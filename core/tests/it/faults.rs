@@ -118,7 +118,9 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
         file_directory: Some(directory.to_string_lossy().into_owned()),
         ..nowhere()
     };
+    let patience = Instant::now() + PATIENCE;
     while runtime.ids.iter().any(|id| id.load(Ordering::Relaxed) == 0) {
+        assert!(Instant::now() < patience, "not every thread has begun");
         std::thread::yield_now();
     }
     let begun = Instant::now();
@@ -126,6 +128,8 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
     let started = Instant::now();
     std::thread::sleep(Duration::from_millis(1500));
     let inside = started.elapsed();
+    let cost_ns = ["cost.own_cpu_ns", "cost.process_cpu_ns"].map(|name| profiler.stats().counter(name));
+    assert!(0 < cost_ns[0] && cost_ns[0] < cost_ns[1], "the cost is told without CPU clocks too: {cost_ns:?}");
     assert!(profiler.stop(), "the file was written");
     let outside = begun.elapsed();
     drop(running);

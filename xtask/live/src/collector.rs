@@ -78,12 +78,7 @@ fn start(destination: Destination) -> Result<Exporter, String> {
 fn body(data: &ProfilesData) -> Payload {
     Payload {
         body: encode(data, Revision::One),
-        samples: data
-            .resources
-            .iter()
-            .flat_map(|resource| &resource.profiles)
-            .map(|profile| profile.samples.len() as u64)
-            .sum(),
+        samples: data.sample_count() as u64,
         split: Some(split_encoded),
         ..Payload::default()
     }

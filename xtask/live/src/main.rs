@@ -1,5 +1,6 @@
-//! The Rust half of the live suites and of the documents: prints the reference pages that the core's tables make, sends profiles through the real exporter and engine to a receiver that is already
-//! running, and compares what the receiver wrote with what was sent. Started by `cargo xtask live`, not by people.
+//! The Rust half of the live suites and of the documents: prints the reference pages that the core's tables make, sends
+//! profiles through the real exporter and engine to a receiver that is already running, and compares what the receiver wrote
+//! with what was sent. Started by `cargo xtask`, not by people.
 
 mod collector;
 mod payload;

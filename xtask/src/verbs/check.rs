@@ -39,10 +39,12 @@ pub fn format() -> Outcome {
     Step::cargo("formatting").args(["fmt", "--all", "--check"]).missing_means("rustup component add rustfmt").run()
 }
 
-/// Lints of every crate and target.
+/// Lints of every crate and target, with the features that only a user or a live suite asks for.
 pub fn clippy() -> Outcome {
-    let mut step =
-        Step::cargo("lints").args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]);
+    let mut step = Step::cargo("lints")
+        .args(["clippy", "--workspace", "--all-targets", "--quiet"])
+        .args(["--features", "spanprof/opentelemetry,spanprof-profile/readback"])
+        .args(["--", "-D", "warnings"]);
     if let Ok(python) = crate::pythons::preferred() {
         step = step.env("PYO3_PYTHON", &python.program);
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the reference pages from the core's tables, rustdoc, and every code block of the documents executed.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::{wheel, Verb};
 use crate::arguments::{Arguments, Known};
@@ -83,10 +84,11 @@ fn links_of(text: &str) -> Vec<String> {
 }
 
 /// Runs the Python blocks of each document that has any, in one program per document.
-fn blocks() -> Outcome {
+pub fn blocks() -> Outcome {
     let python = pythons::preferred()?;
+    // The demo's environment: the documents use what its service uses.
     let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
-    let venv = Venv::with("docs", &python, &packages)?;
+    let venv = Venv::with("demo", &python, &packages)?;
     venv.install_wheel(&wheel::build_for_tests()?)?;
     let folder = scratch::empty("docs-blocks")?;
     let mut count = 0;
@@ -104,6 +106,7 @@ fn blocks() -> Outcome {
             .arg(&file)
             .env("SPANPROF_STOP_TIMEOUT", "0.2")
             .inside(&folder)
+            .within(Duration::from_secs(60))
             .run()?;
         count += 1;
     }

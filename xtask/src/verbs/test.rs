@@ -17,8 +17,8 @@ pub const VERB: Verb = Verb {
     name: "test",
     usage: "test [--seconds N]",
     about: "what CI runs: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores\n\n\
-        --seconds N: length of the demo at its end (default 15). Python tests run on the oldest and the newest CPython\n\
-        found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
+        The documents' Python blocks run too. --seconds N: length of the demo at its end (default 15). Python tests run on\n\
+        the oldest and the newest CPython found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
     options: &[Known::Value("seconds")],
     run,
 };
@@ -48,6 +48,7 @@ fn run(given: &Arguments) -> Outcome {
     step(&mut |_| tidy::run());
     step(&mut |_| docs::links());
     step(&mut rust);
+    step(&mut rust_features);
     step(&mut |_| docs::generated(true));
     step(&mut |tally| check::loom(None, tally));
     step(&mut |tally| {
@@ -66,6 +67,7 @@ fn run(given: &Arguments) -> Outcome {
             Ok(())
         })
     });
+    step(&mut |_| docs::blocks());
     step(&mut node_tests::run);
     step(&mut |tally| jar::junit(&[], tally));
     step(&mut |_| demo::show(&demo::USUAL, Some(seconds), &demo::Ports::free()?));
@@ -109,6 +111,19 @@ fn rust(tally: &mut Tally) -> Outcome {
         .env("PYO3_PYTHON", &pythons::preferred()?.program)
         .within(at_most(35))
         .run_reading(|line| tally.read(line))
+}
+
+/// What the facade does only with a feature that no other package of the workspace asks for.
+fn rust_features(tally: &mut Tally) -> Outcome {
+    let before = *tally;
+    Step::cargo("tests in Rust with the feature opentelemetry")
+        .args(["test", "-p", "spanprof", "--features", "opentelemetry", "--lib", "tag::"])
+        .within(at_most(10))
+        .run_reading(|line| tally.read(line))?;
+    match tally.passed > before.passed {
+        true => Ok(()),
+        false => Err(Failure::new("feature opentelemetry", "no test ran")),
+    }
 }
 
 /// An environment with what the Python tests need, and the wheel under test.

@@ -10,8 +10,11 @@ pub(crate) const EXIT_USAGE: i32 = 2;
 /// A verb's error: what happened, what to do, and the exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// What happened.
     pub message: String,
+    /// What to do, where that is known.
     pub hint: Option<String>,
+    /// Exit code of the program: 1 when something failed, 2 for a command line that was not understood.
     pub exit_code: i32,
 }
 

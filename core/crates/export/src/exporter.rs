@@ -64,7 +64,7 @@ impl Exporter {
         let cannot_start = |what: &str, error: std::io::Error| {
             ExportError::new(
                 format!("{what} for the export cannot be made: {error}"),
-                "check the limits of the process",
+                "raise the limits of threads and files (pids.max, ulimit -u, ulimit -n)",
             )
         };
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -7,6 +7,7 @@ use crate::connect::{innermost, Connector};
 use crate::error::ExportError;
 use crate::grpc_status::{judge_answer, judge_status};
 use crate::headers::request_headers;
+use crate::http_answer::LONGEST_ANSWER_BYTES;
 use crate::otlp_http::{redactor, LONGEST_IDLE};
 use crate::outcome::{Outcome, Redactor, RetryReason};
 use crate::queue::Parcel;
@@ -33,9 +34,6 @@ use tower_service::Service;
 const GRPC_ENCODING: &str = "grpc-encoding";
 
 const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
-
-/// Limit of OTLP for an answer.
-const LONGEST_ANSWER_BYTES: usize = 4 << 20;
 
 pub(crate) struct OtlpGrpcSender {
     connector: Connector,

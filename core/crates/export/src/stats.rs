@@ -1,48 +1,43 @@
 //! What became of the payloads: counters of one destination, as the facade shows them in `stats()`.
 
-/// Why a payload did not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropReason {
-    /// `stop` ended before it was delivered.
-    Deadline,
-    /// The destination is off after an internal error.
-    Disabled,
-    /// It was retried until it was too old.
-    Expired,
-    /// The receiver took the request and refused profiles inside it.
-    Partial,
-    /// The receiver refused it in a way that no retry heals.
-    Permanent,
-    /// Newer payloads needed its place.
-    QueueFull,
-    /// Larger than the receiver or OTLP allows, and it could not be split further.
-    TooLarge,
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
+        /// Why a payload did not arrive.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl DropReason {
+            /// Every reason, in the order of [`DropReason::name`].
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The name in statistics.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// A sentence for the reference page.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+),)+ }
+            }
+        }
+    };
 }
 
-impl DropReason {
-    /// Every reason, in the order of [`DropReason::name`].
-    pub const ALL: [Self; 7] = [
-        Self::Deadline,
-        Self::Disabled,
-        Self::Expired,
-        Self::Partial,
-        Self::Permanent,
-        Self::QueueFull,
-        Self::TooLarge,
-    ];
-
-    /// The name in statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Deadline => "deadline",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::Partial => "partial",
-            Self::Permanent => "permanent",
-            Self::QueueFull => "queue_full",
-            Self::TooLarge => "too_large",
-        }
-    }
+drop_reasons! {
+    /// `stop` ended before it was delivered.
+    Deadline = "deadline";
+    /// The destination is off after an internal error.
+    Disabled = "disabled";
+    /// It was retried until it was too old, 15 minutes after it was made.
+    Expired = "expired";
+    /// The receiver took the request and refused profiles inside it.
+    Partial = "partial";
+    /// The receiver refused it in a way that no retry heals.
+    Permanent = "permanent";
+    /// Newer payloads needed its place.
+    QueueFull = "queue_full";
+    /// Larger than the receiver or OTLP allows, and it could not be split further.
+    TooLarge = "too_large";
 }
 
 /// Loss of one reason.

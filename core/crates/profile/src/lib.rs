@@ -3,6 +3,7 @@
 //! Law: no unsafe, no I/O, no clock, no threads. Time enters as an argument. Called by the facade's window and by the
 //! command line; knows neither the ring nor the network.
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod check;
 pub mod decode;

@@ -29,7 +29,7 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
     TICKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the kernel reads to know where a timer's signal goes.
+/// What the kernel reads to know where a timer's signal goes. The facade's `sys` has the same, out of reach from here.
 #[repr(C)]
 struct SignalEvent {
     value: usize,

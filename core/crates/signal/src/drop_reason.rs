@@ -16,6 +16,11 @@ macro_rules! drop_reasons {
                 match self { $(Self::$variant => $name,)+ }
             }
 
+            /// A sentence for the reference page.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+),)+ }
+            }
+
             /// The reason of a code read back from the ring.
             pub const fn from_code(code: u64) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }

@@ -26,7 +26,7 @@ pub fn run(given: &Arguments) -> Outcome {
         ("stray_signals", 10),
     ]);
     let clocks: Vec<&str> = given.text("clock").map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
-    // What ships, with the doors of tests left in: the code under stress is the same.
+    // The profile and the doors of tests: the code under stress is what ships, unoptimised (docs/decisions/0015).
     let wheel = verbs::wheel::build_for_tests()?;
     let mut failed = Vec::new();
     let (here, elsewhere) = pythons::chosen_or_missing(given.text("python"))?;

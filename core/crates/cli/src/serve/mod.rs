@@ -45,10 +45,13 @@ const INDEX_PATIENCE: Duration = Duration::from_secs(1);
 /// What a server is asked to be.
 #[derive(Clone)]
 pub struct Settings {
-    /// Port 0 picks a free one.
+    /// Address for OTLP/gRPC; port 0 picks a free one.
     pub grpc: SocketAddr,
+    /// Likewise; OTLP/HTTP, the page and its questions.
     pub http: SocketAddr,
+    /// Where requests are kept; made when it is not there.
     pub directory: PathBuf,
+    /// How much is kept.
     pub retention: Retention,
     /// Largest request as it travels, compressed or not.
     pub max_request_bytes: usize,
@@ -63,7 +66,9 @@ pub struct Settings {
 /// Where a server listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
+    /// OTLP/gRPC.
     pub grpc: SocketAddr,
+    /// OTLP/HTTP and the page.
     pub http: SocketAddr,
 }
 

@@ -33,7 +33,9 @@ const QUERY_DEADLINE: Duration = Duration::from_secs(10);
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
+    /// Bytes of all kept requests as files; beyond, the oldest go.
     pub max_bytes: u64,
+    /// Time since arrival after which a request goes.
     pub max_age: Duration,
 }
 

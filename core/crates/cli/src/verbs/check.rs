@@ -18,8 +18,8 @@ pub(crate) static VERB: Verb = Verb {
     usage: SOURCE_USAGE,
     about: "\
 Looks at each file (of a directory too), at stdin for `-`, or at each request a running `spanprof serve` keeps, as it was
-sent; with a filter only at those with samples that pass. Errors break the signal's rules; warnings are legal, but a known receiver drops or misreads them. The exit code is 1
-when there is an error or something cannot be read.",
+sent; with a filter only at those with samples that pass. Errors break the signal's rules; warnings are legal, but a known
+receiver drops or misreads them. The exit code is 1 when there is an error or something cannot be read.",
     flags: &[
         &[
         Flag::switch("--live", "as if sent now: windows too old or ahead for a receiver are findings"),

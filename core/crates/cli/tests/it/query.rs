@@ -1,5 +1,7 @@
 //! What can be asked of a running server, by HTTP and by the verbs.
 
+use std::time::{Duration, Instant};
+
 use hyper::Method;
 
 use crate::client::{get, http, post};
@@ -196,8 +198,10 @@ fn a_day_asked_again_and_again_counts_what_came_meanwhile() {
     }
     let serve = Serve::start(home.path(), &[]);
     let stats = || get(&serve.http, "/api/stats").text();
+    let until = Instant::now() + Duration::from_secs(60);
     while !stats().contains("\"indexing\":false") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(Instant::now() < until, "still indexing: {}", stats());
+        std::thread::sleep(Duration::from_millis(20));
     }
     let kept = || number(&stats(), "windows");
     let tenths = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total") / 100_000_000;

@@ -25,6 +25,7 @@ pub enum Severity {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// How bad it is.
     pub severity: Severity,
     /// Where, e.g. `resource_profiles[0].scope_profiles[0].profiles[1].samples[7].stack_index`.
     pub path: String,
@@ -37,6 +38,7 @@ pub struct Finding {
 pub struct CheckSettings {
     /// With it, windows outside a receiver's ingestion range (1 h old, 10 min ahead) are findings.
     pub now_unix_nano: Option<u64>,
+    /// How large the input may be, before and after decompression.
     pub limits: Limits,
 }
 

@@ -5,17 +5,24 @@ use std::fmt;
 /// An owned attribute value. Floats are kept as bits so that values can be compared and interned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AttributeValue {
+    /// Text.
     String(String),
+    /// A whole number.
     Int(i64),
+    /// true or false.
     Bool(bool),
+    /// A number, as the bits of an `f64` ([`f64::to_bits`]).
     Double(u64),
 }
 
 /// An owned attribute: key, value and UCUM unit ("" when it has none).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attribute {
+    /// Name.
     pub key: String,
+    /// Value.
     pub value: AttributeValue,
+    /// UCUM unit; "" when it has none.
     pub unit: String,
 }
 
@@ -51,9 +58,13 @@ impl AttributeValue {
 /// A borrowed attribute value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value<'a> {
+    /// Text.
     String(&'a str),
+    /// A whole number.
     Int(i64),
+    /// true or false.
     Bool(bool),
+    /// A number, as the bits of an `f64` ([`f64::to_bits`]).
     Double(u64),
 }
 
@@ -84,8 +95,11 @@ impl fmt::Display for Value<'_> {
 /// A borrowed attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttributeRef<'a> {
+    /// Name.
     pub key: &'a str,
+    /// Value.
     pub value: Value<'a>,
+    /// UCUM unit; "" when it has none.
     pub unit: &'a str,
 }
 

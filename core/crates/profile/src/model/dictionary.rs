@@ -40,13 +40,21 @@ struct StoredLocation {
 /// Entries per table, the empty value included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DictionaryLens {
+    /// Texts.
     pub strings: usize,
+    /// Functions.
     pub functions: usize,
+    /// Mapped files.
     pub mappings: usize,
+    /// Places in code.
     pub locations: usize,
+    /// Stacks.
     pub stacks: usize,
+    /// Traces with spans.
     pub links: usize,
+    /// Attributes.
     pub attributes: usize,
+    /// Sets of attributes.
     pub attribute_sets: usize,
 }
 

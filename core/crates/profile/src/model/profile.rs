@@ -5,7 +5,9 @@ use super::*;
 /// Type and unit of a value, e.g. `cpu`/`nanoseconds`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueType {
+    /// What is counted: `cpu`, `samples`…
     pub kind: String,
+    /// Unit of the values: `nanoseconds`, `count`, `bytes`…
     pub unit: String,
 }
 
@@ -24,8 +26,11 @@ impl ValueType {
 /// An aggregated sample: identity is (stack, attributes, link).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
+    /// The stack, leaf first.
     pub stack: StackId,
+    /// Labels and other attributes.
     pub attributes: AttributeSetId,
+    /// Trace and span; empty for none.
     pub link: LinkId,
     /// One aggregated value; or one per timestamp; or empty, each timestamp then counts 1.
     pub values: Vec<i64>,
@@ -38,15 +43,23 @@ pub struct Sample {
 /// Samples of one type over one window. Immutable once its window closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
+    /// What the values are.
     pub sample_type: ValueType,
+    /// What the period is of, e.g. `cpu`/`nanoseconds`.
     pub period_type: ValueType,
+    /// Sampling interval, in the unit of `period_type`; 0 when there is none.
     pub period: i64,
-    /// Start of the window.
+    /// Start of the window, Unix nanoseconds.
     pub time_unix_nano: u64,
+    /// Length of the window in nanoseconds.
     pub duration_nano: u64,
+    /// Identity of this profile; all zeros for none.
     pub profile_id: [u8; 16],
+    /// The samples, each identity once.
     pub samples: Vec<Sample>,
+    /// Attributes of the profile as a whole.
     pub attributes: AttributeSetId,
+    /// Attributes that the producer left out.
     pub dropped_attributes_count: u32,
     /// Set when the values count periods (`samples`/`count`) and the samples also carry what was measured, e.g.
     /// `cpu`/`nanoseconds`. OTLP has no room for it; pprof writes it as a value type of its own.
@@ -113,7 +126,9 @@ impl Sample {
 /// Name and version of what produced the profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
+    /// Name of the library.
     pub name: String,
+    /// Its version.
     pub version: String,
 }
 
@@ -127,8 +142,11 @@ impl Scope {
 /// Profiles of one resource and scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceProfiles {
+    /// Attributes of the resource, `service.name` among them.
     pub resource: Vec<Attribute>,
+    /// What produced them.
     pub scope: Scope,
+    /// One per type and window.
     pub profiles: Vec<Profile>,
 }
 
@@ -148,7 +166,9 @@ impl ResourceProfiles {
 /// One request, one file, one answer: profiles of any number of resources over one dictionary.
 #[derive(Clone, Debug, Default)]
 pub struct ProfilesData {
+    /// Tables that every id below points into.
     pub dictionary: Dictionary,
+    /// Profiles by resource and scope.
     pub resources: Vec<ResourceProfiles>,
 }
 

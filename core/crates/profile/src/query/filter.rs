@@ -12,9 +12,11 @@ pub struct Filter {
     pub type_name: Option<String>,
     /// Labels of the sample, or attributes of its resource, as text.
     pub labels: Vec<(String, String)>,
+    /// Trace of the sample's link.
     pub trace_id: Option<[u8; 16]>,
+    /// Span of the sample's link.
     pub span_id: Option<[u8; 8]>,
-    /// Windows (or kept timestamps) from here…
+    /// Windows (or kept timestamps) from here, Unix nanoseconds…
     pub from_unix_nano: Option<u64>,
     /// …up to but without here.
     pub to_unix_nano: Option<u64>,

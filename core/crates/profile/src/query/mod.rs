@@ -19,15 +19,19 @@ use crate::ProfilesData;
 /// One service's profiles of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSummary {
+    /// `service.name`, "" when there is none.
     pub service: String,
     /// [`crate::Profile::type_name`].
     pub type_name: String,
     /// [`crate::Profile::unit`].
     pub unit: String,
+    /// Number of samples.
     pub samples: usize,
     /// Sum of the weights, in `unit`.
     pub total: i64,
+    /// Start of the first window, Unix nanoseconds.
     pub from_unix_nano: u64,
+    /// End of the last window, Unix nanoseconds.
     pub to_unix_nano: u64,
 }
 

@@ -8,8 +8,11 @@ use crate::{FrameType, ProfilesData};
 /// One function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopRow {
+    /// Name.
     pub function: String,
+    /// Path of its source file, "" when unknown.
     pub file: String,
+    /// Kind of code.
     pub frame_type: FrameType,
     /// Weight of samples whose leaf it is.
     pub flat: i64,
@@ -20,11 +23,15 @@ pub struct TopRow {
 /// Functions by falling `flat`, then falling `cum`, then name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopTable {
+    /// [`crate::Profile::type_name`].
     pub type_name: String,
+    /// Unit of all weights.
     pub unit: String,
     /// Weight of all samples; shares are of this.
     pub total: i64,
+    /// Number of samples.
     pub samples: usize,
+    /// One per function and file.
     pub rows: Vec<TopRow>,
 }
 

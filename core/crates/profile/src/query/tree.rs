@@ -22,10 +22,13 @@ pub struct Node {
 /// follow it, and parents come before their children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackTree {
+    /// [`crate::Profile::type_name`].
     pub type_name: String,
+    /// Unit of all weights.
     pub unit: String,
     /// (function, file, frame type); entry 0 is the root's.
     pub functions: Vec<(String, String, FrameType)>,
+    /// The nodes.
     pub nodes: Vec<Node>,
 }
 

@@ -447,8 +447,9 @@ async function showEmpty(mine) {
   byId("types").replaceChildren();
   byId("empty").replaceChildren(
     element("h1", {}, stats.indexing ? "Reading the profiles of earlier runs…" : "Waiting for the first profiles"),
-    element("p", {}, "This page fills itself as soon as a service sends. In a Python service:"),
-    element("pre", {}, 'import spanprof\nspanprof.start(service_name="my-service", endpoint="http://' + stats.http + '")'),
+    element("p", {}, "This page fills itself as soon as a service sends. In a Python or Node.js service:"),
+    element("pre", {}, 'import spanprof\nspanprof.start(service_name="my-service", endpoint="http://' + stats.http + '")\n\n' +
+      "require('spanprof').start({ serviceName: 'my-service', endpoint: 'http://" + stats.http + "' })"),
     element("p", {}, "Or point any OTLP profiles exporter here:"),
     element("pre", {}, "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + stats.http + "     # http/protobuf\nOTEL_EXPORTER_OTLP_ENDPOINT=http://" + stats.grpc + "     # grpc"),
     element("p", {}, "Profiles are kept in ", element("code", {}, stats.dir)),

@@ -1,0 +1,142 @@
+//! The value of `destinations`: how the list is read, and what is said about an entry that is refused. The keys of an entry
+//! are those of the top level, with the same types and bounds.
+
+use super::keys::KEYS;
+use super::load::{described, nearest};
+use super::types::{DestinationConfig, DestinationType};
+use super::value::{ConfigType, ConfigValue};
+
+/// Keys of an entry, with the key of the top level that each follows.
+const ENTRY_KEYS: &[(&str, &str)] = &[
+    ("type", ""),
+    ("endpoint", "endpoint"),
+    ("protocol", "protocol"),
+    ("headers", "headers"),
+    ("compression", "compression"),
+    ("timeout", "timeout"),
+    ("certificate", "certificate"),
+    ("client_key", "client_key"),
+    ("client_certificate", "client_certificate"),
+    ("insecure", "insecure"),
+    ("directory", "file_directory"),
+    ("file_directory", "file_directory"),
+    ("keep", "file_keep"),
+    ("file_keep", "file_keep"),
+];
+
+impl ConfigType for Vec<DestinationConfig> {
+    const TYPE: &'static str = "list of maps";
+    const SECRET: bool = true;
+
+    fn from_value(value: &ConfigValue) -> Option<Self> {
+        entries(&listed(value)?).ok()
+    }
+
+    fn problem(value: &ConfigValue) -> Option<String> {
+        entries(&listed(value)?).err()
+    }
+
+    fn to_text(&self) -> String {
+        let types: Vec<_> = self.iter().map(|entry| entry.destination_type.text()).collect();
+        types.join(",")
+    }
+}
+
+/// The list; text is read as YAML, so that a variable of the environment can hold one.
+fn listed(value: &ConfigValue) -> Option<Vec<ConfigValue>> {
+    match value {
+        ConfigValue::List(list) => Some(list.clone()),
+        ConfigValue::Text(text) => match super::yaml_value(&serde_norway::from_str(text).ok()?) {
+            ConfigValue::List(list) => Some(list),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn entries(list: &[ConfigValue]) -> Result<Vec<DestinationConfig>, String> {
+    let numbered = list.iter().enumerate();
+    numbered.map(|(i, value)| entry(value).map_err(|problem| format!("entry {}: {problem}", i + 1))).collect()
+}
+
+fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
+    let ConfigValue::Map(pairs) = value else { return Err("it must be a map".to_owned()) };
+    let destination_type = pairs.iter().find(|(key, _)| key == "type").map(|(_, value)| value);
+    let Some(destination_type) = destination_type.and_then(DestinationType::from_value) else {
+        return Err(format!("`type` must be {}", DestinationType::TYPE));
+    };
+    let mut entry = DestinationConfig::new(destination_type);
+    for (name, value) in pairs.iter().filter(|(_, value)| *value != ConfigValue::Null) {
+        match name.as_str() {
+            "type" => {}
+            "endpoint" => entry.endpoint = read(name, value)?,
+            "protocol" => entry.protocol = read(name, value)?,
+            "headers" => entry.headers = read(name, value)?,
+            "compression" => entry.compression = read(name, value)?,
+            "timeout" => entry.timeout = read(name, value)?,
+            "certificate" => entry.certificate = read(name, value)?,
+            "client_key" => entry.client_key = read(name, value)?,
+            "client_certificate" => entry.client_certificate = read(name, value)?,
+            "insecure" => entry.insecure = read(name, value)?,
+            "directory" | "file_directory" => entry.directory = read(name, value)?,
+            "keep" | "file_keep" => entry.keep = read(name, value)?,
+            _ => {
+                let hint = nearest(name, ENTRY_KEYS.iter().map(|(known, _)| *known));
+                let hint = hint.map(|known| format!("; did you mean `{known}`?")).unwrap_or_default();
+                return Err(format!("unknown key `{name}`{hint}"));
+            }
+        }
+    }
+    Ok(entry)
+}
+
+/// The value of one key, within the bounds that the key has at the top level.
+fn read<T: ConfigType>(name: &str, value: &ConfigValue) -> Result<Option<T>, String> {
+    let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", described(T::TYPE))) };
+    let key = KEYS.iter().find(|key| ENTRY_KEYS.contains(&(name, key.name)));
+    if let (Some(key), Some(magnitude)) = (key, typed.magnitude()) {
+        if key.bounds.is_some_and(|bounds| !bounds.contain(magnitude)) {
+            let range = key.range().unwrap_or_default();
+            return Err(format!("`{name}` must lie between {range}, got {}", typed.to_text()));
+        }
+    }
+    Ok(Some(typed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Result<Vec<DestinationConfig>, String> {
+        entries(&listed(&text.into()).unwrap())
+    }
+
+    #[test]
+    fn text_is_read_as_yaml_so_that_a_variable_can_hold_the_list() {
+        let read = list("[{type: file, directory: d, keep: 3}, {\"type\": \"otlp\", \"endpoint\": null}]").unwrap();
+        assert_eq!((read[0].directory.as_deref(), read[0].keep), (Some("d"), Some(3)));
+        assert_eq!(read[1], DestinationConfig::new(DestinationType::Otlp));
+        assert!(listed(&"otlp".into()).is_none());
+    }
+
+    #[test]
+    fn a_refused_entry_is_named_with_its_key_and_without_its_values() {
+        let problem = |text| list(text).unwrap_err();
+        assert_eq!(
+            problem("[{type: otlp}, {type: file, directry: d}]"),
+            "entry 2: unknown key `directry`; did you mean `directory`?"
+        );
+        assert_eq!(problem("[{directory: d}]"), "entry 1: `type` must be otlp or file");
+        assert_eq!(problem("[{type: otlp, headers: marker}]"), "entry 1: `headers` must be a map of text");
+        assert_eq!(problem("[{type: otlp, timeout: 0}]"), "entry 1: `timeout` must lie between 0.001 and 600 s, got 0");
+        assert_eq!(problem("[otlp]"), "entry 1: it must be a map");
+    }
+
+    #[test]
+    fn every_key_of_an_entry_follows_one_of_the_top_level() {
+        for (name, followed) in ENTRY_KEYS.iter().filter(|(name, _)| *name != "type") {
+            assert!(KEYS.iter().any(|key| key.name == *followed), "{name}");
+            assert!(!list(&format!("[{{type: otlp, {name}: [1]}}]")).unwrap_err().contains("unknown"), "{name}");
+        }
+    }
+}
