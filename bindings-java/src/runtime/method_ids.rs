@@ -34,8 +34,6 @@ struct Known {
     given_again: Vec<u64>,
 }
 
-static JVMTI: OnceLock<Jvmti> = OnceLock::new();
-
 fn known() -> MutexGuard<'static, Known> {
     static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
     KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,7 +44,6 @@ fn known() -> MutexGuard<'static, Known> {
 /// # Safety
 /// `env` is the calling thread's.
 pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv) -> Result<(), String> {
-    let _ = JVMTI.set(jvmti);
     jvmti.ask_for_sources();
     // SAFETY: the caller's promise; the references live while they are visited.
     unsafe { jvmti.each_loaded_class(env, |class| learn(jvmti, env, class)) }
@@ -76,9 +73,9 @@ pub unsafe extern "system" fn on_load(_: *mut Environment, _: *mut JNIEnv, _: jo
 /// Called by the VM.
 pub unsafe extern "system" fn on_prepare(_: *mut Environment, env: *mut JNIEnv, _: jobject, class: jobject) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Some(jvmti) = JVMTI.get() {
+        if let Some(jvmti) = super::tools() {
             // SAFETY: the VM passes the thread's environment and a reference to the class.
-            unsafe { learn(*jvmti, env, class) };
+            unsafe { learn(jvmti, env, class) };
         }
     }));
 }
@@ -150,7 +147,7 @@ pub fn class_at(id: usize, position: u64) -> Option<u64> {
 
 /// What the VM says of a method of the class with our number; `None` once the class is gone.
 pub fn read(id: usize, class: u64) -> Option<Named> {
-    let jvmti = *JVMTI.get()?;
+    let jvmti = super::tools()?;
     let env = guest_thread::environment()?;
     let held = {
         let known = known();

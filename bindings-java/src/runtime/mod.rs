@@ -31,7 +31,7 @@ mod wall_signal;
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
 use spanprof::runtime::{Ended, Frame, FrameType, Runtime, RuntimeThread};
@@ -85,13 +85,24 @@ pub fn take_warning() -> Option<String> {
     WARNING.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
+/// Our environment of the VM's tool interface: one for the life of the process; `None` where the VM has none.
+fn tools() -> Option<Jvmti> {
+    static TOOLS: OnceLock<Jvmti> = OnceLock::new();
+    if let Some(tools) = TOOLS.get() {
+        return Some(*tools);
+    }
+    let vm = VM.load(Ordering::Acquire);
+    if vm.is_null() {
+        return None;
+    }
+    // SAFETY: the VM that loaded us runs. Of two that come at once one environment is left unused.
+    let made = unsafe { Jvmti::of(vm) }.ok()?;
+    Some(*TOOLS.get_or_init(|| made))
+}
+
 /// A property that the VM was started with.
-///
-/// # Safety
-/// The VM that was kept runs.
-pub unsafe fn property(name: &CStr) -> Option<String> {
-    // SAFETY: the caller's promise.
-    unsafe { Jvmti::of(VM.load(Ordering::Acquire)) }.ok()?.property(name)
+pub fn property(name: &CStr) -> Option<String> {
+    tools()?.property(name)
 }
 
 /// How stacks shall be walked.
@@ -150,13 +161,11 @@ impl JavaRuntime {
         let inside = unsafe { (**vm).v1_2.GetEnv } as usize;
         let library = Library::of(inside).ok_or("its library is not found")?;
         let structures = Structures::read(&library).ok_or("it is no HotSpot VM")?;
-        // SAFETY: the VM that loaded us runs.
-        let jvmti = unsafe { Jvmti::of(vm) }?;
+        let jvmti = tools().ok_or("it has no tool interface")?;
         let java_version = jvmti.java_version()?;
         switches::record_every_place(&structures);
         // The VM calls us, and handlers run our code, from here on.
         sys::pin_library();
-        virtual_threads::begin(jvmti);
         let places = ThreadPlaces::of(&structures)?;
         // SAFETY: the caller's promise.
         unsafe { java_threads::begin(jvmti, env, places) }?;

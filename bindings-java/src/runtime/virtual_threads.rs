@@ -4,7 +4,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
 use spanprof::sys;
@@ -14,7 +14,6 @@ use super::threads_signal;
 use crate::context_calls::Words;
 
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
-static JVMTI: OnceLock<Jvmti> = OnceLock::new();
 static TOLD: Mutex<Told> = Mutex::new(Told { labelled: 0, events: None, on: false });
 
 struct Told {
@@ -25,12 +24,6 @@ struct Told {
     on: bool,
 }
 
-/// Keeps the environment through which virtual threads are followed.
-pub fn begin(jvmti: Jvmti) {
-    // The same environment for the life of the process.
-    let _ = JVMTI.set(jvmti);
-}
-
 /// Mounts told of so far, and virtual threads with labels now.
 pub fn counts() -> (u64, u64) {
     (MOUNTS.load(Ordering::Relaxed), TOLD.lock().unwrap_or_else(PoisonError::into_inner).labelled)
@@ -38,13 +31,14 @@ pub fn counts() -> (u64, u64) {
 
 /// What the calling virtual thread's scopes say.
 pub fn words() -> Words {
-    let kept = JVMTI.get().and_then(|jvmti| jvmti.thread_word(std::ptr::null_mut()));
+    let kept = super::tools().and_then(|jvmti| jvmti.thread_word(std::ptr::null_mut()));
     kept.and_then(read).unwrap_or_default()
 }
 
 /// Sets what the calling virtual thread's scopes say. False where virtual threads cannot be followed.
 pub fn set(words: &Words) -> bool {
-    let Some(jvmti) = JVMTI.get() else { return false };
+    // Also before the profiler is started.
+    let Some(jvmti) = super::tools() else { return false };
     let before = jvmti.thread_word(std::ptr::null_mut()).unwrap_or(0);
     let says_something = words.iter().any(|word| *word != 0);
     if says_something && before == 0 && !follow_one_more(jvmti) {
@@ -71,13 +65,13 @@ pub fn set(words: &Words) -> bool {
 /// Follows no virtual thread any more when none is labelled. Called now and then on a thread of the VM's.
 pub fn rest() {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (true, 0, Some(jvmti), Some(events)) = (told.on, told.labelled, JVMTI.get(), told.events) {
+    if let (true, 0, Some(jvmti), Some(events)) = (told.on, told.labelled, super::tools(), told.events) {
         told.on = events.iter().any(|event| jvmti.notify_extension(*event, false).is_err());
         let _ = jvmti.notify(Event::VirtualThreadEnd, false);
     }
 }
 
-fn follow_one_more(jvmti: &Jvmti) -> bool {
+fn follow_one_more(jvmti: Jvmti) -> bool {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.events.is_none() {
         told.events = jvmti.follow_virtual_threads(on_mount, on_unmount);
@@ -99,7 +93,7 @@ fn read(kept: usize) -> Option<Words> {
 unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobject) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
-        let kept = JVMTI.get().and_then(|jvmti| jvmti.thread_word(thread)).and_then(read);
+        let kept = super::tools().and_then(|jvmti| jvmti.thread_word(thread)).and_then(read);
         if let (Some(words), Some(row)) = (kept, threads_signal::enrol(sys::thread_id(), 0)) {
             row.scope.write(&words);
         }
