@@ -16,7 +16,7 @@ import java.util.stream.Stream;
  * <pre>Idle SECONDS</pre>
  */
 final class Idle {
-    /** What the VM does by itself now and then, a collection say, is work, and is sampled. */
+    /** A collection or a compiled method more is work of many samples. */
     private static final int TRIES = 5;
 
     private Idle() {}
@@ -62,8 +62,8 @@ final class Idle {
                 Suite.fail("it did not start");
             }
             List<Long> looks = new ArrayList<>();
-            // Looking for new threads is rare while none comes.
-            long allowed = 1 + seconds / 4;
+            // The VM wakes up twenty times a second: now and then that is a sample, and each second with one has a window's end.
+            long allowed = 1 + 2 * seconds;
             do {
                 Thread.sleep(4000);
                 long before = looks(process.pid());

@@ -1,6 +1,7 @@
 import io.spanprof.SpanprofConfig;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
@@ -12,6 +13,9 @@ import java.util.stream.Stream;
 
 /** What the programs of this folder share: where their profiles go, their clocks, how they fail. */
 final class Suite {
+    /** Found once: finding it is work. */
+    private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
+
     private Suite() {}
 
     /** A folder that is gone when the process ends. */
@@ -44,7 +48,7 @@ final class Suite {
     }
 
     static long threadCpuNs() {
-        return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+        return CLOCKS.getCurrentThreadCpuTime();
     }
 
     /** One virtual thread for each task. By name: the programs are compiled for Java 17. */
