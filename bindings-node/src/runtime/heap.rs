@@ -100,6 +100,11 @@ impl Layout {
         })
     }
 
+    /// From the beginning of the object that holds byte code to the byte code.
+    pub fn byte_code_header_bytes(&self) -> usize {
+        self.byte_code
+    }
+
     fn type_of(&self, object: u64) -> Option<u64> {
         let map = field(object, 0)?;
         let address = untagged(map)? + self.instance_type;
