@@ -156,7 +156,7 @@ const spanprof = require(${JSON.stringify(path.join(__dirname, '..'))});
 spanprof.start({ serviceName: 'typed', destinations: [{ type: 'file', directory: process.argv[2] }] });
 const { burnTyped } = require(${JSON.stringify(module)});
 const before = process.cpuUsage().user;
-while (process.cpuUsage().user - before < 400_000) burnTyped({ turns: 100_000 });
+while (process.cpuUsage().user - before < 800_000) burnTyped({ turns: 100_000 });
 spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, stats: spanprof.stats() })));
 `;
 

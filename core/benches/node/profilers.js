@@ -9,8 +9,8 @@ function javaScriptNs() {
 }
 
 /**
- * `load` once, then `start(rate, address)` and `stop()` as often as wanted. `stop` gives what the profiler made; `deliver`
- * makes of it what is sent or written, where that is not done yet.
+ * `load` once, then `start(rate, address)` and `stop()` as often as wanted. `stop` gives what the profiler made. `endWindow`
+ * is what happens at the end of a window, until all is encoded and delivered; true when the profiler has stopped by it.
  */
 const PROFILERS = {
   none: () => ({ start() {}, stop() {} }),
@@ -20,6 +20,10 @@ const PROFILERS = {
     return {
       start: (rate, address) => spanprof.start({ serviceName: 'bench', sampleRate: rate, endpoint: address }),
       stop: () => spanprof.stop(),
+      async endWindow() {
+        await spanprof.flush(10);
+        return false;
+      },
     };
   },
 
@@ -29,7 +33,10 @@ const PROFILERS = {
     return {
       start: (rate) => time.start({ intervalMicros: 1e6 / rate, durationMillis: 60_000, withContexts: true, collectCpuTime: true }),
       stop: () => time.stop(false),
-      deliver: encode,
+      async endWindow() {
+        await encode(time.stop(false));
+        return true;
+      },
     };
   },
 
@@ -58,20 +65,34 @@ const PROFILERS = {
       made = result;
     });
     post('Profiler.enable');
+    const stop = () => {
+      post('Profiler.stop');
+      return made.profile;
+    };
     return {
       start(rate) {
         post('Profiler.setSamplingInterval', { interval: 1e6 / rate });
         post('Profiler.start');
       },
-      stop() {
-        post('Profiler.stop');
-        return made.profile;
+      stop,
+      async endWindow() {
+        JSON.stringify(stop());
+        return true;
       },
-      deliver: JSON.stringify,
     };
   },
 };
 
 const PEERS = ['datadog', 'pyroscope', 'inspector'];
 
-module.exports = { load: (name) => ({ deliver() {}, ...PROFILERS[name]() }), PEERS, javaScriptNs };
+/** @param {string} name */
+function load(name) {
+  const profiler = PROFILERS[name]();
+  const endWindow = async () => {
+    await profiler.stop();
+    return true;
+  };
+  return { endWindow, ...profiler };
+}
+
+module.exports = { load, PEERS, javaScriptNs };
