@@ -1,4 +1,4 @@
-"""Burns CPU inside and outside a span, waits a little, and leaves cpu and wall profiles as files in a directory."""
+"""Burns CPU inside and outside a span, waits a little, and leaves cpu and wall profiles in a directory or at a receiver."""
 
 import sys
 import time
@@ -21,9 +21,11 @@ def burn_alone():
 
 
 def main():
+    place, service = sys.argv[1:]
+    receiver, directory = {"type": "otlp", "endpoint": place}, {"type": "file", "directory": place}
     spanprof.start(
-        service_name="live-pprof",
-        destinations=[{"type": "file", "directory": sys.argv[1]}],
+        service_name=service,
+        destinations=[receiver if place.startswith("http") else directory],
         upload_interval=60,
         wall=True,
     )
@@ -33,7 +35,7 @@ def main():
     burn_alone()
     time.sleep(0.3)
     if not spanprof.flush(10):
-        sys.exit(f"not written: {spanprof.stats()}")
+        sys.exit(f"not delivered: {spanprof.stats()}")
     spanprof.stop()
 
 

@@ -25,12 +25,13 @@ pub fn run(_: &Arguments) -> Outcome {
     Step::new("a Python program that writes files", venv.python())
         .arg("xtask/live/pprof/program.py")
         .arg(&folder)
+        .arg("live-pprof")
         .run()?;
     let command = venv.program("spanprof");
-    for (kind, index) in [("cpu", "cpu"), ("wall", "wall")] {
+    for kind in ["cpu", "wall"] {
         let file = newest(&folder, kind)?;
         Step::new(format!("google/pprof -raw of {kind}"), &pprof).arg("-raw").arg(&file).capture()?;
-        same_totals(&pprof, &command, &file, kind, index)?;
+        same_totals(&pprof, &command, &file, kind)?;
     }
     labels_and_spans(&pprof, &newest(&folder, "cpu")?)
 }
@@ -47,10 +48,10 @@ fn newest(folder: &Path, kind: &str) -> Outcome<PathBuf> {
     files.pop().ok_or_else(|| Failure::new("find the profile", format!("no {kind}-*.pb.gz in {}", folder.display())))
 }
 
-fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str, index: &str) -> Outcome {
+fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str) -> Outcome {
     let theirs = Step::new("google/pprof -top", pprof)
         .args(["-top", "-unit=ns", "-nodefraction=0", "-edgefraction=0", "-nodecount=100000"])
-        .arg(format!("-sample_index={index}"))
+        .arg(format!("-sample_index={kind}"))
         .arg(file)
         .capture()?;
     let theirs = read_top(&theirs);
@@ -61,16 +62,14 @@ fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str, index: &st
         .capture()?;
     let ours: serde_json::Value =
         serde_json::from_str(&ours).map_err(|error| Failure::new("spanprof top", format!("not JSON: {error}")))?;
-    let mut mine: BTreeMap<String, (i64, i64)> = BTreeMap::new();
-    for row in ours["rows"].as_array().into_iter().flatten() {
-        let name = row["function"].as_str().unwrap_or_default().to_owned();
-        let place = mine.entry(name).or_default();
-        place.0 += row["flat"].as_i64().unwrap_or_default();
-        place.1 = place.1.max(row["cum"].as_i64().unwrap_or_default());
-    }
     // Functions of one name in several files are one line there and several rows here: their flat values add up, their
     // cumulative ones need not.
-    let wrong: Vec<_> = theirs.iter().filter(|(name, row)| mine.get(*name).map(|mine| mine.0) != Some(row.0)).collect();
+    let mut mine: BTreeMap<String, i64> = BTreeMap::new();
+    for row in ours["rows"].as_array().into_iter().flatten() {
+        let name = row["function"].as_str().unwrap_or_default().to_owned();
+        *mine.entry(name).or_default() += row["flat"].as_i64().unwrap_or_default();
+    }
+    let wrong: Vec<_> = theirs.iter().filter(|(name, flat)| mine.get(*name) != Some(*flat)).collect();
     if theirs.is_empty() || theirs.len() != mine.len() || !wrong.is_empty() {
         let message = format!("{} functions there, {} here; different: {wrong:?}", theirs.len(), mine.len());
         return Err(Failure::new(format!("compare {kind} with google/pprof"), message));
@@ -79,16 +78,15 @@ fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str, index: &st
     Ok(())
 }
 
-/// Name → (flat, cum) of the lines below the header.
-fn read_top(text: &str) -> BTreeMap<String, (i64, i64)> {
+/// Name → flat nanoseconds of the lines below the header.
+fn read_top(text: &str) -> BTreeMap<String, i64> {
     let rows = text.lines().skip_while(|line| !line.trim_start().starts_with("flat")).skip(1);
     rows.filter_map(|line| {
         let mut words = line.split_whitespace();
         let flat = nanoseconds(words.next()?)?;
-        let cum = nanoseconds(words.nth(2)?)?;
-        words.next()?;
-        let name = words.collect::<Vec<_>>().join(" ").trim_end_matches(" (inline)").to_owned();
-        Some((name, (flat, cum)))
+        // The two shares and the cumulative value between.
+        let name = words.skip(4).collect::<Vec<_>>().join(" ").trim_end_matches(" (inline)").to_owned();
+        Some((name, flat))
     })
     .collect()
 }
@@ -124,8 +122,8 @@ mod tests {
         let text = "File: app\nType: cpu\nShowing nodes accounting for 30ns, 100% of 30ns total\n      flat  flat%   sum%        cum   cum%\n      \
                     20ns 66.67% 66.67%       30ns   100%  Class.method\n      10ns 33.33%   100%       10ns 33.33%  <lambda> (inline)\n         0     0%   100%       30ns   100%  <module>\n";
         let rows = read_top(text);
-        assert_eq!(rows["Class.method"], (20, 30));
-        assert_eq!(rows["<lambda>"], (10, 10));
-        assert_eq!(rows["<module>"], (0, 30));
+        assert_eq!(rows["Class.method"], 20);
+        assert_eq!(rows["<lambda>"], 10);
+        assert_eq!(rows["<module>"], 0);
     }
 }
