@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -23,7 +22,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledForJreRange;
 import org.junit.jupiter.api.condition.JRE;
-import org.junit.jupiter.api.io.TempDir;
 
 /** What work says on the thread that does it, when another handed it over. */
 class CarriedTest {
@@ -78,15 +76,9 @@ class CarriedTest {
 
     @Test
     @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
-    void tasksOnVirtualThreadsSayWhatTheirGiverSaid(@TempDir Path profiles) throws Exception {
-        // They are followed from the first start on.
-        assertTrue(Spanprof.start(SpanprofConfig.builder().fileDirectory(profiles.toString()).build()));
-        try {
-            // By name: the tests are compiled for Java 17.
-            giveAndAsk((ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null));
-        } finally {
-            assertTrue(Spanprof.stop());
-        }
+    void tasksOnVirtualThreadsSayWhatTheirGiverSaid() throws Exception {
+        // By name: the tests are compiled for Java 17.
+        giveAndAsk((ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null));
     }
 
     @Test
