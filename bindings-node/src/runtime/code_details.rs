@@ -135,9 +135,11 @@ fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(C
         known.insert(id, (number, is_held));
     });
     let source = layout.source(script);
-    let Some((source, line_starts)) = source.and_then(|source| Some((source, source.line_starts()?))) else {
-        return number;
-    };
+    let with_lines = source.and_then(|source| {
+        let line_starts = layout.line_starts(script, source.units).or_else(|| source.line_starts())?;
+        Some((source, line_starts))
+    });
+    let Some((source, line_starts)) = with_lines else { return number };
     // SAFETY: as above, inside V8's call, where handles are made and given back.
     let url = unsafe { v8.source_mapping_url(function as usize) };
     let map_url = url.and_then(|url| layout.text(url as u64)).and_then(|text| text.to_text(MAX_URL_UNITS));

@@ -19,6 +19,8 @@ pub struct Layout {
     wrapped_function: usize,
     script_source: usize,
     script_name: usize,
+    script_line_ends: usize,
+    array_type: u64,
     string_length: usize,
     one_byte_text: usize,
     two_byte_text: usize,
@@ -42,6 +44,7 @@ const WORD: usize = 8;
 const HEADER_WORDS: usize = 20;
 const MAX_TABLE_BYTES: usize = 1 << 20;
 const MAX_INLINED: usize = 4096;
+const MAX_LINES: usize = 4 << 20;
 const MAX_TEXT_UNITS: usize = 128 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
 /// Texts up to here are read without asking for memory: most names, and scripts made from text.
@@ -76,6 +79,8 @@ impl Layout {
             wrapped_function: or(c"v8dbg_class_SharedFunctionInfoWrapper__shared_info__Tagged_SharedFunctionInfo_", 0),
             script_source: one(c"v8dbg_class_Script__source__Object")?,
             script_name: one(c"v8dbg_class_Script__name__Object")?,
+            script_line_ends: one(c"v8dbg_class_Script__line_ends__Object")?,
+            array_type: one(c"v8dbg_type_FixedArray__FIXED_ARRAY_TYPE")? as u64,
             string_length: one(c"v8dbg_class_String__length__int32_t")?,
             one_byte_text: one(c"v8dbg_class_SeqOneByteString__chars__char")?,
             two_byte_text: one(c"v8dbg_class_SeqTwoByteString__chars__char")?,
@@ -124,6 +129,19 @@ impl Layout {
 
     pub fn name(&self, script: u64) -> Option<Text> {
         self.text(field(script, self.script_name)?)
+    }
+
+    /// The offsets of the first units of a script's lines, if V8 has looked for their ends, as it mostly does to tell of code:
+    /// the text, which may never have been touched, is left alone then.
+    pub fn line_starts(&self, script: u64, units: usize) -> Option<Box<[u32]>> {
+        let ends = field(script, self.script_line_ends)?;
+        let count = length(ends).filter(|count| (1..=MAX_LINES).contains(count))?;
+        if self.type_of(ends)? != self.array_type {
+            return None;
+        }
+        let mut words = vec![0; count * WORD];
+        copy(&mut words, untagged(ends)?.wrapping_add(self.array)).then_some(())?;
+        starts_of(words.as_chunks::<WORD>().0.iter().map(|word| u64::from_le_bytes(*word)), units)
     }
 
     /// A text, if `object` is one that lies in one piece.
@@ -321,6 +339,19 @@ fn learn(table: &[u8], told: &[Position]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
+/// From the offsets of the last units of lines, small integers, to those of the first ones; the last line ends behind the text.
+fn starts_of(ends: impl ExactSizeIterator<Item = u64>, units: usize) -> Option<Box<[u32]>> {
+    let mut starts = Vec::with_capacity(ends.len() + 1);
+    starts.push(0);
+    for end in ends {
+        let start = u32::try_from(small(end)? + 1).ok()?;
+        starts.last().is_some_and(|before| *before < start).then_some(())?;
+        starts.push(start);
+    }
+    let behind = starts.pop()?;
+    (behind as usize == units + 1).then(|| starts.into())
+}
+
 fn is_object(word: u64) -> bool {
     word & 3 == 1 && word > 4096 && word < 1 << 47
 }
@@ -449,6 +480,15 @@ mod tests {
             let starts = text.line_starts().unwrap();
             assert_eq!(starts.len(), CHUNK_BYTES + 1);
             assert!(starts.iter().enumerate().all(|(line, start)| *start as usize == line * 3), "over chunks too");
+        }
+    }
+
+    #[test]
+    fn lines_begin_behind_the_ends_that_v8_found() {
+        let starts = |ends: &[u64], units| starts_of(ends.iter().map(|end| end << 32), units);
+        assert_eq!(starts(&[1, 4, 6, 9], 9).as_deref(), Some(&[0, 2, 5, 7][..]));
+        for (ends, units) in [(&[1, 4][..], 9), (&[4, 1, 9], 9), (&[4, 4, 9], 9), (&[], 0)] {
+            assert_eq!(starts(ends, units), None, "{ends:?} in {units}");
         }
     }
 
