@@ -125,6 +125,11 @@ const KERNEL_ENTRY_BYTES: usize = 4;
 const KERNEL_ENTRY_MASK: u64 = (1 << (KERNEL_ENTRY_BYTES * 8)) - 1;
 
 fn walk_thread(thread: &JsThread, registers: &Registers, stack: &mut RawStack<'_>) {
+    if thread.is_listing.load(Ordering::Relaxed) {
+        stack.push(RawFrame::native(registers.pc as u64));
+        stack.push(marker::LISTING);
+        return;
+    }
     let Some((v8, landmarks)) = super::published_v8().zip(js_thread_signal::landmarks()) else {
         return walk_native(registers, stack);
     };

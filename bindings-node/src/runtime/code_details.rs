@@ -6,6 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use spanprof_signal::guarded;
+
 use super::code_map::{Change, Kind};
 use super::heap::Layout;
 use super::v8::{JitCodeEvent, V8};
@@ -39,6 +41,12 @@ fn layout() -> Option<&'static Layout> {
 /// Whether the line tables of listed byte code cannot be found yet.
 pub fn needs_probe() -> bool {
     layout().is_some_and(|layout| !layout.has_learned())
+}
+
+/// How far before the byte code at `start` its object says of what kind it is, and the word that says so.
+pub fn kind_word(start: usize) -> Option<(usize, u64)> {
+    let before = layout()?.byte_code_header_bytes();
+    Some((before, guarded::read_u64(start.wrapping_sub(before))?))
 }
 
 /// The isolate begins or ends.

@@ -93,6 +93,9 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
     }
     code_details::forget();
     send(isolate, Change::Forgotten);
+    let thread = js_thread_signal::by_isolate(isolate);
+    let is_listing = |is: bool| thread.into_iter().for_each(|thread| thread.is_listing.store(is, Ordering::Relaxed));
+    is_listing(true);
     let listing = Listing { from, built_in: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
@@ -106,6 +109,7 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
+    is_listing(false);
     UNDRAINED_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_UNDRAINED_BYTES, Ordering::Relaxed);
     let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
     if BUILT_IN_IS_TOLD.load(Ordering::Acquire) {
@@ -280,11 +284,12 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
                 super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
-            // Built-in code stays where it is, and most of its pages were never touched.
-            let first_word = if is_built_in(start) { 0 } else { guarded::read_u64(event.start).unwrap_or(0) };
+            let kind_word = (kind == Kind::ByteCode).then(|| code_details::kind_word(event.start)).flatten();
             let logged = Text::from(&*logged);
-            Some(Change::Added { start, len: event.len, logged, kind, script, inlining, first_word })
+            Some(Change::Added { start, len: event.len, logged, kind, script, inlining, kind_word })
         }
+        // Of built-in code up to version 11 what moves is an object that stands for it; the code stays.
+        MOVED if is_built_in(event.start) || event.start == event.union[0] => None,
         MOVED => {
             let mut stays_seen = false;
             if let Some(thread) = js_thread_signal::by_isolate(event.isolate) {

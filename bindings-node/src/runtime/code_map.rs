@@ -35,8 +35,8 @@ pub enum Change {
         /// Number of its script; 0 unknown.
         script: u32,
         inlining: Option<Box<Inlining>>,
-        /// What memory held there.
-        first_word: u64,
+        /// Of byte code: how far before it the word lies that says what kind of object it is in, and that word.
+        kind_word: Option<(usize, u64)>,
     },
     /// As `Lines`, not yet decoded.
     Table {
@@ -112,7 +112,7 @@ pub struct Code {
     pub kind: Kind,
     pub positions: Arc<[Position]>,
     pub inlining: Option<Arc<Inlining>>,
-    first_word: u64,
+    kind_word: Option<(usize, u64)>,
     born: u64,
 }
 
@@ -122,13 +122,12 @@ impl Code {
     }
 
     /// Whether memory, as `read` finds it, may still hold this code. Byte code leaves its memory to other objects, which
-    /// nobody tells of; the memory of machine code goes to other machine code or away.
+    /// nobody tells of; the memory of machine code goes to other machine code or away. Byte code itself is no mark: newer
+    /// versions write feedback into it.
     fn may_be_there(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
-        let own_bits = u64::MAX >> (64 - self.len.clamp(1, 8) * 8);
-        match read(self.start) {
-            Some(word) if self.kind == Kind::ByteCode => (word ^ self.first_word) & own_bits == 0,
-            Some(_) => true,
-            None => false,
+        match self.kind_word {
+            Some((before, word)) => read(self.start.wrapping_sub(before)) == Some(word),
+            None => read(self.start).is_some(),
         }
     }
 
@@ -277,7 +276,7 @@ impl CodeMap {
                 }
             }
             Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
-            Change::Added { start, len, logged, kind, script, inlining, first_word } => {
+            Change::Added { start, len, logged, kind, script, inlining, kind_word } => {
                 let name = self.name(logged.as_str());
                 let same = |code: &Code| code.len == len && code.isolate == isolate && code.name == name;
                 if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
@@ -291,7 +290,7 @@ impl CodeMap {
                 let born = position;
                 self.new += 1;
                 self.insert(
-                    Code { start, len, isolate, name, script, kind, positions, inlining, first_word, born },
+                    Code { start, len, isolate, name, script, kind, positions, inlining, kind_word, born },
                     ended,
                 );
             }
@@ -382,16 +381,24 @@ impl CodeMap {
         live.filter(|code| code.holds(address, position)).or_else(|| self.dead.find(address, position))
     }
 
+    /// The byte code of a function that is just being entered: it stands one byte before its first.
+    fn at_entry(&self, address: usize, position: u64) -> Option<&Code> {
+        let first = address.checked_add(1)?;
+        self.find(first, position).filter(|code| code.start == first && code.kind == Kind::ByteCode)
+    }
+
     /// The frames of `address` for a sample at `position`, innermost first; none when the code is not known.
     pub fn frames(&mut self, address: usize, position: u64, out: &mut Vec<Frame>) {
-        let Some(code) = self.find(address, position).cloned() else { return };
+        let Some(code) = self.find(address, position).or_else(|| self.at_entry(address, position)).cloned() else {
+            return;
+        };
         let at = At {
             name: &code.name,
             script: code.script,
             positions: &code.positions,
             inlining: code.inlining.as_deref(),
             is_optimised: code.kind == Kind::Optimised,
-            offset: u32::try_from(address - code.start).unwrap_or(u32::MAX),
+            offset: u32::try_from(address.saturating_sub(code.start)).unwrap_or(u32::MAX),
         };
         self.scripts.frames(&at, out);
     }

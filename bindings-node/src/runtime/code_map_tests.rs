@@ -4,6 +4,8 @@ use super::*;
 
 /// The ring whose positions are meant, and that a new map begins with.
 const RING: usize = 0;
+/// Before byte code.
+const HEADER_BYTES: usize = 32;
 
 fn added(position: u64, start: usize, name: &str) -> CodeEvent {
     CodeEvent {
@@ -17,15 +19,15 @@ fn added(position: u64, start: usize, name: &str) -> CodeEvent {
             kind: Kind::Other,
             script: 0,
             inlining: None,
-            first_word: 7,
+            kind_word: None,
         },
     }
 }
 
 fn byte_code(position: u64, start: usize, name: &str) -> CodeEvent {
     let mut event = added(position, start, name);
-    if let Change::Added { kind, script, .. } = &mut event.change {
-        (*kind, *script) = (Kind::ByteCode, start as u32);
+    if let Change::Added { kind, script, kind_word, .. } = &mut event.change {
+        (*kind, *script, *kind_word) = (Kind::ByteCode, start as u32, Some((HEADER_BYTES, 7)));
     }
     event
 }
@@ -44,7 +46,7 @@ fn code_whose_memory_was_given_away_is_forgotten_with_its_name_and_its_script() 
         map.apply(byte_code(position, number * 128, &format!("JS:~made{number} :1:1")), &mut ended);
         if number % 500 == 0 {
             // Another object lies where all but the last hundred lay; machine code has new words in its old place.
-            let read = |address: usize| Some(if address / 128 + 100 > number { 7 } else { 8 });
+            let read = |address: usize| Some(if (address + HEADER_BYTES) / 128 + 100 > number { 7 } else { 8 });
             map.tidy(&read, &|| position, &mut ended);
             map.begin(RING, position);
             most = most.max(map.len());
@@ -65,7 +67,7 @@ fn code_that_moves_while_it_is_looked_for_is_not_forgotten() {
     for number in 1..=FEWEST_BEFORE_LOOK {
         map.apply(byte_code(1, number * 128, "JS:~f /a.js:1:1"), &mut ended);
     }
-    map.tidy(&|address| Some(if address == 128 { 8 } else { 7 }), &|| 5, &mut ended);
+    map.tidy(&|address| Some(if address + HEADER_BYTES == 128 { 8 } else { 7 }), &|| 5, &mut ended);
     let change = Change::Moved { from: 128, to: 1 << 30, stays_seen: false };
     map.apply(CodeEvent { ring: RING, position: 4, isolate: 1, change }, &mut ended);
     map.tidy(&|_| Some(7), &|| 6, &mut ended);
@@ -77,7 +79,7 @@ fn code_that_moves_while_it_is_looked_for_is_not_forgotten() {
 fn a_sample_taken_before_its_code_was_missed_is_still_named() {
     let (mut map, mut ended) = (CodeMap::default(), Vec::new());
     (1..=FEWEST_BEFORE_LOOK).for_each(|number| map.apply(byte_code(1, number * 128, "JS:~f /a.js:1:1"), &mut ended));
-    map.tidy(&|address| (address != 128).then_some(7), &|| 9, &mut ended);
+    map.tidy(&|address| (address + HEADER_BYTES != 128).then_some(7), &|| 9, &mut ended);
     map.tidy(&|_| None, &|| 10, &mut ended);
     assert_eq!(map.codes_forgotten, 1);
     assert_eq!((name_at(&map, 130, 8), name_at(&map, 130, 9)), (Some("f"), None));
@@ -199,6 +201,20 @@ fn code_of_webassembly_stays_when_an_isolate_that_told_of_it_ends_and_goes_with_
         map.tidy(&|address| (address != 8192).then_some(7), &|| position, &mut ended);
     }
     assert_eq!((name_at(&map, 8200, 6), name_at(&map, 8200, 7)), (Some("count-0-liftoff"), None));
+}
+
+#[test]
+fn a_function_that_is_being_entered_is_named_one_byte_before_its_byte_code() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(byte_code(1, 8192, "JS:~entered /a.js:1:1"), &mut ended);
+    map.apply(added(1, 9000, "Builtin:machine"), &mut ended);
+    let mut named = |address| {
+        let mut frames = Vec::new();
+        map.frames(address, 5, &mut frames);
+        frames.first().map(|frame| frame.function.to_string())
+    };
+    assert_eq!(named(8191).as_deref(), Some("entered"));
+    assert_eq!((named(8190), named(8999)), (None, None));
 }
 
 #[test]

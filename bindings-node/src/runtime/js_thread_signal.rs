@@ -1,7 +1,7 @@
 //! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. Entries are written
 //! by their own thread on normal ground, read inside its handler; nothing is ever taken back.
 
-use std::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::recent_signal::Recent;
 use super::wall_signal::Exchange;
@@ -31,6 +31,8 @@ pub struct JsThread {
     /// Collections under way.
     pub collecting: AtomicU32,
     pub isolate: AtomicUsize,
+    /// Set while its code is listed: what its frames are is not known yet.
+    pub is_listing: AtomicBool,
     pub stack_high: AtomicUsize,
     /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
     pub built_in_copy: AtomicUsize,
@@ -62,6 +64,7 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
     JsThread {
         thread_id: AtomicU32::new(0),
         isolate: AtomicUsize::new(0),
+        is_listing: AtomicBool::new(false),
         stack_high: AtomicUsize::new(0),
         built_in_copy: AtomicUsize::new(0),
         code: [const { Region { low: AtomicUsize::new(usize::MAX), high: AtomicUsize::new(0) } }; MAX_REGIONS],

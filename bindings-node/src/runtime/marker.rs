@@ -23,6 +23,9 @@ pub const IDLE: RawFrame = RawFrame { code: CODE, at: 1 << 42 };
 /// V8 parses or compiles on this thread.
 pub const COMPILING: RawFrame = RawFrame { code: CODE, at: 1 << 43 };
 
+/// The thread makes its code known to us.
+pub const LISTING: RawFrame = RawFrame { code: CODE, at: 1 << 44 };
+
 const KIND_SHIFT: u32 = 32;
 
 /// A thread that runs no JavaScript.
@@ -41,6 +44,7 @@ pub fn resolve(raw: RawFrame) -> Option<Frame> {
         at if at == NO_STACK.at => "(no stack seen)".to_owned(),
         at if at == OFF_CPU.at => "(not on the CPU)".to_owned(),
         at if at == COMPILING.at => "(compiler)".to_owned(),
+        at if at == LISTING.at => "(profiler lists code)".to_owned(),
         at => thread_frame(at as u32, Kind::of(at >> KIND_SHIFT)),
     };
     Some(Frame { function: function.into(), frame_type: FrameType::Native, ..Frame::default() })

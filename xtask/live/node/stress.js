@@ -120,6 +120,9 @@ if (!isMainThread) {
       // A loaded machine gives less of it than seconds passed.
       const cpuSeconds = process.cpuUsage().user / 1e6;
       if (counts.samples < 20 * cpuSeconds) fail(`only ${counts.samples} samples in ${cpuSeconds} s of CPU`);
+      // A few of the frames, of which a sample has dozens, lie where V8 tells of no code; more are code that we forgot too early.
+      const unnamed = counts.dropped['dropped.code_ended'] ?? 0;
+      if (unnamed > counts.samples / 10) fail(`${unnamed} frames of ended code in ${counts.samples} samples`);
       if (counts.workers < leastWorkers) fail(`only ${counts.workers} workers in ${seconds} s`);
     }, (error) => fail(`the profiled program failed: ${error.stack}`));
 }

@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(180);
 /// Ends of programs, of nine ways in turn.
 const ENDS: u64 = 36;
 /// How often the length of a block is measured before the suite gives up.
-const TRIES: u64 = 6;
+const TRIES: u64 = 12;
 
 /// Node.js 22 carries labels along when it is asked to.
 const CARRIES_WITH_FLAG: u32 = 22;
