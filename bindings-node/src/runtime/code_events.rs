@@ -284,8 +284,8 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
                 super::published_v8().map_or((0, None), |v8| code_details::of_code(v8, event, kind, &mut emit));
-            let logged = Text::from(&*logged);
             let kind_word = (kind == Kind::ByteCode).then(|| code_details::kind_word(event.start)).flatten();
+            let logged = Text::from(&*logged);
             Some(Change::Added { start, len: event.len, logged, kind, script, inlining, kind_word })
         }
         // Of built-in code up to version 11 what moves is an object that stands for it; the code stays.

@@ -49,7 +49,6 @@ const MAX_TEXT_UNITS: usize = 128 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
 /// Texts up to here are read without asking for memory: most names, and scripts made from text.
 const FEW_BYTES: usize = 256;
-/// Lines of such a script.
 const FEW_LINES: usize = 16;
 const REPRESENTATION: u64 = 7;
 const ONE_BYTE: u64 = 8;
@@ -131,8 +130,7 @@ impl Layout {
         self.text(field(script, self.script_name)?)
     }
 
-    /// The offsets of the first units of a script's lines, if V8 has looked for their ends, as it mostly does to tell of code:
-    /// the text, which may never have been touched, is left alone then.
+    /// The offsets of the first units of a script's lines, if V8 has looked for their ends: the text is left alone then.
     pub fn line_starts(&self, script: u64, units: usize) -> Option<Box<[u32]>> {
         let ends = field(script, self.script_line_ends)?;
         let count = length(ends).filter(|count| (1..=MAX_LINES).contains(count))?;
@@ -348,8 +346,7 @@ fn starts_of(ends: impl ExactSizeIterator<Item = u64>, units: usize) -> Option<B
         starts.last().is_some_and(|before| *before < start).then_some(())?;
         starts.push(start);
     }
-    let behind = starts.pop()?;
-    (behind as usize == units + 1).then(|| starts.into())
+    (starts.pop()? as usize == units + 1).then(|| starts.into())
 }
 
 fn is_object(word: u64) -> bool {
@@ -485,11 +482,9 @@ mod tests {
 
     #[test]
     fn lines_begin_behind_the_ends_that_v8_found() {
-        let starts = |ends: &[u64], units| starts_of(ends.iter().map(|end| end << 32), units);
-        assert_eq!(starts(&[1, 4, 6, 9], 9).as_deref(), Some(&[0, 2, 5, 7][..]));
-        for (ends, units) in [(&[1, 4][..], 9), (&[4, 1, 9], 9), (&[4, 4, 9], 9), (&[], 0)] {
-            assert_eq!(starts(ends, units), None, "{ends:?} in {units}");
-        }
+        let starts = |ends: &[u64]| starts_of(ends.iter().map(|end| end << 32), 9);
+        assert_eq!(starts(&[1, 4, 6, 9]).as_deref(), Some(&[0, 2, 5, 7][..]));
+        assert_eq!([&[1, 4][..], &[4, 1, 9], &[4, 4, 9], &[]].map(starts), [None, None, None, None]);
     }
 
     #[test]
