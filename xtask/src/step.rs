@@ -63,12 +63,15 @@ impl Step {
         Self { name: name.into(), command, way_out: None, limit: LIMIT }
     }
 
-    /// Cargo, as the one that runs us.
+    /// Cargo, as the one that runs us. The toolchain that rustup names in the environment stays in force: without it a
+    /// dependency's own `rust-toolchain.toml` would choose the compiler.
     pub fn cargo(name: impl Into<String>) -> Self {
-        let mut step = Self::new(name, crate::workspace::cargo());
-        // A toolchain chosen for xtask itself must not leak into `cargo +nightly`.
-        step.command.env_remove("RUSTUP_TOOLCHAIN");
-        step
+        Self::new(name, crate::workspace::cargo())
+    }
+
+    /// The nightly toolchain's cargo, by rustup's cargo: no other one knows `+nightly`.
+    pub fn nightly_cargo(name: impl Into<String>) -> Self {
+        Self::new(name, "cargo").arg("+nightly").missing_means("this needs rustup's cargo: https://rustup.rs")
     }
 
     /// Appends arguments.

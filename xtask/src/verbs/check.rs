@@ -76,12 +76,11 @@ fn deep() -> Outcome {
     dependencies()?;
     loom(Some(4), &mut Tally::default())?;
     nightly_with("miri", "rustup toolchain install nightly --component miri rust-src")?;
-    Step::cargo("Miri")
-        .args(["+nightly", "miri", "test", "-p", "spanprof-signal", "-p", "spanprof-profile", "--lib", "--target-dir"])
+    Step::nightly_cargo("Miri")
+        .args(["miri", "test", "-p", "spanprof-signal", "-p", "spanprof-profile", "--lib", "--target-dir"])
         .arg(crate::workspace::target().join("miri"))
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("PROPTEST_CASES", "1")
-        .missing_means("deep checks need rustup's cargo: https://rustup.rs")
         .run()?;
     fuzz::every_target(600)
 }
@@ -98,7 +97,6 @@ fn dependencies() -> Outcome {
 /// Fails plainly when the nightly toolchain lacks a tool.
 pub fn nightly_with(tool: &str, install: &str) -> Outcome {
     let found = Command::new("cargo")
-        .env_remove("RUSTUP_TOOLCHAIN")
         .args(["+nightly", tool, "--version"])
         .output()
         .is_ok_and(|output| output.status.success());

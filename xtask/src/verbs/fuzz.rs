@@ -50,10 +50,10 @@ fn targets() -> Outcome<Vec<String>> {
 }
 
 fn one(target: &str, seconds: u64) -> Outcome {
-    Step::cargo(format!("fuzz {target} for {seconds} s"))
+    Step::nightly_cargo(format!("fuzz {target} for {seconds} s"))
         .inside(&crate::workspace::root().join("core"))
         // The readers are safe code: without the address sanitizer a run is ten times faster, and its memory is their own.
-        .args(["+nightly", "fuzz", "run", "--sanitizer", "none", target, "--target-dir"])
+        .args(["fuzz", "run", "--sanitizer", "none", target, "--target-dir"])
         .arg(crate::workspace::target().join("fuzz"))
         .args(["--", "-timeout=1", "-rss_limit_mb=256"])
         .arg(format!("-max_total_time={seconds}"))
