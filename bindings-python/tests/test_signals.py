@@ -133,6 +133,8 @@ def test_ctrl_c_interrupts_a_program_as_without_us(run_target):
     target = run_target(
         BURN
         + """
+# Whoever runs the tests may ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 spanprof.start()
 burn(0.3)
 try:
