@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 from program import SPAN_ID, TRACE_ID
 
@@ -14,13 +15,25 @@ def top(*selection):
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
+def wait_until_written():
+    """The Collector answers before its file is whole: a line may be missing yet, or half there."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return top()
+        except subprocess.CalledProcessError as failed:
+            if time.monotonic() > until:
+                sys.exit(f"the Collector wrote nothing that can be read: {failed.stderr.strip()}")
+            time.sleep(0.2)
+
+
 def cpu_seconds_of(table, name):
     rows = [row for row in table["rows"] if row["function"].split(".")[-1] == name]
     return sum(row["cum"] for row in rows) / 1e9
 
 
 def main():
-    whole = cpu_seconds_of(top(), "burn")
+    whole = cpu_seconds_of(wait_until_written(), "burn")
     labelled = cpu_seconds_of(top("--label", "endpoint=/cart"), "burn")
     linked = cpu_seconds_of(top("--trace-id", TRACE_ID, "--span-id", SPAN_ID), "burn")
     everywhere = cpu_seconds_of(top("--label", "region=eu"), "burn")
