@@ -118,6 +118,8 @@ fn fill(profile: &mut Profile, samples: Vec<RawSample>, wish: Wish, dictionary: 
         let attributes = labels(raw.labels, wish, dictionary);
         let link = dictionary.link(match raw.link {
             0 => Link::default(),
+            // A trace without a span.
+            1 => Link { trace_id: [1; 16], span_id: [0; 8] },
             n => Link { trace_id: [n; 16], span_id: [n ^ 0xff; 8] },
         });
         if identities.insert((stack, attributes, link)) {

@@ -143,12 +143,13 @@ impl Request<'_> {
         }
         for &id in used.links.ids() {
             let Link { trace_id, span_id } = dictionary.get_link(LinkId(id));
-            // The empty link is written without ids: one receiver refuses 16 and 8 zero bytes there.
+            // The empty link is written without ids: one receiver refuses 16 and 8 zero bytes there. A span may stand alone;
+            // beside a trace it has its 8 bytes, zero or not.
             out.message(4, |out| {
                 if trace_id != [0; 16] {
                     out.bytes(1, &trace_id);
                 }
-                if span_id != [0; 8] {
+                if span_id != [0; 8] || trace_id != [0; 16] {
                     out.bytes(2, &span_id);
                 }
             });
