@@ -13,7 +13,7 @@ use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
-use crate::runtime::{self, JavaRuntime, SwitchedOff};
+use crate::runtime::{self, virtual_threads, JavaRuntime, SwitchedOff};
 use crate::{convert, host_log, natives};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -272,33 +272,21 @@ pub extern "system" fn Java_io_spanprof_Native_labelsOf(
 /// The words that the calling platform thread's scopes are written to; null when there is no room for one more thread.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
-    through(env, |env| {
-        let Some(scope) = runtime::own_scope() else { return Ok(Given::default()) };
-        let address = scope.address() as *mut jbyte as *mut u8;
-        // SAFETY: the words are static, atomic, and written by this thread alone.
-        let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address, runtime::SCOPE_BYTES) }?;
-        Ok(Given(buffer.into_raw()))
-    })
+    through(env, |env| words_given(env, runtime::own_scope(), runtime::SCOPE_BYTES))
 }
 
-/// Reads what the calling virtual thread's scopes say into `words`.
+/// The words that the calling virtual thread's scopes are written to, and one that is 0 while they are not followed; null
+/// where virtual threads cannot be followed, or when there is no room for one more.
 #[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_virtualWords<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    words: JLongArray<'l>,
-) {
-    through(env, |env| words_out(env, &words, &runtime::virtual_threads::words()))
+pub extern "system" fn Java_io_spanprof_Native_virtualBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| words_given(env, virtual_threads::own_scope(), virtual_threads::VIRTUAL_SCOPE_BYTES))
 }
 
-/// Sets what the calling virtual thread's scopes say. False where virtual threads cannot be followed.
-#[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_setVirtualWords<'l>(
-    env: EnvUnowned<'l>,
-    _class: JClass<'l>,
-    words: JLongArray<'l>,
-) -> bool {
-    through(env, |env| Ok(runtime::virtual_threads::set(&words_in(env, &words)?)))
+fn words_given(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni::errors::Result<Given> {
+    let Some(address) = address else { return Ok(Given::default()) };
+    // SAFETY: the words are never freed, atomic, and written by this thread alone.
+    let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address as *mut jbyte as *mut u8, bytes) }?;
+    Ok(Given(buffer.into_raw()))
 }
 
 /// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them.
@@ -312,7 +300,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
     through(env, |env| {
         runtime::exempt(spanprof::sys::thread_id());
         let lines = host_log::take(patience);
-        runtime::virtual_threads::rest();
+        virtual_threads::rest();
         given(env, lines)
     })
 }

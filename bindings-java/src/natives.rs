@@ -33,8 +33,7 @@ pub fn all() -> Vec<NativeMethod> {
         c"merge" c"([J[J)V" Java_io_spanprof_Native_merge,
         c"labelsOf" c"(I)[B" Java_io_spanprof_Native_labelsOf,
         c"threadBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_threadBuffer,
-        c"virtualWords" c"([J)V" Java_io_spanprof_Native_virtualWords,
-        c"setVirtualWords" c"([J)Z" Java_io_spanprof_Native_setVirtualWords,
+        c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_virtualBuffer,
         c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
     ]
 }

@@ -24,6 +24,7 @@
  *   among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
+ * @property {() => Float64Array | null} currentWord
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
@@ -59,6 +60,7 @@ const absent = {
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),
   setCurrent: () => {},
+  currentWord: () => null,
   currentInHandler: () => 0,
   registerStorage: () => true,
   registerThread: () => false,

@@ -9,6 +9,8 @@ const { native } = require('./native.js');
 const MAX_NESTED = 1024;
 
 let now = 0;
+/** Where the profiler reads the id, if JavaScript may write there. @type {Float64Array | null} */
+let word = null;
 /** Async ids of running callbacks, and the id that was current around each. @type {number[]} */
 const running = [];
 /** @type {number[]} */
@@ -22,13 +24,15 @@ function exchange(id) {
   const before = now;
   if (id !== before) {
     now = id;
-    native.setCurrent(id);
+    if (word === null) native.setCurrent(id);
+    else word[0] = id;
   }
   return before;
 }
 
 /** @param {import('node:async_hooks').AsyncLocalStorage<number>} storage */
 function install(storage) {
+  word = native.currentWord();
   createHook({
     before(asyncId) {
       if (running.length < MAX_NESTED) {

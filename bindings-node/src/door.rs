@@ -6,7 +6,7 @@
 //!   A worker gets there by preloading the package (`execArgv`), with no user code.
 //! * `registerStorage(als, probe)` in each environment, twice, inside `als.run(probe, …)` with two different probes above
 //!   one million. True from the second call means: the handler reads the storage's number by itself, nothing else is to be
-//!   done per switch. False: keep `setCurrent(id)` up to date (async_hooks `before`).
+//!   done per switch. False: keep `currentWord()[0]` up to date (async_hooks `before`), or `setCurrent(id)` where there is none.
 //! * A context id is a number up to 2^53; 0 is no labels and no span. The storage holds the id itself.
 
 use std::sync::Arc;
@@ -144,7 +144,13 @@ pub fn register_storage(als: Unknown, probe: f64) -> bool {
 /// Makes `id` the context of this thread's samples, where the storage is not read by the handler.
 #[napi]
 pub fn set_current(id: f64) {
-    runtime::set_current(id as u64);
+    runtime::set_current(id);
+}
+
+/// An array of one number, which is that context: writing it is as good as `setCurrent`. Null where there cannot be one.
+#[napi]
+pub fn current_word(env: Env) -> Option<Unknown<'static>> {
+    quiet(None, || runtime::current_word(&env))
 }
 
 /// What the handler would read as this thread's context id now, for tests.

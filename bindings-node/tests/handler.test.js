@@ -95,3 +95,13 @@ test('of a thousand chains that take turns each carries its own', async () => {
   await Promise.all(Array.from({ length: 1000 }, (_, n) => tagWrapper({ chain: n }, chain)));
   assert.deepEqual({ wrong, looks }, { wrong: 0, looks: 10_000 });
 });
+
+test('where JavaScript tells the profiler which context runs, it writes a word and calls nothing', () => {
+  const word = native.currentWord();
+  assert.ok(word instanceof Float64Array);
+  assert.equal(word.length, 1);
+  // From Node 24 on the storage is read, and the word stays as it is.
+  const isTold = Number(process.versions.node.split('.')[0]) < 24;
+  tagWrapper({ request: 'told' }, () => assert.equal(word[0], isTold ? scope.current() : 0));
+  assert.equal(word[0], 0);
+});

@@ -21,6 +21,7 @@ export = absent;
  *   among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
+ * @property {() => Float64Array | null} currentWord
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
@@ -75,6 +76,7 @@ type Native = {
     childContext: (parent: number, pairs: string[]) => number;
     describeContext: (id: number) => DescribedContext;
     setCurrent: (id: number) => void;
+    currentWord: () => Float64Array | null;
     /**
      * the id that a sample would carry here, for tests
      */

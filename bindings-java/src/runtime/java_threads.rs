@@ -133,6 +133,6 @@ unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
 }
 
 /// The scope words of the calling platform thread, where Java writes.
-pub fn own_scope() -> Option<&'static threads_signal::ScopeWords> {
-    threads_signal::enrol(sys::thread_id(), 0).map(|row| &row.scope)
+pub fn own_scope() -> Option<usize> {
+    threads_signal::enrol(sys::thread_id(), 0).map(|row| row.scope.address())
 }

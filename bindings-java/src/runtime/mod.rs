@@ -328,8 +328,9 @@ impl Runtime for JavaRuntime {
         out.push(("java.degraded", if self.layout.is_some() { "" } else { "vm_stack_walk" }.to_owned()));
         out.push(("java.threads", threads.to_string()));
         out.push(("java.threads_without_row", without_row.to_string()));
-        let (mounts, labelled) = virtual_threads::counts();
+        let (mounts, labelled, without_words) = virtual_threads::counts();
         out.push(("java.virtual_threads_labelled", labelled.to_string()));
+        out.push(("java.virtual_threads_without_words", without_words.to_string()));
         out.push(("java.mounts_followed", mounts.to_string()));
         out.push(("java.threads_asked", wall_signal::asked_so_far().to_string()));
         out.push(("java.places_cached", hits.to_string()));

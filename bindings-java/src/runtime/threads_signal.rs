@@ -22,7 +22,8 @@ pub struct Row {
     pub scope: ScopeWords,
 }
 
-/// What the scopes open on a thread say. The first word is 0 while nothing does; it is written last and cleared first.
+/// What the scopes open on a thread say. The first word is 0 while nothing does and 1 while they do; it is written last
+/// and cleared first. In the row of a thread that carries a virtual one it is the address of the virtual thread's words.
 #[repr(C)]
 pub struct ScopeWords {
     state: AtomicU64,
@@ -35,18 +36,15 @@ pub struct ScopeWords {
 /// Bytes of [`ScopeWords`], as Java sees them.
 pub const SCOPE_BYTES: usize = size_of::<ScopeWords>();
 
+const SAYS_NOTHING: u64 = 0;
+const SAYS: u64 = 1;
+
 static TABLE: [Row; ROWS] = [const {
     Row {
         thread_id: AtomicU32::new(0),
         is_ours: AtomicU32::new(0),
         java_thread: AtomicUsize::new(0),
-        scope: ScopeWords {
-            state: AtomicU64::new(0),
-            label_set: AtomicU64::new(0),
-            trace_id: [AtomicU64::new(0), AtomicU64::new(0)],
-            span_id: AtomicU64::new(0),
-            local_root_span_id: AtomicU64::new(0),
-        },
+        scope: ScopeWords::empty(),
     }
 }; ROWS];
 static WITHOUT_ROW: AtomicU64 = AtomicU64::new(0);
@@ -108,6 +106,12 @@ pub fn leave(thread_id: u32) {
     }
 }
 
+/// No thread carries a virtual one any more, as far as its row says.
+pub fn carry_nothing() {
+    let known = one_at_a_time();
+    known.iter().filter_map(|thread_id| of(*thread_id)).for_each(|row| row.scope.carry_nothing());
+}
+
 /// Threads known now, and threads that found no row since the process began.
 pub fn counts() -> (u64, u64) {
     (one_at_a_time().len() as u64, WITHOUT_ROW.load(Ordering::Relaxed))
@@ -135,21 +139,61 @@ impl Row {
 }
 
 impl ScopeWords {
+    pub const fn empty() -> Self {
+        Self {
+            state: AtomicU64::new(SAYS_NOTHING),
+            label_set: AtomicU64::new(0),
+            trace_id: [AtomicU64::new(0), AtomicU64::new(0)],
+            span_id: AtomicU64::new(0),
+            local_root_span_id: AtomicU64::new(0),
+        }
+    }
+
     /// Where Java writes.
     pub fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
 
-    fn clear(&self) {
-        self.state.store(0, Ordering::Release);
+    pub fn clear(&self) {
+        self.state.store(SAYS_NOTHING, Ordering::Release);
+    }
+
+    pub fn says_something(&self) -> bool {
+        self.state.load(Ordering::Acquire) != SAYS_NOTHING
+    }
+
+    /// Lets a virtual thread's words speak for the thread that carries it.
+    pub fn carry(&self, words: &'static ScopeWords) {
+        self.state.store(words.address() as u64, Ordering::SeqCst);
+    }
+
+    /// The thread carries no virtual one any more.
+    pub fn carry_nothing(&self) {
+        if self.state.load(Ordering::SeqCst) > SAYS {
+            self.clear();
+        }
     }
 
     /// What a sample of the thread knows of its request.
     #[inline]
     pub fn context(&self) -> Context {
-        if self.state.load(Ordering::Acquire) == 0 {
-            return Context::None;
+        match self.state.load(Ordering::Acquire) {
+            SAYS_NOTHING => Context::None,
+            SAYS => self.own_context(),
+            carried => {
+                // SAFETY: `carry` stored the address of words that are static.
+                let words = unsafe { &*(carried as *const ScopeWords) };
+                if words.state.load(Ordering::Acquire) == SAYS {
+                    words.own_context()
+                } else {
+                    Context::None
+                }
+            }
         }
+    }
+
+    #[inline]
+    fn own_context(&self) -> Context {
         let mut trace_id = [0; 16];
         let (first, second) = trace_id.split_at_mut(8);
         first.copy_from_slice(&self.trace_id[0].load(Ordering::Relaxed).to_ne_bytes());
@@ -163,15 +207,15 @@ impl ScopeWords {
     }
 
     /// Writes as Java does: set, trace id in two halves, span, local root.
+    #[cfg(test)]
     pub fn write(&self, words: &[u64; 5]) {
-        self.state.store(0, Ordering::Release);
+        self.clear();
         self.label_set.store(words[0], Ordering::Relaxed);
         self.trace_id[0].store(words[1], Ordering::Relaxed);
         self.trace_id[1].store(words[2], Ordering::Relaxed);
         self.span_id.store(words[3], Ordering::Relaxed);
         self.local_root_span_id.store(words[4], Ordering::Relaxed);
-        let says_something = words.iter().any(|word| *word != 0);
-        self.state.store(u64::from(says_something), Ordering::Release);
+        self.state.store(SAYS, Ordering::Release);
     }
 }
 
@@ -191,6 +235,25 @@ mod tests {
         assert!(of(900_001).is_none());
         assert_eq!(enrol(900_001, 8192).unwrap().scope.context(), Context::None, "a new thread of the same id");
         leave(900_001);
+    }
+
+    #[test]
+    fn a_thread_says_what_the_virtual_thread_that_it_carries_says() {
+        static WORDS: ScopeWords = ScopeWords::empty();
+        let row = enrol(900_002, 4096).unwrap();
+        row.scope.carry(&WORDS);
+        assert_eq!(row.scope.context(), Context::None, "it says nothing yet");
+        WORDS.write(&[7, 1, 2, 3, 4]);
+        assert!(matches!(row.scope.context(), Context::Inline(InlineContext { label_set: 7, .. })));
+        row.scope.carry_nothing();
+        assert_eq!(row.scope.context(), Context::None);
+        row.scope.write(&[8, 0, 0, 0, 0]);
+        row.scope.carry_nothing();
+        assert!(
+            matches!(row.scope.context(), Context::Inline(InlineContext { label_set: 8, .. })),
+            "its own words stay"
+        );
+        leave(900_002);
     }
 
     #[test]

@@ -1,101 +1,170 @@
-//! What scopes on virtual threads say: kept with the virtual thread, copied to the row of whatever thread carries it. The
-//! VM tells of each mount and unmount, which costs every virtual thread: asked for while any of them is labelled only.
-//! Normal threads only.
+//! What scopes on virtual threads say: words of the virtual thread's own, which Java writes through a direct buffer, and
+//! which the row of whatever thread carries it points to. The VM tells of each mount and unmount, which costs every virtual
+//! thread: asked for while any of them says something only. Normal threads only.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
 use spanprof::sys;
 
 use super::jvmti::{Environment, Event, ExtensionEvent, Jvmti};
-use super::threads_signal;
-use crate::context_calls::Words;
+use super::threads_signal::{self, ScopeWords};
+
+/// Words are made so many at a time, and kept for the life of the process: handlers may read them at any moment.
+const CHUNK: usize = 1_024;
+const MOST: usize = 1 << 20;
+
+/// The words of one virtual thread after another.
+#[repr(C, align(64))]
+pub struct VirtualScope {
+    words: ScopeWords,
+    /// 1 while mounts are told of: Java asks anew before it writes while it is not.
+    is_followed: AtomicU64,
+    /// Whether it is some virtual thread's.
+    is_taken: AtomicBool,
+}
+
+/// Bytes that Java sees: the words, and whether they are followed.
+pub const VIRTUAL_SCOPE_BYTES: usize = size_of::<ScopeWords>() + size_of::<u64>();
 
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
-static TOLD: Mutex<Told> = Mutex::new(Told { labelled: 0, events: None, on: false });
+static WITHOUT_WORDS: AtomicU64 = AtomicU64::new(0);
+/// Whether mounts are told of.
+static FOLLOWED: AtomicBool = AtomicBool::new(false);
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+static KEPT: Mutex<Kept> = Mutex::new(Kept { chunks: Vec::new(), free: Vec::new(), events: None });
 
-struct Told {
-    /// Virtual threads with labels now.
-    labelled: u64,
+struct Kept {
+    chunks: Vec<&'static [VirtualScope]>,
+    free: Vec<&'static VirtualScope>,
     /// Mount and unmount; none where the VM does not tell of them.
     events: Option<[ExtensionEvent; 2]>,
-    on: bool,
 }
 
-/// Mounts told of so far, and virtual threads with labels now.
-pub fn counts() -> (u64, u64) {
-    (MOUNTS.load(Ordering::Relaxed), TOLD.lock().unwrap_or_else(PoisonError::into_inner).labelled)
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the calling virtual thread's scopes say.
-pub fn words() -> Words {
-    let kept = super::tools().and_then(|jvmti| jvmti.thread_word(std::ptr::null_mut()));
-    kept.and_then(read).unwrap_or_default()
+/// Mounts told of so far, virtual threads that live and had a label, and those that found no room for one.
+pub fn counts() -> (u64, u64, u64) {
+    (MOUNTS.load(Ordering::Relaxed), TAKEN.load(Ordering::Relaxed) as u64, WITHOUT_WORDS.load(Ordering::Relaxed))
 }
 
-/// Sets what the calling virtual thread's scopes say. False where virtual threads cannot be followed.
-pub fn set(words: &Words) -> bool {
+/// The words that the calling virtual thread's scopes are written to, followed from here on; `None` where virtual threads
+/// cannot be followed, or when there is no room for one more.
+pub fn own_scope() -> Option<usize> {
     // Also before the profiler is started.
-    let Some(jvmti) = super::tools() else { return false };
+    let jvmti = super::tools()?;
     let before = jvmti.thread_word(std::ptr::null_mut()).unwrap_or(0);
-    let says_something = words.iter().any(|word| *word != 0);
-    if says_something && before == 0 && !follow_one_more(jvmti) {
-        return false;
+    let mut kept = kept();
+    kept.follow(jvmti)?;
+    let Some(scope) = read(before).or_else(|| kept.take()) else {
+        WITHOUT_WORDS.fetch_add(1, Ordering::Relaxed);
+        return None;
+    };
+    let address = std::ptr::from_ref(scope) as usize;
+    if before == 0 && jvmti.set_thread_word(address).is_err() {
+        kept.give_back(scope);
+        return None;
     }
-    let kept = if says_something { Box::into_raw(Box::new(*words)) as usize } else { 0 };
-    if jvmti.set_thread_word(kept).is_err() {
-        return false;
-    }
-    if before != 0 {
-        // SAFETY: a box that `set` made on this virtual thread, which is mounted here and so not being copied elsewhere.
-        drop(unsafe { Box::from_raw(before as *mut Words) });
-        if !says_something {
-            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-            told.labelled = told.labelled.saturating_sub(1);
-        }
-    }
-    if let Some(row) = threads_signal::of(sys::thread_id()) {
-        row.scope.write(words);
-    }
-    true
+    scope.is_followed.store(1, Ordering::Release);
+    // Mounted here until this call returns.
+    threads_signal::enrol(sys::thread_id(), 0)?.scope.carry(&scope.words);
+    Some(address)
 }
 
-/// Follows no virtual thread any more when none is labelled. Called now and then on a thread of the VM's.
+/// Follows no virtual thread any more when none says anything. Called now and then on a thread of the VM's.
 pub fn rest() {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (true, 0, Some(jvmti), Some(events)) = (told.on, told.labelled, super::tools(), told.events) {
-        told.on = events.iter().any(|event| jvmti.notify_extension(*event, false).is_err());
-        let _ = jvmti.notify(Event::VirtualThreadEnd, false);
+    let Some(jvmti) = super::tools() else { return };
+    let kept = kept();
+    if FOLLOWED.load(Ordering::SeqCst) && !kept.taken().any(|scope| scope.words.says_something()) {
+        kept.follow_none(jvmti);
     }
 }
 
-fn follow_one_more(jvmti: Jvmti) -> bool {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    if told.events.is_none() {
-        told.events = jvmti.follow_virtual_threads(on_mount, on_unmount);
-    }
-    let Some(events) = told.events else { return false };
-    if !told.on {
-        told.on = jvmti.notify(Event::VirtualThreadEnd, true).is_ok()
+impl Kept {
+    fn follow(&mut self, jvmti: Jvmti) -> Option<()> {
+        if FOLLOWED.load(Ordering::SeqCst) {
+            return Some(());
+        }
+        if self.events.is_none() {
+            self.events = jvmti.follow_virtual_threads(on_mount, on_unmount);
+        }
+        let events = self.events?;
+        FOLLOWED.store(true, Ordering::SeqCst);
+        let all_on = jvmti.notify(Event::VirtualThreadEnd, true).is_ok()
             && events.iter().all(|event| jvmti.notify_extension(*event, true).is_ok());
+        if !all_on {
+            self.follow_none(jvmti);
+            return None;
+        }
+        Some(())
     }
-    told.labelled += u64::from(told.on);
-    told.on
+
+    /// A scope that opens at this very moment may stay unsaid; none is said of another thread: rows are cleared when no
+    /// mount can fill them any more (`on_mount` looks again after it wrote).
+    fn follow_none(&self, jvmti: Jvmti) {
+        FOLLOWED.store(false, Ordering::SeqCst);
+        self.taken().for_each(|scope| scope.is_followed.store(0, Ordering::SeqCst));
+        for event in self.events.iter().flatten() {
+            let _ = jvmti.notify_extension(*event, false);
+        }
+        // Words that are some thread's come back when it ends.
+        if TAKEN.load(Ordering::Relaxed) == 0 {
+            let _ = jvmti.notify(Event::VirtualThreadEnd, false);
+        }
+        threads_signal::carry_nothing();
+    }
+
+    fn taken(&self) -> impl Iterator<Item = &'static VirtualScope> + '_ {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).filter(|scope| scope.is_taken.load(Ordering::Relaxed))
+    }
+
+    fn take(&mut self) -> Option<&'static VirtualScope> {
+        if self.free.is_empty() && self.chunks.len() < MOST / CHUNK {
+            let chunk: Vec<VirtualScope> = (0..CHUNK).map(|_| VirtualScope::new()).collect();
+            let chunk: &'static [VirtualScope] = chunk.leak();
+            self.chunks.push(chunk);
+            self.free.extend(chunk.iter().rev());
+        }
+        let scope = self.free.pop()?;
+        scope.words.clear();
+        scope.is_taken.store(true, Ordering::Relaxed);
+        TAKEN.fetch_add(1, Ordering::Relaxed);
+        Some(scope)
+    }
+
+    fn give_back(&mut self, scope: &'static VirtualScope) {
+        scope.words.clear();
+        scope.is_followed.store(0, Ordering::Relaxed);
+        scope.is_taken.store(false, Ordering::Relaxed);
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+        self.free.push(scope);
+    }
 }
 
-fn read(kept: usize) -> Option<Words> {
-    // SAFETY: the word is 0 or a box that `set` made, freed only by its own virtual thread.
-    unsafe { (kept as *const Words).as_ref() }.copied()
+impl VirtualScope {
+    const fn new() -> Self {
+        Self { words: ScopeWords::empty(), is_followed: AtomicU64::new(0), is_taken: AtomicBool::new(false) }
+    }
+}
+
+fn read(word: usize) -> Option<&'static VirtualScope> {
+    // SAFETY: the word is 0 or the address of words that are never freed.
+    unsafe { (word as *const VirtualScope).as_ref() }
 }
 
 unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobject) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
-        let kept = super::tools().and_then(|jvmti| jvmti.thread_word(thread)).and_then(read);
-        if let (Some(words), Some(row)) = (kept, threads_signal::enrol(sys::thread_id(), 0)) {
-            row.scope.write(&words);
+        let scope = super::tools().and_then(|jvmti| jvmti.thread_word(thread)).and_then(read);
+        if let (Some(scope), Some(row)) = (scope, threads_signal::enrol(sys::thread_id(), 0)) {
+            row.scope.carry(&scope.words);
+            if !FOLLOWED.load(Ordering::SeqCst) {
+                row.scope.carry_nothing();
+            }
         }
     }));
 }
@@ -103,7 +172,7 @@ unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobje
 unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
     let _ = catch_unwind(|| {
         if let Some(row) = threads_signal::of(sys::thread_id()) {
-            row.scope.write(&[0; 5]);
+            row.scope.carry_nothing();
         }
     });
 }
@@ -114,8 +183,31 @@ unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject)
 /// Called by the VM.
 pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
     let _ = catch_unwind(|| {
-        if words().iter().any(|word| *word != 0) {
-            set(&[0; 5]);
+        let jvmti = super::tools()?;
+        let scope = jvmti.thread_word(std::ptr::null_mut()).and_then(read)?;
+        jvmti.set_thread_word(0).ok()?;
+        if let Some(row) = threads_signal::of(sys::thread_id()) {
+            row.scope.carry_nothing();
         }
+        kept().give_back(scope);
+        Some(())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_an_ended_thread_are_the_next_ones_and_say_nothing() {
+        let mut kept = Kept { chunks: Vec::new(), free: Vec::new(), events: None };
+        let first = kept.take().unwrap();
+        first.words.write(&[7, 0, 0, 0, 0]);
+        assert!(kept.taken().any(|scope| scope.words.says_something()));
+        kept.give_back(first);
+        assert_eq!(kept.taken().count(), 0);
+        let second = kept.take().unwrap();
+        assert!(std::ptr::eq(first, second) && !second.words.says_something());
+        kept.give_back(second);
+    }
 }

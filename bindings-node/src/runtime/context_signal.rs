@@ -34,7 +34,7 @@ pub fn id(thread: &JsThread) -> u64 {
     }
     let offset = thread.continuation_offset.load(Ordering::Relaxed);
     if offset == 0 {
-        return thread.current.load(Ordering::Relaxed);
+        return f64::from_bits(thread.current.load(Ordering::Relaxed)) as u64;
     }
     stored(thread.isolate.load(Ordering::Relaxed).wrapping_add(offset), thread.storage.load(Ordering::Relaxed))
         .unwrap_or(0)

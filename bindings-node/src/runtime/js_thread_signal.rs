@@ -46,7 +46,7 @@ pub struct JsThread {
     pub address_epoch: AtomicU64,
     /// What ran since the loop last came round; made once, then kept with the entry.
     recent: AtomicPtr<Recent>,
-    /// Context id for threads whose storage the handler does not read.
+    /// Context id for threads whose storage the handler does not read: the bits of a number as JavaScript has it.
     pub current: AtomicU64,
     /// The context in which the outermost collection began.
     pub collecting_in: AtomicU64,

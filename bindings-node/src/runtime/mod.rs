@@ -15,6 +15,7 @@ mod map_figures;
 mod marker;
 mod names;
 mod operation_sizes;
+mod own_word;
 mod recent_signal;
 mod ring_position_signal;
 mod self_test;
@@ -238,10 +239,15 @@ pub fn register_storage(storage: usize, probe: u64) -> bool {
 }
 
 /// Sets the context id of the calling thread, where the storage is not read.
-pub fn set_current(id: u64) {
+pub fn set_current(id: f64) {
     if let Some(thread) = current_thread() {
-        thread.current.store(id, Ordering::Relaxed);
+        thread.current.store(id.to_bits(), Ordering::Relaxed);
     }
+}
+
+/// Where JavaScript may set it by itself; `None` where it cannot, or the thread is not enrolled.
+pub fn current_word(env: &napi::Env) -> Option<napi::bindgen_prelude::Unknown<'static>> {
+    own_word::shown(env, &current_thread()?.current)
 }
 
 /// What the handler would read now.

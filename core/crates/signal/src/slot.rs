@@ -95,9 +95,9 @@ pub struct Slot {
     runs: AtomicU32,
 }
 
-/// How often a running perf event uses an interval: drawing and setting one for each tick is a third of what a tick costs,
-/// and four ticks at equal distance still lock onto nothing, since the distance changes after them.
-pub(crate) const RUN: u64 = 4;
+/// How often a running perf event uses an interval: setting one costs more than the rest of a tick, and a few ticks at equal
+/// distance still lock onto nothing, since the distance is random and changes after them.
+pub(crate) const RUN: u64 = 16;
 
 /// Bits of a slot's generation that fit below its address.
 pub const GENERATION_MASK: u32 = 255;

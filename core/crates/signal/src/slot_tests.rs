@@ -99,7 +99,7 @@ fn a_clock_that_runs_by_itself_keeps_the_asked_rate_however_late_its_ticks_are()
     let (period, late) = (1_000_000, 60_000);
     let mut cpu = slot.begin_schedule(0, period, true);
     let (mut samples, mut periods, mut intervals) = (0u64, 0, std::collections::HashSet::new());
-    while cpu < 10_000_000_000 {
+    while cpu < 100_000_000_000 {
         // The event counts on from its own overflow, but an interval that is set begins with the setting.
         let sampled = cpu + late;
         samples += 1;
@@ -109,9 +109,10 @@ fn a_clock_that_runs_by_itself_keeps_the_asked_rate_however_late_its_ticks_are()
         intervals.insert(interval);
         cpu = interval + if slot.begins_run() { sampled } else { cpu };
     }
-    assert!(samples.abs_diff(10_000) < 200, "{samples} samples in 10 s at 1000 Hz");
+    // Five standard deviations of what so many draws add up to; time lost at each tick would be 6,000.
+    assert!(samples.abs_diff(100_000) < 1_900, "{samples} samples in 100 s at 1000 Hz");
     assert_eq!(periods, samples);
-    assert!(intervals.len() as u64 > samples / 5, "{} intervals were drawn", intervals.len());
+    assert!(intervals.len() as u64 > samples / 20, "{} intervals were drawn", intervals.len());
 }
 
 #[test]

@@ -34,11 +34,8 @@ final class Native {
     /** The calling platform thread's words, or null. */
     static native ByteBuffer threadBuffer();
 
-    /** Reads what the calling virtual thread's scopes say. */
-    static native void virtualWords(long[] words);
-
-    /** Sets it; false where virtual threads cannot be followed. */
-    static native boolean setVirtualWords(long[] words);
+    /** The calling virtual thread's words, and whether they are followed; null where they cannot be. */
+    static native ByteBuffer virtualBuffer();
 
     static native byte[] logLines(long nanos);
 }

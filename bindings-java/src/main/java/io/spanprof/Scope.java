@@ -10,7 +10,6 @@ public final class Scope implements AutoCloseable {
     static final Scope NONE = new Scope(null, null);
 
     private Thread owner;
-    /** Null on a virtual thread. */
     private final ThreadScope words;
     private boolean outermost = true;
     private long labelSet;
@@ -26,15 +25,11 @@ public final class Scope implements AutoCloseable {
 
     /** Prepared labels on top of what the thread says now. */
     static Scope open(Labels labels) {
-        Thread thread = Thread.currentThread();
-        if (VirtualThreads.isVirtual(thread)) {
-            return openVirtual(thread, labels);
-        }
-        ThreadScope words = ThreadScope.current();
+        ThreadScope words = labels.isEmpty ? ThreadScope.existing() : ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        Scope scope = new Scope(thread, words);
+        Scope scope = new Scope(Thread.currentThread(), words);
         if (!words.isOpen()) {
             words.write(labels.words);
             return scope;
@@ -50,49 +45,24 @@ public final class Scope implements AutoCloseable {
 
     /** What the calling thread says now. */
     static long[] wordsHere() {
-        long[] words = new long[ThreadScope.WORDS];
-        if (!VirtualThreads.isVirtual(Thread.currentThread())) {
-            ThreadScope own = ThreadScope.existing();
-            return own == null ? words : own.words();
-        }
-        if (NativeLibrary.isLoaded()) {
-            Native.virtualWords(words);
-        }
-        return words;
+        ThreadScope own = ThreadScope.existing();
+        return own == null ? new long[ThreadScope.WORDS] : own.words();
     }
 
     /** What another thread said, in place of what this one says. */
     static Scope replace(long[] said) {
-        Thread thread = Thread.currentThread();
         long[] before = wordsHere();
         if (Arrays.equals(said, before)) {
             return NONE;
-        }
-        if (VirtualThreads.isVirtual(thread)) {
-            Scope scope = new Scope(thread, null);
-            scope.remember(before[0], before[1], before[2], before[3], before[4]);
-            return NativeLibrary.isLoaded() && Native.setVirtualWords(said) ? scope : NONE;
         }
         ThreadScope words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        Scope scope = new Scope(thread, words);
+        Scope scope = new Scope(Thread.currentThread(), words);
         scope.remember(before[0], before[1], before[2], before[3], before[4]);
         words.write(said);
         return scope;
-    }
-
-    private static Scope openVirtual(Thread thread, Labels labels) {
-        if (labels.isEmpty || !NativeLibrary.isLoaded()) {
-            return NONE;
-        }
-        long[] words = new long[ThreadScope.WORDS];
-        Native.virtualWords(words);
-        Scope scope = new Scope(thread, null);
-        scope.remember(words[0], words[1], words[2], words[3], words[4]);
-        Native.merge(words, labels.words);
-        return Native.setVirtualWords(words) ? scope : NONE;
     }
 
     private void remember(long labelSet, long traceHigh, long traceLow, long span, long root) {
@@ -112,9 +82,7 @@ public final class Scope implements AutoCloseable {
             return;
         }
         owner = null;
-        if (words == null) {
-            Native.setVirtualWords(new long[] {labelSet, traceHigh, traceLow, span, root});
-        } else if (outermost) {
+        if (outermost) {
             words.clear();
         } else {
             words.write(labelSet, traceHigh, traceLow, span, root);

@@ -30,18 +30,10 @@ public final class SpanLink {
         if (!NativeLibrary.isLoaded()) {
             return NONE;
         }
-        if (VirtualThreads.isVirtual(Thread.currentThread())) {
-            return activateVirtual(traceId, spanId);
-        }
-        ThreadScope words = ThreadScope.current();
-        if (words == null) {
-            return NONE;
-        }
-        long set = words.isOpen() ? words.word(0) : 0;
-        SpanLink before = words.isOpen()
+        ThreadScope words = ThreadScope.existing();
+        SpanLink before = words != null && words.isOpen()
                 ? new SpanLink(words.word(1), words.word(2), words.word(3), words.word(4)) : NONE;
-        SpanLink now = before.next(traceId, spanId);
-        words.write(set, now.traceHigh, now.traceLow, now.span, now.root);
+        before.next(traceId, spanId).write();
         return before;
     }
 
@@ -51,27 +43,18 @@ public final class SpanLink {
         return (words[1] | words[2] | words[3]) != 0;
     }
 
-    private static SpanLink activateVirtual(CharSequence traceId, CharSequence spanId) {
-        long[] words = new long[ThreadScope.WORDS];
-        Native.virtualWords(words);
-        SpanLink before = new SpanLink(words[1], words[2], words[3], words[4]);
-        SpanLink now = before.next(traceId, spanId);
-        Native.setVirtualWords(new long[] {words[0], now.traceHigh, now.traceLow, now.span, now.root});
-        return before;
-    }
-
     /** Makes this the active span of the calling thread again. */
     public void restore() {
         if (!NativeLibrary.isLoaded()) {
             return;
         }
-        if (VirtualThreads.isVirtual(Thread.currentThread())) {
-            long[] words = new long[ThreadScope.WORDS];
-            Native.virtualWords(words);
-            Native.setVirtualWords(new long[] {words[0], traceHigh, traceLow, span, root});
-            return;
-        }
-        ThreadScope words = ThreadScope.current();
+        write();
+    }
+
+    private void write() {
+        // Where nothing is said there is nothing to take back, and a virtual thread needs no following.
+        boolean saysNothing = (traceHigh | traceLow | span | root) == 0;
+        ThreadScope words = saysNothing ? ThreadScope.existing() : ThreadScope.current();
         if (words != null) {
             words.write(words.isOpen() ? words.word(0) : 0, traceHigh, traceLow, span, root);
         }

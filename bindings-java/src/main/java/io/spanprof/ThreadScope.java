@@ -5,28 +5,32 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * What the scopes open on one platform thread say, in words that the profiler's signal handler reads on the same
- * thread. The first word is 0 while nothing is said; it is cleared first and written last.
+ * What the scopes open on one thread say, in words that the profiler's signal handler reads on the same thread, or on the
+ * one that carries it. The first word is 0 while nothing is said; it is cleared first and written last.
  */
 final class ThreadScope {
     /** Label set, trace id in two halves, span id, local root span id. */
     static final int WORDS = 5;
 
     private static final ThreadLocal<ThreadScope> OF_THREAD = new ThreadLocal<>();
+    /** Behind the words of a virtual thread: 0 while its mounts are not told of, so that nobody would find the words. */
+    private static final int IS_FOLLOWED = 8 + 8 * WORDS;
 
     private final ByteBuffer buffer;
+    private final boolean isVirtual;
 
-    private ThreadScope(ByteBuffer buffer) {
+    private ThreadScope(ByteBuffer buffer, boolean isVirtual) {
         this.buffer = buffer;
+        this.isVirtual = isVirtual;
     }
 
-    /** The calling platform thread's, or null: without the library, or beyond the most threads. */
+    /** The calling thread's, or null: without the library, or beyond the most threads. */
     static ThreadScope current() {
         ThreadScope scope = OF_THREAD.get();
-        return scope != null ? scope : make();
+        return scope != null && scope.isRead() ? scope : make();
     }
 
-    /** The calling platform thread's if it has any yet. */
+    /** The calling thread's if it has any yet. */
     static ThreadScope existing() {
         return OF_THREAD.get();
     }
@@ -35,13 +39,18 @@ final class ThreadScope {
         if (!NativeLibrary.isReady()) {
             return null;
         }
-        ByteBuffer buffer = Native.threadBuffer();
+        boolean isVirtual = VirtualThreads.isVirtual(Thread.currentThread());
+        ByteBuffer buffer = isVirtual ? Native.virtualBuffer() : Native.threadBuffer();
         if (buffer == null) {
             return null;
         }
-        ThreadScope scope = new ThreadScope(buffer.order(ByteOrder.nativeOrder()));
+        ThreadScope scope = new ThreadScope(buffer.order(ByteOrder.nativeOrder()), isVirtual);
         OF_THREAD.set(scope);
         return scope;
+    }
+
+    private boolean isRead() {
+        return !isVirtual || buffer.getLong(IS_FOLLOWED) != 0;
     }
 
     /** Whether any scope is open. */
