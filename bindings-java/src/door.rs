@@ -9,11 +9,12 @@ use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
 use spanprof::config::{Environment, KEYS};
+use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
-use crate::runtime::{self, JavaRuntime, SwitchedOff};
+use crate::runtime::{self, JavaRuntime};
 use crate::{convert, host_log, natives};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);

@@ -16,6 +16,7 @@ use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
 use spanprof::config::{Environment, KEYS};
+use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
 use crate::error::{panics, quiet, raising};
@@ -52,7 +53,7 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
             config.service_name = program_name.unwrap_or_default();
         }
         if !config.enabled || config.disabled_by.is_some() {
-            return Profiler::start_with_runtime(config, Arc::new(runtime::SwitchedOff)).map(|_| false);
+            return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| false);
         }
         if submitted == Some(true) {
             // The inspector samples; nothing is to be walked.

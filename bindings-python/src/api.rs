@@ -7,9 +7,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spanprof::config::{Environment, KEYS};
-use spanprof::runtime::{Frame, Runtime};
+use spanprof::runtime::{Runtime, SwitchedOff};
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
-use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use crate::convert;
 use crate::error::{panics, quiet, raising};
@@ -155,24 +154,4 @@ fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
     let source = runtime.set_context_variable(&variable);
     variable::publish_to(source, Arc::clone(&runtime));
     Ok(runtime)
-}
-
-/// Stands in for the interpreter when nothing is to be profiled.
-struct SwitchedOff;
-
-/// Captures nothing; no clock runs when switched off.
-unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
-    Captured::Dropped(DropReason::Disabled)
-}
-
-impl Runtime for SwitchedOff {
-    fn resource_attributes(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn capture(&self) -> CaptureFn {
-        capture_nothing
-    }
-
-    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
 }
