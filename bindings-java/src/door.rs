@@ -8,7 +8,7 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
-use spanprof::config::{Environment, KEYS};
+use spanprof::config::{from_json, Environment, KEYS};
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
@@ -107,7 +107,7 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
         let variables = texts_of(env, &variables)?;
-        let outcome = convert::config_from(&config).and_then(|code| {
+        let outcome = from_json(&config).and_then(|code| {
             // SAFETY: the environment of a native method is its thread's.
             unsafe { start(env.get_raw(), code, program_name, &variables) }
         });
@@ -192,7 +192,7 @@ pub extern "system" fn Java_io_spanprof_Native_update<'l>(
     config: JByteArray<'l>,
 ) -> Given {
     through(env, |env| {
-        let changes = convert::config_from(&text_of(env, &config)?);
+        let changes = from_json(&text_of(env, &config)?);
         let outcome = changes.and_then(|changes| match Profiler::running() {
             Some(profiler) => profiler.update(&ConfigPatch(changes)).map(|()| "changed"),
             None => Ok("not running"),

@@ -15,14 +15,14 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::config::{Environment, KEYS};
+use spanprof::config::{from_json, Environment, KEYS};
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
+use crate::context_calls;
 use crate::error::{panics, quiet, raising};
 use crate::runtime::{self, NodeRuntime};
 use crate::submitted::Submitted;
-use crate::{context_calls, convert};
 
 /// Version of the addon.
 #[napi]
@@ -34,7 +34,7 @@ pub fn version() -> &'static str {
 #[napi]
 pub fn is_wanted(config_json: String) -> Result<bool> {
     raising(|| {
-        let config = Config::load(&convert::config_from(&config_json)?, &environment())?;
+        let config = Config::load(&from_json(&config_json)?, &environment())?;
         runtime::allow_handling_of_faults(config.signals);
         Ok(config.enabled && config.disabled_by.is_none())
     })
@@ -47,7 +47,7 @@ pub fn is_wanted(config_json: String) -> Result<bool> {
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
     raising(|| {
-        let code = convert::config_from(&config_json)?;
+        let code = from_json(&config_json)?;
         let mut config = Config::load(&code, &environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
@@ -182,7 +182,7 @@ pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
     raising(|| {
-        let patch = ConfigPatch(convert::config_from(&config_json)?);
+        let patch = ConfigPatch(from_json(&config_json)?);
         match Profiler::running() {
             Some(profiler) => profiler.update(&patch).map(|()| true),
             None => Ok(false),
