@@ -8,7 +8,7 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
-use spanprof::config::{from_json, Environment, KEYS};
+use spanprof::config::{from_json, process_environment, Environment, KEYS};
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
@@ -319,7 +319,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
 }
 
 fn environment(given: &[String]) -> Environment {
-    let own =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
+    let mut variables = process_environment();
+    variables.extend(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+    variables
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::config::{from_json, Environment, KEYS};
+use spanprof::config::{from_json, process_environment, KEYS};
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
@@ -34,7 +34,7 @@ pub fn version() -> &'static str {
 #[napi]
 pub fn is_wanted(config_json: String) -> Result<bool> {
     raising(|| {
-        let config = Config::load(&from_json(&config_json)?, &environment())?;
+        let config = Config::load(&from_json(&config_json)?, &process_environment())?;
         runtime::allow_handling_of_faults(config.signals);
         Ok(config.enabled && config.disabled_by.is_none())
     })
@@ -48,7 +48,7 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
     crate::host_log::install();
     raising(|| {
         let code = from_json(&config_json)?;
-        let mut config = Config::load(&code, &environment())?;
+        let mut config = Config::load(&code, &process_environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
         }
@@ -308,10 +308,4 @@ impl Task for Waiting {
     fn resolve(&mut self, _env: Env, delivered: bool) -> Result<bool> {
         Ok(delivered)
     }
-}
-
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }

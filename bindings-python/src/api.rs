@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::config::{Environment, KEYS};
+use spanprof::config::{process_environment, KEYS};
 use spanprof::runtime::{Runtime, SwitchedOff};
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
 
@@ -22,7 +22,8 @@ use crate::runtime::PythonRuntime;
 pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let code = convert::config_from(config);
     raising(py, || {
-        let mut config = Config::load(&code, &environment())?;
+        // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
+        let mut config = Config::load(&code, &process_environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = convert::program_name(py);
         }
@@ -138,13 +139,6 @@ pub fn watch_switching(function: &Bound<'_, PyAny>) -> bool {
 #[pyfunction]
 pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
     quiet(70, || py.detach(|| spanprof_cli::run(&arguments)))
-}
-
-/// The process's variables, for the core's layers. Read with the GIL held, so that no `os.environ` write runs meanwhile.
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }
 
 fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {

@@ -19,6 +19,6 @@ pub(crate) use file::value as yaml_value;
 #[cfg(feature = "json")]
 pub use json::{from_json, snake_case};
 pub use keys::{Bounds, Config, Key, KEYS};
-pub use load::{ConfigBuilder, ConfigPatch, Environment};
+pub use load::{process_environment, ConfigBuilder, ConfigPatch, Environment};
 pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies};
 pub use value::ConfigValue;
