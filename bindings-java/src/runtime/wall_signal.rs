@@ -66,7 +66,7 @@ pub fn asked_so_far() -> u64 {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    question::install::<Answerer>(&[super::CPU_SIGNAL, libc::SIGTRAP])
+    question::install::<Answerer>(super::CPU_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].

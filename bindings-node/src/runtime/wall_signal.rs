@@ -102,7 +102,7 @@ impl Exchange {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    question::install::<Answerer>(&[super::CPU_SIGNAL])
+    question::install::<Answerer>(super::CPU_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].

@@ -33,9 +33,9 @@ fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 9
 }
 
-/// Installs the handler, once for the life of the process; `clock_signals` wait while it runs. False when somebody else has
-/// the signal.
-pub fn install<A: Answer>(clock_signals: &[libc::c_int]) -> bool {
+/// Installs the handler, once for the life of the process. While it runs the clocks wait: timers, which send `clock_signal`,
+/// and perf events. False when somebody else has the signal.
+pub fn install<A: Answer>(clock_signal: libc::c_int) -> bool {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.load(Ordering::Acquire) {
         return true;
@@ -51,8 +51,8 @@ pub fn install<A: Answer>(clock_signals: &[libc::c_int]) -> bool {
         action.sa_sigaction = on_question::<A> as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         // A CPU sample taken in here would show us.
-        for clock in clock_signals {
-            libc::sigaddset(&mut action.sa_mask, *clock);
+        for clock in [clock_signal, libc::SIGTRAP] {
+            libc::sigaddset(&mut action.sa_mask, clock);
         }
         libc::sigaction(signal(), &action, core::ptr::null_mut()) == 0
     };
@@ -125,7 +125,7 @@ mod tests {
 
     const CLOCK: libc::c_int = libc::SIGSTKFLT;
 
-    static INSTALLED: LazyLock<bool> = LazyLock::new(|| install::<Hears>(&[CLOCK]) && install::<Hears>(&[CLOCK]));
+    static INSTALLED: LazyLock<bool> = LazyLock::new(|| install::<Hears>(CLOCK) && install::<Hears>(CLOCK));
 
     fn own_id() -> u32 {
         // SAFETY: asks the kernel for a number.
@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
         assert_eq!(heard.by.load(Ordering::Acquire), own_id());
         assert!(is_masked(&heard, CLOCK));
+        assert!(is_masked(&heard, libc::SIGTRAP), "the perf clock's");
     }
 
     #[test]
