@@ -187,9 +187,6 @@ impl Profiler {
     ///
     /// What the parent's export had open stays open in the child, unused, until it ends or executes another program: its
     /// event loop (three descriptors) and a connection to each destination. They belong to threads that stayed behind.
-    ///
-    /// In a program written in Rust a thread begins by taking a lock of the standard library (`thread_info` in its
-    /// sys/pal/unix/stack_overflow.rs); where a thread of the parent held it at the fork, the child goes on unprofiled.
     pub fn after_fork_in_child() -> Option<Profiler> {
         labels::tables().after_fork_in_child();
         // The child may have started its own before the hook was called.
