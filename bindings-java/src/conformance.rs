@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use jni::objects::{JByteArray, JClass, JLongArray, JObject};
 use jni::{jni_sig, jni_str, Env, EnvUnowned};
+use spanprof::config::from_json;
 use spanprof::conformance::{run_in, Case, Language};
 use spanprof::context::open_context;
 use spanprof::ConfigValue;
 
 use crate::context_calls::{row_of, Words};
-use crate::convert;
 use crate::door::{given, text_of, through, words_in, Given};
 use crate::packed::pack;
 
@@ -57,7 +57,7 @@ pub extern "system" fn Java_io_spanprof_Cases_runCase<'l>(
 ) -> Given {
     through(env, |env| {
         let (text, config) = (text_of(env, &text)?, text_of(env, &config)?);
-        let outcome = convert::config_from(&config)
+        let outcome = from_json(&config)
             .map_err(|error| error.to_string())
             .and_then(|config| run_in(&text, &mut Java { env: &mut *env, config, runner: &runner }));
         match outcome {

@@ -8,12 +8,13 @@ use std::time::Duration;
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
-use spanprof::config::{Environment, KEYS};
+use spanprof::config::{from_json, process_environment, Environment, KEYS};
+use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
-use crate::runtime::{self, virtual_threads, JavaRuntime, SwitchedOff};
+use crate::runtime::{self, virtual_threads, JavaRuntime};
 use crate::{convert, host_log, natives};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -106,7 +107,7 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         host_log::install();
         let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
         let variables = texts_of(env, &variables)?;
-        let outcome = convert::config_from(&config).and_then(|code| {
+        let outcome = from_json(&config).and_then(|code| {
             // SAFETY: the environment of a native method is its thread's.
             unsafe { start(env.get_raw(), code, program_name, &variables) }
         });
@@ -191,7 +192,7 @@ pub extern "system" fn Java_io_spanprof_Native_update<'l>(
     config: JByteArray<'l>,
 ) -> Given {
     through(env, |env| {
-        let changes = convert::config_from(&text_of(env, &config)?);
+        let changes = from_json(&text_of(env, &config)?);
         let outcome = changes.and_then(|changes| match Profiler::running() {
             Some(profiler) => profiler.update(&ConfigPatch(changes)).map(|()| "changed"),
             None => Ok("not running"),
@@ -306,7 +307,7 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
 }
 
 fn environment(given: &[String]) -> Environment {
-    let own =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    own.chain(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()))).collect()
+    let mut variables = process_environment();
+    variables.extend(given.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+    variables
 }

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use napi::bindgen_prelude::Function;
 use napi::{Error, Result};
 use napi_derive::napi;
+use spanprof::config::from_json;
 use spanprof::conformance::{run_in, Case, Language};
 use spanprof::ConfigValue;
-
-use crate::convert;
 
 struct JavaScript<'a> {
     config: Vec<(String, ConfigValue)>,
@@ -32,6 +31,6 @@ impl Language for JavaScript<'_> {
 /// `tagWrapper`. Gives the case's name, or throws what did not hold.
 #[napi]
 pub fn run_case(text: String, config_json: String, context: Function<String, f64>) -> Result<String> {
-    let config = convert::config_from(&config_json).map_err(|error| Error::from_reason(error.to_string()))?;
+    let config = from_json(&config_json).map_err(|error| Error::from_reason(error.to_string()))?;
     run_in(&text, &mut JavaScript { config, context }).map_err(Error::from_reason)
 }

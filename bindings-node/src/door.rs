@@ -15,13 +15,14 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::config::{Environment, KEYS};
+use spanprof::config::{from_json, process_environment, KEYS};
+use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
+use crate::context_calls;
 use crate::error::{panics, quiet, raising};
 use crate::runtime::{self, NodeRuntime};
 use crate::submitted::Submitted;
-use crate::{context_calls, convert};
 
 /// Version of the addon.
 #[napi]
@@ -33,7 +34,7 @@ pub fn version() -> &'static str {
 #[napi]
 pub fn is_wanted(config_json: String) -> Result<bool> {
     raising(|| {
-        let config = Config::load(&convert::config_from(&config_json)?, &environment())?;
+        let config = Config::load(&from_json(&config_json)?, &process_environment())?;
         runtime::allow_handling_of_faults(config.signals);
         Ok(config.enabled && config.disabled_by.is_none())
     })
@@ -46,13 +47,13 @@ pub fn is_wanted(config_json: String) -> Result<bool> {
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
     raising(|| {
-        let code = convert::config_from(&config_json)?;
-        let mut config = Config::load(&code, &environment())?;
+        let code = from_json(&config_json)?;
+        let mut config = Config::load(&code, &process_environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
         }
         if !config.enabled || config.disabled_by.is_some() {
-            return Profiler::start_with_runtime(config, Arc::new(runtime::SwitchedOff)).map(|_| false);
+            return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| false);
         }
         if submitted == Some(true) {
             // The inspector samples; nothing is to be walked.
@@ -187,7 +188,7 @@ pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
     raising(|| {
-        let patch = ConfigPatch(convert::config_from(&config_json)?);
+        let patch = ConfigPatch(from_json(&config_json)?);
         match Profiler::running() {
             Some(profiler) => profiler.update(&patch).map(|()| true),
             None => Ok(false),
@@ -313,10 +314,4 @@ impl Task for Waiting {
     fn resolve(&mut self, _env: Env, delivered: bool) -> Result<bool> {
         Ok(delivered)
     }
-}
-
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }

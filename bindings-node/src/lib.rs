@@ -10,7 +10,6 @@
 #[cfg(feature = "testing")]
 mod conformance;
 mod context_calls;
-mod convert;
 mod door;
 mod error;
 mod host_log;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
-use spanprof::runtime::{Frame, FrameType, Runtime};
+use spanprof::runtime::{capture_nothing, Frame, FrameType, Runtime};
 use spanprof::Profiler;
 use spanprof_signal::{CaptureFn, Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
@@ -156,7 +156,7 @@ impl Runtime for Submitted {
     }
 
     fn capture(&self) -> CaptureFn {
-        crate::runtime::capture_nothing
+        capture_nothing
     }
 
     fn resolve(&self, frame: RawFrame, _position: u64, out: &mut Vec<Frame>) {

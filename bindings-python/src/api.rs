@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::config::{Environment, KEYS};
-use spanprof::runtime::{Frame, Runtime};
+use spanprof::config::{process_environment, KEYS};
+use spanprof::runtime::{Runtime, SwitchedOff};
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
-use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 use crate::convert;
 use crate::error::{panics, quiet, raising};
@@ -23,7 +22,8 @@ use crate::runtime::PythonRuntime;
 pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let code = convert::config_from(config);
     raising(py, || {
-        let mut config = Config::load(&code, &environment())?;
+        // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
+        let mut config = Config::load(&code, &process_environment())?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = convert::program_name(py);
         }
@@ -141,13 +141,6 @@ pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
     quiet(70, || py.detach(|| spanprof_cli::run(&arguments)))
 }
 
-/// The process's variables, for the core's layers. Read with the GIL held, so that no `os.environ` write runs meanwhile.
-fn environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
 fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
     let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
@@ -155,24 +148,4 @@ fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
     let source = runtime.set_context_variable(&variable);
     variable::publish_to(source, Arc::clone(&runtime));
     Ok(runtime)
-}
-
-/// Stands in for the interpreter when nothing is to be profiled.
-struct SwitchedOff;
-
-/// Captures nothing; no clock runs when switched off.
-unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
-    Captured::Dropped(DropReason::Disabled)
-}
-
-impl Runtime for SwitchedOff {
-    fn resource_attributes(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn capture(&self) -> CaptureFn {
-        capture_nothing
-    }
-
-    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
 }

@@ -16,6 +16,9 @@ use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::{ProfilesData, ResourceProfiles};
 
+/// Of each thread of the exporter, which runs the system's resolver and TLS.
+const STACK_BYTES: usize = 2 << 20;
+
 /// See the head of the module.
 pub(crate) struct Delivery {
     exporter: Exporter,
@@ -33,8 +36,7 @@ impl Delivery {
         let destinations = configured.into_iter().map(|destination| export_destination(destination, config)).collect();
         let settings = ExporterSettings {
             queue_max_bytes: config.queue_max_bytes as usize,
-            on_thread_start: own_thread::begin,
-            on_thread_stop: own_thread::end,
+            start_thread: |name, body| own_thread::start(name, STACK_BYTES, body).map(drop),
             ..ExporterSettings::default()
         };
         let exporter = Exporter::start(destinations, settings)

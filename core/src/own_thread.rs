@@ -1,18 +1,21 @@
-//! What every thread of ours does first: it is exempt from sampling and its CPU time counts as the profiler's own.
+//! Our own threads: exempt from sampling, their CPU time counted as the profiler's own, and fit for forked children. Called
+//! by whatever of the facade runs on a thread of its own.
 
-use crate::sys::{Clocks, OwnThread};
-use std::cell::RefCell;
+use std::ffi::CStr;
+use std::io::Error;
 
-thread_local! {
-    static OWN: RefCell<Option<OwnThread>> = const { RefCell::new(None) };
-}
+use crate::sys::{self, Clocks};
+pub(crate) use sys::StartedThread;
 
-/// First on the thread.
-pub(crate) fn begin() {
-    OWN.with(|own| *own.borrow_mut() = Some(Clocks::exempt_current_thread()));
-}
-
-/// Last on the thread.
-pub(crate) fn end() {
-    OWN.with(|own| drop(own.borrow_mut().take()));
+/// Starts one. `body` catches its own panics, where they mean anything.
+pub(crate) fn start(
+    name: &'static CStr,
+    stack_bytes: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<StartedThread, Error> {
+    let exempt = move || {
+        let _first_and_last = Clocks::exempt_current_thread();
+        body();
+    };
+    sys::start_thread(name, stack_bytes, Box::new(exempt))
 }

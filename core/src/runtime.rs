@@ -13,7 +13,7 @@
 //! Two doors lead into the ring: *capture* (our clock asks) and *submit* (the runtime tells, [`crate::Profiler::submit`]). What
 //! follows the ring cannot tell which was used.
 
-use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 pub use spanprof_profile::FrameType;
 
@@ -105,4 +105,24 @@ pub trait Runtime: Send + Sync + 'static {
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
         let _ = out;
     }
+}
+
+/// The capture function of a runtime whose threads no clock interrupts: it captures nothing.
+pub fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
+    Captured::Dropped(DropReason::Disabled)
+}
+
+/// Stands in for the language where nothing is to be profiled, so that nothing of it is looked at.
+pub struct SwitchedOff;
+
+impl Runtime for SwitchedOff {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        capture_nothing
+    }
+
+    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
 }

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jni::sys::{JNIEnv, JavaVM};
 use spanprof::runtime::{Ended, Frame, FrameType, Runtime, RuntimeThread};
 use spanprof::{sys, Profiler};
-use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
 use frame_word::Place;
 use java_threads::ThreadPlaces;
@@ -339,24 +339,4 @@ impl Runtime for JavaRuntime {
         out.push(("java.walks_refused", call_trace_signal::refused().to_string()));
         out.push(("java.methods_named", names.to_string()));
     }
-}
-
-/// Stands in for the VM when nothing is to be profiled.
-pub struct SwitchedOff;
-
-/// Captures nothing; no clock runs when switched off.
-unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
-    Captured::Dropped(DropReason::Disabled)
-}
-
-impl Runtime for SwitchedOff {
-    fn resource_attributes(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn capture(&self) -> CaptureFn {
-        capture_nothing
-    }
-
-    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
 }

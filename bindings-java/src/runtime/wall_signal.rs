@@ -9,11 +9,11 @@
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spanprof::sys;
-use spanprof_signal::{Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{futex, question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::{capture_signal, frame_word, layout, threads_signal, walk_signal};
 
@@ -22,7 +22,7 @@ const ASKED: u32 = 1;
 const ANSWERING: u32 = 2;
 const ANSWERED: u32 = 3;
 /// How long a thread may take to answer; one that waits for a processor takes longer.
-const PATIENCE_NS: i64 = 50_000_000;
+const PATIENCE_NS: u64 = 50_000_000;
 /// CPU time from an answer back into the interrupted system call.
 const WAY_OUT_NS: u64 = 20_000;
 /// Threads whose stacks are kept while they stand still.
@@ -64,33 +64,9 @@ pub fn asked_so_far() -> u64 {
     ASKED_SO_FAR.load(Ordering::Relaxed)
 }
 
-fn signal() -> libc::c_int {
-    // The first are glibc's; debuggers and other runtimes use those next to them.
-    libc::SIGRTMIN() + 9
-}
-
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    static INSTALLED: AtomicBool = AtomicBool::new(false);
-    if INSTALLED.load(Ordering::Acquire) {
-        return true;
-    }
-    // SAFETY: an all-zero sigaction is a valid value; the calls read and write only it.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal(), std::ptr::null(), &mut action) != 0 || action.sa_sigaction != libc::SIG_DFL {
-            return false;
-        }
-        action.sa_sigaction = on_ask as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        // A CPU sample taken in here would show us.
-        for clock in [super::CPU_SIGNAL, libc::SIGTRAP] {
-            libc::sigaddset(&mut action.sa_mask, clock);
-        }
-        let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
-        INSTALLED.store(installed, Ordering::Release);
-        installed
-    }
+    question::install::<Answerer>(super::CPU_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -199,8 +175,8 @@ fn ask(thread_id: u32) -> bool {
     EXCHANGE.asked.store(thread_id, Ordering::Relaxed);
     state.store(question | ASKED, Ordering::Release);
     ASKED_SO_FAR.fetch_add(1, Ordering::Relaxed);
-    let until_ns = sys::monotonic_ns() + PATIENCE_NS as u64;
-    let sent = send(thread_id);
+    let until_ns = sys::monotonic_ns() + PATIENCE_NS;
+    let sent = question::send(thread_id, std::ptr::from_ref(&EXCHANGE) as usize);
     while sent && sys::monotonic_ns() < until_ns {
         match state.load(Ordering::Acquire) {
             word if state_of(word) == ANSWERED => return true,
@@ -220,51 +196,18 @@ fn ask(thread_id: u32) -> bool {
     true
 }
 
-/// The kernel's siginfo of a queued signal on 64-bit Linux.
-#[repr(C)]
-struct QueuedInfo {
-    signal: i32,
-    errno: i32,
-    code: i32,
-    _pad: i32,
-    process: i32,
-    user: u32,
-    value: usize,
-    rest: [usize; 12],
-}
-
-const _: () = assert!(size_of::<QueuedInfo>() == 128);
-
-fn send(thread_id: u32) -> bool {
-    // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
-    unsafe {
-        let mut info: QueuedInfo = std::mem::zeroed();
-        (info.signal, info.code) = (signal(), libc::SI_QUEUE);
-        (info.process, info.user) = (libc::getpid(), libc::getuid());
-        info.value = std::ptr::from_ref(&EXCHANGE) as usize;
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
-    }
-}
-
 fn wait_while(value: u32) {
-    let timeout = libc::timespec { tv_sec: 0, tv_nsec: PATIENCE_NS };
-    // SAFETY: the word is static; the kernel reads it and the timeout.
-    unsafe {
-        let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, EXCHANGE.state.as_ptr(), how, value, &raw const timeout);
-    }
+    futex::wait(&EXCHANGE.state, value, Some(PATIENCE_NS));
 }
 
-extern "C" fn on_ask(_signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
-    // SAFETY: errno of this thread; restored on the way out.
-    let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel's siginfo of this signal.
-    let info = unsafe { &*info.cast::<QueuedInfo>() };
-    if info.code == libc::SI_QUEUE && info.value == std::ptr::from_ref(&EXCHANGE) as usize {
-        answer(ucontext);
+struct Answerer;
+
+impl question::Answer for Answerer {
+    unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+        if value == std::ptr::from_ref(&EXCHANGE) as usize {
+            answer(ucontext);
+        }
     }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 fn answer(ucontext: *mut libc::c_void) {
@@ -284,11 +227,7 @@ fn answer(ucontext: *mut libc::c_void) {
     let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
     (answer.len, answer.truncated, answer.context) = (len, truncated, context);
     EXCHANGE.state.store(word & !3 | ANSWERED, Ordering::Release);
-    // SAFETY: wakes the asker; the word is static.
-    unsafe {
-        let how = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, EXCHANGE.state.as_ptr(), how, 1);
-    }
+    futex::wake(&EXCHANGE.state);
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spanprof::runtime::{native_frame, Ended, Frame, Runtime, RuntimeThread};
-use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, RawFrame};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
@@ -380,27 +380,4 @@ impl Runtime for NodeRuntime {
         out.push(("node.inlining_read", read));
         out.push(("node.inlining_unread", unread));
     }
-}
-
-/// Stands in for V8 when nothing is to be profiled.
-pub struct SwitchedOff;
-
-/// Captures nothing; no clock runs where it is used.
-///
-/// # Safety
-/// It touches nothing.
-pub unsafe fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
-    Captured::Dropped(DropReason::Disabled)
-}
-
-impl Runtime for SwitchedOff {
-    fn resource_attributes(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    fn capture(&self) -> CaptureFn {
-        capture_nothing
-    }
-
-    fn resolve(&self, _frame: RawFrame, _position: u64, _out: &mut Vec<Frame>) {}
 }

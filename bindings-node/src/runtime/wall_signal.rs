@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spanprof::sys;
-use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::{futex, question, Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, JsThread};
 use super::{capture_signal, context_signal, marker};
@@ -22,8 +22,8 @@ const ASKED: u32 = 1;
 const ANSWERING: u32 = 2;
 const ANSWERED: u32 = 3;
 /// How long an answer is waited for; one to a question that was open already, less.
-const PATIENCE_NS: i64 = 20_000_000;
-const SHORT_PATIENCE_NS: i64 = 2_000_000;
+const PATIENCE_NS: u64 = 20_000_000;
+const SHORT_PATIENCE_NS: u64 = 2_000_000;
 /// CPU time from an answer back into the interrupted system call: less than any callback takes.
 const WAY_OUT_NS: u64 = 20_000;
 /// Questions asked at most before it is said that code moved under each answer.
@@ -100,31 +100,9 @@ impl Exchange {
     }
 }
 
-fn signal() -> libc::c_int {
-    // The first are glibc's; debuggers and collectors use those next to them.
-    libc::SIGRTMIN() + 9
-}
-
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    static INSTALLED: AtomicBool = AtomicBool::new(false);
-    if INSTALLED.load(Ordering::Acquire) {
-        return true;
-    }
-    // SAFETY: an all-zero sigaction is a valid value; the calls read and write only it.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal(), std::ptr::null(), &mut action) != 0 || action.sa_sigaction != libc::SIG_DFL {
-            return false;
-        }
-        action.sa_sigaction = on_ask as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        // A CPU sample taken in here would show us.
-        libc::sigaddset(&mut action.sa_mask, super::CPU_SIGNAL);
-        let installed = libc::sigaction(signal(), &action, std::ptr::null_mut()) == 0;
-        INSTALLED.store(installed, Ordering::Release);
-        installed
-    }
+    question::install::<Answerer>(super::CPU_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -176,74 +154,32 @@ fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
     let was_open = exchange.open_for.swap(thread_id, Ordering::Relaxed) == thread_id;
     if !was_open {
         exchange.state.store(ASKED, Ordering::Release);
-        if !signal_thread(thread, thread_id) {
+        if !question::send(thread_id, std::ptr::from_ref(thread) as usize) {
             exchange.open_for.store(0, Ordering::Relaxed);
             return false;
         }
     }
     let patience_ns = if was_open { SHORT_PATIENCE_NS } else { PATIENCE_NS };
-    let until_ns = sys::monotonic_ns() + patience_ns as u64;
-    while exchange.state.load(Ordering::Acquire) != ANSWERED {
-        if sys::monotonic_ns() >= until_ns {
-            return false;
-        }
-        wait_while_asked(&exchange.state, patience_ns);
+    let until_ns = sys::monotonic_ns() + patience_ns;
+    loop {
+        match exchange.state.load(Ordering::Acquire) {
+            ANSWERED => break,
+            _ if sys::monotonic_ns() >= until_ns => return false,
+            state => futex::wait(&exchange.state, state, Some(patience_ns)),
+        };
     }
     exchange.open_for.store(0, Ordering::Relaxed);
     true
 }
 
-fn signal_thread(thread: &JsThread, thread_id: u32) -> bool {
-    // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
-    unsafe {
-        let mut info: QueuedInfo = std::mem::zeroed();
-        (info.signal, info.code) = (signal(), libc::SI_QUEUE);
-        (info.process, info.user) = (libc::getpid(), libc::getuid());
-        info.value = std::ptr::from_ref(thread) as usize;
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
-    }
-}
+struct Answerer;
 
-/// The kernel's siginfo of a queued signal on 64-bit Linux.
-#[repr(C)]
-struct QueuedInfo {
-    signal: i32,
-    errno: i32,
-    code: i32,
-    _pad: i32,
-    process: i32,
-    user: u32,
-    value: usize,
-    rest: [usize; 12],
-}
-
-const _: () = assert!(size_of::<QueuedInfo>() == 128);
-
-fn wait_while_asked(word: &AtomicU32, nanoseconds: i64) {
-    let timeout = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
-    let state = word.load(Ordering::Acquire);
-    if state == ANSWERED {
-        return;
-    }
-    // SAFETY: the word lives for ever; the kernel reads it and the timeout.
-    unsafe {
-        let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, word.as_ptr(), how, state, &raw const timeout);
-    }
-}
-
-extern "C" fn on_ask(_signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
-    // SAFETY: errno of this thread; restored on the way out.
-    let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel's siginfo of this signal.
-    let info = unsafe { &*info.cast::<QueuedInfo>() };
-    if info.code == libc::SI_QUEUE {
-        if let Some(thread) = js_thread_signal::by_address(info.value) {
+impl question::Answer for Answerer {
+    unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+        if let Some(thread) = js_thread_signal::by_address(value) {
             answer(thread, ucontext);
         }
     }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
@@ -273,11 +209,7 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
         }
     }
     exchange.state.store(ANSWERED, Ordering::Release);
-    // SAFETY: wakes the asker; the word lives for ever.
-    unsafe {
-        let how = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        libc::syscall(libc::SYS_futex, exchange.state.as_ptr(), how, 1);
-    }
+    futex::wake(&exchange.state);
 }
 
 /// Bytes of libc's waits.

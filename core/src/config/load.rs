@@ -13,6 +13,13 @@ use crate::{Error, ErrorKind};
 /// Variables of the environment, as a value.
 pub type Environment = BTreeMap<String, String>;
 
+/// Those of this process; what is no Unicode is left out.
+pub fn process_environment() -> Environment {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
 /// Keys to change while running; only live keys are accepted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigPatch(pub Vec<(String, ConfigValue)>);
@@ -196,9 +203,7 @@ impl ConfigBuilder {
 
     /// Reads the layers below: the process's environment and the file it names.
     pub fn load(self) -> Result<Config, Error> {
-        self.load_with(
-            &std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect(),
-        )
+        self.load_with(&process_environment())
     }
 
     /// Reads the layers below, with `environment` in place of the process's variables.

@@ -6,6 +6,8 @@ mod check;
 mod destinations;
 mod environment;
 mod file;
+#[cfg(feature = "json")]
+mod json;
 mod keys;
 mod load;
 mod reference;
@@ -14,7 +16,9 @@ mod value;
 
 pub(crate) use environment::kill_switch;
 pub(crate) use file::value as yaml_value;
+#[cfg(feature = "json")]
+pub use json::{from_json, snake_case};
 pub use keys::{Bounds, Config, Key, KEYS};
-pub use load::{ConfigBuilder, ConfigPatch, Environment};
+pub use load::{process_environment, ConfigBuilder, ConfigPatch, Environment};
 pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies};
 pub use value::ConfigValue;

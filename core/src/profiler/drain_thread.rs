@@ -10,6 +10,7 @@ use super::session::{Change, Kinds, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, LogLevel};
+use crate::own_thread;
 use crate::sys::{self, Clocks, WakeReason};
 use spanprof_signal::SampleKind;
 
@@ -18,14 +19,12 @@ const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
 
 /// Starts the thread.
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
-    let thread = std::thread::Builder::new().name("spanprof-drain".to_owned());
     // Read here: by the time the thread runs, the configuration may have changed, at a position it will be told.
     let config = session.config.load_full();
-    thread.stack_size(512 * 1024).spawn(move || main(session, config)).map(drop)
+    own_thread::start(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
 }
 
 fn main(session: Arc<Session>, config: Arc<Config>) {
-    crate::own_thread::begin();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut drain = DrainThread::new(&session, &config);
         if session.marks_crashes {
@@ -39,7 +38,6 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
         log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program runs on");
     }
     session.control.tell(|asked| asked.ended = true);
-    crate::own_thread::end();
 }
 
 struct DrainThread<'a> {

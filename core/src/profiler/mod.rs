@@ -21,7 +21,7 @@ use crate::config::{Config, ConfigPatch};
 use crate::host_log::{log, LogLevel};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
-use crate::{context, labels, sys};
+use crate::{config, context, labels, sys};
 use crate::{Error, ErrorKind};
 use session::Session;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
@@ -70,9 +70,8 @@ impl Profiler {
     /// When the configuration cannot work, the system allows no clock, or another copy of the library profiles the process.
     pub fn start_with_runtime(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
         // A configuration filled in by hand has not seen the environment; a kill switch must work all the same.
-        let variables =
-            std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
-        config.disabled_by = config.disabled_by.or_else(|| crate::config::kill_switch(&variables.collect()));
+        let by_variable = || config::kill_switch(&config::process_environment());
+        config.disabled_by = config.disabled_by.or_else(by_variable);
         through_gate(|| {
             if let Some(session) = CURRENT.load_full().filter(|session| session.is_of_this_process()) {
                 log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
@@ -188,9 +187,6 @@ impl Profiler {
     ///
     /// What the parent's export had open stays open in the child, unused, until it ends or executes another program: its
     /// event loop (three descriptors) and a connection to each destination. They belong to threads that stayed behind.
-    ///
-    /// In a program written in Rust a thread begins by taking a lock of the standard library (`thread_info` in its
-    /// sys/pal/unix/stack_overflow.rs); where a thread of the parent held it at the fork, the child goes on unprofiled.
     pub fn after_fork_in_child() -> Option<Profiler> {
         labels::tables().after_fork_in_child();
         // The child may have started its own before the hook was called.

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::own_thread::{self, StartedThread};
 use crate::random::Sequence;
 use crate::runtime::{Runtime, RuntimeThread};
 use crate::stats::Counters;
@@ -30,7 +30,7 @@ const MAX_OWED_NS: u64 = 1_000_000_000;
 /// The thread, and how to reach it.
 pub(super) struct WallThread {
     orders: Arc<Orders>,
-    thread: JoinHandle<()>,
+    thread: StartedThread,
 }
 
 struct Orders {
@@ -48,7 +48,7 @@ impl WallThread {
         self.orders.current.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
         self.orders.changed.notify_all();
         // It never waits for anything but these orders; a panic inside was counted there.
-        let _ = self.thread.join();
+        self.thread.join();
     }
 }
 
@@ -63,9 +63,7 @@ pub(super) fn spawn(
     let orders = Arc::new(Orders { current: Mutex::new((config, false)), changed: Condvar::new() });
     let followed = orders.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
-    let builder = std::thread::Builder::new().name("spanprof-wall".to_owned()).stack_size(256 * 1024);
-    let thread = builder.spawn(move || {
-        crate::own_thread::begin();
+    let thread = own_thread::start(c"spanprof-wall", 256 * 1024, move || {
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
                 let (config, stop) = followed.sleep(&mut sampler.random);
@@ -80,7 +78,6 @@ pub(super) fn spawn(
         if std::panic::catch_unwind(sampling).is_err() {
             counters.panics.add(1);
         }
-        crate::own_thread::end();
     })?;
     Ok(WallThread { orders, thread })
 }

@@ -2,14 +2,20 @@
 //! child keeps no more of the parent's descriptors than documented. Here because forking is unsafe.
 
 use super::fork_live_tests::in_forked_child;
-use super::live_tests::one_at_a_time;
+use super::live_tests::{one_at_a_time, Ends};
+use crate::config::{DestinationConfig, DestinationType};
 use crate::fake::FakeRuntime;
+use crate::runtime::{Frame, Runtime};
 use crate::{Config, Profiler};
 use spanprof_profile::decode;
-use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
+use spanprof_signal::{
+    CaptureFn, CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, SampleFlags, SampleKind,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -118,4 +124,78 @@ fn parent_and_child_deliver_their_own_samples_over_their_own_connections() {
     assert!(submit(&parent, code, 1) && parent.stop());
     assert_eq!(told.recv_timeout(PATIENCE), Ok((0, 2)), "the parent's, once, over the connection it had");
     assert!(told.try_recv().is_err(), "nothing was sent twice");
+}
+
+/// A directory that goes away with the test.
+struct Directory(std::path::PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_child_samples_and_writes_files_though_threads_of_the_parent_were_just_beginning_and_ending() {
+    let _turn = one_at_a_time();
+    let directory = Directory(std::env::temp_dir().join(format!("spanprof-fork-{}", std::process::id())));
+    let mut files = DestinationConfig::new(DestinationType::File);
+    files.directory = Some(directory.0.to_string_lossy().into_owned());
+    let config =
+        Config { destinations: Some(vec![files]), cpu: false, wall: true, stop_timeout: PATIENCE, ..Config::default() };
+    let runtime = Arc::new(Walked(FakeRuntime::new()));
+    let code = runtime.0.code_of("waiting");
+    let parent = Profiler::start_with_runtime(config, runtime).unwrap();
+    let running = AtomicBool::new(true);
+    let mut codes = Vec::new();
+    std::thread::scope(|scope| {
+        let _ends = Ends(&running);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while running.load(Ordering::Relaxed) {
+                    std::thread::spawn(|| {}).join().unwrap();
+                }
+            });
+        }
+        // One that hangs would hang again.
+        while codes.len() < 20 && codes.iter().all(|code| *code == Some(0)) {
+            codes.push(in_forked_child(|| {
+                let Some(own) = Profiler::after_fork_in_child() else { return 1 };
+                if !submit(&own, code, 10_000) || !own.flush(PATIENCE) {
+                    return 2;
+                }
+                if own.stats().counter("export.0.sent") == 0 {
+                    return 3;
+                }
+                i32::from(!own.stop()) * 4
+            }));
+        }
+    });
+    assert_eq!(codes, vec![Some(0); 20]);
+    assert!(parent.stop());
+}
+
+/// Lets the wall sampler begin, which finds nobody to walk.
+struct Walked(Arc<FakeRuntime>);
+
+impl Runtime for Walked {
+    fn resource_attributes(&self) -> Vec<(String, String)> {
+        self.0.resource_attributes()
+    }
+
+    fn capture(&self) -> CaptureFn {
+        self.0.capture()
+    }
+
+    fn capture_other(&self) -> Option<CaptureOtherFn> {
+        Some(|_, _, _| Captured::Dropped(DropReason::NoThreadState))
+    }
+
+    fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
+        self.0.resolve(frame, position, out);
+    }
+
+    fn after_fork_in_child(&self) {
+        self.0.after_fork_in_child();
+    }
 }

@@ -139,11 +139,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
             }));
         }
     });
-    // The standard library of a program written in Rust notes each new thread under a lock of its own, which a thread of
-    // the parent may have held: then the child's first own thread waits for ever, and `flush` (3) says so in time.
-    let waited = codes.iter().filter(|code| **code == Some(3)).count();
-    assert!(waited <= 1, "{codes:?}");
-    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 100 - waited, "{codes:?}");
+    assert_eq!(codes, vec![Some(0); 100]);
     if let Some(profiler) = Profiler::running() {
         profiler.stop();
     }

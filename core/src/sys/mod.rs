@@ -31,6 +31,7 @@ mod scan_schedule;
 #[cfg(test)]
 mod scan_tests;
 pub mod thread_context;
+mod thread_start;
 mod threads;
 mod time;
 mod timer;
@@ -47,6 +48,7 @@ pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub(crate) use thread_start::{start_thread, StartedThread};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
 pub use walk::walk_other_thread;

@@ -12,10 +12,9 @@ const FOLDERS: [&str; 5] = [
 ];
 
 /// The FFI doors of the bindings, and the attributes that export them; named one by one.
-const DOORS: [&str; 11] = [
+const DOORS: [&str; 10] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/door.rs",
-    "bindings-python/src/api.rs",
     "bindings-python/src/ffi/mod.rs",
     "bindings-python/src/ffi/pending.rs",
     "bindings-python/src/ffi/scope.rs",

@@ -1,10 +1,11 @@
 //! Opening a connection: resolve, connect, through a proxy if there is one, TLS if the URL says so. Speaks no protocol of
 //! its own but the proxy's CONNECT; the senders of HTTP and gRPC are its callers.
 
+use crate::blocking::{self, Pending};
 use crate::endpoint::Endpoint;
 use crate::error::ExportError;
 use crate::proxy::proxy_for;
-use crate::settings::OtlpEndpoint;
+use crate::settings::{OtlpEndpoint, StartThread};
 use crate::tls::Tls;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
@@ -15,7 +16,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
@@ -36,7 +36,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8]) -> Result<Self, ExportError> {
+    pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8], start_thread: StartThread) -> Result<Self, ExportError> {
         let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
         if settings.timeout.is_zero() || settings.timeout > LONGEST_TIMEOUT {
             return Err(ExportError::new(
@@ -46,7 +46,7 @@ impl Connector {
         }
         let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
         let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
-        Ok(Self { endpoint, proxy, tls, resolver: Resolver::default(), timeout: settings.timeout })
+        Ok(Self { endpoint, proxy, tls, resolver: Resolver::new(start_thread), timeout: settings.timeout })
     }
 
     /// Takes up rotated certificates; a connection opened under another generation must not be reused.
@@ -135,14 +135,18 @@ async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint)
     Ok(Box::new(TokioIo::new(upgraded)))
 }
 
-/// Names to addresses. The system's resolver blocks, so it runs on a thread of the runtime's pool; a look-up that outlives
-/// its attempt is awaited by the next one instead of being started again.
-#[derive(Default)]
+/// Names to addresses. The system's resolver blocks, so it runs on a thread of its own; a look-up that outlives its attempt
+/// is awaited by the next one instead of being started again.
 struct Resolver {
-    pending: Option<JoinHandle<io::Result<Vec<SocketAddr>>>>,
+    start_thread: StartThread,
+    pending: Option<Pending<io::Result<Vec<SocketAddr>>>>,
 }
 
 impl Resolver {
+    fn new(start_thread: StartThread) -> Self {
+        Self { start_thread, pending: None }
+    }
+
     async fn resolve(&mut self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
@@ -154,10 +158,14 @@ impl Resolver {
                 SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port),
             ]);
         }
-        let pending = self.pending.get_or_insert_with(|| {
-            let host = host.to_owned();
-            tokio::task::spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
-        });
+        let pending = match &mut self.pending {
+            Some(pending) => pending,
+            none => {
+                let host = host.to_owned();
+                let look_up = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
+                none.insert(blocking::begin(self.start_thread, look_up)?)
+            }
+        };
         let resolved = pending.await;
         self.pending = None;
         resolved.unwrap_or_else(|_| Err(io::Error::other("the look-up was cut short")))
@@ -191,9 +199,13 @@ impl AsyncWrite for PlainTcp {
 #[cfg(test)]
 mod tests {
     use super::{Connector, PlainTcp, Resolver};
-    use crate::settings::OtlpEndpoint;
+    use crate::settings::{ExporterSettings, OtlpEndpoint, StartThread};
     use std::time::Duration;
     use tokio::io::AsyncWrite;
+
+    fn start_thread() -> StartThread {
+        ExporterSettings::default().start_thread
+    }
 
     fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -212,7 +224,7 @@ mod tests {
     #[test]
     fn addresses_and_localhost_are_known_without_asking_the_system() {
         block_on(async {
-            let mut resolver = Resolver::default();
+            let mut resolver = Resolver::new(start_thread());
             for (host, expected) in [
                 ("::1", "[::1]:7"),
                 ("192.0.2.1", "192.0.2.1:7"),
@@ -229,7 +241,7 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_is_an_error_and_can_be_asked_again() {
         block_on(async {
-            let mut resolver = Resolver::default();
+            let mut resolver = Resolver::new(start_thread());
             for _ in 0..2 {
                 assert!(resolver.resolve("collector.invalid", 7).await.is_err());
                 assert!(resolver.pending.is_none());
@@ -241,7 +253,7 @@ mod tests {
     fn a_timeout_of_nothing_or_for_ever_is_an_error_at_start() {
         for timeout in [Duration::ZERO, Duration::MAX] {
             let settings = OtlpEndpoint { timeout, ..OtlpEndpoint::new("http://u:marker@h") };
-            let error = Connector::start(&settings, b"h2").err().unwrap().to_string();
+            let error = Connector::start(&settings, b"h2", start_thread()).err().unwrap().to_string();
             assert!(error.contains("the timeout of http://h is") && error.contains("at most 3600 s"), "{error}");
         }
     }

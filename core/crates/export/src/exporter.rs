@@ -1,5 +1,6 @@
 //! The exporter: its thread, its life, and the calls of the facade.
 
+use crate::blocking::THREAD_NAME;
 use crate::delivery::{Control, Delivery, Sender};
 use crate::error::ExportError;
 use crate::file::FileSender;
@@ -16,13 +17,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-const THREAD_NAME: &str = "spanprof-export";
-
 /// What `stop` allows the thread on top of the deadline to account for what it drops.
 const GRACE: Duration = Duration::from_millis(50);
-
-/// An idle thread that looks names up or writes files ends after this long.
-const IDLE_THREAD_LIFE: Duration = Duration::from_millis(200);
 
 /// Delivers payloads on a thread of its own, named `spanprof-export`. Every method may be called from any thread.
 ///
@@ -70,34 +66,22 @@ impl Exporter {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .thread_name(THREAD_NAME)
-            .thread_keep_alive(IDLE_THREAD_LIFE)
-            // One blocked look-up or disk per destination, and one to spare.
-            .max_blocking_threads(destinations.len() + 1)
-            .on_thread_start(settings.on_thread_start)
-            .on_thread_stop(settings.on_thread_stop)
             .build()
             .map_err(|error| cannot_start("an event loop", error))?;
         let ended = Arc::new(Ended::default());
         let thread_ended = ended.clone();
-        std::thread::Builder::new()
-            .name(THREAD_NAME.to_owned())
-            .spawn(move || {
-                let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
-                // Nothing that panics leaves the thread, and whatever happens every payload is accounted.
-                let result = catch_unwind(AssertUnwindSafe(|| {
-                    (settings.on_thread_start)();
-                    deliver_until_stopped(runtime, deliveries);
-                    (settings.on_thread_stop)();
-                }));
-                if result.is_err() {
-                    for queue in &queues {
-                        queue.disable("the export is off after an internal error (panic); please report it".to_owned());
-                    }
+        let body = move || {
+            let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
+            // Nothing that panics leaves the thread, and whatever happens every payload is accounted.
+            let result = catch_unwind(AssertUnwindSafe(|| deliver_until_stopped(runtime, deliveries)));
+            if result.is_err() {
+                for queue in &queues {
+                    queue.disable("the export is off after an internal error (panic); please report it".to_owned());
                 }
-                thread_ended.tell();
-            })
-            .map_err(|error| cannot_start("a thread", error))?;
+            }
+            thread_ended.tell();
+        };
+        (settings.start_thread)(THREAD_NAME, Box::new(body)).map_err(|error| cannot_start("a thread", error))?;
         Ok(Self { queues, control, ended })
     }
 
@@ -193,15 +177,15 @@ fn sender_for(
 ) -> Result<(&'static str, String, Sender), ExportError> {
     Ok(match destination {
         Destination::File(directory) => {
-            let sender = FileSender::start(directory)?;
+            let sender = FileSender::start(directory, settings.start_thread)?;
             ("file", sender.shown(), Sender::File(sender))
         }
         Destination::OtlpGrpc(endpoint) => {
-            let sender = OtlpGrpcSender::start(endpoint, &settings.user_agent)?;
+            let sender = OtlpGrpcSender::start(endpoint, settings)?;
             ("otlp_grpc", sender.shown(), Sender::OtlpGrpc(Box::new(sender)))
         }
         Destination::OtlpHttp(endpoint) => {
-            let sender = OtlpHttpSender::start(endpoint, &settings.user_agent)?;
+            let sender = OtlpHttpSender::start(endpoint, settings)?;
             ("otlp_http", sender.shown(), Sender::OtlpHttp(Box::new(sender)))
         }
     })
@@ -212,6 +196,7 @@ fn after(deadline: Duration) -> Instant {
     Instant::now() + deadline.min(Duration::from_secs(365 * 86_400))
 }
 
+/// A look-up or a disk that hangs does not hold it: those have threads of their own.
 fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
     runtime.block_on(async {
         let start = |delivery: Delivery| (delivery.queue.clone(), tokio::spawn(delivery.run()));
@@ -223,8 +208,6 @@ fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
             }
         }
     });
-    // A hanging look-up or disk must not hold the thread.
-    runtime.shutdown_background();
 }
 
 /// Whether the thread is done.

@@ -1,11 +1,12 @@
 //! Profiles as files: each complete or absent, private to its owner, the oldest removed. Runs on threads that may block;
 //! knows nothing of queues and retries.
 
+use crate::blocking;
 use crate::error::ExportError;
 use crate::file_name::{self, Writer};
 use crate::outcome::{Outcome, RetryReason};
 use crate::queue::Parcel;
-use crate::settings::FileDirectory;
+use crate::settings::{FileDirectory, StartThread};
 use flate2::write::GzEncoder;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -26,6 +27,7 @@ const MOST_DUPLICATES: u32 = 1000;
 
 pub(crate) struct FileSender {
     directory: Arc<Directory>,
+    start_thread: StartThread,
 }
 
 struct Directory {
@@ -36,7 +38,7 @@ struct Directory {
 
 impl FileSender {
     /// Makes the directory and clears what killed processes left in it.
-    pub fn start(settings: &FileDirectory) -> Result<Self, ExportError> {
+    pub fn start(settings: &FileDirectory, start_thread: StartThread) -> Result<Self, ExportError> {
         let path = settings.directory.clone();
         let directory = Directory { path, keep: settings.keep.max(1), writer: this_process() };
         directory.create().and_then(|()| directory.remove_litter()).map_err(|error| {
@@ -45,17 +47,20 @@ impl FileSender {
                 "give file_directory a directory that this process may create or write",
             )
         })?;
-        Ok(Self { directory: Arc::new(directory) })
+        Ok(Self { directory: Arc::new(directory), start_thread })
     }
 
     pub fn shown(&self) -> String {
         self.directory.path.display().to_string()
     }
 
-    /// Writes one file, on a thread of the runtime's pool since a disk may hang.
+    /// Writes one file, on a thread of its own since a disk may hang.
     pub async fn attempt(&mut self, parcel: &Parcel) -> Outcome {
         let (directory, parcel) = (self.directory.clone(), parcel.clone());
-        let written = tokio::task::spawn_blocking(move || directory.write(&parcel)).await;
+        let written = match blocking::begin(self.start_thread, move || directory.write(&parcel)) {
+            Ok(pending) => pending.await,
+            Err(error) => Ok(Err(error)),
+        };
         let written = written.unwrap_or_else(|_| Err(io::Error::other("the write was cut short by an internal error")));
         match written {
             Ok(()) => Outcome::Accepted { warning: None },

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod blocking;
 mod clock;
 mod compressed_body;
 mod connect;
@@ -46,5 +47,7 @@ pub use error::ExportError;
 pub use exporter::{Exporter, Moment};
 pub use payload::{Payload, SplitFn};
 pub use secret::Secret;
-pub use settings::{Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, TlsFiles};
+pub use settings::{
+    Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, StartThread, TlsFiles,
+};
 pub use stats::{DestinationStats, DropReason, Dropped};

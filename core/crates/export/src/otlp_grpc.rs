@@ -11,7 +11,7 @@ use crate::http_answer::LONGEST_ANSWER_BYTES;
 use crate::otlp_http::{redactor, LONGEST_IDLE};
 use crate::outcome::{Outcome, Redactor, RetryReason};
 use crate::queue::Parcel;
-use crate::settings::{Compression, OtlpEndpoint};
+use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
@@ -52,9 +52,9 @@ struct Kept {
 }
 
 impl OtlpGrpcSender {
-    pub fn start(settings: &OtlpEndpoint, user_agent: &str) -> Result<Self, ExportError> {
-        let mut connector = Connector::start(settings, b"h2")?;
-        let mut metadata = request_headers(settings, &connector.endpoint, user_agent)?;
+    pub fn start(settings: &OtlpEndpoint, common: &ExporterSettings) -> Result<Self, ExportError> {
+        let mut connector = Connector::start(settings, b"h2", common.start_thread)?;
+        let mut metadata = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         metadata.remove(GRPC_ENCODING);
         if settings.compression == Compression::Gzip {
             metadata.insert(GRPC_ENCODING, HeaderValue::from_static("gzip"));

@@ -8,7 +8,7 @@ use crate::headers::request_headers;
 use crate::http_answer::{judge, Answer, AnswerBody, LONGEST_ANSWER_BYTES};
 use crate::outcome::{Outcome, Redactor, RetryReason};
 use crate::queue::Parcel;
-use crate::settings::{Compression, OtlpEndpoint};
+use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Request, Uri};
@@ -39,9 +39,9 @@ struct Kept {
 }
 
 impl OtlpHttpSender {
-    pub fn start(settings: &OtlpEndpoint, user_agent: &str) -> Result<Self, ExportError> {
-        let mut connector = Connector::start(settings, b"http/1.1")?;
-        let mut headers = request_headers(settings, &connector.endpoint, user_agent)?;
+    pub fn start(settings: &OtlpEndpoint, common: &ExporterSettings) -> Result<Self, ExportError> {
+        let mut connector = Connector::start(settings, b"http/1.1", common.start_thread)?;
+        let mut headers = request_headers(settings, &connector.endpoint, &common.user_agent)?;
         let host = HeaderValue::from_str(&connector.endpoint.authority).map_err(|_| not_usable(&connector))?;
         headers.insert(header::HOST, host);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));

@@ -2,10 +2,16 @@
 
 use crate::clock::{Clock, SystemClock};
 use crate::secret::Secret;
+use std::ffi::CStr;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Starts a thread of a name, which runs a body once and ends. The body may panic. The caller's chance to exempt the thread
+/// from sampling and to keep signals from it.
+pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
 /// Bounds and hooks common to all destinations.
 #[derive(Clone)]
@@ -20,11 +26,8 @@ pub struct ExporterSettings {
     pub retry_max_age: Duration,
     /// `User-Agent` of every request.
     pub user_agent: String,
-    /// Runs first on each thread the exporter starts (its own, and those that resolve names and write files): the caller
-    /// exempts the thread from sampling and blocks asynchronous signals here. Must not panic.
-    pub on_thread_start: fn(),
-    /// Runs last on each such thread.
-    pub on_thread_stop: fn(),
+    /// Starts each thread of the exporter: its own, and those that resolve names and write files.
+    pub start_thread: StartThread,
     /// Ages, dates and pauses.
     pub clock: Arc<dyn Clock>,
 }
@@ -37,8 +40,10 @@ impl Default for ExporterSettings {
             max_request_bytes: 64 << 20,
             retry_max_age: Duration::from_secs(15 * 60),
             user_agent: concat!("spanprof/", env!("CARGO_PKG_VERSION")).to_owned(),
-            on_thread_start: || {},
-            on_thread_stop: || {},
+            start_thread: |name, body| {
+                let name = name.to_string_lossy().into_owned();
+                std::thread::Builder::new().name(name).spawn(body).map(drop)
+            },
             clock: Arc::new(SystemClock::default()),
         }
     }

@@ -11,7 +11,7 @@
 //!    async-signal-safe.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
-use crate::{DropReason, RawSample, Ring};
+use crate::{futex, DropReason, RawSample, Ring};
 
 /// Why [`Inbox::wait`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Inbox {
                 self.sleeping.store(AWAKE, Ordering::Relaxed);
                 return self.take_reason().unwrap_or(WakeReason::Samples);
             }
-            let timed_out = futex_wait(&self.reasons, timeout_ns);
+            let timed_out = futex::wait(&self.reasons, 0, timeout_ns);
             self.sleeping.store(AWAKE, Ordering::Relaxed);
             if timed_out {
                 return self.take_reason().unwrap_or(WakeReason::TimedOut);
@@ -120,7 +120,7 @@ impl Inbox {
 
     fn set(&self, reason: u32) {
         if self.reasons.fetch_or(reason, Ordering::AcqRel) & reason == 0 {
-            futex_wake(&self.reasons);
+            futex::wake(&self.reasons);
         }
     }
 
@@ -136,35 +136,3 @@ impl Inbox {
         Some(reason)
     }
 }
-
-/// Sleeps while `word` is 0. True when the time was up.
-#[cfg(not(loom))]
-fn futex_wait(word: &AtomicU32, timeout_ns: Option<u64>) -> bool {
-    let limit = timeout_ns
-        .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as libc::c_long });
-    let limit = limit.as_ref().map_or(core::ptr::null(), |limit| limit as *const libc::timespec);
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word lives as long as the borrow; the kernel reads it and the time limit, and writes nothing.
-    let outcome = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 0u32, limit) };
-    // SAFETY: errno of this thread, just set by the call above.
-    outcome == -1 && unsafe { *libc::__errno_location() } == libc::ETIMEDOUT
-}
-
-#[cfg(not(loom))]
-fn futex_wake(word: &AtomicU32) {
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the address only names the queue of sleepers; nothing is read or written through it.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
-}
-
-/// In the model a sleeper that nobody wakes spins for ever, which the checker reports.
-#[cfg(loom)]
-fn futex_wait(word: &AtomicU32, _timeout_ns: Option<u64>) -> bool {
-    while word.load(Ordering::Acquire) == 0 {
-        loom::thread::yield_now();
-    }
-    false
-}
-
-#[cfg(loom)]
-fn futex_wake(_word: &AtomicU32) {}

@@ -13,11 +13,13 @@ mod drop_reason;
 mod entry;
 mod fetch;
 pub mod forward;
+pub mod futex;
 pub mod guarded;
 pub mod handler;
 mod inbox;
 #[cfg(all(test, loom))]
 mod model;
+pub mod question;
 mod ring;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;

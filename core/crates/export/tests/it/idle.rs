@@ -21,7 +21,13 @@ fn sleeps_of(task: &PathBuf) -> u64 {
 fn an_idle_exporter_is_one_named_thread_that_never_wakes() {
     let server = ScriptedHttp::start(|_, _| Reply::ok());
     let settings = ExporterSettings {
-        on_thread_start: || THREADS.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap()),
+        start_thread: |name, body| {
+            let told = move || {
+                THREADS.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap());
+                body();
+            };
+            std::thread::Builder::new().name(name.to_string_lossy().into_owned()).spawn(told).map(drop)
+        },
         ..ExporterSettings::default()
     };
     let mut endpoint = http_endpoint(server.port());

@@ -161,7 +161,13 @@ fn stop_tells_of_a_payload_that_was_refused_before_it_began() {
 fn dropping_the_exporter_ends_its_thread_without_waiting() {
     let (server, ended) = (ScriptedHttp::start(|_, _| Reply::Silence), &ENDED);
     let settings = ExporterSettings {
-        on_thread_stop: || ENDED.store(true, std::sync::atomic::Ordering::SeqCst),
+        start_thread: |_, body| {
+            let told = move || {
+                body();
+                ENDED.store(true, std::sync::atomic::Ordering::SeqCst);
+            };
+            std::thread::Builder::new().spawn(told).map(drop)
+        },
         ..settings_on(InstantClock::new())
     };
     let exporter = Exporter::start(vec![Destination::OtlpHttp(http_endpoint(server.port()))], settings).unwrap();

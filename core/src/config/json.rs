@@ -1,14 +1,19 @@
-//! The configuration of one call: JSON in camelCase into the core's keys and values. No policy: what a value means is the
-//! core's. Called by the door.
+//! The configuration of one call as JSON in camelCase: a language whose objects are handed over that way gives it in code.
+//! No policy: what a value means is for `load`. Called by bindings.
 
 use serde_json::Value;
-use spanprof::{ConfigValue, Error, ErrorKind};
+
+use super::value::ConfigValue;
+use crate::{Error, ErrorKind};
 
 /// Keys whose maps hold the user's own names.
 const OF_THE_USER: [&str; 3] = ["tags", "resource_attributes", "headers"];
 
 /// The code layer of the configuration, in the order given.
-pub fn config_from(json: &str) -> Result<Vec<(String, ConfigValue)>, Error> {
+///
+/// # Errors
+/// When the text is not JSON, or no object.
+pub fn from_json(json: &str) -> Result<Vec<(String, ConfigValue)>, Error> {
     let invalid = |message: String| {
         Error::new(ErrorKind::InvalidConfig, message, "give an object such as { serviceName: 'checkout' }")
     };
@@ -46,7 +51,8 @@ fn converted(value: Value, keys_are_ours: bool) -> ConfigValue {
     }
 }
 
-fn snake_case(key: &str) -> String {
+/// A key as this crate spells it: `sampleRate` is `sample_rate`.
+pub fn snake_case(key: &str) -> String {
     let mut snake = String::with_capacity(key.len() + 4);
     for letter in key.chars() {
         if letter.is_ascii_uppercase() {
@@ -75,7 +81,7 @@ mod tests {
     #[test]
     fn keys_become_snake_case_and_the_users_own_names_stay() {
         let given = r#"{"sampleRate": 99, "tags": {"podName": "a"}, "destinations": [{"type": "file", "fileKeep": 2, "headers": {"X-Key": "k"}}]}"#;
-        let code = config_from(given).unwrap();
+        let code = from_json(given).unwrap();
         assert_eq!(code[0], ("sample_rate".to_owned(), ConfigValue::Int(99)));
         assert_eq!(code[1].1, ConfigValue::Map(vec![("podName".to_owned(), ConfigValue::from("a"))]));
         let ConfigValue::List(destinations) = &code[2].1 else { panic!("{code:?}") };
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_no_object_says_what_it_is() {
-        assert!(config_from("[]").unwrap_err().message.contains("a list"));
-        assert!(config_from("{").unwrap_err().message.contains("not JSON"));
+        assert!(from_json("[]").unwrap_err().message.contains("a list"));
+        assert!(from_json("{").unwrap_err().message.contains("not JSON"));
     }
 }

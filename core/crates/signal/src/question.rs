@@ -1,0 +1,167 @@
+//! The signal by which one thread asks another to walk itself. Not here: what is asked, the word on which the asker waits
+//! for the answer (`futex`), and how long it is patient; those are the runtime's. Called by runtimes whose threads walk
+//! themselves, once per process.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// What a thread does that is asked.
+pub trait Answer {
+    /// Answers a question that was sent with `value`.
+    ///
+    /// # Safety
+    /// Called by the handler of this module alone, on the thread it interrupted, with the context the kernel gave it.
+    unsafe fn answer(value: usize, ucontext: *mut libc::c_void);
+}
+
+/// The kernel's siginfo of a queued signal on 64-bit Linux.
+#[repr(C)]
+struct QueuedInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    _pad: i32,
+    process: i32,
+    user: u32,
+    value: usize,
+    rest: [usize; 12],
+}
+
+const _: () = assert!(size_of::<QueuedInfo>() == 128);
+
+fn signal() -> libc::c_int {
+    // The first are glibc's; debuggers, collectors and other runtimes use those next to them.
+    libc::SIGRTMIN() + 9
+}
+
+/// Installs the handler, once for the life of the process. While it runs the clocks wait: timers, which send `clock_signal`,
+/// and perf events. False when somebody else has the signal.
+pub fn install<A: Answer>(clock_signal: libc::c_int) -> bool {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.load(Ordering::Acquire) {
+        return true;
+    }
+    let Some(current) = crate::forward::current_action(signal()) else { return false };
+    if current.sa_sigaction != libc::SIG_DFL {
+        return false;
+    }
+    // SAFETY: an all-zero sigaction is a valid value, filled in with a handler of the SA_SIGINFO signature; the calls read
+    // and write only it.
+    let installed = unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_question::<A> as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        // A CPU sample taken in here would show us.
+        for clock in [clock_signal, libc::SIGTRAP] {
+            libc::sigaddset(&mut action.sa_mask, clock);
+        }
+        libc::sigaction(signal(), &action, core::ptr::null_mut()) == 0
+    };
+    INSTALLED.store(installed, Ordering::Release);
+    installed
+}
+
+/// Asks a thread of this process; it answers before it does anything else. False when there is no such thread.
+pub fn send(thread_id: u32, value: usize) -> bool {
+    // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
+    unsafe {
+        let mut info: QueuedInfo = core::mem::zeroed();
+        (info.signal, info.code) = (signal(), libc::SI_QUEUE);
+        (info.process, info.user) = (libc::getpid(), libc::getuid());
+        info.value = value;
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
+    }
+}
+
+extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
+    // SAFETY: errno of this thread; restored on the way out.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel's siginfo of this signal.
+    let info = unsafe { &*info.cast::<QueuedInfo>() };
+    if info.code == libc::SI_QUEUE {
+        // SAFETY: the kernel's context of this signal, on the thread it interrupted.
+        unsafe { A::answer(info.value, ucontext) };
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicU32, AtomicUsize};
+    use std::sync::LazyLock;
+
+    /// Where each question of these tests goes: its value is the address of one.
+    #[derive(Default)]
+    struct Heard {
+        by: AtomicU32,
+        masked: AtomicUsize,
+    }
+
+    struct Hears;
+
+    static WITHOUT_VALUE: AtomicU32 = AtomicU32::new(0);
+
+    impl Answer for Hears {
+        unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+            // SAFETY: every question of these tests is sent with the address of a `Heard` that outlives it.
+            let Some(heard) = (unsafe { (value as *const Heard).as_ref() }) else {
+                WITHOUT_VALUE.fetch_add(1, Ordering::Relaxed);
+                return;
+            };
+            assert!(!ucontext.is_null());
+            // SAFETY: errno of this thread.
+            unsafe { *libc::__errno_location() = libc::EBADF };
+            let mut mask = 0usize;
+            // SAFETY: the kernel writes eight bytes to a local.
+            unsafe {
+                let none = core::ptr::null::<usize>();
+                libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, none, &raw mut mask, 8usize);
+            }
+            heard.masked.store(mask, Ordering::Relaxed);
+            heard.by.store(own_id(), Ordering::Release);
+        }
+    }
+
+    const CLOCK: libc::c_int = libc::SIGSTKFLT;
+
+    static INSTALLED: LazyLock<bool> = LazyLock::new(|| install::<Hears>(CLOCK) && install::<Hears>(CLOCK));
+
+    fn own_id() -> u32 {
+        // SAFETY: asks the kernel for a number.
+        unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    }
+
+    fn is_masked(heard: &Heard, signal: libc::c_int) -> bool {
+        heard.masked.load(Ordering::Relaxed) >> (signal - 1) & 1 != 0
+    }
+
+    #[test]
+    fn the_thread_that_is_asked_answers_with_its_clocks_waiting_and_keeps_its_errno() {
+        assert!(*INSTALLED);
+        let heard = Heard::default();
+        // SAFETY: errno of this thread.
+        unsafe { *libc::__errno_location() = libc::ENOENT };
+        // A signal to oneself is delivered before the call that sent it returns.
+        assert!(send(own_id(), &raw const heard as usize));
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
+        assert_eq!(heard.by.load(Ordering::Acquire), own_id());
+        assert!(is_masked(&heard, CLOCK));
+        assert!(is_masked(&heard, libc::SIGTRAP), "the perf clock's");
+    }
+
+    #[test]
+    fn a_thread_that_does_not_exist_is_not_asked() {
+        assert!(*INSTALLED);
+        assert!(!send(u32::MAX >> 1, 0));
+    }
+
+    #[test]
+    fn the_signal_without_a_question_is_swallowed() {
+        assert!(*INSTALLED);
+        // SAFETY: sends this thread a signal whose handler stands.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own_id(), signal()) };
+        assert_eq!(WITHOUT_VALUE.load(Ordering::Relaxed), 0);
+    }
+}
