@@ -3,11 +3,11 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.spanprof.programs.Plain;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
@@ -56,26 +56,18 @@ class LibraryTest {
         return jar;
     }
 
-    /** Runs the plain program with the JAR as its agent and nothing else of ours on its class path. */
+    /** The plain program with the JAR as its agent. */
     private List<String> runWith(Path jar, String... options) throws Exception {
-        Path programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().getPath());
-        List<String> all = new java.util.ArrayList<>(List.of(options));
+        List<String> all = new ArrayList<>(List.of(options));
         all.add("-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
-        List<String> said = Programs.run(Plain.class.getName(), programs.toString(), all);
-        assertEquals(1, Programs.number(said, "worked"));
-        return said;
-    }
-
-    private long profiledNanoseconds() throws IOException {
-        return ProfileFile.sum(ProfileFile.readAll(profiles),
-                sample -> sample.has("io.spanprof.programs.Plain.work"));
+        return Programs.runPlain(all);
     }
 
     @Test
     void anAgentProfilesAProgramToItsEndAndLeavesNoFileOfItsOwn() throws Exception {
         Path temporary = Files.createDirectory(folder.resolve("temporary"));
         runWith(jar(true), "-Djava.io.tmpdir=" + temporary);
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
         try (Stream<Path> left = Files.list(temporary)) {
             assertEquals(List.of(), left.filter(path -> path.toString().contains("spanprof")).toList());
         }
@@ -84,7 +76,7 @@ class LibraryTest {
     @Test
     void aTemporaryDirectoryThatCannotBeWrittenIsNoObstacle() throws Exception {
         runWith(jar(true), "-Djava.io.tmpdir=/proc");
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
