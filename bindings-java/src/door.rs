@@ -170,7 +170,11 @@ fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
 /// Stops and sends the last window within `stopTimeout`. True when everything was delivered.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
-    through(env, |_| Ok(Profiler::running().is_none_or(|profiler| profiler.stop())))
+    through(env, |_| {
+        let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+        host_log::stopped();
+        Ok(delivered)
+    })
 }
 
 /// Closes the open window and sends it; a negative time is `stopTimeout`. True when everything was delivered in time.
@@ -301,7 +305,8 @@ pub extern "system" fn Java_io_spanprof_Native_setVirtualWords<'l>(
     through(env, |env| Ok(runtime::virtual_threads::set(&words_in(env, &words)?)))
 }
 
-/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them.
+/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them; null when none will come:
+/// the profiler does not run, and no virtual thread's labels are followed any more.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_logLines(
     env: EnvUnowned<'_>,
@@ -313,6 +318,10 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
         runtime::exempt(spanprof::sys::thread_id());
         let lines = host_log::take(patience);
         runtime::virtual_threads::rest();
+        let is_over = lines.is_empty() && !host_log::is_running() && runtime::virtual_threads::counts().1 == 0;
+        if is_over {
+            return Ok(Given::default());
+        }
         given(env, lines)
     })
 }

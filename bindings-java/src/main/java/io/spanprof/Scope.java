@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
@@ -11,7 +12,7 @@ public final class Scope implements AutoCloseable {
 
     private Thread owner;
     /** Null on a virtual thread. */
-    private final ThreadScope words;
+    private final ByteBuffer words;
     private boolean outermost = true;
     private long labelSet;
     private long traceHigh;
@@ -19,7 +20,7 @@ public final class Scope implements AutoCloseable {
     private long span;
     private long root;
 
-    private Scope(Thread owner, ThreadScope words) {
+    private Scope(Thread owner, ByteBuffer words) {
         this.owner = owner;
         this.words = words;
     }
@@ -30,20 +31,20 @@ public final class Scope implements AutoCloseable {
         if (VirtualThreads.isVirtual(thread)) {
             return openVirtual(thread, labels);
         }
-        ThreadScope words = ThreadScope.current();
+        ByteBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
         Scope scope = new Scope(thread, words);
-        if (!words.isOpen()) {
-            words.write(labels.words);
+        if (!ThreadScope.isOpen(words)) {
+            ThreadScope.write(words, labels.words);
             return scope;
         }
-        scope.remember(words.word(0), words.word(1), words.word(2), words.word(3), words.word(4));
+        scope.remember(words);
         if (!labels.isEmpty) {
-            long[] merged = words.words();
+            long[] merged = ThreadScope.words(words);
             Native.merge(merged, labels.words);
-            words.write(merged);
+            ThreadScope.write(words, merged);
         }
         return scope;
     }
@@ -52,8 +53,8 @@ public final class Scope implements AutoCloseable {
     static long[] wordsHere() {
         long[] words = new long[ThreadScope.WORDS];
         if (!VirtualThreads.isVirtual(Thread.currentThread())) {
-            ThreadScope own = ThreadScope.existing();
-            return own == null ? words : own.words();
+            ByteBuffer own = ThreadScope.existing();
+            return own == null ? words : ThreadScope.words(own);
         }
         if (NativeLibrary.isLoaded()) {
             Native.virtualWords(words);
@@ -73,13 +74,13 @@ public final class Scope implements AutoCloseable {
             scope.remember(before[0], before[1], before[2], before[3], before[4]);
             return NativeLibrary.isLoaded() && Native.setVirtualWords(said) ? scope : NONE;
         }
-        ThreadScope words = ThreadScope.current();
+        ByteBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
         Scope scope = new Scope(thread, words);
         scope.remember(before[0], before[1], before[2], before[3], before[4]);
-        words.write(said);
+        ThreadScope.write(words, said);
         return scope;
     }
 
@@ -93,6 +94,11 @@ public final class Scope implements AutoCloseable {
         scope.remember(words[0], words[1], words[2], words[3], words[4]);
         Native.merge(words, labels.words);
         return Native.setVirtualWords(words) ? scope : NONE;
+    }
+
+    private void remember(ByteBuffer words) {
+        remember(ThreadScope.word(words, 0), ThreadScope.word(words, 1), ThreadScope.word(words, 2),
+                ThreadScope.word(words, 3), ThreadScope.word(words, 4));
     }
 
     private void remember(long labelSet, long traceHigh, long traceLow, long span, long root) {
@@ -115,9 +121,9 @@ public final class Scope implements AutoCloseable {
         if (words == null) {
             Native.setVirtualWords(new long[] {labelSet, traceHigh, traceLow, span, root});
         } else if (outermost) {
-            words.clear();
+            ThreadScope.clear(words);
         } else {
-            words.write(labelSet, traceHigh, traceLow, span, root);
+            ThreadScope.write(words, labelSet, traceHigh, traceLow, span, root);
         }
     }
 }

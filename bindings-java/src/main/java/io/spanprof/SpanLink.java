@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
@@ -33,15 +34,18 @@ public final class SpanLink {
         if (VirtualThreads.isVirtual(Thread.currentThread())) {
             return activateVirtual(traceId, spanId);
         }
-        ThreadScope words = ThreadScope.current();
+        ByteBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        long set = words.isOpen() ? words.word(0) : 0;
-        SpanLink before = words.isOpen()
-                ? new SpanLink(words.word(1), words.word(2), words.word(3), words.word(4)) : NONE;
+        boolean isOpen = ThreadScope.isOpen(words);
+        long set = isOpen ? ThreadScope.word(words, 0) : 0;
+        SpanLink before = isOpen
+                ? new SpanLink(ThreadScope.word(words, 1), ThreadScope.word(words, 2), ThreadScope.word(words, 3),
+                        ThreadScope.word(words, 4))
+                : NONE;
         SpanLink now = before.next(traceId, spanId);
-        words.write(set, now.traceHigh, now.traceLow, now.span, now.root);
+        ThreadScope.write(words, set, now.traceHigh, now.traceLow, now.span, now.root);
         return before;
     }
 
@@ -71,9 +75,10 @@ public final class SpanLink {
             Native.setVirtualWords(new long[] {words[0], traceHigh, traceLow, span, root});
             return;
         }
-        ThreadScope words = ThreadScope.current();
+        ByteBuffer words = ThreadScope.current();
         if (words != null) {
-            words.write(words.isOpen() ? words.word(0) : 0, traceHigh, traceLow, span, root);
+            long set = ThreadScope.isOpen(words) ? ThreadScope.word(words, 0) : 0;
+            ThreadScope.write(words, set, traceHigh, traceLow, span, root);
         }
     }
 

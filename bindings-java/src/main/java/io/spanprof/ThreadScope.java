@@ -7,63 +7,58 @@ import java.nio.ByteOrder;
 /**
  * What the scopes open on one platform thread say, in words that the profiler's signal handler reads on the same
  * thread. The first word is 0 while nothing is said; it is cleared first and written last.
+ *
+ * <p>A thread keeps the words as a buffer of the JDK's and nothing of ours: threads that live on, as those of a server do
+ * when an application is taken away, do not hold on to the application's classes.
  */
 final class ThreadScope {
     /** Label set, trace id in two halves, span id, local root span id. */
     static final int WORDS = 5;
 
-    private static final ThreadLocal<ThreadScope> OF_THREAD = new ThreadLocal<>();
+    private static final ThreadLocal<ByteBuffer> OF_THREAD = new ThreadLocal<>();
 
-    private final ByteBuffer buffer;
-
-    private ThreadScope(ByteBuffer buffer) {
-        this.buffer = buffer;
-    }
+    private ThreadScope() {}
 
     /** The calling platform thread's, or null: without the library, or beyond the most threads. */
-    static ThreadScope current() {
-        ThreadScope scope = OF_THREAD.get();
-        return scope != null ? scope : make();
+    static ByteBuffer current() {
+        ByteBuffer buffer = OF_THREAD.get();
+        return buffer != null ? buffer : make();
     }
 
     /** The calling platform thread's if it has any yet. */
-    static ThreadScope existing() {
+    static ByteBuffer existing() {
         return OF_THREAD.get();
     }
 
-    private static ThreadScope make() {
-        if (!NativeLibrary.isReady()) {
-            return null;
+    private static ByteBuffer make() {
+        ByteBuffer buffer = NativeLibrary.isReady() ? Native.threadBuffer() : null;
+        if (buffer != null) {
+            buffer.order(ByteOrder.nativeOrder());
+            OF_THREAD.set(buffer);
         }
-        ByteBuffer buffer = Native.threadBuffer();
-        if (buffer == null) {
-            return null;
-        }
-        ThreadScope scope = new ThreadScope(buffer.order(ByteOrder.nativeOrder()));
-        OF_THREAD.set(scope);
-        return scope;
+        return buffer;
     }
 
     /** Whether any scope is open. */
-    boolean isOpen() {
+    static boolean isOpen(ByteBuffer buffer) {
         return buffer.getLong(0) != 0;
     }
 
-    long word(int index) {
+    static long word(ByteBuffer buffer, int index) {
         return buffer.getLong(8 + 8 * index);
     }
 
-    long[] words() {
+    static long[] words(ByteBuffer buffer) {
         long[] words = new long[WORDS];
-        if (isOpen()) {
+        if (isOpen(buffer)) {
             for (int i = 0; i < WORDS; i++) {
-                words[i] = word(i);
+                words[i] = word(buffer, i);
             }
         }
         return words;
     }
 
-    void write(long labelSet, long traceHigh, long traceLow, long span, long root) {
+    static void write(ByteBuffer buffer, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.putLong(0, 0);
         // The handler interrupts this very thread: only the compilers must keep the order.
         VarHandle.storeStoreFence();
@@ -77,11 +72,11 @@ final class ThreadScope {
         VarHandle.storeStoreFence();
     }
 
-    void write(long[] words) {
-        write(words[0], words[1], words[2], words[3], words[4]);
+    static void write(ByteBuffer buffer, long[] words) {
+        write(buffer, words[0], words[1], words[2], words[3], words[4]);
     }
 
-    void clear() {
+    static void clear(ByteBuffer buffer) {
         VarHandle.storeStoreFence();
         buffer.putLong(0, 0);
         VarHandle.storeStoreFence();

@@ -3,7 +3,11 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.spanprof.programs.Redeployed;
+import io.spanprof.programs.TwoLoaders;
+import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -93,5 +97,24 @@ class LibraryTest {
         List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
         assertEquals(1, warnings.size(), said::toString);
         assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+    }
+
+    @Test
+    void whatAnApplicationStoppedIsNothingThatKeepsItsClasses() throws Exception {
+        List<String> said = Programs.run(Redeployed.class, List.of(), profiles.toString());
+        assertEquals(0, Programs.number(said, "left"), said::toString);
+        assertEquals(1, Programs.number(said, "ended"), said::toString);
+    }
+
+    @Test
+    void aLibraryBesideTheJarServesEveryClassLoader() throws Exception {
+        Path jar = jar(false);
+        try (InputStream library = Spanprof.class.getResourceAsStream("native/" + NativeLibrary.platform() + "/" + LIBRARY)) {
+            Files.copy(library, folder.resolve(LIBRARY));
+        }
+        Path programs = Path.of(TwoLoaders.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        List<String> said = Programs.run(TwoLoaders.class.getName(), jar + File.pathSeparator + programs, List.of(), profiles.toString());
+        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
+        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
     }
 }

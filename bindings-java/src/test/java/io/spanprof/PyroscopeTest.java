@@ -13,6 +13,7 @@ import io.spanprof.pyroscope.ProfilerType;
 import io.spanprof.pyroscope.Pyroscope;
 import io.spanprof.pyroscope.PyroscopeAgent;
 import io.spanprof.pyroscope.ScopedContext;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -28,8 +29,8 @@ class PyroscopeTest {
     }
 
     private static String labels() {
-        ThreadScope scope = ThreadScope.current();
-        return scope.isOpen() ? Packed.unpack(Native.labelsOf((int) scope.word(0))).toString() : "[]";
+        ByteBuffer scope = ThreadScope.current();
+        return ThreadScope.isOpen(scope) ? Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0))).toString() : "[]";
     }
 
     @Test
