@@ -285,6 +285,20 @@ pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>,
     })
 }
 
+/// Has `static void begin()` of a class called on each new platform thread. False where threads inherit nothing.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    asked: JClass<'l>,
+) -> bool {
+    through(env, |env| {
+        let is_wanted = Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads);
+        // SAFETY: the environment and an argument of this native method.
+        Ok(is_wanted && unsafe { runtime::inherited::register(env.get_raw(), asked.as_raw()) })
+    })
+}
+
 /// Reads what the calling virtual thread's scopes say into `words`.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_virtualWords<'l>(

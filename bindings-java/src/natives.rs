@@ -33,6 +33,7 @@ pub fn all() -> Vec<NativeMethod> {
         c"merge" c"([J[J)V" Java_io_spanprof_Native_merge,
         c"labelsOf" c"(I)[B" Java_io_spanprof_Native_labelsOf,
         c"threadBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_threadBuffer,
+        c"inherit" c"(Ljava/lang/Class;)Z" Java_io_spanprof_Native_inherit,
         c"virtualWords" c"([J)V" Java_io_spanprof_Native_virtualWords,
         c"setVirtualWords" c"([J)Z" Java_io_spanprof_Native_setVirtualWords,
         c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
@@ -52,6 +53,7 @@ mod tests {
             "long" => "J",
             "int" => "I",
             "void" => "V",
+            "Class<?>" => "Ljava/lang/Class;",
             "ByteBuffer" => "Ljava/nio/ByteBuffer;",
             other => panic!("a new kind: {other}"),
         };

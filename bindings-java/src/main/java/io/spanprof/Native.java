@@ -34,6 +34,9 @@ final class Native {
     /** The calling platform thread's words, or null. */
     static native ByteBuffer threadBuffer();
 
+    /** Has {@code begin} of a class called on each new platform thread; false where threads inherit nothing. */
+    static native boolean inherit(Class<?> asked);
+
     /** Reads what the calling virtual thread's scopes say. */
     static native void virtualWords(long[] words);
 

@@ -35,6 +35,7 @@ final class ThreadScope {
         if (buffer != null) {
             buffer.order(ByteOrder.nativeOrder());
             OF_THREAD.set(buffer);
+            InheritedScope.prepare();
         }
         return buffer;
     }

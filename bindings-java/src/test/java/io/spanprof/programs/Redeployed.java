@@ -23,7 +23,7 @@ public final class Redeployed {
 
         public static void start(String directory) {
             SpanprofConfig config = SpanprofConfig.builder()
-                    .serviceName("redeployed").fileDirectory(directory).build();
+                    .serviceName("redeployed").fileDirectory(directory).inheritThreads(true).build();
             Spanprof.start(config);
             // The second time is a line for the logger.
             Spanprof.start(config);
