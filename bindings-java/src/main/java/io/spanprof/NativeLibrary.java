@@ -108,7 +108,8 @@ final class NativeLibrary {
 
     private static List<Path> directories() {
         List<Path> directories = new ArrayList<>();
-        String asked = System.getProperty(DIRECTORY_PROPERTY);
+        String theirs = System.getProperty("pyroscope.tmp.dir", System.getenv("PYROSCOPE_TMP_DIR"));
+        String asked = System.getProperty(DIRECTORY_PROPERTY, theirs);
         if (asked != null) {
             directories.add(Path.of(asked));
         }
