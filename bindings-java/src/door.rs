@@ -171,7 +171,11 @@ fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
 /// Stops and sends the last window within `stopTimeout`. True when everything was delivered.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
-    through(env, |_| Ok(Profiler::running().is_none_or(|profiler| profiler.stop())))
+    through(env, |_| {
+        let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+        host_log::stopped();
+        Ok(delivered)
+    })
 }
 
 /// Closes the open window and sends it; a negative time is `stopTimeout`. True when everything was delivered in time.
@@ -276,6 +280,20 @@ pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>,
     through(env, |env| words_given(env, runtime::own_scope(), runtime::SCOPE_BYTES))
 }
 
+/// Has `static void begin()` of a class called on each new platform thread. False where threads inherit nothing.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    asked: JClass<'l>,
+) -> bool {
+    through(env, |env| {
+        let is_wanted = Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads);
+        // SAFETY: the environment and an argument of this native method.
+        Ok(is_wanted && unsafe { runtime::inherited::register(env.get_raw(), asked.as_raw()) })
+    })
+}
+
 /// The words that the calling virtual thread's scopes are written to, and one that is 0 while they are not followed; null
 /// where virtual threads cannot be followed, or when there is no room for one more.
 #[no_mangle]
@@ -290,7 +308,8 @@ fn words_given(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni::
     Ok(Given(buffer.into_raw()))
 }
 
-/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them.
+/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them; null when none will come:
+/// the profiler does not run, and no virtual thread's labels are followed any more.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_logLines(
     env: EnvUnowned<'_>,
@@ -302,6 +321,10 @@ pub extern "system" fn Java_io_spanprof_Native_logLines(
         runtime::exempt(spanprof::sys::thread_id());
         let lines = host_log::take(patience);
         virtual_threads::rest();
+        let is_over = lines.is_empty() && !host_log::is_running() && !virtual_threads::is_followed();
+        if is_over {
+            return Ok(Given::default());
+        }
         given(env, lines)
     })
 }

@@ -1,15 +1,23 @@
 //! The core's few lines on their way to `System.Logger`: queued on any thread, fetched by a daemon thread of the package,
-//! which waits here. A full queue drops the new line. Not here: what is said (the core).
+//! which waits here while the profiler runs. A full queue drops the new line. Not here: what is said (the core).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use spanprof::LogLevel;
+use spanprof::{LogLevel, Profiler};
 
 const MAX_WAITING: usize = 64;
-static WAITING: Mutex<VecDeque<(LogLevel, String)>> = Mutex::new(VecDeque::new());
+/// How long who asks waits for lines when the profiler does not run.
+const WHEN_STOPPED: Duration = Duration::from_millis(200);
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lines: VecDeque::new(), stops: 0 });
 static COME: Condvar = Condvar::new();
+
+struct Waiting {
+    lines: VecDeque<(LogLevel, String)>,
+    /// How often the profiler was stopped.
+    stops: u64,
+}
 
 /// Connects the core's log, once per process.
 pub fn install() {
@@ -31,20 +39,39 @@ pub fn warn(line: &str) {
 }
 
 fn queue(level: LogLevel, line: &str) {
-    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-    if waiting.len() < MAX_WAITING {
-        waiting.push_back((level, line.to_owned()));
+    let mut waiting = lock();
+    if waiting.lines.len() < MAX_WAITING {
+        waiting.lines.push_back((level, line.to_owned()));
     }
     drop(waiting);
     COME.notify_all();
 }
 
-/// All lines that wait, flat: `info` or `warning`, then the text. Waits for the first for at most `patience`.
+/// Wakes who waits for lines of a profiler that was stopped.
+pub fn stopped() {
+    lock().stops += 1;
+    COME.notify_all();
+}
+
+/// Whether lines may still come.
+pub fn is_running() -> bool {
+    Profiler::running().is_some_and(|profiler| profiler.is_running())
+}
+
+/// All lines that wait, flat: `info` or `warning`, then the text. Waits for the first for at most `patience`, and only for
+/// a moment when the profiler does not run.
 pub fn take(patience: Duration) -> Vec<String> {
-    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let none_yet = |waiting: &mut VecDeque<_>| waiting.is_empty();
-    let (mut waiting, _) = COME.wait_timeout_while(waiting, patience, none_yet).unwrap_or_else(PoisonError::into_inner);
-    let lines = std::mem::take(&mut *waiting);
+    let stops = lock().stops;
+    // Not under the lock, which whatever ends with the last handle of a profiler might need.
+    let patience = if is_running() { patience } else { patience.min(WHEN_STOPPED) };
+    let none_yet = |waiting: &mut Waiting| waiting.lines.is_empty() && waiting.stops == stops;
+    let (mut waiting, _) = COME.wait_timeout_while(lock(), patience, none_yet).unwrap_or_else(PoisonError::into_inner);
+    let lines = std::mem::take(&mut waiting.lines);
+    drop(waiting);
     let word = |level| if level == LogLevel::Info { "info" } else { "warning" };
     lines.into_iter().flat_map(|(level, line)| [word(level).to_owned(), line]).collect()
+}
+
+fn lock() -> MutexGuard<'static, Waiting> {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }

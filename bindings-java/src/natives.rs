@@ -34,6 +34,7 @@ pub fn all() -> Vec<NativeMethod> {
         c"labelsOf" c"(I)[B" Java_io_spanprof_Native_labelsOf,
         c"threadBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_threadBuffer,
         c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_virtualBuffer,
+        c"inherit" c"(Ljava/lang/Class;)Z" Java_io_spanprof_Native_inherit,
         c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
     ]
 }
@@ -51,6 +52,7 @@ mod tests {
             "long" => "J",
             "int" => "I",
             "void" => "V",
+            "Class<?>" => "Ljava/lang/Class;",
             "ByteBuffer" => "Ljava/nio/ByteBuffer;",
             other => panic!("a new kind: {other}"),
         };

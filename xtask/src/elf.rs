@@ -1,5 +1,5 @@
-//! Reads which versions of libc an ELF library asks for (its `.gnu.version_r`), to keep the promise that a wheel runs on
-//! every Linux since glibc 2.17. 64-bit little-endian files only; no symbols, no code. Called by `wheel`.
+//! Reads which versions of libc an ELF library asks for (its `.gnu.version_r`), to keep the promise that a
+//! package runs on every Linux since some glibc. 64-bit little-endian files only; no symbols, no code. Called by `artefact`.
 
 use crate::step::{Failure, Outcome};
 

@@ -2,6 +2,7 @@
 //! share (steps, Pythons, tallies) lies beside them. Knows every room of the workspace and is known by none.
 
 mod arguments;
+mod artefact;
 mod deadline;
 mod elf;
 mod http;

@@ -10,7 +10,7 @@ use spanprof::{sys, Profiler};
 use super::jvmti::{Callbacks, Environment, Event, Jvmti};
 use super::memory_signal::{int, pointer};
 use super::structures::Structures;
-use super::{method_ids, stub_names, threads_signal, virtual_threads};
+use super::{inherited, method_ids, stub_names, threads_signal, virtual_threads};
 
 /// The field of `java.lang.Thread` in which the VM keeps its own structure of the thread; 0 while there is none.
 static EETOP: AtomicUsize = AtomicUsize::new(0);
@@ -119,6 +119,8 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
         if let Some(profiler) = Profiler::running() {
             profiler.register_current_thread();
         }
+        // SAFETY: the same environment; a thread that tells of its start may run Java.
+        unsafe { inherited::begin(env) };
     }));
 }
 

@@ -10,6 +10,7 @@ mod class_calls;
 mod code_heap_signal;
 mod frame_word;
 mod guest_thread;
+pub mod inherited;
 mod instance;
 mod java_threads;
 mod jvmti;

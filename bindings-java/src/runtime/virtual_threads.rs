@@ -75,6 +75,11 @@ pub fn own_scope() -> Option<usize> {
     Some(address)
 }
 
+/// Whether mounts are told of.
+pub fn is_followed() -> bool {
+    FOLLOWED.load(Ordering::SeqCst)
+}
+
 /// Follows no virtual thread any more when none says anything. Called now and then on a thread of the VM's.
 pub fn rest() {
     let Some(jvmti) = super::tools() else { return };

@@ -6,6 +6,25 @@ use super::load::{Environment, Setting};
 use super::types::{ConfigSource, Proxies};
 use super::value::{baggage_pairs, ConfigType, ConfigValue};
 
+/// What Pyroscope's agents read and nothing here stands for, with the reason.
+const PYROSCOPE_IGNORED: [(&str, &str); 15] = [
+    ("PYROSCOPE_PROFILER_ALLOC", "allocations are not profiled"),
+    ("PYROSCOPE_ALLOC_LIVE", "allocations are not profiled"),
+    ("PYROSCOPE_GC_BEFORE_DUMP", "allocations are not profiled"),
+    ("PYROSCOPE_PROFILER_LOCK", "locks are not profiled"),
+    ("PYROSCOPE_PROFILER_TYPE", "there is one engine"),
+    ("PYROSCOPE_JFR_PROFILER_SETTINGS", "there is one engine"),
+    ("PYROSCOPE_AP_LOG_LEVEL", "there is one engine"),
+    ("PYROSCOPE_AP_EXTRA_ARGUMENTS", "there is one engine"),
+    ("PYROSCOPE_SAMPLING_DURATION", "all that is profiled is profiled all the time"),
+    ("PYROSCOPE_SAMPLING_EVENT_ORDER", "all that is profiled is profiled all the time"),
+    ("PYROSCOPE_PUSH_QUEUE_CAPACITY", "queue_max_bytes bounds the queue"),
+    ("PYROSCOPE_INGEST_MAX_TRIES", "windows are sent again for 15 minutes"),
+    ("PYROSCOPE_EXPORT_COMPRESSION_LEVEL_JFR", "see compression"),
+    ("PYROSCOPE_EXPORT_COMPRESSION_LEVEL_LABELS", "see compression"),
+    ("PYROSCOPE_LOG_LEVEL", "set the level of the logger"),
+];
+
 /// The variable that switches the profiler off, when one does.
 pub(crate) fn kill_switch(environment: &Environment) -> Option<String> {
     ["SPANPROF_DISABLED", "OTEL_SDK_DISABLED"]
@@ -135,8 +154,14 @@ impl Layer<'_> {
     }
 
     fn pyroscope(&mut self) {
-        const DIRECT: &[(&str, &str)] =
-            &[("PYROSCOPE_SERVER_ADDRESS", "endpoint"), ("PYROSCOPE_APPLICATION_NAME", "service_name")];
+        const DIRECT: &[(&str, &str)] = &[
+            ("PYROSCOPE_SERVER_ADDRESS", "endpoint"),
+            ("PYROSCOPE_APPLICATION_NAME", "service_name"),
+            ("PYROSCOPE_AGENT_ENABLED", "enabled"),
+            ("PYROSCOPE_UPLOAD_INTERVAL", "upload_interval"),
+            ("PYROSCOPE_PROFILE_EXPORT_TIMEOUT", "timeout"),
+            ("PYROSCOPE_JAVA_STACK_DEPTH_MAX", "max_stack_depth"),
+        ];
         for (name, key) in DIRECT {
             if let Some(text) = self.text(name) {
                 self.push(key, ConfigValue::Text(text), name, true);
@@ -157,7 +182,28 @@ impl Layer<'_> {
                 None => self.warnings.push("PYROSCOPE_PROFILING_INTERVAL must be like 10ms; it is ignored".to_owned()),
             }
         }
+        self.pyroscope_event();
         self.pyroscope_headers();
+        let given = PYROSCOPE_IGNORED.iter().filter(|(name, _)| self.text(name).is_some());
+        let given: Vec<_> = given.map(|(name, reason)| format!("{name} ({reason})")).collect();
+        if !given.is_empty() {
+            self.warnings.push(format!("variables of Pyroscope that do nothing here: {}", given.join(", ")));
+        }
+    }
+
+    fn pyroscope_event(&mut self) {
+        let name = "PYROSCOPE_PROFILER_EVENT";
+        match self.text(name).as_deref().map(str::trim) {
+            Some("wall") => {
+                self.push("wall", ConfigValue::Bool(true), name, true);
+                self.push("cpu", ConfigValue::Bool(false), name, true);
+            }
+            None | Some("cpu" | "itimer" | "ctimer") => {}
+            Some(other) => {
+                let warning = format!("{name} must be cpu, itimer, ctimer or wall, got `{other}`; it is ignored");
+                self.warnings.push(warning);
+            }
+        }
     }
 
     fn pyroscope_headers(&mut self) {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::test::at_most;
 use super::Verb;
+use crate::artefact::{self, copy, Glibc};
 use crate::javas::{self, Java};
 use crate::step::{Failure, Outcome, Step};
 use crate::tally::Tally;
-use crate::venv::Venv;
-use crate::{elf, pythons, scratch, workspace};
+use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "jar",
@@ -22,15 +22,8 @@ pub const VERB: Verb = Verb {
     run: |_| run(),
 };
 
-/// Pinned, so that a build today and a build next month are the same build.
-const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
-const ZIG: &str = "ziglang==0.17.0";
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Oldest glibc the JAR promises to run on.
-const GLIBC_FLOOR: (u32, u32) = (2, 17);
-/// Budgets of the design, in bytes: the JAR, and its library once it is out of it.
-const LARGEST_PACKED: u64 = 4_000_000;
-const LARGEST_INSTALLED: u64 = 10_000_000;
+const GLIBC: Glibc = Glibc(2, 17);
 /// Maven's own way to take a JAR that is already there.
 const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:install-file";
 const JAR: &str = "spanprof-0.1.0.jar";
@@ -39,44 +32,19 @@ const BESIDE: [&str; 2] = ["spanprof-0.1.0-sources.jar", "spanprof-0.1.0-javadoc
 const POM: &str = "spanprof-0.1.0.pom";
 
 fn run() -> Outcome {
-    let library = release()?;
-    audit(&library)?;
+    let library = artefact::release_library("spanprof-java", GLIBC, &[])?;
+    artefact::audit("JAR", &library, GLIBC)?;
     let javas = javas::all()?;
     let dist = workspace::target().join("dist");
     let library_folder = library.parent().unwrap_or(Path::new("."));
     let jar = pack(&javas[0], library_folder, &dist, &["-Prelease"], &BESIDE)?;
     copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(POM))?;
-    sizes(&jar, &library)?;
+    artefact::sizes("JAR", &jar, &[library])?;
     for java in &javas {
         first_run(java, &jar)?;
     }
     println!("jar: {}", jar.display());
     Ok(())
-}
-
-fn release() -> Outcome<PathBuf> {
-    let tools = Venv::with("jar-tools", &pythons::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
-    let floor = format!("{TARGET}.{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
-    Step::new("build the release library", tools.program("cargo-zigbuild"))
-        .args(["zigbuild", "--release", "--locked", "-p", "spanprof-java", "--target", &floor])
-        .env("CARGO_TARGET_DIR", workspace::target())
-        .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python())
-        .run()?;
-    Ok(workspace::target().join(TARGET).join("release/libspanprof_java.so"))
-}
-
-fn audit(library: &Path) -> Outcome {
-    println!("── symbol audit");
-    let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
-    let needed = elf::needed_versions(&bytes)?;
-    let above = elf::above_glibc(&needed, GLIBC_FLOOR);
-    if above.is_empty() {
-        println!("needs {} symbol versions, all within glibc {}.{}", needed.len(), GLIBC_FLOOR.0, GLIBC_FLOOR.1);
-        return Ok(());
-    }
-    let list: Vec<_> = above.iter().map(|needed| format!("{} of {}", needed.version, needed.library)).collect();
-    let floor = format!("{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
-    Err(Failure::new("symbol audit", format!("the JAR promises glibc {floor} but needs {}", list.join(", "))))
 }
 
 /// Maven's words for where things are.
@@ -95,23 +63,6 @@ fn pack(java: &Java, library_folder: &Path, into: &Path, words: &[&str], beside:
         copy(&build.join(file), &into.join(file))?;
     }
     Ok(into.join(JAR))
-}
-
-fn copy(from: &Path, to: &Path) -> Outcome {
-    let copied = to.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::copy(from, to).map(drop));
-    copied.map_err(|error| Failure::new("copy", format!("{} to {}: {error}", from.display(), to.display())))
-}
-
-fn sizes(jar: &Path, library: &Path) -> Outcome {
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len());
-    let (packed, installed) = (length(jar), length(library));
-    println!("size: {:.2} MB packed, its library {:.2} MB", packed as f64 / 1e6, installed as f64 / 1e6);
-    if packed == 0 || packed > LARGEST_PACKED || installed > LARGEST_INSTALLED {
-        let budget =
-            format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
-        return Err(Failure::new("size of the JAR", format!("empty or above the budget of {budget}")));
-    }
-    Ok(())
 }
 
 /// Runs the first minute of a user with the JAR alone: as a library, then as an agent of the same program.

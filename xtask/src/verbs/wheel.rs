@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::Verb;
+use crate::artefact::{self, Glibc, ZIG};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
 use crate::venv::Venv;
-use crate::{elf, scratch, workspace};
+use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "wheel",
@@ -21,18 +22,14 @@ pub const VERB: Verb = Verb {
 
 /// Pinned, so that a build today and a build next month are the same build.
 const MATURIN: &str = "maturin==1.16.0";
-const ZIG: &str = "ziglang==0.17.0";
 /// Oldest glibc the wheel promises to run on.
-const GLIBC_FLOOR: (u32, u32) = (2, 17);
-/// Budgets of the design, in bytes.
-const LARGEST_PACKED: u64 = 4_000_000;
-const LARGEST_INSTALLED: u64 = 10_000_000;
+const GLIBC: Glibc = Glibc(2, 17);
 
 fn run() -> Outcome {
     let wheel = release()?;
-    let folder = unpack(&wheel)?;
-    audit(&folder)?;
-    sizes(&wheel, &folder)?;
+    let files = artefact::files_below(&unpack(&wheel)?);
+    artefact::audit("wheel", only_library(&files)?, GLIBC)?;
+    artefact::sizes("wheel", &wheel, &files)?;
     let fallback = without_native_code(&wheel)?;
     for python in pythons::oldest_and_newest()? {
         first_run(&python, &wheel, true)?;
@@ -105,45 +102,12 @@ fn unpack(wheel: &Path) -> Outcome<PathBuf> {
     Ok(folder)
 }
 
-fn audit(folder: &Path) -> Outcome {
-    println!("── symbol audit");
-    let libraries: Vec<PathBuf> = files_below(folder)
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "so"))
-        .collect();
-    let [library] = libraries.as_slice() else {
-        return Err(Failure::new(
-            "symbol audit",
-            format!("expected one library in the wheel, got {}", libraries.len()),
-        ));
-    };
-    let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
-    let needed = elf::needed_versions(&bytes)?;
-    let above = elf::above_glibc(&needed, GLIBC_FLOOR);
-    if !above.is_empty() {
-        let list: Vec<_> = above.iter().map(|needed| format!("{} of {}", needed.version, needed.library)).collect();
-        let floor = format!("{}.{}", GLIBC_FLOOR.0, GLIBC_FLOOR.1);
-        return Err(Failure::new(
-            "symbol audit",
-            format!("the wheel promises glibc {floor} but needs {}", list.join(", ")),
-        ));
+fn only_library(files: &[PathBuf]) -> Outcome<&Path> {
+    let is_library = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "so");
+    match files.iter().filter(is_library).collect::<Vec<_>>().as_slice() {
+        [library] => Ok(library),
+        found => Err(Failure::new("symbol audit", format!("expected one library in the wheel, got {}", found.len()))),
     }
-    let list: Vec<_> = needed.iter().map(|needed| needed.version.as_str()).collect();
-    println!("needs {}: all within glibc {}.{}", list.join(", "), GLIBC_FLOOR.0, GLIBC_FLOOR.1);
-    Ok(())
-}
-
-fn sizes(wheel: &Path, folder: &Path) -> Outcome {
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len());
-    let packed = length(wheel);
-    let installed: u64 = files_below(folder).iter().map(|path| length(path)).sum();
-    println!("size: {:.2} MB packed, {:.2} MB installed", packed as f64 / 1e6, installed as f64 / 1e6);
-    if packed > LARGEST_PACKED || installed > LARGEST_INSTALLED {
-        let budget =
-            format!("{} MB packed, {} MB installed", LARGEST_PACKED / 1_000_000, LARGEST_INSTALLED / 1_000_000);
-        return Err(Failure::new("wheel size", format!("above the budget of {budget}")));
-    }
-    Ok(())
 }
 
 fn without_native_code(wheel: &Path) -> Outcome<PathBuf> {
@@ -170,15 +134,4 @@ fn first_run(python: &Python, wheel: &Path, native: bool) -> Outcome {
         Step::new("the wheel's own command", venv.program("spanprof")).arg("--help").capture()?;
     }
     Ok(())
-}
-
-fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
-            _ => files.push(entry.path()),
-        }
-    }
-    files
 }

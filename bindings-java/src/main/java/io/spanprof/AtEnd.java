@@ -1,20 +1,34 @@
 package io.spanprof;
 
-import java.util.concurrent.atomic.AtomicBoolean;
-
 /** The end of the program sends the last window, as {@link Spanprof#stop} does. */
 final class AtEnd {
-    private static final AtomicBoolean ASKED = new AtomicBoolean();
+    private static Thread hook;
 
     private AtEnd() {}
 
-    static void stop() {
-        if (ASKED.compareAndSet(false, true)) {
+    static synchronized void stop() {
+        if (hook == null) {
+            Thread thread = new Thread(null, Spanprof::stop, "spanprof-end", 256 * 1024, false);
+            thread.setContextClassLoader(null);
             try {
-                Runtime.getRuntime().addShutdownHook(new Thread(null, Spanprof::stop, "spanprof-end", 256 * 1024));
+                Runtime.getRuntime().addShutdownHook(thread);
+                hook = thread;
             } catch (IllegalStateException endsAlready) {
                 // The program ends while the profiler starts: there is nothing to send.
-                ASKED.set(false);
+                return;
+            }
+        }
+    }
+
+    /** There is nothing to send any more: the VM need not keep these classes for the end of the program. */
+    static synchronized void forget() {
+        if (hook != null && !Native.isRunning()) {
+            try {
+                Runtime.getRuntime().removeShutdownHook(hook);
+                hook = null;
+            } catch (IllegalStateException endsAlready) {
+                // It is the end, and the hook runs.
+                return;
             }
         }
     }

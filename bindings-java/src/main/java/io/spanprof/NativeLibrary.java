@@ -57,18 +57,19 @@ final class NativeLibrary {
     }
 
     private static void loadFirstThatWorks() throws IOException {
+        List<String> refused = new ArrayList<>();
         Path beside = besideJar();
         if (beside != null && Files.isReadable(beside)) {
-            System.load(beside.toString());
-            return;
+            try {
+                System.load(beside.toString());
+                return;
+            } catch (UnsatisfiedLinkError failure) {
+                // Among others: an application of this server has it loaded from there, and the VM lets one only.
+                refused.add(beside + ": " + failure.getMessage());
+            }
         }
-        String resource = "native/" + platform() + "/" + FILE;
-        List<String> refused = new ArrayList<>();
         for (Path directory : directories()) {
-            try (InputStream library = NativeLibrary.class.getResourceAsStream(resource)) {
-                if (library == null) {
-                    throw new IOException("the JAR has no library for " + platform());
-                }
+            try (InputStream library = open(beside)) {
                 loadThrough(directory, library);
                 return;
             } catch (IOException | UnsatisfiedLinkError failure) {
@@ -77,6 +78,18 @@ final class NativeLibrary {
         }
         throw new IOException("the library cannot be loaded (" + String.join("; ", refused) + "); set -D"
                 + DIRECTORY_PROPERTY + " to a directory from which programs may run");
+    }
+
+    /** The library within the JAR, or the one beside it. */
+    private static InputStream open(Path beside) throws IOException {
+        InputStream library = NativeLibrary.class.getResourceAsStream("native/" + platform() + "/" + FILE);
+        if (library == null && beside != null && Files.isReadable(beside)) {
+            return Files.newInputStream(beside);
+        }
+        if (library == null) {
+            throw new IOException("the JAR has no library for " + platform());
+        }
+        return library;
     }
 
     /** A file of the owner's alone, gone again as soon as it is loaded. */
@@ -95,7 +108,8 @@ final class NativeLibrary {
 
     private static List<Path> directories() {
         List<Path> directories = new ArrayList<>();
-        String asked = System.getProperty(DIRECTORY_PROPERTY);
+        String theirs = System.getProperty("pyroscope.tmp.dir", System.getenv("PYROSCOPE_TMP_DIR"));
+        String asked = System.getProperty(DIRECTORY_PROPERTY, theirs);
         if (asked != null) {
             directories.add(Path.of(asked));
         }

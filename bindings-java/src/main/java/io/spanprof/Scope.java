@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
@@ -10,7 +11,7 @@ public final class Scope implements AutoCloseable {
     static final Scope NONE = new Scope(null, null);
 
     private Thread owner;
-    private final ThreadScope words;
+    private final ByteBuffer words;
     private boolean outermost = true;
     private long labelSet;
     private long traceHigh;
@@ -18,35 +19,35 @@ public final class Scope implements AutoCloseable {
     private long span;
     private long root;
 
-    private Scope(Thread owner, ThreadScope words) {
+    private Scope(Thread owner, ByteBuffer words) {
         this.owner = owner;
         this.words = words;
     }
 
     /** Prepared labels on top of what the thread says now. */
     static Scope open(Labels labels) {
-        ThreadScope words = labels.isEmpty ? ThreadScope.existing() : ThreadScope.current();
+        ByteBuffer words = labels.isEmpty ? ThreadScope.existing() : ThreadScope.current();
         if (words == null) {
             return NONE;
         }
         Scope scope = new Scope(Thread.currentThread(), words);
-        if (!words.isOpen()) {
-            words.write(labels.words);
+        if (!ThreadScope.isOpen(words)) {
+            ThreadScope.write(words, labels.words);
             return scope;
         }
-        scope.remember(words.word(0), words.word(1), words.word(2), words.word(3), words.word(4));
+        scope.remember(words);
         if (!labels.isEmpty) {
-            long[] merged = words.words();
+            long[] merged = ThreadScope.words(words);
             Native.merge(merged, labels.words);
-            words.write(merged);
+            ThreadScope.write(words, merged);
         }
         return scope;
     }
 
     /** What the calling thread says now. */
     static long[] wordsHere() {
-        ThreadScope own = ThreadScope.existing();
-        return own == null ? new long[ThreadScope.WORDS] : own.words();
+        ByteBuffer own = ThreadScope.existing();
+        return own == null ? new long[ThreadScope.WORDS] : ThreadScope.words(own);
     }
 
     /** What another thread said, in place of what this one says. */
@@ -55,14 +56,19 @@ public final class Scope implements AutoCloseable {
         if (Arrays.equals(said, before)) {
             return NONE;
         }
-        ThreadScope words = ThreadScope.current();
+        ByteBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
         Scope scope = new Scope(Thread.currentThread(), words);
         scope.remember(before[0], before[1], before[2], before[3], before[4]);
-        words.write(said);
+        ThreadScope.write(words, said);
         return scope;
+    }
+
+    private void remember(ByteBuffer words) {
+        remember(ThreadScope.word(words, 0), ThreadScope.word(words, 1), ThreadScope.word(words, 2),
+                ThreadScope.word(words, 3), ThreadScope.word(words, 4));
     }
 
     private void remember(long labelSet, long traceHigh, long traceLow, long span, long root) {
@@ -83,9 +89,9 @@ public final class Scope implements AutoCloseable {
         }
         owner = null;
         if (outermost) {
-            words.clear();
+            ThreadScope.clear(words);
         } else {
-            words.write(labelSet, traceHigh, traceLow, span, root);
+            ThreadScope.write(words, labelSet, traceHigh, traceLow, span, root);
         }
     }
 }

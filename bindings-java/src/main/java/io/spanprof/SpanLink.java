@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
@@ -30,9 +31,11 @@ public final class SpanLink {
         if (!NativeLibrary.isLoaded()) {
             return NONE;
         }
-        ThreadScope words = ThreadScope.existing();
-        SpanLink before = words != null && words.isOpen()
-                ? new SpanLink(words.word(1), words.word(2), words.word(3), words.word(4)) : NONE;
+        ByteBuffer words = ThreadScope.existing();
+        SpanLink before = words != null && ThreadScope.isOpen(words)
+                ? new SpanLink(ThreadScope.word(words, 1), ThreadScope.word(words, 2), ThreadScope.word(words, 3),
+                        ThreadScope.word(words, 4))
+                : NONE;
         before.next(traceId, spanId).write();
         return before;
     }
@@ -54,9 +57,10 @@ public final class SpanLink {
     private void write() {
         // Where nothing is said there is nothing to take back, and a virtual thread needs no following.
         boolean saysNothing = (traceHigh | traceLow | span | root) == 0;
-        ThreadScope words = saysNothing ? ThreadScope.existing() : ThreadScope.current();
+        ByteBuffer words = saysNothing ? ThreadScope.existing() : ThreadScope.current();
         if (words != null) {
-            words.write(words.isOpen() ? words.word(0) : 0, traceHigh, traceLow, span, root);
+            long set = ThreadScope.isOpen(words) ? ThreadScope.word(words, 0) : 0;
+            ThreadScope.write(words, set, traceHigh, traceLow, span, root);
         }
     }
 

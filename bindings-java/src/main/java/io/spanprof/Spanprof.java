@@ -56,7 +56,12 @@ public final class Spanprof {
 
     /** Stops, and sends the last window within {@code stopTimeout}. True when everything was delivered. */
     public static boolean stop() {
-        return !NativeLibrary.isLoaded() || Native.stop();
+        if (!NativeLibrary.isLoaded()) {
+            return true;
+        }
+        boolean isDelivered = Native.stop();
+        AtEnd.forget();
+        return isDelivered;
     }
 
     /** Closes the open window and sends it. True when everything was delivered within {@code stopTimeout}. */
@@ -99,6 +104,14 @@ public final class Spanprof {
     /** Whether samples are being taken. */
     public static boolean isRunning() {
         return NativeLibrary.isLoaded() && Native.isRunning();
+    }
+
+    /**
+     * Where the profiler's few lines go: of levels INFO and WARNING. Null for what it is before: {@link System.Logger}
+     * {@code spanprof}.
+     */
+    public static void setLogger(System.Logger logger) {
+        HostLog.to(logger);
     }
 
     /** Labels every sample of this thread until the scope is closed; use it in {@code try (…)}. */

@@ -192,6 +192,10 @@ public final class SpanprofConfig {
             return set("serviceNameAttribute", value);
         }
 
+        public Builder inheritThreads(boolean value) {
+            return set("inheritThreads", value);
+        }
+
         public Builder signals(boolean value) {
             return set("signals", value);
         }

@@ -7,72 +7,71 @@ import java.nio.ByteOrder;
 /**
  * What the scopes open on one thread say, in words that the profiler's signal handler reads on the same thread, or on the
  * one that carries it. The first word is 0 while nothing is said; it is cleared first and written last.
+ *
+ * <p>A thread keeps the words as a buffer of the JDK's and nothing of ours: threads that live on, as those of a server do
+ * when an application is taken away, do not hold on to the application's classes.
  */
 final class ThreadScope {
     /** Label set, trace id in two halves, span id, local root span id. */
     static final int WORDS = 5;
 
-    private static final ThreadLocal<ThreadScope> OF_THREAD = new ThreadLocal<>();
+    private static final ThreadLocal<ByteBuffer> OF_THREAD = new ThreadLocal<>();
     /** Behind the words of a virtual thread: 0 while its mounts are not told of, so that nobody would find the words. */
     private static final int IS_FOLLOWED = 8 + 8 * WORDS;
 
-    private final ByteBuffer buffer;
-    private final boolean isVirtual;
-
-    private ThreadScope(ByteBuffer buffer, boolean isVirtual) {
-        this.buffer = buffer;
-        this.isVirtual = isVirtual;
-    }
+    private ThreadScope() {}
 
     /** The calling thread's, or null: without the library, or beyond the most threads. */
-    static ThreadScope current() {
-        ThreadScope scope = OF_THREAD.get();
-        return scope != null && scope.isRead() ? scope : make();
+    static ByteBuffer current() {
+        ByteBuffer buffer = OF_THREAD.get();
+        return buffer != null && isRead(buffer) ? buffer : make();
     }
 
     /** The calling thread's if it has any yet. */
-    static ThreadScope existing() {
+    static ByteBuffer existing() {
         return OF_THREAD.get();
     }
 
-    private static ThreadScope make() {
+    private static ByteBuffer make() {
         if (!NativeLibrary.isReady()) {
             return null;
         }
         boolean isVirtual = VirtualThreads.isVirtual(Thread.currentThread());
         ByteBuffer buffer = isVirtual ? Native.virtualBuffer() : Native.threadBuffer();
-        if (buffer == null) {
-            return null;
+        if (buffer != null) {
+            buffer.order(ByteOrder.nativeOrder());
+            OF_THREAD.set(buffer);
+            if (!isVirtual) {
+                InheritedScope.prepare();
+            }
         }
-        ThreadScope scope = new ThreadScope(buffer.order(ByteOrder.nativeOrder()), isVirtual);
-        OF_THREAD.set(scope);
-        return scope;
+        return buffer;
     }
 
-    private boolean isRead() {
-        return !isVirtual || buffer.getLong(IS_FOLLOWED) != 0;
+    private static boolean isRead(ByteBuffer buffer) {
+        return buffer.capacity() == IS_FOLLOWED || buffer.getLong(IS_FOLLOWED) != 0;
     }
 
     /** Whether any scope is open. */
-    boolean isOpen() {
+    static boolean isOpen(ByteBuffer buffer) {
         return buffer.getLong(0) != 0;
     }
 
-    long word(int index) {
+    static long word(ByteBuffer buffer, int index) {
         return buffer.getLong(8 + 8 * index);
     }
 
-    long[] words() {
+    static long[] words(ByteBuffer buffer) {
         long[] words = new long[WORDS];
-        if (isOpen()) {
+        if (isOpen(buffer)) {
             for (int i = 0; i < WORDS; i++) {
-                words[i] = word(i);
+                words[i] = word(buffer, i);
             }
         }
         return words;
     }
 
-    void write(long labelSet, long traceHigh, long traceLow, long span, long root) {
+    static void write(ByteBuffer buffer, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.putLong(0, 0);
         // The handler interrupts this very thread: only the compilers must keep the order.
         VarHandle.storeStoreFence();
@@ -86,11 +85,11 @@ final class ThreadScope {
         VarHandle.storeStoreFence();
     }
 
-    void write(long[] words) {
-        write(words[0], words[1], words[2], words[3], words[4]);
+    static void write(ByteBuffer buffer, long[] words) {
+        write(buffer, words[0], words[1], words[2], words[3], words[4]);
     }
 
-    void clear() {
+    static void clear(ByteBuffer buffer) {
         VarHandle.storeStoreFence();
         buffer.putLong(0, 0);
         VarHandle.storeStoreFence();

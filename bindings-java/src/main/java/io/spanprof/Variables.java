@@ -12,23 +12,26 @@ import java.util.TreeMap;
 /**
  * Settings given to the VM as properties: {@code -Dotel.service.name=checkout} is {@code OTEL_SERVICE_NAME=checkout}, and wins
  * over it. So are those that begin with {@code spanprof.} and {@code pyroscope.}, and the lines of the file that
- * {@code pyroscope.configuration.file} names, over which the environment wins.
+ * {@code pyroscope.configuration.file} names, or of {@code pyroscope.properties} where the program was started, over which
+ * the environment wins.
  */
 final class Variables {
     private static final String FILE = "PYROSCOPE_CONFIGURATION_FILE";
+    private static final String USUAL_FILE = "pyroscope.properties";
 
     private Variables() {}
 
     static Map<String, String> given() {
-        return given(System.getProperties(), System.getenv());
+        return given(System.getProperties(), System.getenv(), Path.of(""));
     }
 
-    static Map<String, String> given(Properties properties, Map<String, String> environment) {
+    static Map<String, String> given(Properties properties, Map<String, String> environment, Path startedIn) {
         Map<String, String> own = named(properties);
         Map<String, String> all = new TreeMap<>();
         String file = own.getOrDefault(FILE, environment.get(FILE));
-        if (file != null) {
-            all.putAll(named(read(file)));
+        Path usual = startedIn.resolve(USUAL_FILE);
+        if (file != null || Files.isReadable(usual)) {
+            all.putAll(named(read(file != null ? Path.of(file) : usual)));
             all.keySet().removeAll(environment.keySet());
         }
         all.putAll(own);
@@ -52,9 +55,9 @@ final class Variables {
         return words.toUpperCase(Locale.ROOT);
     }
 
-    private static Properties read(String file) {
+    private static Properties read(Path file) {
         Properties properties = new Properties();
-        try (Reader text = Files.newBufferedReader(Path.of(file))) {
+        try (Reader text = Files.newBufferedReader(file)) {
             properties.load(text);
         } catch (IOException | IllegalArgumentException failure) {
             HostLog.warn("spanprof: " + file + " cannot be read, it is ignored: " + failure);

@@ -3,7 +3,6 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.spanprof.programs.Plain;
 import io.spanprof.programs.TwoLoaders;
 import java.io.IOException;
 import java.net.URISyntaxException;
@@ -23,37 +22,29 @@ class AgentPathTest {
                 .toString();
     }
 
-    /** Runs the plain program with nothing of ours on its class path. */
+    /** The plain program with the library as its agent. */
     private List<String> runWith(String settings, String... options) throws Exception {
-        String programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
         List<String> all = new ArrayList<>(List.of(options));
         all.add("-agentpath:" + library() + "=fileDirectory=" + profiles + "," + settings);
-        List<String> said = Programs.run(Plain.class.getName(), programs, all);
-        assertEquals(1, Programs.number(said, "worked"));
-        return said;
-    }
-
-    private long profiledNanoseconds() throws IOException {
-        return ProfileFile.sum(ProfileFile.readAll(profiles),
-                sample -> sample.has("io.spanprof.programs.Plain.work"));
+        return Programs.runPlain(all);
     }
 
     @Test
     void theLibraryAloneProfilesAProgramToItsEnd() throws Exception {
         runWith("sampleRate=250");
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
     void interpretedCodeIsProfiledFromTheFirstInstantToo() throws Exception {
         runWith("sampleRate=250", "-Xint");
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
     void theVmCanWalkTheStacksOfAnAgentToo() throws Exception {
         runWith("sampleRate=250,stackWalk=vm");
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test

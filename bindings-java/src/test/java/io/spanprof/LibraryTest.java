@@ -3,11 +3,15 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.spanprof.programs.Plain;
+import io.spanprof.programs.Redeployed;
+import io.spanprof.programs.TwoLoaders;
+import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
@@ -56,26 +60,18 @@ class LibraryTest {
         return jar;
     }
 
-    /** Runs the plain program with the JAR as its agent and nothing else of ours on its class path. */
+    /** The plain program with the JAR as its agent. */
     private List<String> runWith(Path jar, String... options) throws Exception {
-        Path programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().getPath());
-        List<String> all = new java.util.ArrayList<>(List.of(options));
+        List<String> all = new ArrayList<>(List.of(options));
         all.add("-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
-        List<String> said = Programs.run(Plain.class.getName(), programs.toString(), all);
-        assertEquals(1, Programs.number(said, "worked"));
-        return said;
-    }
-
-    private long profiledNanoseconds() throws IOException {
-        return ProfileFile.sum(ProfileFile.readAll(profiles),
-                sample -> sample.has("io.spanprof.programs.Plain.work"));
+        return Programs.runPlain(all);
     }
 
     @Test
     void anAgentProfilesAProgramToItsEndAndLeavesNoFileOfItsOwn() throws Exception {
         Path temporary = Files.createDirectory(folder.resolve("temporary"));
         runWith(jar(true), "-Djava.io.tmpdir=" + temporary);
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
         try (Stream<Path> left = Files.list(temporary)) {
             assertEquals(List.of(), left.filter(path -> path.toString().contains("spanprof")).toList());
         }
@@ -84,7 +80,7 @@ class LibraryTest {
     @Test
     void aTemporaryDirectoryThatCannotBeWrittenIsNoObstacle() throws Exception {
         runWith(jar(true), "-Djava.io.tmpdir=/proc");
-        assertTrue(profiledNanoseconds() > 500_000_000, () -> "of the second that it worked");
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
@@ -101,5 +97,24 @@ class LibraryTest {
         List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
         assertEquals(1, warnings.size(), said::toString);
         assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+    }
+
+    @Test
+    void whatAnApplicationStoppedIsNothingThatKeepsItsClasses() throws Exception {
+        List<String> said = Programs.run(Redeployed.class, List.of(), profiles.toString());
+        assertEquals(0, Programs.number(said, "left"), said::toString);
+        assertEquals(1, Programs.number(said, "ended"), said::toString);
+    }
+
+    @Test
+    void aLibraryBesideTheJarServesEveryClassLoader() throws Exception {
+        Path jar = jar(false);
+        try (InputStream library = Spanprof.class.getResourceAsStream("native/" + NativeLibrary.platform() + "/" + LIBRARY)) {
+            Files.copy(library, folder.resolve(LIBRARY));
+        }
+        Path programs = Path.of(TwoLoaders.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        List<String> said = Programs.run(TwoLoaders.class.getName(), jar + File.pathSeparator + programs, List.of(), profiles.toString());
+        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
+        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
     }
 }

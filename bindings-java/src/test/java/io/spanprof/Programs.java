@@ -1,5 +1,8 @@
 package io.spanprof;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.spanprof.programs.Plain;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
@@ -18,6 +21,19 @@ final class Programs {
     /** The lines that a program printed. It must end well, and in time. */
     static List<String> run(Class<?> program, List<String> options, String... words) throws Exception {
         return run(program.getName(), System.getProperty("java.class.path"), options, words);
+    }
+
+    /** What the plain program printed with an agent among its options, and nothing of ours on its class path. */
+    static List<String> runPlain(List<String> options) throws Exception {
+        Path programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        List<String> said = run(Plain.class.getName(), programs.toString(), options);
+        assertEquals(1, number(said, "worked"), said::toString);
+        return said;
+    }
+
+    /** CPU nanoseconds that the profiles in a directory show within the work of the plain program, which burns a second. */
+    static long plainNanoseconds(Path profiles) throws IOException {
+        return ProfileFile.sum(ProfileFile.readAll(profiles), sample -> sample.has(Plain.class.getName() + ".work"));
     }
 
     static List<String> run(String program, String classPath, List<String> options, String... words)

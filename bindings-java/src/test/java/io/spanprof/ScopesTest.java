@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -31,9 +32,9 @@ class ScopesTest {
     /** The labels on a sample of this thread, were it taken now. */
     private static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
-        ThreadScope scope = ThreadScope.current();
-        if (scope.isOpen()) {
-            List<String> flat = Packed.unpack(Native.labelsOf((int) scope.word(0)));
+        ByteBuffer scope = ThreadScope.current();
+        if (ThreadScope.isOpen(scope)) {
+            List<String> flat = Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0)));
             for (int i = 0; i + 1 < flat.size(); i += 2) {
                 labels.put(flat.get(i), flat.get(i + 1));
             }
@@ -42,7 +43,7 @@ class ScopesTest {
     }
 
     private static String span() {
-        long[] words = ThreadScope.current().words();
+        long[] words = ThreadScope.words(ThreadScope.current());
         StringBuilder hex = new StringBuilder();
         for (int i = 0; i < 8; i++) {
             hex.append(String.format("%02x", words[3] >>> (8 * i) & 0xff));
@@ -56,7 +57,7 @@ class ScopesTest {
         AtomicReference<Throwable> failed = new AtomicReference<>();
         Runnable work = () -> {
             Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), labels()));
-            ThreadScope before = ThreadScope.current();
+            ByteBuffer before = ThreadScope.current();
             assertSame(before, ThreadScope.current());
             // Whoever waits for lines of the log ends the following of threads that say nothing.
             Thread log = new Thread(() -> Native.logLines(0));

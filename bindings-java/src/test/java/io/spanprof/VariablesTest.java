@@ -29,7 +29,7 @@ class VariablesTest {
         Properties given = properties("otel.service.name", "checkout", "spanprof.sampleRate", "99", "spanprof.upload-interval", "5",
                 "pyroscope.application.name", "old", "java.home", "/", "spanprof.libraryDirectory", "/opt");
         assertEquals(Map.of("OTEL_SERVICE_NAME", "checkout", "SPANPROF_SAMPLE_RATE", "99", "SPANPROF_UPLOAD_INTERVAL", "5",
-                "PYROSCOPE_APPLICATION_NAME", "old"), Variables.given(given, Map.of()));
+                "PYROSCOPE_APPLICATION_NAME", "old"), Variables.given(given, Map.of(), folder));
     }
 
     @Test
@@ -39,9 +39,17 @@ class VariablesTest {
         Map<String, String> environment =
                 Map.of("PYROSCOPE_CONFIGURATION_FILE", file.toString(), "PYROSCOPE_TENANT_ID", "of the environment");
         assertEquals(Map.of("PYROSCOPE_APPLICATION_NAME", "given", "PYROSCOPE_LABELS", "a=b"),
-                Variables.given(properties("pyroscope.application.name", "given"), environment));
+                Variables.given(properties("pyroscope.application.name", "given"), environment, folder));
         assertEquals(Map.of("PYROSCOPE_CONFIGURATION_FILE", folder.toString()),
-                Variables.given(properties("pyroscope.configuration.file", folder.toString()), Map.of()));
+                Variables.given(properties("pyroscope.configuration.file", folder.toString()), Map.of(), folder.resolve("elsewhere")));
+    }
+
+    @Test
+    void withoutANameTheFileIsTheOneWhereTheProgramWasStarted() throws Exception {
+        assertEquals(Map.of(), Variables.given(properties(), Map.of(), folder));
+        Files.writeString(folder.resolve("pyroscope.properties"), "pyroscope.server.address=http://fire:4040\n");
+        assertEquals(Map.of("PYROSCOPE_SERVER_ADDRESS", "http://fire:4040"), Variables.given(properties(), Map.of(), folder));
+        assertEquals(Map.of(), Variables.given(properties(), Map.of("PYROSCOPE_SERVER_ADDRESS", "x"), folder));
     }
 
     @Test

@@ -1,11 +1,30 @@
 package io.spanprof.pyroscope;
 
-/** What is profiled. Only {@link #WALL} differs: every other name is CPU time. */
+import java.util.Locale;
+
+/** What is profiled. {@link #WALL} is the wall clock, every other name CPU time. */
 public enum EventType {
     CPU,
     ALLOC,
     LOCK,
     WALL,
     CTIMER,
-    ITIMER
+    ITIMER;
+
+    /** Its name in variables and properties. */
+    public final String id = name().toLowerCase(Locale.ROOT);
+
+    /**
+     * The event of that name in variables and properties.
+     *
+     * @throws IllegalArgumentException when there is none
+     */
+    public static EventType fromId(String id) {
+        for (EventType event : values()) {
+            if (event.id.equals(id)) {
+                return event;
+            }
+        }
+        throw new IllegalArgumentException("no event is called " + id);
+    }
 }

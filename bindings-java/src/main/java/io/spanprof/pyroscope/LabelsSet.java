@@ -3,10 +3,12 @@ package io.spanprof.pyroscope;
 import io.spanprof.Labels;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.BiConsumer;
 
 /** Pyroscope's name of {@link Labels}. */
 public final class LabelsSet {
     final Labels labels;
+    private final Map<String, String> pairs;
 
     /** Keys and values in turn. */
     public LabelsSet(Object... keysAndValues) {
@@ -14,7 +16,13 @@ public final class LabelsSet {
     }
 
     public LabelsSet(Map<String, String> labels) {
-        this.labels = Labels.of(labels);
+        this.pairs = new LinkedHashMap<>(labels);
+        this.labels = Labels.of(pairs);
+    }
+
+    /** Calls with each key and its value. */
+    public void forEachLabel(BiConsumer<String, String> consumer) {
+        pairs.forEach(consumer);
     }
 
     private static Map<String, String> pairs(Object[] keysAndValues) {

@@ -2,13 +2,26 @@ package io.spanprof.pyroscope;
 
 import io.spanprof.Scope;
 import io.spanprof.Spanprof;
+import java.util.function.BiConsumer;
 
 /** Pyroscope's name of a {@link Scope}. */
 public final class ScopedContext implements AutoCloseable {
+    private final LabelsSet labels;
     private final Scope scope;
 
     public ScopedContext(LabelsSet labels) {
-        scope = Spanprof.tag(labels.labels);
+        this.labels = labels;
+        this.scope = Spanprof.tag(labels.labels);
+    }
+
+    /** As the other: what the thread said before is there again after each scope. */
+    public ScopedContext(LabelsSet labels, ScopedContext previous) {
+        this(labels);
+    }
+
+    /** Calls with each key and its value. */
+    public void forEachLabel(BiConsumer<String, String> consumer) {
+        labels.forEachLabel(consumer);
     }
 
     @Override

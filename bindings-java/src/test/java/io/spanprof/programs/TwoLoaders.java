@@ -44,17 +44,18 @@ public final class TwoLoaders {
         }
     }
 
-    private static Class<?> anotherApplication() throws Exception {
+    /** A class, and the package with it, by a class loader of its own. */
+    static Class<?> loadedAnew(Class<?> type) throws Exception {
         List<URL> places = new ArrayList<>();
         for (String place : System.getProperty("java.class.path").split(File.pathSeparator)) {
             places.add(new File(place).toURI().toURL());
         }
         ClassLoader loader = new URLClassLoader(places.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
-        return Class.forName(Application.class.getName(), true, loader);
+        return Class.forName(type.getName(), true, loader);
     }
 
     public static void main(String[] words) throws Exception {
-        anotherApplication().getMethod("start", String.class).invoke(null, words[0]);
-        anotherApplication().getMethod("label", String.class).invoke(null, words[0]);
+        loadedAnew(Application.class).getMethod("start", String.class).invoke(null, words[0]);
+        loadedAnew(Application.class).getMethod("label", String.class).invoke(null, words[0]);
     }
 }

@@ -1,0 +1,56 @@
+'use strict';
+// The names in stats(), against the pages that say what they tell.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+
+const PROGRAM = `
+const spanprof = require(process.argv[1]);
+const destinations = [{ type: 'file', directory: process.argv[2] }];
+spanprof.start({ serviceName: 'statistics', destinations, stackWalk: process.argv[3] });
+spanprof.flush(10).then(() => {
+  console.log(JSON.stringify(Object.keys(spanprof.stats())));
+  return spanprof.stop();
+});
+`;
+
+function names(t, walk) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-statistics-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const words = ['-e', PROGRAM, path.join(__dirname, '..'), folder, walk];
+  const done = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 60_000 });
+  assert.equal(done.status, 0, done.stderr);
+  return JSON.parse(done.stdout);
+}
+
+function documented() {
+  const page = (name) => fs.readFileSync(path.join(__dirname, '..', '..', 'docs', name), 'utf8');
+  const texts = page('statistics.md') + page('node.md');
+  return new Set([...texts.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name));
+}
+
+// A destination's number and a key's name are whatever they are; those of this runtime stand in a table of their own.
+function general(name) {
+  return name
+    .replace(/^config\.[a-z_]+/, 'config.<key>')
+    .replace(/^export\.\d+\./, 'export.<n>.')
+    .replace(/^runtime\.node\./, '')
+    .replace(/^loop_turns_up_to_.*/, 'loop_turns_up_to_1_ms');
+}
+
+for (const walk of ['auto', 'inspector']) {
+  test(`every name in stats() is documented, with stackWalk ${walk}`, (t) => {
+    const known = documented();
+    const all = names(t, walk);
+    assert.ok(all.length > 100, all.join());
+    for (const name of all.map(general)) {
+      const [, group, mark, reason] = /^(.*dropped)([._])(.*)$/.exec(name) ?? [];
+      const isReason = known.has(reason) && known.has(`${group}${mark}<reason>`);
+      assert.ok(known.has(name) || isReason, name);
+    }
+  });
+}
