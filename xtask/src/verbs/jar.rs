@@ -65,6 +65,13 @@ fn release() -> Outcome<PathBuf> {
     Ok(workspace::target().join(TARGET).join("release/libspanprof_java.so"))
 }
 
+/// The JAR as it is shipped, for benchmarks: neither audited nor run.
+pub fn release_jar() -> Outcome<PathBuf> {
+    let library = release()?;
+    let library_folder = library.parent().unwrap_or(Path::new("."));
+    pack(&javas::all()?[0], library_folder, &workspace::target().join("jar-for-bench"), &[], &[])
+}
+
 fn audit(library: &Path) -> Outcome {
     println!("── symbol audit");
     let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
