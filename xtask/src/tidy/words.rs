@@ -7,9 +7,10 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names that others gave: standard libraries, published crates, terms of a language.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 13] = [
     "importlib.util",
     "java.util",
+    "io.pyroscope.labels.v2",
     "hyper_util",
     "hyper-util",
     "http_body_util",

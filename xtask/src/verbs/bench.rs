@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{live, node_bench, wheel, Verb};
+use super::{java_bench, live, node_bench, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::pythons::{self, Python};
 use crate::step::{Failure, Outcome, Step};
@@ -25,9 +25,16 @@ pub const VERB: Verb = Verb {
         node-accuracy  shares and totals of a mix; shares of inlined functions\n\
         node-lag       blocks of the event loop of 20 to 110 ms\n\
         node-labels    what labels cost a program that awaits\n\n\
+        Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:\n\
+        java-handler   what a sample costs its thread, beside async-profiler's walk; our own CPU\n\
+        java-cost      CPU of the same work with and without, in pairs\n\
+        java-accuracy  shares and totals of a mix, of native code, of inlined methods\n\
+        java-labels    what labels cost, and which samples carry them, on platform and virtual threads\n\
+        java-wall      the wall-clock profile of 50 threads; CPU of looking at 500\n\
+        java-start     starts, stops, pauses, memory, what a stop loses\n\n\
         --short: a few seconds each, to see that they work; figures of short runs are not written down.\n\
-        --python 3.11, --node 20: the interpreter. The peers are installed by the bench, apart from what is measured.",
-    options: &[Known::Switch("short"), Known::Value("python"), Known::Value("node")],
+        --python 3.11, --node 20, --java 17,25: on what. The peers are installed by the bench, apart from what is measured.",
+    options: &[Known::Switch("short"), Known::Value("python"), Known::Value("node"), Known::Value("java")],
     run,
 };
 
@@ -43,6 +50,7 @@ enum Of {
     /// Beside these peers.
     Python(&'static [(&'static str, &'static str)]),
     Node,
+    Java,
 }
 
 /// Pinned, so that a figure can be measured again.
@@ -53,7 +61,7 @@ const fn bench(name: &'static str, heading: &'static str, of: Of) -> Bench {
     Bench { name, heading, of }
 }
 
-const ALL: [Bench; 10] = [
+const ALL: [Bench; 16] = [
     bench("engine", "Rust: calls of the engine", Of::Engine),
     bench("accuracy", "Python: shares and totals", Of::Python(&[])),
     bench("overhead", "Python: cost", Of::Python(PEERS)),
@@ -64,12 +72,19 @@ const ALL: [Bench; 10] = [
     bench("node-accuracy", "Node.js: shares and totals", Of::Node),
     bench("node-lag", "Node.js: blocks of the event loop", Of::Node),
     bench("node-labels", "Node.js: labels", Of::Node),
+    bench("java-handler", "Java: handler and walk", Of::Java),
+    bench("java-cost", "Java: cost", Of::Java),
+    bench("java-accuracy", "Java: shares and totals", Of::Java),
+    bench("java-labels", "Java: labels", Of::Java),
+    bench("java-wall", "Java: wall clock", Of::Java),
+    bench("java-start", "Java: start, stop, pauses, memory", Of::Java),
 ];
 
 impl Bench {
     /// Whether it is asked for, by its name or that of its language.
     fn is_called(&self, name: &str) -> bool {
-        name == self.name || matches!((&self.of, name), (Of::Python(_), "python") | (Of::Node, "node"))
+        name == self.name
+            || matches!((&self.of, name), (Of::Python(_), "python") | (Of::Node, "node") | (Of::Java, "java"))
     }
 }
 
@@ -89,14 +104,18 @@ fn run(given: &Arguments) -> Outcome {
     let wheel = chosen.iter().any(|bench| matches!(bench.of, Of::Python(_))).then(wheel::release).transpose()?;
     let node = chosen.iter().any(|bench| matches!(bench.of, Of::Node));
     let node = node.then(|| node_bench::Measured::prepare(given.text("node"))).transpose()?;
-    let command = live::command_line()?;
+    let java = chosen.iter().any(|bench| matches!(bench.of, Of::Java));
+    let java = java.then(|| java_bench::Measured::prepare(given.text("java"))).transpose()?;
+    let reads_files = wheel.is_some() || node.is_some();
+    let command = reads_files.then(live::command_line).transpose()?;
     let short = given.has("short");
     for bench in chosen {
-        let (tables, runtime) = match (&bench.of, &wheel, &node) {
-            (Of::Python(peers), Some(wheel), _) => {
-                (measure(bench, peers, &python, wheel, &command, short)?, format!("CPython {}", python.full()))
+        let (tables, runtime) = match (&bench.of, &command, &wheel, &node, &java) {
+            (Of::Python(peers), Some(command), Some(wheel), ..) => {
+                (measure(bench, peers, &python, wheel, command, short)?, format!("CPython {}", python.full()))
             }
-            (Of::Node, _, Some(node)) => (node.measure(bench.name, &command, short)?, node.runtime()),
+            (Of::Node, Some(command), _, Some(node), _) => (node.measure(bench.name, command, short)?, node.runtime()),
+            (Of::Java, .., Some(java)) => (java.measure(bench.name, short)?, java.runtime()),
             _ => (engine()?, "release profile".to_owned()),
         };
         keep(bench.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
@@ -211,7 +230,7 @@ mod tests {
         let called = |name: &str| ALL.iter().filter(|bench| bench.is_called(name)).count();
         assert_eq!(
             [called("engine"), called("python"), called("node"), called("node-lag"), called("java")],
-            [1, 4, 5, 1, 0]
+            [1, 4, 5, 1, 6]
         );
     }
 

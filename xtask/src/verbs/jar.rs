@@ -47,6 +47,13 @@ fn run() -> Outcome {
     Ok(())
 }
 
+/// The JAR as it is shipped, for benchmarks: neither audited nor run.
+pub fn release_jar() -> Outcome<PathBuf> {
+    let library = artefact::release_library("spanprof-java", GLIBC, &[])?;
+    let library_folder = library.parent().unwrap_or(Path::new("."));
+    pack(&javas::all()?[0], library_folder, &workspace::target().join("jar-for-bench"), &[], &[])
+}
+
 /// Maven's words for where things are.
 fn places(library_folder: &Path, build_folder: &Path) -> [String; 2] {
     [format!("-Dspanprof.library={}", library_folder.display()), format!("-Dspanprof.build={}", build_folder.display())]

@@ -8,6 +8,7 @@ pub mod demo;
 mod docs;
 mod fuzz;
 mod jar;
+mod java_bench;
 mod live;
 mod node_bench;
 mod node_tests;

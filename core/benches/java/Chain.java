@@ -1,0 +1,69 @@
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+
+/** A stack of chosen depth: links of classes of their own, in changing order, so that none can be inlined into another. */
+final class Chain {
+    private static final int FRAMES_PER_LINK = 2;
+    /** Frames of the program below and above the links. */
+    private static final int OTHER_FRAMES = 4;
+    private static final int ORDERS = 8;
+
+    private final List<Link[]> orders = new ArrayList<>();
+    /** How often the one method calls itself; negative where there are links. */
+    private final int recursion;
+    private int turn;
+
+    /** Of links as {@link OneLink} has them. */
+    Chain(int depth) {
+        this(depth, false);
+    }
+
+    /** Of those, or of one method that calls itself. */
+    Chain(int depth, boolean isOneMethod) {
+        recursion = isOneMethod ? depth - OTHER_FRAMES : -1;
+        int count = isOneMethod ? 0 : (depth - OTHER_FRAMES) / FRAMES_PER_LINK;
+        List<Link> links = new ArrayList<>();
+        for (int link = 0; link < count; link++) {
+            links.add(Loader.link());
+        }
+        Random random = new Random(depth);
+        for (int order = 0; order < ORDERS; order++) {
+            Collections.shuffle(links, random);
+            orders.add(links.toArray(new Link[0]));
+        }
+    }
+
+    /** Work at the end of the chain, each time through another order of it. */
+    double below(Link.Leaf leaf, int turns) {
+        if (recursion >= 0) {
+            return deep(recursion, leaf, turns);
+        }
+        Link[] chain = orders.get(turn++ % ORDERS);
+        return chain.length == 0 ? leaf.burn(turns) : chain[0].call(chain, 1, leaf, turns);
+    }
+
+    private static double deep(int more, Link.Leaf leaf, int turns) {
+        return more == 0 ? leaf.burn(turns) : 0.5 * deep(more - 1, leaf, turns) + 1;
+    }
+
+    /** A loader for one class. */
+    private static final class Loader extends ClassLoader {
+        private Loader() {
+            super(Chain.class.getClassLoader());
+        }
+
+        static Link link() {
+            try (InputStream code = Chain.class.getResourceAsStream("OneLink.class")) {
+                byte[] bytes = code.readAllBytes();
+                Class<?> link = new Loader().defineClass("OneLink", bytes, 0, bytes.length);
+                return (Link) link.getDeclaredConstructor().newInstance();
+            } catch (IOException | ReflectiveOperationException broken) {
+                throw new IllegalStateException(broken);
+            }
+        }
+    }
+}

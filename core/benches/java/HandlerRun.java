@@ -1,0 +1,54 @@
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * What a sample takes while its thread stands still, by the profiler's own account; spanprof counts its whole handler,
+ * async-profiler the walk alone.
+ *
+ * <pre>HandlerRun PROFILER one|each arithmetic|memory DEPTH RATE SLICES ADDRESS</pre>
+ */
+final class HandlerRun {
+    /** Few, so that most readings hold no preemption. */
+    private static final int SAMPLES_PER_SLICE = 10;
+
+    private HandlerRun() {}
+
+    public static void main(String[] words) throws Exception {
+        Profiler profiler = Profiler.named(words[0]);
+        List<Work.Part> parts = Work.parts(words[2]);
+        Chain chain = new Chain(Integer.parseInt(words[3]), words[1].equals("one"));
+        int rate = Integer.parseInt(words[4]);
+        // Compiled first.
+        Work.mix(chain, parts, 1.5);
+        if (profiler instanceof AsyncProfilerPeer peer) {
+            peer.startMeasuringWalks(rate);
+        } else {
+            profiler.start(rate, words[6]);
+        }
+        Work.mix(chain, parts, 0.5);
+        settle(profiler);
+        double nsBefore = profiler.onSamplesNs();
+        double samplesBefore = profiler.samples();
+        List<Double> slices = new ArrayList<>();
+        for (int slice = 0; slice < Integer.parseInt(words[5]); slice++) {
+            double ns = profiler.onSamplesNs();
+            double cpuNs = Work.threadCpuNs();
+            Work.mix(chain, parts, (double) SAMPLES_PER_SLICE / rate);
+            double periods = (Work.threadCpuNs() - cpuNs) / 1e9 * rate;
+            slices.add((profiler.onSamplesNs() - ns) / periods);
+        }
+        settle(profiler);
+        double samples = profiler.samples() - samplesBefore;
+        Answer.say("slices_ns", slices);
+        Answer.say("samples", samples);
+        Answer.say("mean_ns", (profiler.onSamplesNs() - nsBefore) / samples);
+        profiler.stop();
+    }
+
+    /** All samples so far are counted. */
+    private static void settle(Profiler profiler) throws Exception {
+        if (profiler instanceof OwnProfiler) {
+            profiler.endWindow();
+        }
+    }
+}

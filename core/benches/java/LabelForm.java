@@ -1,0 +1,27 @@
+/** A way to label a piece of work, as a program would write it. */
+interface LabelForm {
+    /** Does it so many times around next to nothing. */
+    void run(int times);
+
+    /** What would be done every few seconds; not part of the cost. */
+    default void settle() {}
+
+    /** How a profiler's JAR calls it; each class is loaded only with the JAR it needs. */
+    static LabelForm named(String profiler, String name) {
+        return switch (profiler) {
+            case "spanprof" -> OwnLabels.form(name);
+            case "pyroscope" -> PyroscopeLabels.form(name);
+            case "async-profiler" -> AsyncProfilerSpans.form(name);
+            default -> times -> {
+                for (int i = 0; i < times; i++) {
+                    work(i);
+                }
+            };
+        };
+    }
+
+    /** The work that is labelled: nearly none. */
+    static void work(int i) {
+        Work.sink += i;
+    }
+}

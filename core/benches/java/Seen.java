@@ -1,0 +1,58 @@
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.function.LongFunction;
+import jdk.jfr.consumer.RecordedEvent;
+import jdk.jfr.consumer.RecordedFrame;
+import jdk.jfr.consumer.RecordingFile;
+
+/**
+ * What a profiler says of one stack: its methods, leaf first, how many samples, how long, and their labels. {@code framesWithoutLine}: those
+ * of Java code whose line it does not tell.
+ */
+record Seen(List<String> methods, long count, double ns, long framesWithoutLine, Map<String, String> labels) {
+    /** Frames that stand for what could not be read, by the names that the profilers give them. */
+    private static final List<String> BROKEN =
+            List.of("[invalid_frame]", "[code_ended]", "[unknown", "[not_walkable", "[break_", "[no_Java_frame", "unknown_", "not_walkable");
+
+    boolean has(String method) {
+        return methods.contains(method);
+    }
+
+    boolean isBroken() {
+        return methods.stream().anyMatch(method -> BROKEN.stream().anyMatch(method::contains));
+    }
+
+    static double ns(List<Seen> all, String method) {
+        return all.stream().filter(seen -> seen.has(method)).mapToDouble(Seen::ns).sum();
+    }
+
+    /** The samples of a recording: each worth a period, or what it says itself. */
+    static List<Seen> of(Path recording, double periodNs, LongFunction<Map<String, String>> labels) throws IOException {
+        List<Seen> all = new ArrayList<>();
+        try (RecordingFile file = new RecordingFile(recording)) {
+            while (file.hasMoreEvents()) {
+                RecordedEvent event = file.readEvent();
+                if (event.getStackTrace() != null && event.getEventType().getName().endsWith("Sample")) {
+                    all.add(of(event, periodNs, labels));
+                }
+            }
+        }
+        return all;
+    }
+
+    private static Seen of(RecordedEvent event, double periodNs, LongFunction<Map<String, String>> labels) {
+        List<String> methods = new ArrayList<>();
+        long withoutLine = 0;
+        for (RecordedFrame frame : event.getStackTrace().getFrames()) {
+            methods.add(frame.getMethod().getType().getName() + "." + frame.getMethod().getName());
+            withoutLine += frame.isJavaFrame() && frame.getLineNumber() <= 0 ? 1 : 0;
+        }
+        long count = event.hasField("samples") ? event.getInt("samples") : 1;
+        double each = event.hasField("samplingPeriod") ? event.getDuration("samplingPeriod").toNanos() : periodNs;
+        long context = event.hasField("contextId") ? event.getLong("contextId") : 0;
+        return new Seen(methods, count, count * each, withoutLine, context == 0 ? Map.of() : labels.apply(context));
+    }
+}

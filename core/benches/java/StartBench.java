@@ -1,0 +1,78 @@
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Starts, stops, memory, and for how long a thread that does nothing but read the clock stands still meanwhile; what is lost by
+ * a stop. Prints Markdown.
+ */
+final class StartBench {
+    private static final int RATE_HZ = 100;
+    private static final Map<String, String> BUDGETS = Map.of("first_ms", "≤ 15", "later_ms", "≤ 3", "gap_start_ms", "≤ 20",
+            "gap_window_ms", "≤ 20", "memory", "≤ 12", "lost_percent", "0");
+
+    private StartBench() {}
+
+    public static void main(String[] words) throws Exception {
+        try (Measuring bench = new Measuring(words)) {
+            for (Measuring.Java java : bench.javas) {
+                System.out.println("### Java " + java.name() + "\n");
+                all(bench, java);
+            }
+        }
+    }
+
+    private static void all(Measuring bench, Measuring.Java java) throws Exception {
+        int repeats = bench.isShort ? 1 : 5;
+        int seconds = bench.isShort ? 1 : 3;
+        Map<String, Map<String, List<Double>>> found = new LinkedHashMap<>();
+        CostBench.profilers(java).forEach(profiler -> found.put(profiler, new LinkedHashMap<>()));
+        for (int repeat = 0; repeat < repeats; repeat++) {
+            for (String profiler : Measuring.shuffled(List.copyOf(found.keySet()))) {
+                Map<String, List<Double>> of = found.get(profiler);
+                String whole = profiler.equals("pyroscope") ? "pyroscope-with-schedule" : profiler;
+                Measuring.Said said = bench.child(java, whole, "StartRun", RATE_HZ, seconds, bench.address);
+                said.lines().keySet().forEach(name -> add(of, name, said.all(name)));
+                add(of, "memory", bench.child(java, profiler, "MemoryRun", RATE_HZ, seconds, bench.address).all("resident_kb"));
+                if (repeat == 0 && !profiler.equals("none")) {
+                    add(of, "lost_percent", bench.child(java, whole, "LossRun", RATE_HZ, seconds,
+                            bench.folder().resolve(java.name() + profiler)).all("lost_percent"));
+                }
+            }
+        }
+        double bareKb = Measuring.median(found.get("none").get("memory"));
+        System.out.println("Fresh processes, " + repeats + " of each, in turns: medians (ranges). First start: loading it and starting it. Pauses: "
+                + "the longest gap between two readings of the clock by a thread that does nothing else; `none` is what the machine does by itself. "
+                + "Memory over that of the process without a profiler, after two windows. Lost: of " + seconds
+                + " s of work, what is not in the profile when it stops in the middle of a window.\n");
+        List<List<?>> rows = new ArrayList<>();
+        found.forEach((profiler, of) -> {
+            of.put("memory", of.get("memory").stream().map(kb -> (kb - bareKb) / 1024).toList());
+            List<Object> row = new ArrayList<>(List.of(profiler));
+            for (String name : List.of("first_ms", "later_ms", "stop_ms", "gap_before_ms", "gap_start_ms", "gap_window_ms", "memory", "lost_percent")) {
+                boolean isNothing = profiler.equals("none") && name.endsWith("_ms") && !name.startsWith("gap");
+                row.add(isNothing || !of.containsKey(name) ? "–" : cell(of.get(name)));
+            }
+            rows.add(row);
+        });
+        List<Object> budgets = new ArrayList<>(List.of("our budget"));
+        for (String name : List.of("first_ms", "later_ms", "stop_ms", "gap_before_ms", "gap_start_ms", "gap_window_ms", "memory", "lost_percent")) {
+            budgets.add(BUDGETS.getOrDefault(name, "–"));
+        }
+        rows.add(budgets);
+        Measuring.table(List.of("profiler", "first start, ms", "later start, ms", "stop, ms", "longest pause before, ms", "at start, ms",
+                "at a window's end, ms", "memory, MB", "lost by stop, %"), rows);
+    }
+
+    private static void add(Map<String, List<Double>> to, String name, List<Double> values) {
+        to.computeIfAbsent(name, unused -> new ArrayList<>()).addAll(values);
+    }
+
+    private static String cell(List<Double> values) {
+        double least = values.stream().mapToDouble(value -> value).min().orElse(0);
+        double most = values.stream().mapToDouble(value -> value).max().orElse(0);
+        String median = Measuring.format("%.1f", Measuring.median(values));
+        return values.size() == 1 ? median : median + Measuring.format(" (%.1f … %.1f)", least, most);
+    }
+}

@@ -1,0 +1,142 @@
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.Stream;
+
+/** The work that is profiled, below a stack of chosen depth, and the clocks that tell the truth of it. */
+final class Work {
+    /** A part of a mix: how much of it, and by which method. */
+    record Part(String method, int share, Link.Leaf leaf) {}
+
+    private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
+    private static final Path TASKS = Path.of("/proc/self/task");
+    private static final Map<String, Long> CPU_BY_THREAD = new HashMap<>();
+
+    static double sink;
+
+    private Work() {}
+
+    static double half(int turns) {
+        double sum = 0;
+        for (int i = 0; i < turns; i++) {
+            sum = step(sum, i);
+        }
+        return sum;
+    }
+
+    static double third(int turns) {
+        double sum = 1;
+        for (int i = 0; i < turns; i++) {
+            sum = grow(sum, i);
+        }
+        return sum;
+    }
+
+    static double fifth(int turns) {
+        double sum = 2;
+        for (int i = 0; i < turns; i++) {
+            sum = shrink(sum, i);
+        }
+        return sum;
+    }
+
+    private static double step(double sum, int i) {
+        return sum + Math.sqrt(i + sum);
+    }
+
+    private static double grow(double sum, int i) {
+        return sum * 1.000001 + Math.sqrt(scaled(i));
+    }
+
+    private static double shrink(double sum, int i) {
+        return Math.sqrt(sum + scaled(i));
+    }
+
+    private static double scaled(int i) {
+        return i * 0.5;
+    }
+
+    /** Work in more memory than a processor keeps near: afterwards nothing else is near. */
+    private static final class Memory {
+        private static final int INDEX_BITS = 22;
+        private static final long[] WORDS = new long[1 << INDEX_BITS];
+        private static long at;
+
+        static double walk(int turns) {
+            long sum = 0;
+            for (int i = 0; i < turns / 16; i++) {
+                at = at * 6_364_136_223_846_793_005L + 1_442_695_040_888_963_407L;
+                sum += WORDS[(int) (at >>> (Long.SIZE - INDEX_BITS))]++;
+            }
+            return sum;
+        }
+    }
+
+    static final List<Part> ARITHMETIC = List.of(
+            new Part("Work.half", 50, Work::half), new Part("Work.third", 30, Work::third), new Part("Work.fifth", 20, Work::fifth));
+
+    static List<Part> parts(String kind) {
+        return switch (kind) {
+            case "memory" -> List.of(new Part("Work$Memory.walk", 100, Memory::walk));
+            case "native" -> NativeWork.PARTS;
+            default -> ARITHMETIC;
+        };
+    }
+
+    static long threadCpuNs() {
+        return CLOCKS.getCurrentThreadCpuTime();
+    }
+
+    /** CPU time of the process, thread by thread in nanoseconds: the clock of the whole has steps of 10 ms here. */
+    static long processCpuNs() {
+        try (Stream<Path> threads = Files.list(TASKS)) {
+            threads.forEach(Work::read);
+        } catch (IOException unreadable) {
+            throw new IllegalStateException(unreadable);
+        }
+        // Threads that have ended keep what they were last seen with.
+        return CPU_BY_THREAD.values().stream().mapToLong(Long::longValue).sum();
+    }
+
+    private static void read(Path thread) {
+        try {
+            String text = Files.readString(thread.resolve("schedstat"));
+            CPU_BY_THREAD.put(thread.getFileName().toString(), Long.parseLong(text.substring(0, text.indexOf(' '))));
+        } catch (IOException ended) {
+            // It keeps what it was last seen with.
+        }
+    }
+
+    /** The same work for every profiler: so many rounds, whatever they take. */
+    static void fixed(Chain chain, List<Part> parts, long rounds) {
+        for (long round = 0; round < rounds; round++) {
+            for (Part part : parts) {
+                sink += chain.below(part.leaf, part.share * 400);
+            }
+        }
+    }
+
+    /** Works until the thread's CPU clock has gone on by so much; what each part really took is added to {@code truth}. */
+    static void mix(Chain chain, List<Part> parts, double cpuSeconds, long[] truth) {
+        long end = threadCpuNs() + (long) (cpuSeconds * 1e9);
+        ThreadLocalRandom random = ThreadLocalRandom.current();
+        while (threadCpuNs() < end) {
+            for (int part = 0; part < truth.length; part++) {
+                long begun = threadCpuNs();
+                // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+                sink += chain.below(parts.get(part).leaf, (int) (parts.get(part).share * 4000 * random.nextDouble()));
+                truth[part] += threadCpuNs() - begun;
+            }
+        }
+    }
+
+    static void mix(Chain chain, List<Part> parts, double cpuSeconds) {
+        mix(chain, parts, cpuSeconds, new long[parts.size()]);
+    }
+}
