@@ -33,7 +33,7 @@ final class AccuracyBench {
                 System.out.println("### Java " + java.name() + "\n");
                 List<Run> runs = runs(java, bench.isShort);
                 List<Result> results = results(bench, java, runs);
-                table(runs, results, "mix", "A mix of 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total: the work's CPU"
+                table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total: the work's CPU"
                         + " time as the profile has it; of those that give no time with a sample, samples times the period asked for.");
                 table(runs, results, "native", "Copying, deflate and checksums: code that the VM or its libraries bring along.");
                 table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of what the caller"
@@ -132,6 +132,6 @@ final class AccuracyBench {
         }
         Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "really", "worst error, points",
                 kind.equals("native") ? "budget" : "budget: 3 standard errors", "total, % off", "budget", "broken stacks, %", "budget",
-                "Java frames without line"), rows);
+                "Java frames without line (native methods have none)"), rows);
     }
 }

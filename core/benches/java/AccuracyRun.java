@@ -19,10 +19,14 @@ final class AccuracyRun {
         List<Work.Part> parts = Work.parts(words[1]);
         Chain chain = new Chain(DEPTH);
         Path folder = Files.createDirectories(Path.of(words[4]));
+        int rate = Integer.parseInt(words[2]);
+        // As in a service: what is compiled after the first start tells more of itself.
+        profiler.startKeeping(rate, Files.createDirectories(folder.resolve("before")));
+        profiler.seen();
         long[] truth = new long[parts.size()];
         burn(isInlined, chain, parts, 1.5, truth);
         Arrays.fill(truth, 0);
-        profiler.startKeeping(Integer.parseInt(words[2]), folder);
+        profiler.startKeeping(rate, folder);
         long begun = Work.threadCpuNs();
         burn(isInlined, chain, parts, Double.parseDouble(words[3]), truth);
         long whole = Work.threadCpuNs() - begun;

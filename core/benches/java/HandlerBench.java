@@ -98,6 +98,6 @@ final class HandlerBench {
         System.out.println("spanprof by its own clocks, " + seconds + " s of CPU time of `arithmetic`, windows of 10 s encoded and sent: "
                 + "the handler's time and the CPU time of its threads, over that of the program.\n");
         Measuring.table(List.of("Hz", "depth", "clock", "samples", "windows", "handler, µs per sample", "own threads, µs per sample",
-                "own CPU, % of a core", "budget", "own threads in the first second, ms"), rows);
+                "own CPU, % of a core", "budget", "own threads until then, 2 s, ms"), rows);
     }
 }

@@ -18,14 +18,13 @@ final class HandlerRun {
         List<Work.Part> parts = Work.parts(words[2]);
         Chain chain = new Chain(Integer.parseInt(words[3]), words[1].equals("one"));
         int rate = Integer.parseInt(words[4]);
-        // Compiled first.
-        Work.mix(chain, parts, 1.5);
+        // As in a service: what is compiled after the first start tells more of itself.
         if (profiler instanceof AsyncProfilerPeer peer) {
             peer.startMeasuringWalks(rate);
         } else {
             profiler.start(rate, words[6]);
         }
-        Work.mix(chain, parts, 0.5);
+        Work.mix(chain, parts, 2);
         settle(profiler);
         double nsBefore = profiler.onSamplesNs();
         double samplesBefore = profiler.samples();

@@ -7,7 +7,7 @@ import java.util.List;
  * <pre>LabelCostRun PROFILER FORM platform|virtual MILLISECONDS ADDRESS</pre>
  */
 final class LabelCostRun {
-    private static final int TIMES = 20_000;
+    private static final int TIMES = 2_000;
     private static final int RATE_HZ = 100;
 
     private LabelCostRun() {}

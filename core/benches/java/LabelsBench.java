@@ -54,7 +54,7 @@ final class LabelsBench {
                 found.get(one).add(Measuring.median(said.all("ns")));
             }
         }
-        System.out.println("Set and cleared around next to nothing, the profiler running at 100 Hz; median over batches of 20,000 in each of "
+        System.out.println("Set and cleared around next to nothing, the profiler running at 100 Hz; median over batches of 2,000 in each of "
                 + forks + " processes, and of these the median (range). Less the work alone is what labels cost.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((one, values) -> {

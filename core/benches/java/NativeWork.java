@@ -8,8 +8,8 @@ final class NativeWork {
     private static final byte[] TEXT = text();
 
     static final List<Work.Part> PARTS = List.of(
-            new Work.Part("NativeWork.copy", 33, NativeWork::copy), new Work.Part("NativeWork.deflate", 43, NativeWork::deflate),
-            new Work.Part("NativeWork.checksum", 24, NativeWork::checksum));
+            new Work.Part("NativeWork.copy", 57, NativeWork::copy), new Work.Part("NativeWork.deflate", 92, NativeWork::deflate),
+            new Work.Part("NativeWork.checksum", 10, NativeWork::checksum));
 
     private NativeWork() {}
 

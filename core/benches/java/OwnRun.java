@@ -12,9 +12,8 @@ final class OwnRun {
     public static void main(String[] words) throws Exception {
         Profiler profiler = Profiler.named(words[0]);
         Chain chain = new Chain(Integer.parseInt(words[2]));
-        Work.mix(chain, Work.ARITHMETIC, 1.5);
         profiler.start(Integer.parseInt(words[1]), words[4]);
-        Work.mix(chain, Work.ARITHMETIC, 1);
+        Work.mix(chain, Work.ARITHMETIC, 2);
         profiler.endWindow();
         long[] begun = read();
         long cpuBegun = Work.threadCpuNs();

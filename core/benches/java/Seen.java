@@ -17,6 +17,9 @@ record Seen(List<String> methods, long count, double ns, long framesWithoutLine,
     private static final List<String> BROKEN =
             List.of("[invalid_frame]", "[code_ended]", "[unknown", "[not_walkable", "[break_", "[no_Java_frame", "unknown_", "not_walkable");
 
+    /** Frames of methods that have lines, by the names that the flight recorder gives them. */
+    private static final List<String> JAVA = List.of("Interpreted", "JIT compiled", "Inlined", "C1 compiled");
+
     boolean has(String method) {
         return methods.contains(method);
     }
@@ -48,7 +51,8 @@ record Seen(List<String> methods, long count, double ns, long framesWithoutLine,
         long withoutLine = 0;
         for (RecordedFrame frame : event.getStackTrace().getFrames()) {
             methods.add(frame.getMethod().getType().getName() + "." + frame.getMethod().getName());
-            withoutLine += frame.isJavaFrame() && frame.getLineNumber() <= 0 ? 1 : 0;
+            boolean isJava = JAVA.contains(frame.getType()) && !frame.getMethod().getType().getName().contains("$$Lambda");
+            withoutLine += isJava && frame.getLineNumber() <= 0 ? 1 : 0;
         }
         long count = event.hasField("samples") ? event.getInt("samples") : 1;
         double each = event.hasField("samplingPeriod") ? event.getDuration("samplingPeriod").toNanos() : periodNs;

@@ -37,10 +37,11 @@ final class WallBench {
                 worst = Math.max(worst, Math.abs(share - TRUTH[kind]));
             }
             rows.add(List.of(profiler, RATE_HZ, said.text("samples"), String.join(" / ", shares), Measuring.format("%.2f", worst),
-                    profiler.equals("spanprof") ? "≤ " + BUDGET_POINTS : "–"));
+                    profiler.equals("spanprof") ? "≤ " + BUDGET_POINTS : "–",
+                    Measuring.format("%+.1f", 100 * (all / (said.number("really_ns") * 50) - 1))));
         }
         System.out.println("50 threads: 10 compute on two processors, 20 sleep, 20 read from a socket; " + seconds + " s. Really: 20 / 40 / 40.\n");
-        Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "worst error, points", "budget"), rows);
+        Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "worst error, points", "budget", "threads' time, % off"), rows);
     }
 
     private static void idle(Measuring bench, Measuring.Java java) throws Exception {

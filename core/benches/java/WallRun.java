@@ -79,6 +79,7 @@ final class WallRun {
         if (!words[0].equals("none")) {
             profiler.startWall(Integer.parseInt(words[3]), folder);
         }
+        long started = System.nanoTime();
         long millis = (long) (1000 * Double.parseDouble(words[4]));
         // What starting sets off comes before, and the compilers.
         for (int time = 0; time < 5; time++) {
@@ -90,8 +91,10 @@ final class WallRun {
         Thread.sleep(millis);
         Answer.say("cpu_percent", 100.0 * (Work.processCpuNs() - cpuBegun) / (System.nanoTime() - begun));
         if (isMixed) {
+            double waitedNs = System.nanoTime() - started;
             List<Seen> seen = profiler.seen();
             Answer.say("seen_ns", List.of(Seen.ns(seen, "WallRun.compute"), Seen.ns(seen, "WallRun.sleep"), Seen.ns(seen, "WallRun.read")));
+            Answer.say("really_ns", waitedNs);
             Answer.say("samples", seen.stream().mapToLong(Seen::count).sum());
         }
         // They were open until now.

@@ -11,8 +11,8 @@ import java.util.stream.Stream;
 
 /** The work that is profiled, below a stack of chosen depth, and the clocks that tell the truth of it. */
 final class Work {
-    /** A part of a mix: how much of it, and by which method. */
-    record Part(String method, int share, Link.Leaf leaf) {}
+    /** A part of a mix: by which method, and how many turns of it for its share. */
+    record Part(String method, int turns, Link.Leaf leaf) {}
 
     private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
     private static final Path TASKS = Path.of("/proc/self/task");
@@ -79,7 +79,7 @@ final class Work {
     }
 
     static final List<Part> ARITHMETIC = List.of(
-            new Part("Work.half", 50, Work::half), new Part("Work.third", 30, Work::third), new Part("Work.fifth", 20, Work::fifth));
+            new Part("Work.half", 40, Work::half), new Part("Work.third", 69, Work::third), new Part("Work.fifth", 18, Work::fifth));
 
     static List<Part> parts(String kind) {
         return switch (kind) {
@@ -117,7 +117,7 @@ final class Work {
     static void fixed(Chain chain, List<Part> parts, long rounds) {
         for (long round = 0; round < rounds; round++) {
             for (Part part : parts) {
-                sink += chain.below(part.leaf, part.share * 400);
+                sink += chain.below(part.leaf, part.turns * 400);
             }
         }
     }
@@ -130,7 +130,7 @@ final class Work {
             for (int part = 0; part < truth.length; part++) {
                 long begun = threadCpuNs();
                 // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
-                sink += chain.below(parts.get(part).leaf, (int) (parts.get(part).share * 4000 * random.nextDouble()));
+                sink += chain.below(parts.get(part).leaf, (int) (parts.get(part).turns * 4000 * random.nextDouble()));
                 truth[part] += threadCpuNs() - begun;
             }
         }
