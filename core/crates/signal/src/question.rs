@@ -85,7 +85,7 @@ extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::sigi
     unsafe { *libc::__errno_location() = errno };
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
 mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU32, AtomicUsize};
