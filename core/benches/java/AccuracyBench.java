@@ -33,11 +33,12 @@ final class AccuracyBench {
                 System.out.println("### Java " + java.name() + "\n");
                 List<Run> runs = runs(java, bench.isShort);
                 List<Result> results = results(bench, java, runs);
-                table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total: the work's CPU"
-                        + " time as the profile has it; of those that give no time with a sample, samples times the period asked for.");
+                table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total:"
+                        + " the work's CPU time as the profile has it; of those that give no time with a sample, samples times the period"
+                        + " asked for.");
                 table(runs, results, "native", "Copying, deflate and checksums: code that the VM or its libraries bring along.");
-                table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of what the caller"
-                        + " took with them, truth by each alone in a loop of its own, compiled by itself: good to a point or two.");
+                table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of what the"
+                        + " caller took with them, truth by each alone in a loop of its own, compiled by itself: good to a point or two.");
             }
         }
     }

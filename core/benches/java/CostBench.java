@@ -22,8 +22,8 @@ final class CostBench {
     public static void main(String[] words) throws Exception {
         try (Measuring bench = new Measuring(words)) {
             int processes = bench.isShort ? 1 : 2;
-            int pairs = bench.isShort ? 2 : 7;
-            int milliseconds = bench.isShort ? 100 : 600;
+            int pairs = bench.isShort ? 2 : 6;
+            int milliseconds = bench.isShort ? 100 : 500;
             System.out.println("CPU of the whole process with the profiler over without, " + processes + " processes of " + pairs
                     + " pairs; each leg is " + milliseconds + " ms of work and one window, encoded and delivered: a window's end comes "
                     + 10_000 / milliseconds + " times as often as by default. `none` shows what the machine's noise makes of nothing.\n");
@@ -38,11 +38,8 @@ final class CostBench {
 
     private static void pairs(Measuring bench, Measuring.Java java, int processes, int pairs, int milliseconds) throws Exception {
         Map<Case, List<Double>> found = new LinkedHashMap<>();
-        for (int depth : List.of(20, 100)) {
-            for (String profiler : profilers(java)) {
-                found.put(new Case(profiler, depth), new ArrayList<>());
-            }
-        }
+        profilers(java).forEach(profiler -> found.put(new Case(profiler, 20), new ArrayList<>()));
+        List.of("none", "spanprof", "async-profiler").forEach(profiler -> found.put(new Case(profiler, 100), new ArrayList<>()));
         for (int process = 0; process < processes; process++) {
             for (Case one : Measuring.shuffled(List.copyOf(found.keySet()))) {
                 Measuring.Said run =

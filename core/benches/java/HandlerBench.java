@@ -22,10 +22,11 @@ final class HandlerBench {
     /** How it is made: of one method that calls itself, or of methods of their own; what is done at its leaf. */
     private record Stack(String of, String work, int depth) {}
 
+    private static final Stack SHALLOW = new Stack("each", "arithmetic", 4);
+    private static final Stack DEEP = new Stack("each", "arithmetic", 100);
     private static final List<Stack> STACKS = List.of(
-            new Stack("one", "arithmetic", 20), new Stack("one", "arithmetic", 100), new Stack("each", "arithmetic", 4),
-            new Stack("each", "arithmetic", 20), new Stack("each", "arithmetic", 100), new Stack("each", "memory", 20),
-            new Stack("each", "memory", 100));
+            new Stack("one", "arithmetic", 20), new Stack("one", "arithmetic", 100), SHALLOW, new Stack("each", "arithmetic", 20), DEEP,
+            new Stack("each", "memory", 20), new Stack("each", "memory", 100));
 
     private HandlerBench() {}
 
@@ -50,12 +51,12 @@ final class HandlerBench {
         }
         for (int round = 0; round < rounds; round++) {
             for (Case one : Measuring.shuffled(List.copyOf(found.keySet()))) {
-                found.get(one).add(bench.child(java, one.profiler, "HandlerRun", one.stack.of, one.stack.work, one.stack.depth, RATE_HZ,
-                        slices, bench.address));
+                found.get(one).add(bench.child(java, one.profiler, "HandlerRun", one.stack.of, one.stack.work, one.stack.depth,
+                        RATE_HZ, slices, bench.address));
             }
         }
-        System.out.println("Time that the sampled thread stands still, µs per sample at " + RATE_HZ + " Hz, in turns in " + rounds
-                + " processes each. spanprof: its whole handler, walk and hand-over; async-profiler: its walk alone, by its own count"
+        System.out.println("Time that the sampled thread stands still, µs per sample at " + RATE_HZ + " Hz, in turns in "
+                + rounds + " processes each. spanprof: its whole handler, walk and hand-over; async-profiler: its walk alone, by its own count"
                 + " (`features=stats`), before it stores the stack. Frames: all of one method that calls itself, or each of a method of its"
                 + " own, half of them inlined. `memory` works in 32 MB at random, so that nothing of a profiler's is near when it is called;"
                 + " `arithmetic` touches next to nothing. Depth 4: what a sample costs with no stack to speak of. Medians are of readings of"
@@ -72,6 +73,18 @@ final class HandlerBench {
         }
         Measuring.table(List.of("frames", "work", "depth", "spanprof, handler: median (95 % interval)", "means", "budget",
                 "async-profiler, walk: median (95 % interval)", "means", "handler over its walk (budget: our walk below 1)"), rows);
+        double ours = perFrame(found, "spanprof");
+        double peers = perFrame(found, PEER);
+        System.out.println(Measuring.format("Each further frame of a method of its own, by the difference between depths 4 and 100:"
+                + " spanprof %.0f ns, walked and handed over; async-profiler %.0f ns, walked; ratio %.2f (budget: below 1).%n",
+                ours, peers, ours / peers));
+    }
+
+    /** Nanoseconds. */
+    private static double perFrame(Map<Case, List<Measuring.Said>> found, String profiler) {
+        double shallow = Measuring.median(slices(found.get(new Case(SHALLOW, profiler))));
+        double deep = Measuring.median(slices(found.get(new Case(DEEP, profiler))));
+        return 1000 * (deep - shallow) / (DEEP.depth - SHALLOW.depth);
     }
 
     private static List<Double> slices(List<Measuring.Said> runs) {

@@ -50,12 +50,13 @@ final class LabelsBench {
         }
         for (int fork = 0; fork < forks; fork++) {
             for (Case one : Measuring.shuffled(List.copyOf(found.keySet()))) {
-                Measuring.Said said = bench.child(java, one.form.profiler, "LabelCostRun", one.form.name, one.thread, milliseconds, bench.address);
+                Measuring.Said said = bench.child(java, one.form.profiler, "LabelCostRun", one.form.name, one.thread, milliseconds,
+                        bench.address);
                 found.get(one).add(Measuring.median(said.all("ns")));
             }
         }
-        System.out.println("Set and cleared around next to nothing, the profiler running at 100 Hz; median over batches of 2,000 in each of "
-                + forks + " processes, and of these the median (range). Less the work alone is what labels cost.\n");
+        System.out.println("Set and cleared around next to nothing, the profiler running at 100 Hz; median over batches of 2,000 in"
+                + " each of " + forks + " processes, and of these the median (range). Less the work alone is what labels cost.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((one, values) -> {
             double alone = Measuring.median(found.get(new Case(FORMS.get(0), one.thread)));
@@ -85,8 +86,9 @@ final class LabelsBench {
                         Measuring.format("%.2f", 100 * said.number("ended") / all), isOurs ? isVirtual ? "≤ 5" : "≤ 0.5" : "–"));
             }
         }
-        System.out.println("Requests of three kinds that wait, yield and go on, each kind with a method of its own that tells the truth; at 250 Hz for "
-                + seconds + " s. Async-profiler and the flight recorder have no labels on samples.\n");
+        System.out.println("Requests of three kinds that wait, yield and go on, each kind with a method of its own that tells the truth;"
+                + " at 250 Hz for " + seconds + " s. Async-profiler and the flight recorder have no labels on samples. Ended with a reason:"
+                + " of a virtual thread that has waited, callers lie in the heap until it returns to them.\n");
         Measuring.table(List.of("thread", "profiler", "samples of requests", "right label, %", "budget", "without", "wrong", "budget",
                 "stack ended with a reason, %", "budget"), rows);
     }

@@ -27,7 +27,8 @@ final class MemoryRun {
     }
 
     private static long residentKb() throws Exception {
-        String line = Files.readAllLines(Path.of("/proc/self/status")).stream().filter(text -> text.startsWith("VmRSS:")).findFirst().orElseThrow();
+        String line = Files.readAllLines(Path.of("/proc/self/status")).stream().filter(text -> text.startsWith("VmRSS:"))
+                .findFirst().orElseThrow();
         return Long.parseLong(line.replaceAll("\\D", ""));
     }
 }

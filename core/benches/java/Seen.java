@@ -9,13 +9,13 @@ import jdk.jfr.consumer.RecordedFrame;
 import jdk.jfr.consumer.RecordingFile;
 
 /**
- * What a profiler says of one stack: its methods, leaf first, how many samples, how long, and their labels. {@code framesWithoutLine}: those
- * of Java code whose line it does not tell.
+ * What a profiler says of one stack: its methods, leaf first, how many samples, how long, and their labels.
+ * {@code framesWithoutLine}: those of Java code whose line it does not tell.
  */
 record Seen(List<String> methods, long count, double ns, long framesWithoutLine, Map<String, String> labels) {
     /** Frames that stand for what could not be read, by the names that the profilers give them. */
-    private static final List<String> BROKEN =
-            List.of("[invalid_frame]", "[code_ended]", "[unknown", "[not_walkable", "[break_", "[no_Java_frame", "unknown_", "not_walkable");
+    private static final List<String> BROKEN = List.of(
+            "[invalid_frame]", "[code_ended]", "[unknown", "[not_walkable", "[break_", "[no_Java_frame", "unknown_", "not_walkable");
 
     /** Frames of methods that have lines, by the names that the flight recorder gives them. */
     private static final List<String> JAVA = List.of("Interpreted", "JIT compiled", "Inlined", "C1 compiled");

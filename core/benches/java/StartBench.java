@@ -11,6 +11,8 @@ final class StartBench {
     private static final int RATE_HZ = 100;
     private static final Map<String, String> BUDGETS = Map.of("first_ms", "≤ 15", "later_ms", "≤ 3", "gap_start_ms", "≤ 20",
             "gap_window_ms", "≤ 20", "memory", "≤ 12", "lost_percent", "0");
+    private static final List<String> COLUMNS = List.of(
+            "first_ms", "later_ms", "stop_ms", "gap_before_ms", "gap_start_ms", "gap_window_ms", "memory", "lost_percent");
 
     private StartBench() {}
 
@@ -25,7 +27,8 @@ final class StartBench {
 
     private static void all(Measuring bench, Measuring.Java java) throws Exception {
         int repeats = bench.isShort ? 1 : 5;
-        int seconds = bench.isShort ? 1 : 3;
+        double seconds = bench.isShort ? 0.5 : 1;
+        int memoryRepeats = Math.min(repeats, 3);
         Map<String, Map<String, List<Double>>> found = new LinkedHashMap<>();
         CostBench.profilers(java).forEach(profiler -> found.put(profiler, new LinkedHashMap<>()));
         for (int repeat = 0; repeat < repeats; repeat++) {
@@ -34,30 +37,34 @@ final class StartBench {
                 String whole = profiler.equals("pyroscope") ? "pyroscope-with-schedule" : profiler;
                 Measuring.Said said = bench.child(java, whole, "StartRun", RATE_HZ, seconds, bench.address);
                 said.lines().keySet().forEach(name -> add(of, name, said.all(name)));
-                add(of, "memory", bench.child(java, profiler, "MemoryRun", RATE_HZ, seconds, bench.address).all("resident_kb"));
+                if (repeat < memoryRepeats) {
+                    Measuring.Said memory = bench.child(java, profiler, "MemoryRun", RATE_HZ, 2 * seconds, bench.address);
+                    add(of, "memory", memory.all("resident_kb"));
+                }
                 if (repeat == 0 && !profiler.equals("none")) {
-                    add(of, "lost_percent", bench.child(java, whole, "LossRun", RATE_HZ, seconds,
+                    add(of, "lost_percent", bench.child(java, whole, "LossRun", RATE_HZ, 3 * seconds,
                             bench.folder().resolve(java.name() + profiler)).all("lost_percent"));
                 }
             }
         }
         double bareKb = Measuring.median(found.get("none").get("memory"));
-        System.out.println("Fresh processes, " + repeats + " of each, in turns: medians (ranges). First start: loading it and starting it. Pauses: "
-                + "the longest gap between two readings of the clock by a thread that does nothing else; `none` is what the machine does by itself. "
-                + "Memory over that of the process without a profiler, after two windows. Lost: of " + seconds
-                + " s of work, what is not in the profile when it stops in the middle of a window.\n");
+        System.out.println("Fresh processes, " + repeats + " of each, in turns (memory: " + memoryRepeats + "): medians (ranges). First"
+                + " start: loading it and starting it. Pauses: the longest gap between two readings of the clock by a thread that does"
+                + " nothing else; `none` is what the machine does by itself. Memory: what is resident after two windows, over that of the"
+                + " process without a profiler. Lost: of " + Measuring.format("%.1f", 3 * seconds) + " s of work, what is not in the"
+                + " profile when it stops in the middle of a window.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((profiler, of) -> {
             of.put("memory", of.get("memory").stream().map(kb -> (kb - bareKb) / 1024).toList());
             List<Object> row = new ArrayList<>(List.of(profiler));
-            for (String name : List.of("first_ms", "later_ms", "stop_ms", "gap_before_ms", "gap_start_ms", "gap_window_ms", "memory", "lost_percent")) {
+            for (String name : COLUMNS) {
                 boolean isNothing = profiler.equals("none") && name.endsWith("_ms") && !name.startsWith("gap");
                 row.add(isNothing || !of.containsKey(name) ? "–" : cell(of.get(name)));
             }
             rows.add(row);
         });
         List<Object> budgets = new ArrayList<>(List.of("our budget"));
-        for (String name : List.of("first_ms", "later_ms", "stop_ms", "gap_before_ms", "gap_start_ms", "gap_window_ms", "memory", "lost_percent")) {
+        for (String name : COLUMNS) {
             budgets.add(BUDGETS.getOrDefault(name, "–"));
         }
         rows.add(budgets);

@@ -40,7 +40,8 @@ final class WallBench {
                     profiler.equals("spanprof") ? "≤ " + BUDGET_POINTS : "–",
                     Measuring.format("%+.1f", 100 * (all / (said.number("really_ns") * 50) - 1))));
         }
-        System.out.println("50 threads: 10 compute on two processors, 20 sleep, 20 read from a socket; " + seconds + " s. Really: 20 / 40 / 40.\n");
+        System.out.println("50 threads: 10 compute on two processors, 20 sleep, 20 read from a socket; " + seconds
+                + " s. Really: 20 / 40 / 40.\n");
         Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "worst error, points", "budget", "threads' time, % off"), rows);
     }
 
