@@ -12,8 +12,10 @@ const NO_SEGMENT: u8 = 255;
 /// What a piece of code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A compiled method, or the wrapper of a native one.
+    /// A compiled method.
     Compiled,
+    /// The code by which Java calls a native method: it has one frame, and nothing is ever done to it.
+    Wrapper,
     /// The stubs by which frames of a virtual thread return into the heap.
     Continuation,
     /// Any other code of the VM's own making.
@@ -57,18 +59,22 @@ static COMPILED_NAMES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 #[inline]
 pub fn kind_of(layout: &Layout, blob: usize) -> Option<Kind> {
     let name = word(blob + layout.blob_name)?;
-    if COMPILED_NAMES.iter().any(|known| known.load(Ordering::Relaxed) == name) {
+    let known = |kind: usize| COMPILED_NAMES[kind].load(Ordering::Relaxed) == name;
+    if known(0) {
         return Some(Kind::Compiled);
     }
+    if known(1) {
+        return Some(Kind::Wrapper);
+    }
     let bytes = |at: usize| word(name.checked_add(at)?).map(usize::to_ne_bytes);
-    let known = match &bytes(0)? {
-        b"nmethod\0" => &COMPILED_NAMES[0],
-        b"native n" => &COMPILED_NAMES[1],
+    let (known, kind) = match &bytes(0)? {
+        b"nmethod\0" => (&COMPILED_NAMES[0], Kind::Compiled),
+        b"native n" => (&COMPILED_NAMES[1], Kind::Wrapper),
         b"StubRout" if &bytes(14)? == b"continua" => return Some(Kind::Continuation),
         _ => return Some(Kind::Stub),
     };
     known.store(name, Ordering::Relaxed);
-    Some(Kind::Compiled)
+    Some(kind)
 }
 
 /// The VM's name of a blob, for the drain thread.

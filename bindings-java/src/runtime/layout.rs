@@ -24,19 +24,23 @@ pub enum CodeBegin {
     Offset(usize),
 }
 
-/// See the head of the module.
+/// See the head of the module. What each step of a walk reads comes first, in one cache line.
+#[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Layout {
+    pub code_low: usize,
+    pub code_high: usize,
+    pub interpreter: (usize, usize),
+    pub call_stub_return: usize,
+    pub compile_id: usize,
+    pub stack_base: usize,
+    pub anchor: usize,
     pub heaps: [usize; MAX_HEAPS],
     pub heap_low: usize,
     pub heap_high: usize,
     pub heap_segments: usize,
     pub segment_shift: u32,
     pub block_used: usize,
-    pub code_low: usize,
-    pub code_high: usize,
-    pub interpreter: (usize, usize),
-    pub call_stub_return: usize,
     pub continuation_return: usize,
     pub call_wrapper: isize,
     pub wrapper_anchor: usize,
@@ -44,7 +48,6 @@ pub struct Layout {
     pub blob_frame_size: usize,
     pub blob_frame_complete: usize,
     pub blob_code_begin: CodeBegin,
-    pub compile_id: usize,
     pub compiled_method: usize,
     pub original_pc: usize,
     pub scopes: Scopes,
@@ -63,8 +66,6 @@ pub struct Layout {
     pub class_name: usize,
     pub symbol_length: usize,
     pub symbol_body: usize,
-    pub anchor: usize,
-    pub stack_base: usize,
     pub continuation_entry: Option<usize>,
     pub anchor_sp: usize,
     pub anchor_pc: usize,

@@ -12,6 +12,7 @@ mod frame_word;
 mod guest_thread;
 pub mod inherited;
 mod instance;
+mod instructions_signal;
 mod java_threads;
 mod jvmti;
 mod layout;
@@ -19,6 +20,8 @@ mod memory_signal;
 mod method_ids;
 mod method_signal;
 mod names;
+mod outside_signal;
+mod recall_signal;
 mod registers_signal;
 mod scopes_signal;
 mod self_test;
@@ -322,7 +325,8 @@ impl Runtime for JavaRuntime {
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
         let (threads, without_row) = threads_signal::counts();
-        let (hits, misses, broken) = walk_signal::counts();
+        let (hits, misses) = walk_signal::counts();
+        let broken = walk_signal::broken();
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).len();
         out.push(("java.version", self.java_version.to_string()));
         out.push(("java.stack_walk", self.stack_walk().to_owned()));
@@ -336,8 +340,10 @@ impl Runtime for JavaRuntime {
         out.push(("java.threads_asked", wall_signal::asked_so_far().to_string()));
         out.push(("java.places_cached", hits.to_string()));
         out.push(("java.places_decoded", misses.to_string()));
-        out.push(("java.walks_broken", broken.to_string()));
+        out.push(("java.walks_broken", broken.iter().sum::<u64>().to_string()));
         out.push(("java.walks_refused", call_trace_signal::refused().to_string()));
+        let reasons = walk_signal::CAUSES.into_iter().zip(broken);
+        out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));
     }
 }

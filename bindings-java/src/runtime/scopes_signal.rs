@@ -49,6 +49,8 @@ impl Inlined {
 pub enum Found {
     /// Methods and their byte codes, as the compiler wrote them down.
     Scopes,
+    /// The same, written down for a place behind it.
+    Near,
     /// The compiled method alone: nothing is written down for the place.
     Method,
     Nothing,
@@ -57,8 +59,10 @@ pub enum Found {
 /// Finds what `pc` in the compiled code `blob` executes.
 pub fn decode(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out: &mut Inlined) -> Found {
     out.len = 0;
-    if decode_scopes(layout, blob, code_begin, pc, out).is_some() && out.len > 0 {
-        return Found::Scopes;
+    match decode_scopes(layout, blob, code_begin, pc, out).filter(|_| out.len > 0) {
+        Some(true) => return Found::Scopes,
+        Some(false) => return Found::Near,
+        None => {}
     }
     method_alone(layout, blob, frame_word::NO_INDEX, out)
 }
@@ -76,10 +80,11 @@ pub fn method_alone(layout: &Layout, blob: usize, index: u16, out: &mut Inlined)
     }
 }
 
-fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out: &mut Inlined) -> Option<()> {
+/// Whether what is written down is for this very place.
+fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out: &mut Inlined) -> Option<bool> {
     let tables = Tables::of(layout, blob)?;
     let offset = i32::try_from(pc.checked_sub(code_begin)?).ok()?;
-    let mut scope = tables.scope_at(offset)?;
+    let (mut scope, is_exact) = tables.scope_at(offset)?;
     for _ in 0..MAX_INLINED {
         if scope <= 0 {
             break;
@@ -102,7 +107,7 @@ fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out
         }
         scope = sender;
     }
-    Some(())
+    Some(is_exact)
 }
 
 struct Tables {
@@ -132,8 +137,8 @@ impl Tables {
         (count > 0 && count < MAX_DESCRIPTORS).then_some(Self { pcs, count, data, metadata })
     }
 
-    /// The scope of the first descriptor at or behind an offset into the code.
-    fn scope_at(&self, offset: i32) -> Option<i32> {
+    /// The scope of the first descriptor at or behind an offset into the code, and whether it is the offset's own.
+    fn scope_at(&self, offset: i32) -> Option<(i32, bool)> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
@@ -146,7 +151,8 @@ impl Tables {
         if low >= self.count {
             return None;
         }
-        int(self.pcs.wrapping_add(low * DESCRIPTOR_BYTES + 4))
+        let descriptor = self.pcs.wrapping_add(low * DESCRIPTOR_BYTES);
+        Some((int(descriptor.wrapping_add(4))?, int(descriptor)? == offset))
     }
 }
 

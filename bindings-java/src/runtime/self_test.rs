@@ -68,7 +68,7 @@ fn compiled_code(layout: &Layout, names: &mut Names) -> Result<(), String> {
             seen += 1;
             let found = decode(layout, blob, begin, pc.max(begin), &mut inlined);
             let named = inlined.frames().iter().all(|frame| name_of(layout, names, *frame).is_some());
-            read += usize::from(found == Found::Scopes && named);
+            read += usize::from(matches!(found, Found::Scopes | Found::Near) && named);
         }
     }
     if seen >= ENOUGH && read * 4 < seen {

@@ -85,6 +85,7 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
     if layout::published().is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
         stack.context = row.scope.context();
         if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
+            walk_signal::waiting_walk_holds(stack);
             at_rest().keep(thread_id, Rest::of(java_thread, clock_ns, 0, stack));
             return Captured::Walked;
         }

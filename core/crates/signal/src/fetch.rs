@@ -4,7 +4,7 @@ const LINE_BYTES: usize = 64;
 
 /// Has the lines of so many bytes brought near. Any address will do.
 #[inline(always)]
-pub(crate) fn ahead(address: *const u8, bytes: usize) {
+pub fn ahead(address: *const u8, bytes: usize) {
     let mut offset = 0;
     while offset < bytes {
         line(address.wrapping_add(offset));

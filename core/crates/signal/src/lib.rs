@@ -11,7 +11,7 @@ mod context;
 pub mod counters;
 mod drop_reason;
 mod entry;
-mod fetch;
+pub mod fetch;
 pub mod forward;
 pub mod futex;
 pub mod guarded;

@@ -3,6 +3,7 @@ package io.spanprof;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.spanprof.programs.Barriers;
 import io.spanprof.programs.Hazards;
 import io.spanprof.programs.Requests;
 import io.spanprof.programs.Shares;
@@ -19,6 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 class ProfileTest {
     private static final String SHARES = "io.spanprof.programs.Shares.";
     private static final String WAITS = "io.spanprof.programs.Waits.";
+    private static final String BARRIERS = "io.spanprof.programs.Barriers.";
     private static final String REQUESTS = "io.spanprof.programs.Requests.";
 
     @TempDir
@@ -56,6 +58,24 @@ class ProfileTest {
                 .anyMatch(frame -> frame.function().startsWith(SHARES) && frame.line() == 0));
         long all = ProfileFile.sum(samples, sample -> true);
         assertTrue(withoutLine <= all / 100, () -> withoutLine + " of " + all + " ns have a frame without line");
+    }
+
+    @Test
+    void stacksAreWholeWhileTheCollectorMovesObjects() throws Exception {
+        for (String collector : List.of("G1GC", "ZGC")) {
+            Path folder = profiles.resolve(collector);
+            List<String> said = Programs.run(Barriers.class, List.of("-XX:+Use" + collector), folder.toString(), "2000");
+            List<ProfileFile.Sample> samples = ProfileFile.readAll(folder);
+            Predicate<ProfileFile.Sample> work = sample -> sample.has(BARRIERS + "inner") || sample.has(BARRIERS + "middle");
+            long all = ProfileFile.sum(samples, work);
+            assertTrue(all > 0, said::toString);
+            // Whatever the leaf is: who follows the references was called by the thread's own work.
+            long whole = ProfileFile.sum(samples, sample -> work.test(sample) && sample.has(BARRIERS + "outer")
+                    && sample.frames().get(sample.frames().size() - 1).function().equals("java.lang.Thread.run"));
+            long broken = ProfileFile.sum(samples, sample -> sample.has("[invalid_frame]"));
+            assertTrue(whole >= all * 0.995 && broken <= all * 0.005,
+                    () -> collector + ": of " + all + " ns " + whole + " whole, " + broken + " broken: " + said);
+        }
     }
 
     @Test

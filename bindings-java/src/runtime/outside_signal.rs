@@ -1,0 +1,179 @@
+//! The steps of a walk over what is no method's own code: code of the VM's making, native code, which leaves an anchor where
+//! Java called it, calls into Java, which pass a wrapper along, and the end of a virtual thread's own frames. Called by
+//! `walk_signal` alone, in the handler.
+
+use spanprof_signal::RawFrame;
+
+use super::cache_signal::Code;
+use super::frame_word;
+use super::instructions_signal::{self, Built};
+use super::memory_signal::word;
+use super::registers_signal;
+use super::walk_signal::{Cause, Step, Walk};
+
+/// Native frames looked through for the Java frame that called them.
+const MAX_NATIVE_FRAMES: usize = 32;
+/// What the stub at a method's entry keeps between its frame pointer and its return address.
+const ENTRY_COOKIE: usize = usize::MAX;
+
+impl Walk<'_, '_> {
+    /// Code of the VM's own making.
+    pub fn stub(&mut self, code: &Code) -> Step {
+        if !self.stack.push(frame_word::stub(self.pc)) {
+            return Step::End;
+        }
+        if !self.leaf {
+            return if code.frame_bytes > 0 {
+                self.over(code.frame_bytes)
+            } else {
+                self.by_frame_pointer(1, Cause::Stub)
+            };
+        }
+        let link = registers_signal::link(self.interrupted).filter(|pc| self.layout.is_code(*pc));
+        if let Some(return_to) = link.filter(|_| code.frame_bytes == 0 || code.before_frame) {
+            return self.to(return_to, self.sp, self.fp);
+        }
+        let edge = instructions_signal::prologue(self.pc).or_else(|| instructions_signal::epilogue(self.pc));
+        let way_out = match edge {
+            Some(Built::Nothing) => Some(Some(0)),
+            Some(Built::Pushed) => Some(Some(8)),
+            _ => instructions_signal::way_out(self.pc),
+        };
+        let return_at = match way_out {
+            Some(Some(above)) => self.sp.checked_add(above),
+            Some(None) => self.fp.checked_add(8).filter(|_| self.fp >= self.sp),
+            None if code.frame_bytes > 0 && !code.before_frame => return self.over(code.frame_bytes),
+            None => return self.called_stub(),
+        };
+        let Some((at, return_to)) = return_at.and_then(|at| Some((at, word(at)?))) else {
+            return Step::Broken(Cause::Stub);
+        };
+        if !self.layout.is_code(return_to) {
+            // The VM itself called it, or a native function; else it was followed wrongly.
+            let is_call = instructions_signal::follows_call(return_to);
+            return if is_call { self.out_of_native() } else { self.called_stub() };
+        }
+        // On its way out it takes up the caller's frame pointer, last of all, if it kept it.
+        let kept = at.checked_sub(8).filter(|kept| edge == Some(Built::Pushed) || *kept == self.fp);
+        let fp = kept.and_then(word).unwrap_or(self.fp);
+        self.to(return_to, at + 8, fp)
+    }
+
+    /// To who called code that cannot be followed to its end.
+    fn called_stub(&mut self) -> Step {
+        let layout = self.layout;
+        let called = |pc: &usize| layout.is_interpreter(*pc) || instructions_signal::follows_call(*pc);
+        match word(self.sp).filter(|pc| layout.is_code(*pc)).filter(called) {
+            Some(return_to) => self.to(return_to, self.sp + 8, self.fp),
+            None => self.by_frame_pointer(1, Cause::Stub),
+        }
+    }
+
+    /// Looks through frames with frame pointers for code of the VM's.
+    fn by_frame_pointer(&mut self, at_most: usize, otherwise: Cause) -> Step {
+        let (mut low, mut frame) = (self.sp, self.fp);
+        for _ in 0..at_most {
+            if frame < low || frame >= self.limit || !frame.is_multiple_of(8) {
+                break;
+            }
+            let (Some(pc), Some(next)) = (word(frame + 8), word(frame)) else { break };
+            if self.layout.is_code(pc) {
+                return self.to(pc, frame + 16, next);
+            }
+            if let Some(pc) = word(frame + 16).filter(|code| pc == ENTRY_COOKIE && self.layout.is_code(*code)) {
+                return self.to(pc, frame + 24, next);
+            }
+            (low, frame) = (frame + 16, next);
+        }
+        Step::Broken(otherwise)
+    }
+
+    /// Native code: only at the leaf, for what Java calls out to leaves an anchor.
+    pub fn native(&mut self) -> Step {
+        if !self.leaf {
+            return Step::Broken(Cause::Native);
+        }
+        if !self.stack.push(RawFrame::native(self.pc as u64)) {
+            return Step::End;
+        }
+        self.out_of_native()
+    }
+
+    /// From native code, or code that it called, to the Java code that called it, if any.
+    fn out_of_native(&mut self) -> Step {
+        if self.java_thread == 0 {
+            return Step::End;
+        }
+        match self.anchored(self.java_thread + self.layout.anchor) {
+            Step::On => return Step::On,
+            // Java code that calls out without an anchor calls a leaf.
+            Step::End | Step::Broken(_) => {}
+        }
+        let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
+        match instructions_signal::native_edge(self.pc) {
+            Some(Built::Nothing) => {
+                if let Some(return_to) = returns(self.sp) {
+                    return self.to(return_to, self.sp + 8, self.fp);
+                }
+            }
+            Some(Built::Pushed) => {
+                if let (Some(return_to), Some(fp)) = (returns(self.sp + 8), word(self.sp)) {
+                    return self.to(return_to, self.sp + 16, fp);
+                }
+            }
+            _ => {}
+        }
+        if let Step::On = self.by_frame_pointer(MAX_NATIVE_FRAMES, Cause::Native) {
+            return Step::On;
+        }
+        match returns(self.sp).filter(|return_to| instructions_signal::follows_call(*return_to)) {
+            Some(return_to) => self.to(return_to, self.sp + 8, self.fp),
+            // No Java frame is there: the thread runs code of the VM's, or of its own.
+            None => Step::End,
+        }
+    }
+
+    /// To the last Java frame that an anchor tells of.
+    pub fn anchored(&mut self, anchor: usize) -> Step {
+        let layout = self.layout;
+        let Some(sp) = word(anchor.wrapping_add(layout.anchor_sp)) else { return Step::Broken(Cause::Anchor) };
+        if sp == 0 {
+            return Step::End;
+        }
+        let told = word(anchor.wrapping_add(layout.anchor_pc)).filter(|pc| *pc != 0);
+        let (Some(pc), Some(fp)) =
+            (told.or_else(|| word(sp.checked_sub(8)?)), word(anchor.wrapping_add(layout.anchor_fp)))
+        else {
+            return Step::Broken(Cause::Anchor);
+        };
+        if sp < self.sp || sp >= self.limit {
+            return Step::Broken(Cause::Anchor);
+        }
+        self.to(pc, sp, fp)
+    }
+
+    /// A call from native code into Java: its wrapper tells which Java frame called that native code, if any.
+    pub fn called_into(&mut self) -> Step {
+        let wrapper = self.fp.checked_add_signed(self.layout.call_wrapper).and_then(word);
+        match wrapper {
+            Some(wrapper) if self.fp >= self.sp && self.fp < self.limit => {
+                self.anchored(wrapper.wrapping_add(self.layout.wrapper_anchor))
+            }
+            _ => Step::Broken(Cause::Anchor),
+        }
+    }
+
+    /// The caller of a virtual thread's frame lies in the heap; the frames that carry the virtual thread are below it.
+    pub fn rest_in_heap(&mut self) -> Step {
+        if !self.stack.push(frame_word::IN_HEAP) {
+            return Step::End;
+        }
+        let entry = self.layout.continuation_entry.and_then(|at| word(self.java_thread.checked_add(at)?));
+        match entry {
+            Some(sp) if self.layout.continuation_return != 0 && sp >= self.sp && sp < self.limit => {
+                self.to(self.layout.continuation_return, sp, self.fp)
+            }
+            _ => Step::End,
+        }
+    }
+}
