@@ -131,7 +131,7 @@ final class AccuracyBench {
                     Measuring.format("%.2f", 100 * result.said.number("broken")), run.isOurs() ? "≤ " + BROKEN_BUDGET_PERCENT : "–",
                     result.said.text("frames_without_line") + " of " + result.said.text("frames")));
         }
-        Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "really", "worst error, points",
+        Measuring.table(List.of("profiler", "Hz", "samples (ours: periods)", "shares shown, %", "really", "worst error, points",
                 kind.equals("native") ? "budget" : "budget: 3 standard errors", "total, % off", "budget", "broken stacks, %", "budget",
                 "Java frames without line (native methods have none)"), rows);
     }
