@@ -14,11 +14,15 @@ use jni::sys::jint;
 use spanprof_signal::{DropReason, RawFrame, RawStack};
 
 use super::frame_word;
+use super::instructions_signal::{self, Built};
 use super::memory_signal::word;
-use super::registers_signal::registers;
+use super::registers_signal::{at_caller, registers, Registers};
 
 /// Frames asked for; deeper stacks are cut at the root side.
 const MAX_FRAMES: usize = 512;
+
+/// The frame of code of the VM's own making is smaller.
+const LARGEST_FRAME_BYTES: usize = 4096;
 
 /// The VM's frame: byte code, or a negative number for none, and the method's id.
 #[repr(C)]
@@ -45,7 +49,26 @@ static ENVIRONMENT: AtomicIsize = AtomicIsize::new(0);
 static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// From the VM's structure of a thread to the stack pointer of its anchor.
 static ANCHOR: AtomicUsize = AtomicUsize::new(0);
-static REFUSED: AtomicU64 = AtomicU64::new(0);
+static REFUSED: [AtomicU64; REFUSALS.len()] = [const { AtomicU64::new(0) }; REFUSALS.len()];
+
+/// The VM's reasons for walking nothing, from -1 down, and any other; their names in `stats()`.
+pub const REFUSALS: [&str; 11] = [
+    "java.walks_refused.no_class_load",
+    "java.walks_refused.gc_active",
+    "java.walks_refused.unknown_not_java",
+    "java.walks_refused.not_walkable_not_java",
+    "java.walks_refused.unknown_java",
+    "java.walks_refused.not_walkable_java",
+    "java.walks_refused.unknown_state",
+    "java.walks_refused.thread_exit",
+    "java.walks_refused.deoptimizing",
+    "java.walks_refused.safepoint",
+    "java.walks_refused.other",
+];
+
+/// Places among them.
+const UNKNOWN_JAVA: usize = 4;
+const NOT_WALKABLE_JAVA: usize = 5;
 
 /// What the handler needs to know.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +93,9 @@ pub fn withdraw() {
     FUNCTION.store(0, Ordering::Release);
 }
 
-/// Stacks that the VM did not walk although they have Java frames.
-pub fn refused() -> u64 {
-    REFUSED.load(Ordering::Relaxed)
+/// Stacks that the VM did not walk although they have Java frames, by its reason.
+pub fn refused() -> [u64; REFUSALS.len()] {
+    std::array::from_fn(|reason| REFUSED[reason].load(Ordering::Relaxed))
 }
 
 /// Why the VM walked no frame.
@@ -81,7 +104,8 @@ enum Outcome {
     Frames(usize),
     /// The thread runs no Java code.
     NoJava,
-    Refused,
+    /// By its place among the refusals.
+    Refused(usize),
 }
 
 fn outcome(count: jint) -> Outcome {
@@ -91,16 +115,16 @@ fn outcome(count: jint) -> Outcome {
         Ok(0) => Outcome::NoJava,
         Ok(frames) => Outcome::Frames(frames.min(MAX_FRAMES)),
         Err(_) if count == NOT_JAVA => Outcome::NoJava,
-        Err(_) => Outcome::Refused,
+        Err(_) => Outcome::Refused((count.unsigned_abs() as usize).min(REFUSALS.len()) - 1),
     }
 }
 
 /// Has the VM walk the interrupted thread; whether any Java frame was found, or a reason why not.
 pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack<'_>) -> bool {
     let function = FUNCTION.load(Ordering::Acquire);
-    let pc = registers(context).pc;
-    let in_code = pc >= CODE[0].load(Ordering::Relaxed) && pc < CODE[1].load(Ordering::Relaxed);
-    if !in_code && !stack.push(RawFrame::native(pc as u64)) {
+    let interrupted = registers(context);
+    let in_code = is_code(interrupted.pc);
+    if !in_code && !stack.push(RawFrame::native(interrupted.pc as u64)) {
         return true;
     }
     if function == 0 || java_thread == 0 {
@@ -112,19 +136,23 @@ pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack
         return false;
     }
     let mut frames = [CallFrame { index: 0, method: 0 }; MAX_FRAMES];
-    let environment = java_thread.wrapping_add_signed(ENVIRONMENT.load(Ordering::Relaxed));
-    let mut trace = CallTrace { environment, count: 0, frames: frames.as_mut_ptr() };
-    let ucontext = std::ptr::from_ref(context).cast_mut().cast();
-    // SAFETY: the VM exports it under this name and shape; it is made to be called in a handler, of a live thread of the
-    // VM's, on that thread, with the registers that the signal interrupted.
-    unsafe {
-        let call: AsyncGetCallTrace = std::mem::transmute(function);
-        call(&mut trace, MAX_FRAMES as jint, ucontext);
+    let mut told = ask(function, java_thread, context, &mut frames);
+    if matches!(told, Outcome::Refused(UNKNOWN_JAVA | NOT_WALKABLE_JAVA)) && in_code {
+        // At the edges of methods, and in code of the VM's own making, it takes the frame for another: its caller has one.
+        if let Some(caller) = caller(&interrupted) {
+            let again = ask(function, java_thread, &at_caller(context, caller), &mut frames);
+            if matches!(again, Outcome::Frames(_)) {
+                stack.push(frame_word::stub(interrupted.pc));
+                told = again;
+            }
+        }
     }
-    match outcome(trace.count) {
+    match told {
         Outcome::NoJava => false,
-        Outcome::Refused => {
-            REFUSED.fetch_add(1, Ordering::Relaxed);
+        Outcome::Refused(reason) => {
+            if let Some(count) = REFUSED.get(reason) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             stack.push(RawFrame::reason(DropReason::InvalidFrame));
             true
         }
@@ -141,6 +169,45 @@ pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack
     }
 }
 
+fn is_code(pc: usize) -> bool {
+    pc >= CODE[0].load(Ordering::Relaxed) && pc < CODE[1].load(Ordering::Relaxed)
+}
+
+fn ask(
+    function: usize,
+    java_thread: usize,
+    context: &libc::ucontext_t,
+    frames: &mut [CallFrame; MAX_FRAMES],
+) -> Outcome {
+    let environment = java_thread.wrapping_add_signed(ENVIRONMENT.load(Ordering::Relaxed));
+    let mut trace = CallTrace { environment, count: 0, frames: frames.as_mut_ptr() };
+    let ucontext = std::ptr::from_ref(context).cast_mut().cast();
+    // SAFETY: the VM exports it under this name and shape; it is made to be called in a handler, of a live thread of the
+    // VM's, on that thread, with the registers that the signal interrupted, or those of a caller on the same stack.
+    unsafe {
+        let call: AsyncGetCallTrace = std::mem::transmute(function);
+        call(&mut trace, MAX_FRAMES as jint, ucontext);
+    }
+    outcome(trace.count)
+}
+
+/// Program counter, stack pointer and frame pointer of who called the code at the leaf, where the instructions there or the
+/// call in front of the return address leave no doubt.
+fn caller(interrupted: &Registers) -> Option<[usize; 3]> {
+    let Registers { pc, sp, fp, .. } = *interrupted;
+    let returns = |at: usize| word(at).filter(|pc| is_code(*pc));
+    let called = |at: usize| returns(at).filter(|pc| instructions_signal::follows_call(*pc));
+    match instructions_signal::prologue(pc).or_else(|| instructions_signal::epilogue(pc)) {
+        Some(Built::Nothing) => Some([returns(sp)?, sp + 8, fp]),
+        Some(Built::Pushed) => Some([returns(sp + 8)?, sp + 16, word(sp)?]),
+        Some(Built::WithoutPointer | Built::Whole) => None,
+        None => called(sp).map(|pc| [pc, sp + 8, fp]).or_else(|| {
+            let has_frame = fp >= sp && fp - sp < LARGEST_FRAME_BYTES && fp.is_multiple_of(8);
+            Some([called(fp + 8).filter(|_| has_frame)?, fp + 16, word(fp)?])
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,8 +219,10 @@ mod tests {
             (100_000, Outcome::Frames(MAX_FRAMES)),
             (0, Outcome::NoJava),
             (-3, Outcome::NoJava),
-            (-2, Outcome::Refused),
-            (-9, Outcome::Refused),
+            (-1, Outcome::Refused(0)),
+            (-9, Outcome::Refused(8)),
+            (-10, Outcome::Refused(9)),
+            (jint::MIN, Outcome::Refused(10)),
         ] {
             assert_eq!(outcome(count), told);
         }

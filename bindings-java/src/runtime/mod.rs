@@ -314,7 +314,11 @@ impl Runtime for JavaRuntime {
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
                 out.extend(names.frame_by_id(id, index, position));
             }
-            Place::Stub(pc) => out.push(names::stub(self.layout, pc).unwrap_or_else(|| mark("[stub]".to_owned()))),
+            Place::Stub(pc) => {
+                // Where the VM walks, methods that it does not name end here too.
+                let nameless = if self.layout.is_some() { "[stub]" } else { "[generated_code]" };
+                out.push(names::stub(self.layout, pc).unwrap_or_else(|| mark(nameless.to_owned())));
+            }
             Place::Thread(thread_id) => {
                 let name = sys::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
                 out.push(Frame { frame_type: FrameType::Native, ..mark(format!("[{name}]")) });
@@ -340,9 +344,11 @@ impl Runtime for JavaRuntime {
         out.push(("java.threads_asked", wall_signal::asked_so_far().to_string()));
         out.push(("java.places_cached", hits.to_string()));
         out.push(("java.places_decoded", misses.to_string()));
+        let refused = call_trace_signal::refused();
         out.push(("java.walks_broken", broken.iter().sum::<u64>().to_string()));
-        out.push(("java.walks_refused", call_trace_signal::refused().to_string()));
+        out.push(("java.walks_refused", refused.iter().sum::<u64>().to_string()));
         let reasons = walk_signal::CAUSES.into_iter().zip(broken);
+        let reasons = reasons.chain(call_trace_signal::REFUSALS.into_iter().zip(refused));
         out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));
     }

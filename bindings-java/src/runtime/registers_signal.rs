@@ -47,3 +47,21 @@ pub fn registers(context: &libc::ucontext_t) -> Registers {
 pub fn link(registers: &Registers) -> Option<usize> {
     (registers.link != 0).then_some(registers.link)
 }
+
+/// The same registers, but those of a caller.
+#[cfg(target_arch = "x86_64")]
+pub fn at_caller(context: &libc::ucontext_t, [pc, sp, fp]: [usize; 3]) -> libc::ucontext_t {
+    let mut callers = *context;
+    for (register, value) in [(libc::REG_RIP, pc), (libc::REG_RSP, sp), (libc::REG_RBP, fp)] {
+        callers.uc_mcontext.gregs[register as usize] = value as i64;
+    }
+    callers
+}
+
+#[cfg(target_arch = "aarch64")]
+pub fn at_caller(context: &libc::ucontext_t, [pc, sp, fp]: [usize; 3]) -> libc::ucontext_t {
+    let mut callers = *context;
+    (callers.uc_mcontext.pc, callers.uc_mcontext.sp) = (pc as u64, sp as u64);
+    callers.uc_mcontext.regs[29] = fp as u64;
+    callers
+}
