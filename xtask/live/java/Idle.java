@@ -1,5 +1,6 @@
 import io.spanprof.Spanprof;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -26,7 +27,13 @@ final class Idle {
         long switches = 0;
         try (Stream<Path> threads = Files.list(Path.of("/proc/" + process + "/task"))) {
             for (Path thread : threads.toList()) {
-                List<String> status = Files.readAllLines(thread.resolve("status"));
+                List<String> status;
+                try {
+                    status = Files.readAllLines(thread.resolve("status"));
+                } catch (IOException ended) {
+                    // A thread of the VM's, or one of ours that wrote a file.
+                    continue;
+                }
                 if (status.get(0).matches("Name:\\s+spanprof.*")) {
                     String line = status.stream().filter(text -> text.startsWith("voluntary_ctxt_switches:")).findFirst().orElseThrow();
                     switches += Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
@@ -80,6 +87,8 @@ final class Idle {
                 process.destroyForcibly();
                 Suite.fail("it did not end as it was told");
             }
+        } finally {
+            process.destroyForcibly();
         }
     }
 }
