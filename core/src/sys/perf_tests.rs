@@ -93,19 +93,19 @@ fn the_asked_rate_is_kept_by_events_that_run_by_themselves() {
     if !is_allowed() {
         return;
     }
-    let clocks = start(settings(ClockChoice::Perf, 1_000));
+    let clocks = start(settings(ClockChoice::Perf, 2_000));
     let (me, told_ns) = std::thread::scope(|scope| {
         let burner = scope.spawn(|| {
             clocks.register_current_thread();
-            burn(400_000_000);
-            told_by_now(&clocks)
+            burn(1_000_000_000);
+            told_by_now()
         });
         burner.join().unwrap()
     });
     let seen = drain(&clocks).remove(&me).expect("samples of the burning thread");
     assert_eq!(seen.weight_ns, told_ns);
-    // Never more than asked for; fewer where the machine takes its processors away.
-    assert!((150..=440).contains(&seen.samples), "{seen:?}");
+    // Some 31 intervals are drawn: four standard deviations of their sum. Fewer where the machine takes its processors away.
+    assert!((750..=2_420).contains(&seen.samples), "{seen:?}");
 }
 
 #[test]

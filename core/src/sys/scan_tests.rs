@@ -30,7 +30,7 @@ fn a_thread_that_takes_the_processor_in_the_middle_of_a_scan_is_told_once() {
             burn(300_000);
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
-        told_by_now(&clocks)
+        told_by_now()
     };
     let told = std::thread::scope(|scope| {
         let _end = Ends(&scans);
@@ -60,7 +60,7 @@ fn a_thread_that_the_list_left_out_keeps_its_clock_while_it_lives() {
             clocks.scan_list(&[]);
             clocks.scan();
             burn(50_000_000);
-            told_by_now(&clocks)
+            told_by_now()
         });
         burner.join().unwrap()
     });

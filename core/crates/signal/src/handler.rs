@@ -6,8 +6,9 @@
 //!    perf signal by its descriptor being in the fixed table. Everything else belongs to the handler before us; if there
 //!    is none, it is swallowed and counted: the default action would kill the host.
 //! 2. Once installed the handler stays for the life of the process. After `stop` it only swallows.
-//! 3. Weight is the thread's CPU clock now less what samples already carry: exact, whatever the tick. A sample that finds
-//!    no room adds its weight to what the next entry says was lost; nothing goes missing.
+//! 3. Weight is the thread's CPU clock now less what samples already carry: exact, whatever the tick, but for the sixteenth
+//!    of an interval within which ticks of a running perf event know it without asking. A sample that finds no room adds
+//!    its weight to what the next entry says was lost; nothing goes missing.
 
 use crate::counters;
 use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
@@ -257,7 +258,11 @@ unsafe fn tick(
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
     session.inbox.fetch_room_ahead();
-    let cpu_ns = arm::thread_cpu_ns();
+    let cpu_ns = slot.cpu_ns_by_ticks(begun_ns).unwrap_or_else(|| {
+        let cpu_ns = arm::thread_cpu_ns();
+        slot.note_reading(cpu_ns, begun_ns);
+        cpu_ns
+    });
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
     let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
     let mut weight_ns = slot.account(cpu_ns);
