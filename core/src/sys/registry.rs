@@ -58,6 +58,9 @@ pub(super) struct Registry {
 
 /// A clock is late when its thread burnt this much CPU time beyond the moment its sample was due.
 const LATE_NS: u64 = 100_000_000;
+/// CPU clocks read on two processors differ by less, and ticks of a running perf event are ahead by less than an eighth of a
+/// period more.
+const AHEAD_NS: u64 = 100_000;
 
 impl Registry {
     /// Gives a thread a clock unless it has one, is ours, or has ended.
@@ -222,7 +225,7 @@ impl Registry {
         // Before its clock: what a sample carries meanwhile must not look like the clock of another thread.
         let accounted = slot.accounted_cpu_ns();
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
-        if cpu_ns < accounted {
+        if cpu_ns.saturating_add(ticking.period_ns / 8 + AHEAD_NS) < accounted {
             self.close(thread_id);
             return self.open(thread_id, Birth::AfterStart, ticking);
         }

@@ -88,15 +88,18 @@ pub struct Slot {
     lost_periods: AtomicU64,
     first_of_thread: AtomicU32,
     signal_blocked: AtomicU32,
-    event_id: AtomicU64,
     /// Running perf events alone: the interval in force, and how often it is used again before the next is drawn.
     interval_ns: AtomicU64,
     repeats: AtomicU32,
     runs: AtomicU32,
-    /// What the thread's CPU clock said at a moment of the monotonic clock, and the CPU time that ticks since then stand for.
+    /// What the thread's CPU clock said at a moment of the monotonic clock.
     read_cpu_ns: AtomicU64,
     read_at_ns: AtomicU64,
-    ticked_ns: AtomicU64,
+    /// Ticks since then, and how many there may be before the clock is read again.
+    unread: AtomicU32,
+    trust: AtomicU32,
+    /// No tick asks for it.
+    event_id: AtomicU64,
 }
 
 /// How often a running perf event uses an interval: setting one costs some six times as much as the rest of a tick, and ticks
@@ -105,6 +108,8 @@ pub(crate) const RUN: u64 = 64;
 
 /// The part of an interval, one in so many, by which the CPU time of a tick may be off where the kernel is not asked for it.
 const CLOSE: u64 = 16;
+/// The most ticks in a row for which it is not asked.
+const LONGEST_TRUST: u32 = 15;
 
 /// Bits of a slot's generation that fit below its address.
 pub const GENERATION_MASK: u32 = 255;
@@ -127,13 +132,14 @@ impl Slot {
             lost_periods: AtomicU64::new(0),
             first_of_thread: AtomicU32::new(0),
             signal_blocked: AtomicU32::new(0),
-            event_id: AtomicU64::new(0),
             interval_ns: AtomicU64::new(0),
             repeats: AtomicU32::new(0),
             runs: AtomicU32::new(0),
             read_cpu_ns: AtomicU64::new(0),
             read_at_ns: AtomicU64::new(0),
-            ticked_ns: AtomicU64::new(0),
+            unread: AtomicU32::new(0),
+            trust: AtomicU32::new(0),
+            event_id: AtomicU64::new(0),
         }
     }
 
@@ -167,6 +173,7 @@ impl Slot {
         self.signal_blocked.store(0, Ordering::Relaxed);
         self.repeats.store(0, Ordering::Relaxed);
         self.runs.store(0, Ordering::Relaxed);
+        self.trust.store(0, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
         generation
@@ -337,28 +344,34 @@ impl Slot {
     }
 
     /// CPU time of the thread, now that its event ticks by itself at `at_ns` of the monotonic clock, where that is known
-    /// without asking the kernel. At least so much passed since the clock was read as the ticks since then stand for, and at
-    /// most so much as the monotonic clock says; where the two agree within [`CLOSE`] of an interval, the thread hardly left
-    /// the processor in between. The error never adds up: it is always that of one span, from the last reading on.
+    /// without asking the kernel. So much passed since the clock was read as the ticks since then stand for, and at most so
+    /// much as the monotonic clock says: where the two agree within [`CLOSE`] of an interval, the thread hardly left the
+    /// processor in between. A hypervisor that takes the processor away stops the CPU clock alone: so readings that agreed
+    /// are what allows to do without the next ones, each twice as many, [`LONGEST_TRUST`] at most.
     pub(crate) fn cpu_ns_by_ticks(&self, at_ns: u64) -> Option<u64> {
         let interval_ns = self.interval_ns();
-        if !self.runs() || self.repeats.load(Ordering::Relaxed) == 0 {
+        let unread = self.unread.load(Ordering::Relaxed);
+        let ends_run = self.repeats.load(Ordering::Relaxed) == 0;
+        if !self.runs() || ends_run || unread >= self.trust.load(Ordering::Relaxed) {
             return None;
         }
-        let ticked_ns = self.ticked_ns.load(Ordering::Relaxed) + interval_ns;
+        let ticked_ns = (u64::from(unread) + 1) * interval_ns;
         let passed_ns = at_ns.saturating_sub(self.read_at_ns.load(Ordering::Relaxed));
         if passed_ns.abs_diff(ticked_ns) > interval_ns / CLOSE {
             return None;
         }
-        self.ticked_ns.store(ticked_ns, Ordering::Relaxed);
+        self.unread.store(unread + 1, Ordering::Relaxed);
         Some(self.read_cpu_ns.load(Ordering::Relaxed) + passed_ns)
     }
 
     /// Notes what the thread's CPU clock said at `at_ns` of the monotonic clock.
     pub(crate) fn note_reading(&self, cpu_ns: u64, at_ns: u64) {
-        self.read_cpu_ns.store(cpu_ns, Ordering::Relaxed);
-        self.read_at_ns.store(at_ns, Ordering::Relaxed);
-        self.ticked_ns.store(0, Ordering::Relaxed);
+        let burnt_ns = cpu_ns.saturating_sub(self.read_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
+        let passed_ns = at_ns.saturating_sub(self.read_at_ns.swap(at_ns, Ordering::Relaxed));
+        let agree = passed_ns.abs_diff(burnt_ns) <= self.interval_ns() / CLOSE;
+        let trust = if agree { 2 * self.trust.load(Ordering::Relaxed) + 1 } else { 0 };
+        self.trust.store(trust.min(LONGEST_TRUST), Ordering::Relaxed);
+        self.unread.store(0, Ordering::Relaxed);
     }
 
     /// Whether an interval was drawn that the clock does not know yet.

@@ -127,52 +127,81 @@ fn a_running_clock_that_was_held_up_says_how_many_periods_passed() {
     assert!(slot.due_cpu_ns() > due + 10 * period, "never in the past");
 }
 
-/// A slot whose event runs by itself, at its first tick: the interval, and the moment of the tick.
-fn running() -> (Slot, u64, u64) {
+const PERIOD: u64 = 1_000_000;
+
+/// A slot whose event runs by itself, and its interval. Its thread's CPU clock is 5 ms behind the monotonic clock.
+fn running() -> (Slot, u64) {
     let (slot, _) = opened();
-    let (period, cpu, at) = (1_000_000, 5_000_000, 90_000_000);
-    slot.begin_schedule(0, period, true);
+    slot.begin_schedule(0, PERIOD, true);
     slot.set_runs(true);
-    assert_eq!(slot.cpu_ns_by_ticks(at), None, "nothing was read yet");
-    slot.note_reading(cpu, at);
-    slot.advance_run(cpu, period);
+    assert_eq!(slot.cpu_ns_by_ticks(7_000_000), None, "nothing was read yet");
+    slot.note_reading(2_000_000, 7_000_000);
+    slot.advance_run(2_000_000, PERIOD);
     let interval = slot.interval_ns();
-    (slot, interval, at)
+    (slot, interval)
+}
+
+/// A tick at `at_ns`, where the CPU clock says `cpu_ns` if it is asked: what the handler does.
+fn tick(slot: &Slot, at_ns: u64, cpu_ns: u64) -> (u64, bool) {
+    let known = slot.cpu_ns_by_ticks(at_ns);
+    let now_ns = known.unwrap_or_else(|| {
+        slot.note_reading(cpu_ns, at_ns);
+        cpu_ns
+    });
+    slot.advance_run(now_ns, PERIOD);
+    (now_ns, known.is_none())
 }
 
 #[test]
-fn a_tick_in_time_tells_the_cpu_time_of_a_thread_that_kept_its_processor() {
-    let (slot, interval, at) = running();
-    let late = 9_000;
-    for tick in 1..10 {
-        let passed = tick * interval + late;
-        assert_eq!(slot.cpu_ns_by_ticks(at + passed), Some(5_000_000 + passed), "{tick}");
-        slot.advance_run(5_000_000 + passed, 1_000_000);
+fn the_cpu_clock_of_a_thread_that_keeps_its_processor_is_asked_ever_more_seldom() {
+    let (slot, interval) = running();
+    let mut asked = Vec::new();
+    for n in 1..64 {
+        let at_ns = 7_000_000 + n * interval + 9_000;
+        let (cpu_ns, was_asked) = tick(&slot, at_ns, at_ns - 5_000_000);
+        assert_eq!(cpu_ns, at_ns - 5_000_000, "{n}");
+        asked.extend(was_asked.then_some(n));
     }
+    assert_eq!(asked, [1, 3, 7, 15, 31, 47, 63]);
 }
 
 #[test]
 fn a_thread_that_left_its_processor_is_asked_for_its_cpu_time() {
-    let (slot, interval, at) = running();
-    assert_eq!(slot.cpu_ns_by_ticks(at + interval + interval / 8), None);
-    slot.note_reading(5_000_000 + interval, at + interval + interval / 8);
-    let next = at + 2 * interval + interval / 8;
-    assert_eq!(slot.cpu_ns_by_ticks(next), Some(5_000_000 + 2 * interval), "from the last reading on");
+    let (slot, interval) = running();
+    let at = |n: u64| 7_000_000 + n * interval;
+    assert_eq!((1..=4).filter(|n| tick(&slot, at(*n), at(*n) - 5_000_000).1).count(), 2);
+    let away = interval / 8;
+    assert_eq!(tick(&slot, at(5) + away, at(5) - 5_000_000), (at(5) - 5_000_000, true));
+    let (next, was_asked) = tick(&slot, at(6) + away, at(6) - 5_000_000);
+    assert_eq!((next, was_asked), (at(6) - 5_000_000, true), "and at the next tick, until the two agree again");
+    assert!(!tick(&slot, at(7) + away, at(7) - 5_000_000).1);
+}
+
+#[test]
+fn a_clock_that_a_hypervisor_slows_down_is_asked_at_every_tick() {
+    let (slot, interval) = running();
+    let asked = (1..=20).filter(|n| tick(&slot, 7_000_000 + n * interval, 2_000_000 + n * interval * 3 / 4).1).count();
+    assert_eq!(asked, 20);
 }
 
 #[test]
 fn short_absences_do_not_add_up_unseen() {
-    let (slot, interval, at) = running();
+    let (slot, interval) = running();
+    slot.note_reading(2_000_000, 7_000_000);
     let absence = interval / 40;
-    let known = (1..=10).take_while(|tick| slot.cpu_ns_by_ticks(at + tick * (interval + absence)).is_some()).count();
-    assert_eq!(known, 2, "the third is off by more than a sixteenth of an interval");
+    for n in 1..64 {
+        let true_ns = 2_000_000 + n * interval;
+        let (cpu_ns, _) = tick(&slot, 7_000_000 + n * (interval + absence), true_ns);
+        assert!(cpu_ns - true_ns <= interval / 16, "{n}: {} ns", cpu_ns - true_ns);
+    }
 }
 
 #[test]
-fn a_clock_that_is_armed_for_each_tick_tells_nothing_of_cpu_time() {
-    let (slot, interval, at) = running();
+fn a_clock_that_is_armed_for_each_tick_is_read_at_each() {
+    let (slot, interval) = running();
+    assert_eq!((1..=3).filter(|n| tick(&slot, 7_000_000 + n * interval, 2_000_000 + n * interval).1).count(), 2);
     slot.set_runs(false);
-    assert_eq!(slot.cpu_ns_by_ticks(at + interval), None);
+    assert_eq!(slot.cpu_ns_by_ticks(7_000_000 + 4 * interval), None);
 }
 
 #[test]
