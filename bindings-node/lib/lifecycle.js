@@ -49,7 +49,8 @@ const workers = require('./workers.js');
  * @property {number} [stopTimeout] seconds
  * @property {boolean} [threadLabels]
  * @property {boolean} [serviceNameAttribute]
- * @property {boolean} [inheritThreads]
+ * @property {boolean} [inheritThreads] whether a worker thread begins with the labels and the span of the scope that makes it;
+ *   false unless said otherwise
  * @property {boolean} [signals]
  * @property {string} [configFile]
  * @property {boolean} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise

@@ -12,6 +12,7 @@ if (!isMainThread) {
     require('./native.js').native.registerThread();
     require('./opentelemetry.js').install();
     workers.install();
+    workers.beginInherited();
   } catch {
     // The worker runs as it would without us.
   }

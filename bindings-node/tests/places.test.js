@@ -104,6 +104,28 @@ test('inlined functions are frames of their own above their callers, across file
   }
 });
 
+test('a loop that V8 compiled while it ran before the start has its name, its lines and what was inlined', (t) => {
+  const { said, samples } = profiled(t, path.join(programs, 'late.js'), [], '0.4');
+  const counts = { goesOn: 0, entered: 0, inlined: 0, elsewhere: 0 };
+  for (const { stack, values } of samples) {
+    const at = stack.findIndex(({ name }) => name === 'goesOn' || name === 'entered');
+    const step = stack[at - 1]?.name === 'step' && path.basename(stack[at - 1].file) === 'inlined_step.js';
+    if (at > (step ? 1 : 0)) continue;
+    if (at < 0) {
+      counts.elsewhere += values.samples;
+      continue;
+    }
+    const { name, line, file } = stack[at];
+    counts[name] += values.samples;
+    if (step) counts.inlined += values.samples;
+    assert.equal(path.basename(file), 'late.js');
+    assert.ok(line >= lineOf('late.js', name === 'goesOn' ? 'goes on' : 'entered') && line <= lineOf('late.js', `step of ${name}`) + 1, `${name}:${line}`);
+  }
+  assert.equal(said.ended, 0);
+  assert.ok(counts.goesOn > 50 && counts.entered > 50, JSON.stringify(counts));
+  assert.ok(counts.inlined > 0.5 * (counts.goesOn + counts.entered), JSON.stringify(counts));
+});
+
 test('a labelled sample has its executing line and column', (t) => {
   const program = path.join(programs, 'labelled_place.js');
   const { samples } = profiled(t, program, [], '0.6');

@@ -4,6 +4,8 @@
 const test = require('node:test');
 const assert = require('node:assert/strict');
 const path = require('node:path');
+const fs = require('node:fs');
+const os = require('node:os');
 const { spawnSync } = require('node:child_process');
 
 const WORKERS = JSON.stringify(path.join(__dirname, '..', 'lib', 'workers.js'));
@@ -14,6 +16,12 @@ const IN_WORKER = `
     await null;
     parentPort.postMessage({ labels: getLabels(), words: process.execArgv, loaded: Object.keys(require.cache).some((name) => name.endsWith('worker.js')) });
   });`;
+
+/** Where the programs of a test write their profiles. */
+function folder(t) {
+  process.env.SPANPROF_TEST_FOLDER = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-workers-'));
+  t.after(() => fs.rmSync(process.env.SPANPROF_TEST_FOLDER, { recursive: true, force: true }));
+}
 
 function runs(source, ...flags) {
   const program = `require(${WORKERS}).install();
@@ -49,3 +57,65 @@ test('a worker may be ended at once, again and again', () =>
     for (let round = 0; round < 10; round++) await new Worker('setInterval(() => {}, 1)', { eval: true }).terminate();
     console.log('whole');
   })();`));
+
+const TELLS = `
+  const { parentPort, Worker } = require('node:worker_threads');
+  const { getLabels, tagWrapper } = require('spanprof');
+  parentPort.on('message', (word) => {
+    if (word === 'now') parentPort.postMessage(['message', getLabels()]);
+    if (word === 'end') process.exit();
+  });
+  parentPort.postMessage(['script', getLabels()]);
+  setTimeout(async () => {
+    await null;
+    parentPort.postMessage(['later', getLabels()]);
+    const source = 'require("node:worker_threads").parentPort.postMessage(require("spanprof").getLabels())';
+    const made = (name) => new Worker(source, { eval: true }).on('message', (labels) => parentPort.postMessage([name, labels]));
+    made('nested');
+    tagWrapper({ step: 'inner' }, made, 'in a scope');
+  });`;
+
+/** What workers made inside a scope say of their labels. */
+function inherits(start) {
+  return `
+    const { start, stop, tagWrapper, getLabels } = require('spanprof');
+    const { getEnvironmentData, SHARE_ENV } = require('node:worker_threads');
+    start({ serviceName: 'inherits', destinations: [{ type: 'file', directory: process.env.SPANPROF_TEST_FOLDER }], ...${start} });
+    const made = (options) => new Promise((resolve) => {
+      const said = {};
+      const worker = new Worker(${JSON.stringify(TELLS)}, { eval: true, ...options });
+      worker.postMessage('now');
+      worker.on('message', ([what, labels]) => {
+        said[what] = labels;
+        if (Object.keys(said).length === 5) worker.postMessage('end');
+      }).on('exit', () => resolve(said));
+    });
+    tagWrapper({ endpoint: '/cart' }, async () => [await Promise.all([made(), made({ env: SHARE_ENV })]), getLabels()]).then(async ([said, labels]) => {
+      assert.deepEqual(labels, { endpoint: '/cart' });
+      for (const one of said) check(one);
+      check(await made(), 'outside');
+      assert.equal(getEnvironmentData('spanprof.creator'), undefined);
+      await stop();
+      console.log('whole');
+    });
+`;
+}
+
+test('a worker made in a scope begins with its labels where inheritThreads asks for it, and messages have none', (t) => {
+  folder(t);
+  runs(`${inherits('{ inheritThreads: true }')}
+    function check(said, where) {
+      const own = where === 'outside' ? {} : { endpoint: '/cart' };
+      const inner = { ...own, step: 'inner' };
+      assert.deepEqual(said, { script: own, later: own, message: {}, nested: own, 'in a scope': inner });
+    }`);
+});
+
+test('a worker made in a scope begins without labels unless inheritThreads asks for them', (t) => {
+  folder(t);
+  runs(`${inherits('{}')}
+    function check(said) {
+      const none = {};
+      assert.deepEqual(said, { script: none, later: none, message: none, nested: none, 'in a scope': none });
+    }`);
+});

@@ -51,6 +51,10 @@ export type Options = {
     stopTimeout?: number | undefined;
     threadLabels?: boolean | undefined;
     serviceNameAttribute?: boolean | undefined;
+    /**
+     * whether a worker thread begins with the labels and the span of the scope that makes it;
+     * false unless said otherwise
+     */
     inheritThreads?: boolean | undefined;
     signals?: boolean | undefined;
     configFile?: string | undefined;

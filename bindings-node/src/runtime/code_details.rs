@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use spanprof_signal::guarded;
 
 use super::code_map::{Change, Kind};
-use super::heap::Layout;
+use super::heap::{executable_near, Found, Layout, Listed};
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::{Held, Inlining, Position, ScriptFacts};
 
@@ -74,10 +74,7 @@ pub fn of_code(
     kind: Kind,
     emit: &mut dyn FnMut(Change),
 ) -> (u32, Option<Box<Inlining>>) {
-    // SAFETY: V8 lends the handle, if there is one, for the time of the call.
-    let function = unsafe { event.script.as_ref() }.copied();
-    let (Some(function), Some(layout)) = (function, layout()) else { return (0, None) };
-    let function = function as u64;
+    let (Some(function), Some(layout)) = (function_of(event), layout()) else { return (0, None) };
     let number = script_number(v8, layout, function, emit);
     let (start, len) = (event.start, event.len);
     let told = LINES.with(|lines| {
@@ -101,15 +98,58 @@ pub fn of_code(
             }
         }
         Kind::Optimised => {
-            let mut script_of = |function: u64| script_number(v8, layout, function, emit);
-            let inlining = layout.inlining((start, len), function, told.as_deref(), &mut script_of);
-            let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
-            counter.fetch_add(1, Ordering::Relaxed);
-            return (number, inlining.map(Box::new));
+            return (number, inlining(v8, layout, (start, len), function, told.as_deref(), emit));
         }
         Kind::Other => {}
     }
     (number, None)
+}
+
+fn inlining(
+    v8: &V8,
+    layout: &Layout,
+    code: (usize, usize),
+    function: u64,
+    told: Option<&[Position]>,
+    emit: &mut dyn FnMut(Change),
+) -> Option<Box<Inlining>> {
+    let inlining = layout.inlining(code, function, told, &mut |function| script_number(v8, layout, function, emit));
+    let counter = if inlining.is_some() { &INLINING_READ } else { &INLINING_UNREAD };
+    counter.fetch_add(1, Ordering::Relaxed);
+    inlining.map(Box::new)
+}
+
+/// The function of code that V8 tells of now, where its object lies by then.
+pub fn function_of(event: &JitCodeEvent) -> Option<u64> {
+    // SAFETY: V8 lends the handle, if there is one, for the time of the call.
+    unsafe { event.script.as_ref() }.map(|function| *function as u64)
+}
+
+/// Tells of the optimised code that was not listed: `listed` is the machine code that was, `functions` are those of listed
+/// byte code with its beginning, and lie where they lay then. Machine code is made around `place` too.
+pub fn unlisted(
+    v8: &V8,
+    mut listed: Vec<Listed>,
+    mut functions: Vec<(u64, usize)>,
+    place: usize,
+    emit: &mut dyn FnMut(Change),
+) {
+    let Some((layout, shape)) = layout().and_then(|layout| Some((layout, layout.shape(&listed)?))) else { return };
+    listed.sort_unstable_by_key(|piece| piece.start);
+    functions.sort_unstable();
+    let byte_code_of = |function: u64| {
+        let at = functions.binary_search_by_key(&function, |known| known.0).ok()?;
+        functions.get(at).map(|known| known.1)
+    };
+    let ends = [listed.first(), listed.last()].into_iter().flatten().map(|piece| piece.start);
+    let places: Vec<usize> = ends.chain((place != 0).then_some(place)).collect();
+    let found =
+        layout.unlisted(&shape, &executable_near(&places), &listed, &|function| byte_code_of(function).is_some());
+    for Found { start, len, function } in found {
+        let Some(byte_code) = byte_code_of(function) else { continue };
+        let inlining = inlining(v8, layout, (start, len), function, None, emit);
+        emit(Change::Unlisted { start, len, byte_code, inlining });
+    }
 }
 
 fn script_number(v8: &V8, layout: &Layout, function: u64, emit: &mut dyn FnMut(Change)) -> u32 {

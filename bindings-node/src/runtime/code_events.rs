@@ -11,6 +11,7 @@ use spanprof_signal::guarded;
 
 use super::code_details;
 use super::code_map::{Change, CodeEvent, Kind, OF_MODULE, OF_PROCESS};
+use super::heap::Listed;
 use super::js_thread_signal::{self, BuiltIn, Landmarks};
 use super::ring_position_signal::RingPosition;
 use super::self_test::{self, Probe};
@@ -45,6 +46,10 @@ struct Listing {
     from: RingPosition,
     /// Built-in code met, by the program's addresses.
     built_in: Vec<(String, usize, usize)>,
+    /// Machine code met that lies in the isolate's heap.
+    machine: Vec<Listed>,
+    /// Functions met, and their byte code.
+    functions: Vec<(u64, usize)>,
 }
 
 /// Whether all built-in code was told of: each isolate lists it anew, at addresses that mean the same.
@@ -96,7 +101,7 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
     let thread = js_thread_signal::by_isolate(isolate);
     let is_listing = |is: bool| thread.into_iter().for_each(|thread| thread.is_listing.store(is, Ordering::Relaxed));
     is_listing(true);
-    let listing = Listing { from, built_in: Vec::new() };
+    let listing = Listing { from, built_in: Vec::new(), machine: Vec::new(), functions: Vec::new() };
     LISTING.with(|place| *place.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback lives for ever.
     unsafe {
@@ -109,6 +114,7 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
         }
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
+    tell_unlisted(v8, isolate);
     is_listing(false);
     UNDRAINED_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_UNDRAINED_BYTES, Ordering::Relaxed);
     let listed = LISTING.with(|place| place.borrow_mut().take()).map(|listing| listing.built_in).unwrap_or_default();
@@ -122,6 +128,31 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
         }
         BUILT_IN_IS_TOLD.store(LOST.load(Ordering::Relaxed) == 0, Ordering::Release);
     }
+}
+
+/// Tells of code that V8 left out of the listing.
+fn tell_unlisted(v8: &V8, isolate: usize) {
+    let met = LISTING.with(|place| {
+        let mut place = place.borrow_mut();
+        place.as_mut().map(|listing| (std::mem::take(&mut listing.machine), std::mem::take(&mut listing.functions)))
+    });
+    let (Some((machine, functions)), Some(thread)) = (met, js_thread_signal::by_isolate(isolate)) else { return };
+    let copy = thread.built_in_copy.load(Ordering::Relaxed);
+    code_details::unlisted(v8, machine, functions, copy, &mut |change| {
+        if let Change::Unlisted { start, len, .. } = change {
+            thread.cover(start, len);
+        }
+        send(isolate, change);
+    });
+}
+
+/// A collection begins: what was met so far may come to lie elsewhere. On the isolate's own thread.
+pub fn objects_move() {
+    let _ = LISTING.try_with(|place| {
+        if let Ok(Some(listing)) = place.try_borrow_mut().as_deref_mut() {
+            listing.functions.clear();
+        }
+    });
 }
 
 /// The isolate ends. On its own thread.
@@ -185,6 +216,7 @@ fn send(isolate: usize, change: Change) {
     let listed = matches!(
         change,
         Change::Added { .. }
+            | Change::Unlisted { .. }
             | Change::Table { .. }
             | Change::Baseline { .. }
             | Change::Script { .. }
@@ -211,6 +243,7 @@ fn bytes_of(change: &Change) -> usize {
             Change::Added { logged, inlining, .. } => {
                 logged.bytes() + inlining.as_ref().map_or(0, |inlining| inlining.bytes())
             }
+            Change::Unlisted { inlining, .. } => inlining.as_ref().map_or(0, |inlining| inlining.bytes()),
             Change::Script { facts, .. } => facts.bytes(),
             Change::Table { bytes, .. } => bytes.len(),
             Change::Baseline { baseline, .. } => baseline.bytes(),
@@ -280,6 +313,7 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
                 thread.cover(start, event.len);
             }
             let kind = Kind::of(&logged, event.code_kind == BYTE_CODE);
+            note_listed(event, start, kind);
             let isolate = event.isolate;
             let mut emit = |change| send(isolate, change);
             let (script, inlining) =
@@ -335,6 +369,23 @@ fn change_of(event: &mut JitCodeEvent) -> Option<Change> {
         }
         _ => None,
     }
+}
+
+/// Notes code by which what the listing leaves out is found and named.
+fn note_listed(event: &JitCodeEvent, start: usize, kind: Kind) {
+    if is_built_in(start) || event.code_kind == WASM_CODE {
+        return;
+    }
+    LISTING.with(|place| {
+        let Some(listing) = &mut *place.borrow_mut() else { return };
+        let function = code_details::function_of(event);
+        match (kind, function) {
+            (Kind::ByteCode, Some(function)) => listing.functions.push((function, start)),
+            (Kind::ByteCode, None) => {}
+            (Kind::Optimised, Some(function)) => listing.machine.push(Listed { start, len: event.len, function }),
+            _ => listing.machine.push(Listed { start, len: event.len, function: 0 }),
+        }
+    });
 }
 
 fn is_built_in(address: usize) -> bool {

@@ -38,6 +38,13 @@ pub enum Change {
         /// Of byte code: how far before it the word lies that says what kind of object it is in, and that word.
         kind_word: Option<(usize, u64)>,
     },
+    /// Optimised code that V8 did not list, and the byte code of its function, which it did.
+    Unlisted {
+        start: usize,
+        len: usize,
+        byte_code: usize,
+        inlining: Option<Box<Inlining>>,
+    },
     /// As `Lines`, not yet decoded.
     Table {
         start: usize,
@@ -293,6 +300,14 @@ impl CodeMap {
                     Code { start, len, isolate, name, script, kind, positions, inlining, kind_word, born },
                     ended,
                 );
+            }
+            Change::Unlisted { start, len, byte_code, inlining } => {
+                let of = self.live.get(&byte_code).filter(|of| of.kind == Kind::ByteCode && of.isolate == isolate);
+                let Some((name, script)) = of.map(|of| (of.name.clone(), of.script)) else { return };
+                let inlining = inlining.map(|inlining| Arc::from(*inlining));
+                let (kind, positions, kind_word, born) = (Kind::Optimised, Arc::default(), None, position);
+                let code = Code { start, len, isolate, name, script, kind, positions, inlining, kind_word, born };
+                self.insert(code, ended);
             }
             Change::Moved { from, to, stays_seen } => {
                 let died = if stays_seen { NOT_YET } else { position };

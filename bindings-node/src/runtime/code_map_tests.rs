@@ -85,6 +85,25 @@ fn a_sample_taken_before_its_code_was_missed_is_still_named() {
     assert_eq!((name_at(&map, 130, 8), name_at(&map, 130, 9)), (Some("f"), None));
 }
 
+#[test]
+fn code_that_was_not_listed_is_named_by_the_byte_code_of_its_function() {
+    let (mut map, mut ended) = (CodeMap::default(), Vec::new());
+    map.apply(byte_code(3, 1280, "JS:~looping /a.js:3:9"), &mut ended);
+    let unlisted = |start, byte_code, isolate| {
+        let change = Change::Unlisted { start, len: 100, byte_code, inlining: None };
+        CodeEvent { ring: RING, position: 3, isolate, change }
+    };
+    for event in [unlisted(1 << 30, 1280, 1), unlisted(1 << 31, 1281, 1), unlisted(1 << 32, 1280, 2)] {
+        map.apply(event, &mut ended);
+    }
+    let code = map.find((1 << 30) + 50, 3).unwrap();
+    assert_eq!((&*code.name.function, code.kind, code.script), ("looping", Kind::Optimised, 1280));
+    assert_eq!([1 << 31, 1 << 32].map(|start| name_at(&map, start, 3)), [None, None], "no such function there");
+    // V8 compiles it anew, elsewhere in the same memory.
+    map.apply(added(9, (1 << 30) + 64, "JS:*next /a.js:5:1"), &mut ended);
+    assert_eq!([8, 9].map(|position| name_at(&map, (1 << 30) + 70, position)), [Some("looping"), Some("next")]);
+}
+
 fn name_at(map: &CodeMap, address: usize, position: u64) -> Option<&str> {
     map.find(address, position).map(|code| &*code.name.function)
 }

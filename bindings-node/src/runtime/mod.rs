@@ -186,6 +186,7 @@ extern "C" fn collection_begins(isolate: usize, _kind: i32, _flags: i32) {
             thread.collecting_from.store(thread.moves.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         thread.collecting.fetch_add(1, Ordering::Relaxed);
+        code_events::objects_move();
     }
 }
 
