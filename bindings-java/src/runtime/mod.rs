@@ -101,6 +101,7 @@ fn tools() -> Option<Jvmti> {
     }
     // SAFETY: the VM that loaded us runs. Of two that come at once one environment is left unused.
     let made = unsafe { Jvmti::of(vm) }.ok()?;
+    made.set_callbacks(&java_threads::callbacks(false)).ok()?;
     Some(*TOOLS.get_or_init(|| made))
 }
 
