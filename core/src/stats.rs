@@ -90,6 +90,8 @@ counters! {
     wall_moved = "wall.moved_during_walk", "samples";
     /// Wall-clock walks done again because the thread ran.
     wall_repeated = "wall.repeated_walks", "walks";
+    /// Wall-clock samples that show a reason in place of their stack.
+    wall_without_stack = "wall.without_stack", "samples";
     /// Wall-clock and submitted samples that the ring had no room for.
     submit_dropped = "dropped.submit_ring_full", "samples";
     /// Attributes left out of the resource because it had more than 15.

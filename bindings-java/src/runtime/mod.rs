@@ -274,6 +274,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
+        wall_signal::begin();
         // Without signals threads that wait are still seen, by our own walk.
         let is_possible = if may_signal() { wall_signal::install() } else { self.layout.is_some() };
         is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
@@ -283,10 +284,12 @@ impl Runtime for JavaRuntime {
         true
     }
 
+    fn wait_for_answers(&self, patience: std::time::Duration) -> bool {
+        wall_signal::wait_for_answers(patience)
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        out.extend(
-            threads_signal::of_the_program().into_iter().map(|thread_id| RuntimeThread { thread_id, handle: 0 }),
-        );
+        threads_signal::each_of_the_program(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {

@@ -5,8 +5,9 @@
 //! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
 //! it would hide exactly the threads that work.
 //!
-//! Where threads walk themselves, one that waits for a processor answers late. It did not run since it was asked, so its
-//! answer holds for all that time: until then its time is owed.
+//! Where threads walk themselves, all of a tick are asked before any answer is waited for, once and not for long. One that
+//! waits for a processor answers late. It did not run since it was asked, so its answer holds for all that time: until then
+//! its time is owed, and it is asked nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -26,6 +27,8 @@ use spanprof_signal::{
 const MAX_WALKS: usize = 3;
 /// What is owed to a thread at most; one that still does not answer blocks the signal.
 const MAX_OWED_NS: u64 = 1_000_000_000;
+/// How long a tick waits for those it asked: longer than it takes who has a processor.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The thread, and how to reach it.
 pub(super) struct WallThread {
@@ -107,8 +110,15 @@ struct WallSampler {
     random: Sequence,
     last_tick_ns: u64,
     threads: Vec<RuntimeThread>,
-    owed_ns: BTreeMap<u32, u64>,
+    /// Threads that were asked and have not answered, and the time since then.
+    owed: BTreeMap<u32, Owed>,
     buffers: [Vec<RawFrame>; 2],
+}
+
+struct Owed {
+    thread: RuntimeThread,
+    /// What no sample carries yet.
+    weight_ns: u64,
 }
 
 /// What one walk saw.
@@ -132,7 +142,7 @@ impl WallSampler {
             random: Sequence::new(seed),
             last_tick_ns: sys::monotonic_ns(),
             threads: Vec::new(),
-            owed_ns: BTreeMap::new(),
+            owed: BTreeMap::new(),
             buffers: [Vec::new(), Vec::new()],
         }
     }
@@ -144,20 +154,37 @@ impl WallSampler {
         threads.clear();
         self.runtime.threads(&mut threads);
         let all = threads.len();
-        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
-        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
-        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
         for buffer in &mut self.buffers {
             buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
         }
+        self.take_answers(now_ns);
+        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
+        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
+        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
+        let may_answer = config.signals && self.runtime.others_walk_themselves();
         for thread in &threads[..chosen] {
-            self.sample(*thread, weight_ns, now_ns);
+            if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
+                owed.weight_ns += weight_ns;
+            } else if !self.sample(*thread, weight_ns, now_ns, may_answer) {
+                self.owed.insert(thread.thread_id, Owed { thread: *thread, weight_ns });
+            }
+        }
+        if !self.owed.is_empty() && self.runtime.wait_for_answers(PATIENCE) {
+            self.take_answers(now_ns);
         }
         self.threads = threads;
+        self.give_up(now_ns);
     }
 
-    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64) {
-        let weight_ns = weight_ns + self.owed_ns.remove(&thread.thread_id).unwrap_or(0);
+    /// Takes what those answered that were asked.
+    fn take_answers(&mut self, now_ns: u64) {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.retain(|_, owed| !self.sample(owed.thread, owed.weight_ns, now_ns, true));
+        self.owed = owed;
+    }
+
+    /// Takes a sample of a thread; false when it was asked and may yet answer.
+    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64, may_answer: bool) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let mut walk = self.walk(thread, &mut last);
         let mut frames = 0..walk.len;
@@ -182,38 +209,54 @@ impl WallSampler {
                 frames = place_reason(&mut last, frames, walk.len);
             }
         }
-        if let Captured::Dropped(reason) = walk.outcome {
-            let may_answer = reason == DropReason::SignalBlocked && self.runtime.others_walk_themselves();
-            if may_answer && weight_ns < MAX_OWED_NS {
-                self.owed_ns.insert(thread.thread_id, weight_ns);
-                self.buffers = [last, before];
-                return;
+        let is_answered = !may_answer || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
+        if is_answered {
+            if let Captured::Dropped(reason) = walk.outcome {
+                last[0] = RawFrame::reason(reason);
+                frames = 0..1;
+                self.counters.wall_without_stack.add(u64::from(weight_ns > 0));
             }
-            last[0] = RawFrame::reason(reason);
-            frames = 0..1;
+            let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
+            let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
+            self.submit(&RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) });
         }
-        let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
-        let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-        self.submit(&RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) });
         self.buffers = [last, before];
+        is_answered
     }
 
-    /// Gives up on the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
+    /// Says of threads that have not answered for long that they block the signal. They are still asked.
+    fn give_up(&mut self, now_ns: u64) {
+        let mut owed = std::mem::take(&mut self.owed);
+        for owed in owed.values_mut().filter(|owed| owed.weight_ns >= MAX_OWED_NS) {
+            self.say_blocked(owed, now_ns);
+        }
+        self.owed = owed;
+    }
+
+    /// Forgets the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
     fn settle(&mut self, is_gone: impl Fn(u32) -> bool, now_ns: u64) {
-        let frames = [RawFrame::reason(DropReason::SignalBlocked)];
-        let mut owed_ns = std::mem::take(&mut self.owed_ns);
-        owed_ns.retain(|thread_id, weight_ns| {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.retain(|thread_id, owed| {
             if is_gone(*thread_id) {
-                self.submit(&RawSample { frames: &frames, ..bare(*thread_id, *weight_ns, now_ns) });
+                self.say_blocked(owed, now_ns);
             }
             !is_gone(*thread_id)
         });
-        self.owed_ns = owed_ns;
+        self.owed = owed;
     }
 
-    /// A sample that the ring has no room for is lost and counted.
+    fn say_blocked(&self, owed: &mut Owed, now_ns: u64) {
+        let frames = [RawFrame::reason(DropReason::SignalBlocked)];
+        let weight_ns = std::mem::take(&mut owed.weight_ns);
+        if weight_ns > 0 {
+            self.counters.wall_without_stack.add(1);
+            self.submit(&RawSample { frames: &frames, ..bare(owed.thread.thread_id, weight_ns, now_ns) });
+        }
+    }
+
+    /// A sample that the ring has no room for is lost and counted. One that stands for no time is none.
     fn submit(&self, sample: &RawSample<'_>) {
-        if self.inbox.submit(sample).is_err() {
+        if sample.values[0] > 0 && self.inbox.submit(sample).is_err() {
             self.counters.submit_dropped.add(1);
         }
     }
@@ -272,8 +315,11 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// One thread, which walks itself when it comes to run; its handle is the address of whether it does.
-    struct LateRuntime(Vec<RuntimeThread>);
+    /// Threads that walk themselves when they come to run: at once, or never while nobody waits for them.
+    struct LateRuntime {
+        threads: Vec<RuntimeThread>,
+        is_waited_for: bool,
+    }
 
     impl Runtime for LateRuntime {
         fn resource_attributes(&self) -> Vec<(String, String)> {
@@ -288,54 +334,110 @@ mod tests {
             true
         }
 
+        fn wait_for_answers(&self, _: Duration) -> bool {
+            for thread in self.threads.iter().filter(|_| self.is_waited_for) {
+                let asked = asked(thread.thread_id);
+                asked.runs.store(asked.times.load(Ordering::Relaxed) > 0, Ordering::Relaxed);
+            }
+            self.is_waited_for
+        }
+
         fn threads(&self, out: &mut Vec<RuntimeThread>) {
-            out.extend(&self.0);
+            out.extend(&self.threads);
         }
 
         fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<crate::runtime::Frame>) {}
     }
 
-    static RUNS: AtomicBool = AtomicBool::new(false);
+    struct Asked {
+        runs: AtomicBool,
+        times: AtomicU64,
+    }
 
-    fn walk_when_running(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
-        if !RUNS.load(Ordering::Relaxed) {
+    /// Each test has threads of its own.
+    fn asked(thread_id: u32) -> &'static Asked {
+        static ASKED: [Asked; 8] = [const { Asked { runs: AtomicBool::new(false), times: AtomicU64::new(0) } }; 8];
+        &ASKED[thread_id as usize]
+    }
+
+    fn walk_when_running(_: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
+        let asked = asked(thread_id);
+        asked.times.fetch_add(1, Ordering::Relaxed);
+        if !asked.runs.load(Ordering::Relaxed) {
             return Captured::Dropped(DropReason::SignalBlocked);
         }
-        stack.push(RawFrame { code: 7, at: 0 });
+        stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
         Captured::Walked
+    }
+
+    struct Ticks {
+        sampler: WallSampler,
+        inbox: &'static Inbox,
+    }
+
+    impl Ticks {
+        fn of(thread_ids: &[u32], is_waited_for: bool) -> Self {
+            let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+            let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
+            let threads = thread_ids.iter().map(|id| RuntimeThread { thread_id: *id, handle: 0 }).collect();
+            let runtime = Arc::new(LateRuntime { threads, is_waited_for });
+            let mut sampler = WallSampler::new(runtime, walk_when_running, inbox, Arc::default());
+            sampler.last_tick_ns = 0;
+            Self { sampler, inbox }
+        }
+
+        fn tick(&mut self, now_ns: u64) -> Vec<(Option<RawFrame>, u64)> {
+            self.sampler.tick(&Config::default(), now_ns);
+            self.samples()
+        }
+
+        /// Leaf and weight of the samples since the last look.
+        fn samples(&self) -> Vec<(Option<RawFrame>, u64)> {
+            let mut seen = Vec::new();
+            self.inbox.ring().drain(self.inbox.ring().head(), &mut |_, sample| {
+                seen.push((sample.frames.first().copied(), sample.values[0]));
+            });
+            seen
+        }
+    }
+
+    const BLOCKED: Option<RawFrame> = Some(RawFrame::reason(DropReason::SignalBlocked));
+
+    fn leaf(thread_id: u32) -> Option<RawFrame> {
+        Some(RawFrame { code: u64::from(thread_id), at: 0 })
     }
 
     #[test]
     fn a_thread_that_answers_late_is_charged_for_all_the_time_since_it_was_asked() {
-        let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
-        let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
-        let runtime = Arc::new(LateRuntime(vec![RuntimeThread { thread_id: 5, handle: 0 }]));
-        let mut sampler = WallSampler::new(runtime, walk_when_running, inbox, Arc::default());
-        sampler.last_tick_ns = 0;
-        let samples = || {
-            let mut seen = Vec::new();
-            inbox.ring().drain(inbox.ring().head(), &mut |_, sample| {
-                seen.push((sample.frames.first().copied(), sample.values[0]));
-            });
-            seen
-        };
-        let config = Config::default();
-        let reason = Some(RawFrame::reason(DropReason::SignalBlocked));
+        let mut ticks = Ticks::of(&[1], false);
         for now_ms in [10, 20] {
-            sampler.tick(&config, now_ms * 1_000_000);
-            assert_eq!(samples(), [], "what it does is not known yet");
+            assert_eq!(ticks.tick(now_ms * 1_000_000), [], "what it does is not known yet");
         }
-        RUNS.store(true, Ordering::Relaxed);
-        sampler.tick(&config, 30_000_000);
-        assert_eq!(samples(), [(Some(RawFrame { code: 7, at: 0 }), 30_000_000)]);
+        asked(1).runs.store(true, Ordering::Relaxed);
+        // The answer of the time before, and what it does now.
+        assert_eq!(ticks.tick(30_000_000), [(leaf(1), 20_000_000), (leaf(1), 10_000_000)]);
 
-        RUNS.store(false, Ordering::Relaxed);
-        sampler.tick(&config, 40_000_000);
-        sampler.settle(|_| true, 40_000_000);
-        assert_eq!(samples(), [(reason, 10_000_000)], "no answer came before the end");
+        asked(1).runs.store(false, Ordering::Relaxed);
+        ticks.tick(40_000_000);
+        ticks.sampler.settle(|_| true, 40_000_000);
+        assert_eq!(ticks.samples(), [(BLOCKED, 10_000_000)], "no answer came before the end");
 
-        sampler.tick(&config, 40_000_000 + MAX_OWED_NS);
-        assert_eq!(samples(), [(reason, MAX_OWED_NS)], "a thread that never answers blocks the signal");
+        let told = ticks.tick(40_000_000 + MAX_OWED_NS);
+        assert_eq!(told, [(BLOCKED, MAX_OWED_NS)], "a thread that never answers blocks the signal");
+        asked(1).runs.store(true, Ordering::Relaxed);
+        let after_ns = 40_000_000 + MAX_OWED_NS + 7;
+        assert_eq!(ticks.tick(after_ns), [(leaf(1), 7)], "its late answer stands for no time");
+        assert_eq!(ticks.sampler.counters.wall_without_stack.value(), 2);
+    }
+
+    #[test]
+    fn all_threads_of_a_tick_are_asked_before_any_answer_is_waited_for() {
+        let mut ticks = Ticks::of(&[5, 6, 7], true);
+        let mut samples = ticks.tick(10_000_000);
+        samples.sort_by_key(|(leaf, _)| leaf.map(|leaf| leaf.code));
+        // Nobody runs before somebody waits: whoever was waited for alone would have kept the others from being asked.
+        assert_eq!(samples, [5, 6, 7].map(|id| (leaf(id), 10_000_000)));
+        assert!([5, 6, 7].iter().all(|id| asked(*id).times.load(Ordering::Relaxed) == 2), "asked, then read");
     }
 
     fn frames(codes: &[u64]) -> Vec<RawFrame> {

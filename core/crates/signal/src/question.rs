@@ -1,7 +1,8 @@
-//! The signal by which one thread asks another to walk itself. Not here: what is asked, the word on which the asker waits
-//! for the answer (`futex`), and how long it is patient; those are the runtime's. Called by runtimes whose threads walk
+//! The signal by which one thread asks another to walk itself. Not here: what is asked, how the answer is waited for
+//! (`exchange`), and how long the asker is patient; those are the runtime's. Called by runtimes whose threads walk
 //! themselves, once per process.
 
+use crate::guarded;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// What a thread does that is asked.
@@ -9,7 +10,8 @@ pub trait Answer {
     /// Answers a question that was sent with `value`.
     ///
     /// # Safety
-    /// Called by the handler of this module alone, on the thread it interrupted, with the context the kernel gave it.
+    /// Called by the handler of this module alone, on the thread it interrupted, with the context the kernel gave it. That
+    /// thread does not block the fault signals: guarded reads are safe.
     unsafe fn answer(value: usize, ucontext: *mut libc::c_void);
 }
 
@@ -77,8 +79,9 @@ extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::sigi
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel's siginfo of this signal.
     let info = unsafe { &*info.cast::<QueuedInfo>() };
-    if info.code == libc::SI_QUEUE {
-        // SAFETY: the kernel's context of this signal, on the thread it interrupted.
+    // SAFETY: the kernel's context of this signal.
+    if info.code == libc::SI_QUEUE && !unsafe { guarded::blocks_faults(ucontext) } {
+        // SAFETY: the same, on the thread it interrupted, which lets faults through.
         unsafe { A::answer(info.value, ucontext) };
     }
     // SAFETY: as above.
@@ -149,6 +152,21 @@ mod tests {
         assert_eq!(heard.by.load(Ordering::Acquire), own_id());
         assert!(is_masked(&heard, CLOCK));
         assert!(is_masked(&heard, libc::SIGTRAP), "the perf clock's");
+    }
+
+    #[test]
+    fn a_thread_that_a_guarded_read_could_kill_does_not_answer() {
+        assert!(*INSTALLED);
+        let heard = Heard::default();
+        // SAFETY: an all-zero set is a valid value; the calls work on locals and on this thread's own mask.
+        unsafe {
+            let [mut faults, mut before]: [libc::sigset_t; 2] = core::mem::zeroed();
+            libc::sigaddset(&mut faults, libc::SIGSEGV);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &faults, &mut before);
+            assert!(send(own_id(), &raw const heard as usize));
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+        }
+        assert_eq!(heard.by.load(Ordering::Acquire), 0);
     }
 
     #[test]
