@@ -12,6 +12,8 @@ mod frame_word;
 mod guest_thread;
 pub mod inherited;
 mod instance;
+#[cfg(not(target_arch = "x86_64"))]
+mod instructions_elsewhere_signal;
 mod instructions_signal;
 mod java_threads;
 mod jvmti;

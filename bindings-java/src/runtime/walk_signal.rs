@@ -254,8 +254,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         let mut is_sure = found != Found::Method || kind == Kind::Wrapper || self.leaf;
         // Collectors' code beside the method, which keeps registers on top of the frame while it calls the VM.
-        let is_beside =
-            found == Found::Method || (found == Found::Near && !self.leaf) || instructions_signal::releases(pc);
+        let is_beside = found != Found::Scopes || instructions_signal::releases(pc);
         let detour = if is_beside { instructions_signal::detour(pc, begin) } else { None };
         if let Some(detour) = detour.filter(|detour| found == Found::Method || detour.kept_bytes > 0) {
             code.frame_bytes += detour.kept_bytes;
@@ -267,8 +266,11 @@ impl<'a, 'b> Walk<'a, 'b> {
             if let Some(original) = kept.filter(|at| *at != pc && blob_of(layout, *at) == Some(blob)) {
                 decode(layout, blob, begin, original, &mut inlined);
             }
-        } else if !self.leaf {
-            code.frame_bytes += instructions_signal::passed_bytes(pc);
+        } else {
+            code.frame_bytes += match self.leaf {
+                true => instructions_signal::pushed_bytes(pc),
+                false => instructions_signal::passed_bytes(pc),
+            };
         }
         if is_sure {
             cache_signal::keep(pc, &code, inlined.frames());

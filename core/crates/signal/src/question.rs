@@ -30,13 +30,13 @@ struct QueuedInfo {
 
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-fn signal() -> libc::c_int {
+pub(crate) fn signal() -> libc::c_int {
     // The first are glibc's; debuggers, collectors and other runtimes use those next to them.
     libc::SIGRTMIN() + 9
 }
 
 /// Installs the handler, once for the life of the process. While it runs the clocks wait: timers, which send `clock_signal`,
-/// and perf events. False when somebody else has the signal.
+/// and perf events; while theirs runs, it waits. False when somebody else has the signal.
 pub fn install<A: Answer>(clock_signal: libc::c_int) -> bool {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.load(Ordering::Acquire) {
@@ -91,6 +91,7 @@ extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::sigi
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
 mod tests {
     use super::*;
+    use crate::forward::Predecessors;
     use core::sync::atomic::{AtomicU32, AtomicUsize};
     use std::sync::LazyLock;
 
@@ -167,6 +168,20 @@ mod tests {
             libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
         }
         assert_eq!(heard.by.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn a_handler_of_ours_is_not_interrupted_by_a_question_unless_it_admits_itself() {
+        extern "C" fn handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+        static BEFORE: [Predecessors; 2] = [const { Predecessors::new() }; 2];
+        let admits = [0, libc::SA_NODEFER].map(|defers| {
+            let (before, number) = (&BEFORE[usize::from(defers != 0)], libc::SIGRTMIN() + 12 + i32::from(defers != 0));
+            assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));
+            let action = crate::forward::current_action(number).unwrap();
+            // SAFETY: reads a local.
+            unsafe { libc::sigismember(&action.sa_mask, signal()) == 0 }
+        });
+        assert_eq!(admits, [false, true]);
     }
 
     #[test]
