@@ -89,6 +89,11 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Whether raw frames that `capture_other` gave mean the same a second later, whatever code ended meanwhile.
+    fn frames_keep(&self) -> bool {
+        false
+    }
+
     /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;

@@ -58,7 +58,7 @@ counters! {
     samples_cpu = "samples.cpu", "samples";
     /// CPU time they carry.
     samples_cpu_ns = "samples.cpu_ns", "ns";
-    /// Wall-clock samples that joined a window.
+    /// Wall-clock samples that joined a window; looks at a thread that goes on doing the same may be one.
     samples_wall = "samples.wall", "samples";
     /// Samples of other kinds that joined a window.
     samples_submitted = "samples.submitted", "samples";

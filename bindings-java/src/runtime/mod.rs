@@ -290,6 +290,11 @@ impl Runtime for JavaRuntime {
         wall_signal::wait_for_answers(patience)
     }
 
+    fn frames_keep(&self) -> bool {
+        // Those of our own walk have fingerprints; the VM gives ids of methods anew.
+        self.layout.is_some()
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         threads_signal::each_of_the_program(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
