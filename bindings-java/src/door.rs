@@ -161,6 +161,7 @@ pub unsafe fn start(
         runtime::session_begins();
     }
     let profiler = Profiler::start_with_runtime(config, runtime)?;
+    virtual_threads::session_begins();
     Ok(if profiler.is_running() { Started::Running } else { Started::Off })
 }
 
@@ -173,6 +174,7 @@ fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
 pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
     through(env, |_| {
         let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+        virtual_threads::rest();
         host_log::stopped();
         Ok(delivered)
     })

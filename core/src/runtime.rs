@@ -76,8 +76,21 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
-    /// Whether `capture_other` has the thread walk itself, so that its stack stands still although its CPU clock moves.
+    /// Whether `capture_other` has the thread walk itself, so that its stack stands still although its CPU clock moves. A
+    /// thread that it drops as `SignalBlocked` was asked, and has not answered yet: it is called again for it.
     fn others_walk_themselves(&self) -> bool {
+        false
+    }
+
+    /// Waits until all threads that were asked since the last call have answered, for at most `patience`. False when
+    /// nobody is waited for here. Called by the wall sampler.
+    fn wait_for_answers(&self, patience: std::time::Duration) -> bool {
+        let _ = patience;
+        false
+    }
+
+    /// Whether raw frames that `capture_other` gave mean the same a second later, whatever code ended meanwhile.
+    fn frames_keep(&self) -> bool {
         false
     }
 

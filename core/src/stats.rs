@@ -58,7 +58,7 @@ counters! {
     samples_cpu = "samples.cpu", "samples";
     /// CPU time they carry.
     samples_cpu_ns = "samples.cpu_ns", "ns";
-    /// Wall-clock samples that joined a window.
+    /// Wall-clock samples that joined a window; looks at a thread that goes on doing the same may be one.
     samples_wall = "samples.wall", "samples";
     /// Samples of other kinds that joined a window.
     samples_submitted = "samples.submitted", "samples";
@@ -90,6 +90,8 @@ counters! {
     wall_moved = "wall.moved_during_walk", "samples";
     /// Wall-clock walks done again because the thread ran.
     wall_repeated = "wall.repeated_walks", "walks";
+    /// Wall-clock samples that show a reason in place of their stack.
+    wall_without_stack = "wall.without_stack", "samples";
     /// Wall-clock and submitted samples that the ring had no room for.
     submit_dropped = "dropped.submit_ring_full", "samples";
     /// Attributes left out of the resource because it had more than 15.

@@ -98,6 +98,12 @@ pub fn refused() -> [u64; REFUSALS.len()] {
     std::array::from_fn(|reason| REFUSED[reason].load(Ordering::Relaxed))
 }
 
+/// Whether a stack of `walk` is one that the VM refused to walk.
+pub fn is_refusal(frames: &[RawFrame]) -> bool {
+    let is_native = |frame: &RawFrame| frame.native_pc().is_some();
+    frames.split_last().is_some_and(|(root, leaf)| root.as_reason().is_some() && leaf.iter().all(is_native))
+}
+
 /// Why the VM walked no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -211,6 +217,16 @@ fn caller(interrupted: &Registers) -> Option<[usize; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_has_no_java_frame() {
+        let reason = RawFrame::reason(DropReason::InvalidFrame);
+        let (native, method) = (RawFrame::native(4096), frame_word::method_id(8, 1));
+        assert!(is_refusal(&[reason]) && is_refusal(&[native, reason]));
+        assert!(
+            !is_refusal(&[native, method, reason]) && !is_refusal(&[native, frame_word::thread(7)]) && !is_refusal(&[])
+        );
+    }
 
     #[test]
     fn what_the_vm_says_is_frames_no_java_or_a_refusal() {

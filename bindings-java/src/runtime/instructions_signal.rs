@@ -72,6 +72,8 @@ mod x86_64 {
             [0x5d, ..] => Some(Built::Pushed),
             // The safepoint poll before the return: the stack pointer against a word of the thread, then a branch.
             [0x49, 0x3b, 0x67 | 0xa7, ..] | [0x0f, 0x87, _, _, _, _, 0xc3, _] => Some(Built::Nothing),
+            // What native methods are left by: a pending exception is looked for, and the return is jumped over.
+            [0x49, 0x83, 0x7f, _, 0, 0x0f, 0x85, 1] | [0x0f, 0x85, 1, 0, 0, 0, 0xc3, _] => Some(Built::Nothing),
             // A jump to who takes the exception on, in place of the return.
             [0xe9, ..] => match bytes(pc.checked_sub(8)?)? {
                 [0x48, 0x81, 0xc4, .., 0x5d] | [.., 0x48, 0x83, 0xc4, _, 0x5d] => Some(Built::Nothing),
@@ -121,6 +123,27 @@ mod x86_64 {
         match bytes(pc) {
             Some([first @ (0x58..=0x5c | 0x5e | 0x5f), second, ..]) if first == second => 16,
             Some([0x41, first @ 0x58..=0x5f, 0x41, second, ..]) if first == second => 16,
+            _ => 0,
+        }
+    }
+
+    /// What of the two words that such a call is passed lies on the stack at a place around it.
+    pub fn pushed_bytes(pc: usize) -> usize {
+        let pops = |at: usize| passed_bytes(at) > 0;
+        let calls = |at: usize| bytes(at).is_some_and(|code| code[0] == 0xe8) && pops(at + 5);
+        let Some(code) = bytes(pc) else { return 0 };
+        let (push_bytes, pop_bytes) = match code {
+            [0x50..=0x57, ..] => (1, 0),
+            [0x41, 0x50..=0x57, ..] => (2, 0),
+            [0x58..=0x5f, ..] => (0, 1),
+            [0x41, 0x58..=0x5f, ..] => (0, 2),
+            _ => (0, 0),
+        };
+        let is_first_pop = pop_bytes > 0 && pops(pc) && follows_call(pc);
+        let is_last_pop = pop_bytes > 0 && pops(pc - pop_bytes) && follows_call(pc - pop_bytes);
+        match (calls(pc) || is_first_pop, (push_bytes > 0 && calls(pc + push_bytes)) || is_last_pop) {
+            (true, _) => 16,
+            (false, true) => 8,
             _ => 0,
         }
     }
@@ -286,6 +309,9 @@ mod x86_64 {
             assert_eq!(at(&[0x5d, 0x49, 0x3b]), Some(Built::Pushed));
             assert_eq!(at(&[0x49, 0x3b, 0x67, 0x18, 0x0f, 0x87]), Some(Built::Nothing));
             assert_eq!(at(&[0x0f, 0x87, 1, 2, 3, 4, 0xc3, 0]), Some(Built::Nothing));
+            assert_eq!(at(&[0x49, 0x83, 0x7f, 8, 0, 0x0f, 0x85, 1, 0, 0, 0, 0xc3]), Some(Built::Nothing));
+            assert_eq!(at(&[0x0f, 0x85, 1, 0, 0, 0, 0xc3]), Some(Built::Nothing));
+            assert_eq!(at(&[0x0f, 0x85, 1, 2, 0, 0, 0xc3]), None);
             assert_eq!(at(&[0x48, 0x89, 0xe5]), None);
         }
 
@@ -421,52 +447,25 @@ mod x86_64 {
             let passed = [&[0x5e, 0x5e][..], &[0x41, 0x5a, 0x41, 0x5a], &[0x5d, 0x5d], &[0x5e, 0x5f]];
             assert_eq!(passed.map(|code| passed_bytes(placed(&[], code))), [16, 16, 0, 0]);
         }
+
+        #[test]
+        fn each_place_around_a_check_of_types_has_its_part_of_what_is_passed() {
+            // push rdi, push rbx, call, pop rdi, pop rdi, test edi, edi
+            let at = placed(&[0x0f, 0x84, 1, 2, 3, 4], &[0x57, 0x53, 0xe8, 1, 2, 3, 4, 0x5f, 0x5f, 0x85, 0xff]);
+            assert_eq!([0, 1, 2, 7, 8, 9].map(|place| pushed_bytes(at + place)), [0, 8, 16, 16, 8, 0]);
+            let far = placed(&[0x90], &[0x41, 0x52, 0x57, 0xe8, 1, 2, 3, 4, 0x41, 0x5a, 0x41, 0x5a, 0x90]);
+            assert_eq!([0, 2, 3, 8, 10, 12].map(|place| pushed_bytes(far + place)), [0, 8, 16, 16, 8, 0]);
+            assert_eq!(pushed_bytes(placed(&[0x90], &[0xe8, 1, 2, 3, 4, 0x5f, 0x5e])), 0, "another call");
+        }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{detour, epilogue, follows_call, native_edge, passed_bytes, prologue, relays, releases, way_out};
+pub use x86_64::{
+    detour, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays, releases, way_out,
+};
 
 #[cfg(not(target_arch = "x86_64"))]
-mod elsewhere {
-    use super::{Built, Detour};
-
-    pub fn prologue(_pc: usize) -> Option<Built> {
-        None
-    }
-
-    pub fn epilogue(_pc: usize) -> Option<Built> {
-        None
-    }
-
-    pub fn native_edge(_pc: usize) -> Option<Built> {
-        None
-    }
-
-    pub fn follows_call(_pc: usize) -> bool {
-        true
-    }
-
-    pub fn relays(_pc: usize) -> bool {
-        false
-    }
-
-    pub fn releases(_pc: usize) -> bool {
-        false
-    }
-
-    pub fn passed_bytes(_pc: usize) -> usize {
-        0
-    }
-
-    pub fn way_out(_pc: usize) -> Option<Option<usize>> {
-        None
-    }
-
-    pub fn detour(_pc: usize, _begin: usize) -> Option<Detour> {
-        None
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub use elsewhere::{detour, epilogue, follows_call, native_edge, passed_bytes, prologue, relays, releases, way_out};
+pub use super::instructions_elsewhere_signal::{
+    detour, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays, releases, way_out,
+};

@@ -73,7 +73,6 @@ pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv, places: ThreadPlaces) -> Res
         return Err("java.lang.Thread has no field `eetop`".to_owned());
     }
     EETOP.store(field as usize, Ordering::Release);
-    jvmti.set_callbacks(&callbacks(false))?;
     jvmti.notify(Event::VmDeath, true)?;
     jvmti.notify(Event::DynamicCodeGenerated, true)?;
     jvmti.tell_again(Event::DynamicCodeGenerated)?;

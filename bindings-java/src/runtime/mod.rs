@@ -12,6 +12,8 @@ mod frame_word;
 mod guest_thread;
 pub mod inherited;
 mod instance;
+#[cfg(not(target_arch = "x86_64"))]
+mod instructions_elsewhere_signal;
 mod instructions_signal;
 mod java_threads;
 mod jvmti;
@@ -101,6 +103,7 @@ fn tools() -> Option<Jvmti> {
     }
     // SAFETY: the VM that loaded us runs. Of two that come at once one environment is left unused.
     let made = unsafe { Jvmti::of(vm) }.ok()?;
+    made.set_callbacks(&java_threads::callbacks(false)).ok()?;
     Some(*TOOLS.get_or_init(|| made))
 }
 
@@ -273,6 +276,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
+        wall_signal::begin();
         // Without signals threads that wait are still seen, by our own walk.
         let is_possible = if may_signal() { wall_signal::install() } else { self.layout.is_some() };
         is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
@@ -282,10 +286,17 @@ impl Runtime for JavaRuntime {
         true
     }
 
+    fn wait_for_answers(&self, patience: std::time::Duration) -> bool {
+        wall_signal::wait_for_answers(patience)
+    }
+
+    fn frames_keep(&self) -> bool {
+        // Those of our own walk have fingerprints; the VM gives ids of methods anew.
+        self.layout.is_some()
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        out.extend(
-            threads_signal::of_the_program().into_iter().map(|thread_id| RuntimeThread { thread_id, handle: 0 }),
-        );
+        threads_signal::each_of_the_program(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {

@@ -13,6 +13,8 @@ use super::walk_signal::{Cause, Step, Walk};
 
 /// Native frames looked through for the Java frame that called them.
 const MAX_NATIVE_FRAMES: usize = 32;
+/// The code that calls into Java is shorter.
+const CALL_STUB_BYTES: usize = 256;
 /// What the stub at a method's entry keeps between its frame pointer and its return address.
 const ENTRY_COOKIE: usize = usize::MAX;
 
@@ -23,11 +25,13 @@ impl Walk<'_, '_> {
             return Step::End;
         }
         if !self.leaf {
-            return if code.frame_bytes > 0 {
-                self.over(code.frame_bytes)
-            } else {
-                self.by_frame_pointer(1, Cause::Stub)
+            return match code.frame_bytes {
+                0 => self.out_of_frameless(),
+                frame_bytes => self.over(frame_bytes),
             };
+        }
+        if self.is_in_call_stub() {
+            return self.called_into();
         }
         let link = registers_signal::link(self.interrupted).filter(|pc| self.layout.is_code(*pc));
         if let Some(return_to) = link.filter(|_| code.frame_bytes == 0 || code.before_frame) {
@@ -43,7 +47,7 @@ impl Walk<'_, '_> {
             Some(Some(above)) => self.sp.checked_add(above),
             Some(None) => self.fp.checked_add(8).filter(|_| self.fp >= self.sp),
             None if code.frame_bytes > 0 && !code.before_frame => return self.over(code.frame_bytes),
-            None => return self.called_stub(),
+            None => return self.called_stub(code),
         };
         let Some((at, return_to)) = return_at.and_then(|at| Some((at, word(at)?))) else {
             return Step::Broken(Cause::Stub);
@@ -51,7 +55,7 @@ impl Walk<'_, '_> {
         if !self.layout.is_code(return_to) {
             // The VM itself called it, or a native function; else it was followed wrongly.
             let is_call = instructions_signal::follows_call(return_to);
-            return if is_call { self.out_of_native() } else { self.called_stub() };
+            return if is_call { self.out_of_native() } else { self.called_stub(code) };
         }
         // On its way out it takes up the caller's frame pointer, last of all, if it kept it.
         let kept = at.checked_sub(8).filter(|kept| edge == Some(Built::Pushed) || *kept == self.fp);
@@ -60,13 +64,43 @@ impl Walk<'_, '_> {
     }
 
     /// To who called code that cannot be followed to its end.
-    fn called_stub(&mut self) -> Step {
-        let layout = self.layout;
-        let called = |pc: &usize| layout.is_interpreter(*pc) || instructions_signal::follows_call(*pc);
-        match word(self.sp).filter(|pc| layout.is_code(*pc)).filter(called) {
+    fn called_stub(&mut self, code: &Code) -> Step {
+        // Frames end where the stack pointer is even to two words; on the way in it is not yet.
+        let has_frame = code.frame_bytes >= 16 && self.sp.is_multiple_of(16) && code.frame_bytes.is_multiple_of(16);
+        if has_frame && self.sp.checked_add(code.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {
+            return self.over(code.frame_bytes);
+        }
+        match word(self.sp).filter(|_| self.is_call_at(self.sp)) {
             Some(return_to) => self.to(return_to, self.sp + 8, self.fp),
             None => self.by_frame_pointer(1, Cause::Stub),
         }
+    }
+
+    /// To who called code without a frame, which has called something itself: it takes what it kept off the stack, and
+    /// where it throws an exception on, its own return address as well.
+    fn out_of_frameless(&mut self) -> Step {
+        let above = instructions_signal::way_out(self.pc).flatten().and_then(|above| self.sp.checked_add(above));
+        let return_at = above.into_iter().flat_map(|at| [at, at - 8]).find(|at| *at >= self.sp && self.is_call_at(*at));
+        match return_at.and_then(|at| Some((word(at)?, at + 8))) {
+            Some((return_to, sp)) => self.to(return_to, sp, self.fp),
+            None => self.by_frame_pointer(1, Cause::Stub),
+        }
+    }
+
+    /// Whether this is the code that calls from the VM into Java, with its frame in order: what it was passed names the
+    /// thread first.
+    fn is_in_call_stub(&self) -> bool {
+        let is_near = self.pc.abs_diff(self.layout.call_stub_return) < CALL_STUB_BYTES;
+        let has_frame = is_near && self.fp >= self.sp && self.fp < self.limit;
+        let wrapper = self.fp.checked_add_signed(self.layout.call_wrapper).filter(|_| has_frame).and_then(word);
+        let is_passed = |wrapper: &usize| *wrapper > self.fp && *wrapper < self.limit;
+        self.java_thread != 0 && wrapper.filter(is_passed).and_then(word) == Some(self.java_thread)
+    }
+
+    /// Whether the word at `at` is where code of the VM's goes on after a call.
+    fn is_call_at(&self, at: usize) -> bool {
+        let called = |pc: usize| self.layout.is_interpreter(pc) || instructions_signal::follows_call(pc);
+        word(at).is_some_and(|pc| self.layout.is_code(pc) && called(pc))
     }
 
     /// Looks through frames with frame pointers for code of the VM's.

@@ -42,7 +42,9 @@ fn is_right(found: &[Option<String>]) -> bool {
 /// Begun by the VM itself, before there is any Java code on this thread: threads that wait stand in.
 fn others_are_named(layout: &Layout, names: &mut Names) -> Result<(), String> {
     let mut frames = [RawFrame::default(); MAX_FRAMES];
-    for thread_id in threads_signal::of_the_program() {
+    let mut threads = Vec::new();
+    threads_signal::each_of_the_program(|thread_id| threads.push(thread_id));
+    for thread_id in threads {
         let mut stack = RawStack::new(&mut frames);
         let java_thread = threads_signal::of(thread_id).map_or(0, threads_signal::Row::java_thread);
         let walked = java_thread != 0 && walk_signal::walk_waiting(layout, java_thread, &mut stack);

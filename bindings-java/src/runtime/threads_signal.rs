@@ -124,11 +124,11 @@ pub fn exempt(thread_id: u32) {
     }
 }
 
-/// The ids of the known threads that are the program's.
-pub fn of_the_program() -> Vec<u32> {
+/// Calls `visit` with the ids of the known threads that are the program's.
+pub fn each_of_the_program(visit: impl FnMut(u32)) {
     let is_the_programs = |row: &Row| row.java_thread() != 0 && row.is_ours.load(Ordering::Relaxed) == 0;
     let known = one_at_a_time();
-    known.iter().copied().filter(|thread_id| of(*thread_id).is_some_and(is_the_programs)).collect()
+    known.iter().copied().filter(|thread_id| of(*thread_id).is_some_and(is_the_programs)).for_each(visit);
 }
 
 impl Row {

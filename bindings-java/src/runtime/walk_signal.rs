@@ -108,28 +108,14 @@ pub fn walk(
     recalled: Option<&Recalled>,
     stack: &mut RawStack<'_>,
 ) -> bool {
-    let Registers { pc, sp, fp, .. } = *registers;
+    let sp = registers.sp;
     fetch::ahead(sp as *const u8, STACK_AHEAD_BYTES);
     let told = if java_thread == 0 { None } else { word(java_thread + layout.stack_base) };
     let limit = told.filter(|base| *base > sp && base - sp < MAX_STACK_BYTES).unwrap_or(sp.saturating_add(8 << 20));
     if let Some(recalled) = recalled.filter(|_| java_thread != 0) {
         recalled.fetch_all();
     }
-    let mut walk = Walk {
-        layout,
-        stack,
-        interrupted: registers,
-        java_thread,
-        pc,
-        sp,
-        fp,
-        limit,
-        leaf: true,
-        has_java: false,
-        recalled,
-        compiled: 0,
-        hits: 0,
-    };
+    let mut walk = Walk { recalled, ..Walk::new(layout, stack, registers, java_thread, limit) };
     if let Some(cause) = walk.go_to_the_root() {
         BROKEN[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -146,27 +132,40 @@ pub fn waiting_walk_holds(stack: &RawStack<'_>) {
 /// Walks a thread that waits outside of Java code, from the anchor it left; false when it left none.
 pub fn walk_waiting(layout: &Layout, java_thread: usize, stack: &mut RawStack<'_>) -> bool {
     let Some(limit) = word(java_thread + layout.stack_base) else { return false };
-    let mut walk = Walk {
-        layout,
-        stack,
-        interrupted: &Registers::default(),
-        java_thread,
-        pc: 0,
-        sp: 0,
-        fp: 0,
-        limit,
-        leaf: false,
-        has_java: false,
-        recalled: None,
-        compiled: 0,
-        hits: 0,
-    };
+    let nothing = Registers::default();
+    let mut walk = Walk { leaf: false, ..Walk::new(layout, stack, &nothing, java_thread, limit) };
     let Step::On = walk.anchored(java_thread + layout.anchor) else { return false };
     walk.go_to_the_root();
     walk.has_java
 }
 
-impl Walk<'_, '_> {
+impl<'a, 'b> Walk<'a, 'b> {
+    /// At the leaf of an interrupted thread.
+    fn new(
+        layout: &'a Layout,
+        stack: &'a mut RawStack<'b>,
+        interrupted: &'a Registers,
+        java_thread: usize,
+        limit: usize,
+    ) -> Self {
+        let Registers { pc, sp, fp, .. } = *interrupted;
+        Self {
+            layout,
+            stack,
+            interrupted,
+            java_thread,
+            pc,
+            sp,
+            fp,
+            limit,
+            leaf: true,
+            has_java: false,
+            recalled: None,
+            compiled: 0,
+            hits: 0,
+        }
+    }
+
     /// What could not be followed, if anything.
     fn go_to_the_root(&mut self) -> Option<Cause> {
         let mut cached = [RawFrame::default(); MAX_CACHED];
@@ -255,8 +254,7 @@ impl Walk<'_, '_> {
         }
         let mut is_sure = found != Found::Method || kind == Kind::Wrapper || self.leaf;
         // Collectors' code beside the method, which keeps registers on top of the frame while it calls the VM.
-        let is_beside =
-            found == Found::Method || (found == Found::Near && !self.leaf) || instructions_signal::releases(pc);
+        let is_beside = found != Found::Scopes || instructions_signal::releases(pc);
         let detour = if is_beside { instructions_signal::detour(pc, begin) } else { None };
         if let Some(detour) = detour.filter(|detour| found == Found::Method || detour.kept_bytes > 0) {
             code.frame_bytes += detour.kept_bytes;
@@ -268,8 +266,11 @@ impl Walk<'_, '_> {
             if let Some(original) = kept.filter(|at| *at != pc && blob_of(layout, *at) == Some(blob)) {
                 decode(layout, blob, begin, original, &mut inlined);
             }
-        } else if !self.leaf {
-            code.frame_bytes += instructions_signal::passed_bytes(pc);
+        } else {
+            code.frame_bytes += match self.leaf {
+                true => instructions_signal::pushed_bytes(pc),
+                false => instructions_signal::passed_bytes(pc),
+            };
         }
         if is_sure {
             cache_signal::keep(pc, &code, inlined.frames());

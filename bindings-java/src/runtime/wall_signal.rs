@@ -3,30 +3,29 @@
 //! CPU clock stands still since it was last seen at rest has the stack it had then.
 //!
 //! # The exchange
-//! There is one asker. It writes whom it asks and ASKED with a new number, signals, and waits on the word. Only the handler
-//! that turns this ASKED into ANSWERING writes the answer, and only ANSWERED is read. An asker that lost patience takes
-//! ASKED back; when an answer is on its way by then, it is waited for.
+//! There is one asker. Whoever must walk itself is asked by a first look, and its answer taken by a later one; between them
+//! the asker waits once for all it asked in a tick. A question stays open until it is answered: a thread that waits for a
+//! processor answers when it gets one, before it does anything else.
 
-use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use spanprof::sys;
-use spanprof_signal::{futex, question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::exchange::{Question, Round};
+use spanprof_signal::{question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
-use super::{capture_signal, frame_word, layout, threads_signal, walk_signal};
+use super::memory_signal::word;
+use super::registers_signal::{self, registers};
+use super::{call_trace_signal, capture_signal, layout, threads_signal, walk_signal};
 
-const FREE: u32 = 0;
-const ASKED: u32 = 1;
-const ANSWERING: u32 = 2;
-const ANSWERED: u32 = 3;
-/// How long a thread may take to answer; one that waits for a processor takes longer.
-const PATIENCE_NS: u64 = 50_000_000;
 /// CPU time from an answer back into the interrupted system call.
 const WAY_OUT_NS: u64 = 20_000;
 /// Threads whose stacks are kept while they stand still.
 const MAX_AT_REST: usize = 2048;
+/// Threads that are asked at one time: those that run, or wait for a processor.
+const MAX_QUESTIONS: usize = 256;
 /// Frames kept of a stack.
 const MAX_FRAMES: usize = 1024;
 
@@ -35,29 +34,28 @@ struct Answer {
     len: usize,
     truncated: bool,
     context: Context,
+    /// The thread's CPU clock before its answer, and behind it.
+    clock_ns: [u64; 2],
+    /// Whether it was interrupted in a system call.
+    in_call: bool,
 }
 
-struct Exchange {
-    /// The number of the question in the upper bits.
-    state: AtomicU32,
-    asked: AtomicU32,
-    answer: UnsafeCell<Answer>,
+impl Answer {
+    fn frames(&self) -> &[RawFrame] {
+        self.frames.get(..self.len).unwrap_or(&[])
+    }
 }
 
-// SAFETY: `answer` is touched by the handler between ANSWERING and ANSWERED, and by the one asker otherwise.
-unsafe impl Sync for Exchange {}
-
-static EXCHANGE: Exchange = Exchange {
-    state: AtomicU32::new(FREE),
-    asked: AtomicU32::new(0),
-    answer: UnsafeCell::new(Answer {
-        frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
-        len: 0,
-        truncated: false,
-        context: Context::None,
-    }),
-};
+/// Made as they are needed, and kept: a signal names one by its index.
+static QUESTIONS: [AtomicPtr<Question<Answer>>; MAX_QUESTIONS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_QUESTIONS];
+static ROUND: Round = Round::new();
 static ASKED_SO_FAR: AtomicU64 = AtomicU64::new(0);
+
+fn question_at(index: usize) -> Option<&'static Question<Answer>> {
+    // SAFETY: only leaked boxes are ever stored there.
+    QUESTIONS.get(index).and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
 
 /// Threads that were asked to walk themselves.
 pub fn asked_so_far() -> u64 {
@@ -69,55 +67,201 @@ pub fn install() -> bool {
     question::install::<Answerer>(super::CPU_SIGNAL)
 }
 
+/// A sampler begins: what another one was told is of another time.
+pub fn begin() {
+    let mut asker = asker();
+    asker.at_rest.threads.clear();
+    let open: Vec<u32> = asker.open.keys().copied().collect();
+    open.into_iter().for_each(|thread_id| asker.close(thread_id));
+}
+
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
 ///
 /// # Safety
 /// On the wall sampler's thread only.
 pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
-    let known = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
-    let Some((row, java_thread)) = known.filter(|(_, java_thread)| *java_thread != 0) else {
-        return Captured::Dropped(DropReason::NoThreadState);
-    };
-    let Some(clock_ns) = sys::thread_cpu_ns(thread_id) else { return Captured::Dropped(DropReason::NoThreadState) };
-    if at_rest().repeat(thread_id, java_thread, clock_ns, stack) {
-        return Captured::Walked;
+    asker().look(thread_id, stack)
+}
+
+/// Waits for the answers of all that were asked since the last call.
+pub fn wait_for_answers(patience: Duration) -> bool {
+    let mut asker = asker();
+    if std::mem::take(&mut asker.is_asking) {
+        let until_ns = sys::monotonic_ns() + patience.as_nanos() as u64;
+        ROUND.wait(|| until_ns.saturating_sub(sys::monotonic_ns()));
     }
-    if layout::published().is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
-        stack.context = row.scope.context();
-        if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
-            walk_signal::waiting_walk_holds(stack);
-            at_rest().keep(thread_id, Rest::of(java_thread, clock_ns, 0, stack));
+    true
+}
+
+/// The one asker's: whom it asked, and whom it saw at rest.
+struct Asker {
+    /// By the kernel's id of the thread.
+    open: BTreeMap<u32, Open>,
+    at_rest: AtRest,
+    /// Whether a round has begun and nobody has waited for it yet.
+    is_asking: bool,
+}
+
+/// A question that is not answered yet, or whose answer nobody has taken.
+struct Open {
+    index: usize,
+    java_thread: usize,
+    /// Its CPU clock when the VM refused to walk it while it waited, as it does while a collector works; it is asked again.
+    refused_ns: Option<u64>,
+}
+
+fn asker() -> MutexGuard<'static, Asker> {
+    static ASKER: Mutex<Asker> =
+        Mutex::new(Asker { open: BTreeMap::new(), at_rest: AtRest { threads: BTreeMap::new() }, is_asking: false });
+    ASKER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Asker {
+    fn look(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
+        let known = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
+        let known = known.filter(|(_, java_thread)| *java_thread != 0);
+        if let Some(open) = self.open.get(&thread_id) {
+            let is_the_same = known.is_none_or(|(_, java_thread)| java_thread == open.java_thread);
+            if is_the_same && self.take_answer(thread_id, stack) {
+                return Captured::Walked;
+            }
+            if is_the_same && known.is_some() {
+                return Captured::Dropped(DropReason::SignalBlocked);
+            }
+            // It ended, unanswered; a later thread may have its id.
+            self.close(thread_id);
+        }
+        let Some((row, java_thread)) = known else { return Captured::Dropped(DropReason::NoThreadState) };
+        let Some(clock_ns) = sys::thread_cpu_ns(thread_id) else {
+            return Captured::Dropped(DropReason::NoThreadState);
+        };
+        if self.at_rest.repeat(thread_id, java_thread, clock_ns, stack) {
             return Captured::Walked;
         }
+        if layout::published().is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
+            stack.context = row.scope.context();
+            if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
+                walk_signal::waiting_walk_holds(stack);
+                self.at_rest.keep(thread_id, Rest::of(java_thread, clock_ns, 0, stack));
+                return Captured::Walked;
+            }
+        }
+        // It runs, or ran meanwhile: what was seen may be torn.
+        stack.clear();
+        stack.context = Context::None;
+        self.at_rest.threads.remove(&thread_id);
+        Captured::Dropped(self.ask(thread_id, java_thread))
     }
-    // It runs, or ran meanwhile: what was seen may be torn.
-    stack.clear();
-    stack.context = Context::None;
-    if !ask(thread_id) {
-        return Captured::Dropped(DropReason::SignalBlocked);
+
+    /// Asks a thread to walk itself; what is to be said of it until it has.
+    fn ask(&mut self, thread_id: u32, java_thread: usize) -> DropReason {
+        if !super::may_signal() {
+            return DropReason::SignalBlocked;
+        }
+        self.join_round();
+        let Some(index) = self.put(thread_id) else { return DropReason::TooManyThreads };
+        self.open.insert(thread_id, Open { index, java_thread, refused_ns: None });
+        ASKED_SO_FAR.fetch_add(1, Ordering::Relaxed);
+        if question::send(thread_id, index) {
+            return DropReason::SignalBlocked;
+        }
+        self.close(thread_id);
+        DropReason::NoThreadState
     }
-    // SAFETY: the question is answered, so that no handler writes.
-    let answer = unsafe { &*EXCHANGE.answer.get() };
-    stack.context = answer.context;
-    let all = answer.frames.get(..answer.len).unwrap_or(&[]);
-    let pushed = all.iter().all(|frame| stack.push(*frame));
-    if pushed && answer.truncated {
-        stack.push(RawFrame::reason(DropReason::InvalidFrame));
+
+    fn join_round(&mut self) {
+        if !std::mem::replace(&mut self.is_asking, true) {
+            ROUND.begin();
+        }
     }
-    // One that runs no Java code leaves no anchor: it is not asked again while it has burnt no more than its way back.
-    let runs_no_java = all.last().is_some_and(|root| root.code == frame_word::THREAD);
-    match sys::thread_cpu_ns(thread_id).filter(|_| runs_no_java) {
-        Some(clock_ns) => at_rest().keep(thread_id, Rest::of(java_thread, clock_ns, WAY_OUT_NS, stack)),
-        None => drop(at_rest().threads.remove(&thread_id)),
+
+    /// Puts a question that is free, or a new one; its index.
+    fn put(&mut self, thread_id: u32) -> Option<usize> {
+        if self.open.len() >= MAX_QUESTIONS {
+            // Those of threads that ended meanwhile.
+            let has_ended = |(id, open): (&u32, &Open)| {
+                let lives = threads_signal::of(*id).is_some_and(|row| row.java_thread() == open.java_thread);
+                (!lives).then_some(*id)
+            };
+            let ended: Vec<u32> = self.open.iter().filter_map(has_ended).collect();
+            ended.into_iter().for_each(|thread_id| self.close(thread_id));
+        }
+        let is_free = |index: &usize| self.open.values().all(|open| open.index != *index);
+        // One that is still being answered although nobody waits for it any more cannot be put.
+        (0..MAX_QUESTIONS).filter(is_free).find(|index| {
+            let question = question_at(*index).unwrap_or_else(|| made(*index));
+            // SAFETY: under the lock of the one asker; no answer is held.
+            unsafe { question.put(thread_id, &ROUND) }
+        })
     }
-    Captured::Walked
+
+    /// Writes the stack that a thread answered with, if it has.
+    fn take_answer(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> bool {
+        let Some(open) = self.open.get_mut(&thread_id) else { return false };
+        let Some(question) = question_at(open.index) else { return false };
+        let Some(answer) = question.read() else { return false };
+        let [begun_ns, ended_ns] = answer.clock_ns;
+        let has_run = open.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > WAY_OUT_NS);
+        let is_refused = layout::published().is_none() && call_trace_signal::is_refusal(answer.frames());
+        if is_refused && answer.in_call && !has_run {
+            // It waits: where, the VM will say when its collector is done.
+            open.refused_ns = Some(ended_ns);
+            let index = open.index;
+            self.join_round();
+            // SAFETY: under the lock of the one asker; the answer is not looked at any more.
+            unsafe { question.put(thread_id, &ROUND) };
+            question::send(thread_id, index);
+            return false;
+        }
+        stack.context = answer.context;
+        if has_run {
+            stack.push(RawFrame::reason(DropReason::InvalidFrame));
+        } else {
+            let pushed = answer.frames().iter().all(|frame| stack.push(*frame));
+            if pushed && answer.truncated {
+                stack.push(RawFrame::reason(DropReason::InvalidFrame));
+            }
+        }
+        // It goes back into its system call: it is not asked again while it has burnt no more than its way there.
+        let is_whole = stack.frames().last().is_some_and(|root| root.as_reason().is_none());
+        if answer.in_call && is_whole {
+            self.at_rest.keep(thread_id, Rest::of(open.java_thread, ended_ns, WAY_OUT_NS, stack));
+        }
+        self.open.remove(&thread_id);
+        true
+    }
+
+    /// Takes a question back, or throws its answer away.
+    fn close(&mut self, thread_id: u32) {
+        let open = self.open.remove(&thread_id);
+        if let Some(question) = open.and_then(|open| question_at(open.index)) {
+            // SAFETY: under the lock of the one asker.
+            unsafe { question.take_back(&ROUND) };
+        }
+    }
+}
+
+fn made(index: usize) -> &'static Question<Answer> {
+    let answer = Answer {
+        frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
+        len: 0,
+        truncated: false,
+        context: Context::None,
+        clock_ns: [0; 2],
+        in_call: false,
+    };
+    let question: &'static Question<Answer> = Box::leak(Box::new(Question::new(answer)));
+    if let Some(place) = QUESTIONS.get(index) {
+        place.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
+    }
+    question
 }
 
 /// A stack that holds as long as its thread's CPU clock stands still.
 struct Rest {
     java_thread: usize,
     clock_ns: u64,
-    /// What the clock may have moved on since.
+    /// What the clock may move on before it stands still.
     slack_ns: u64,
     frames: Vec<RawFrame>,
     context: Context,
@@ -130,20 +274,21 @@ impl Rest {
     }
 }
 
-/// The threads that were seen at rest. The asker's alone.
-#[derive(Default)]
+/// The threads that were seen at rest.
 struct AtRest {
     threads: BTreeMap<u32, Rest>,
 }
 
 impl AtRest {
     /// Writes the stack that a thread had, if it still has it.
-    fn repeat(&self, thread_id: u32, java_thread: usize, clock_ns: u64, stack: &mut RawStack<'_>) -> bool {
-        let Some(rest) = self.threads.get(&thread_id) else { return false };
+    fn repeat(&mut self, thread_id: u32, java_thread: usize, clock_ns: u64, stack: &mut RawStack<'_>) -> bool {
+        let Some(rest) = self.threads.get_mut(&thread_id) else { return false };
         let still = rest.java_thread == java_thread && clock_ns.wrapping_sub(rest.clock_ns) <= rest.slack_ns;
         if !still || rest.frames.is_empty() {
             return false;
         }
+        // It has come to rest by now.
+        (rest.clock_ns, rest.slack_ns) = (clock_ns, 0);
         stack.context = rest.context;
         rest.frames.iter().all(|frame| stack.push(*frame));
         true
@@ -157,92 +302,48 @@ impl AtRest {
     }
 }
 
-fn at_rest() -> MutexGuard<'static, AtRest> {
-    static AT_REST: Mutex<AtRest> = Mutex::new(AtRest { threads: BTreeMap::new() });
-    AT_REST.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn state_of(word: u32) -> u32 {
-    word & 3
-}
-
-/// True when the answer is there.
-fn ask(thread_id: u32) -> bool {
-    if !super::may_signal() {
-        return false;
-    }
-    let state = &EXCHANGE.state;
-    let question = state.load(Ordering::Relaxed).wrapping_add(4) & !3;
-    EXCHANGE.asked.store(thread_id, Ordering::Relaxed);
-    state.store(question | ASKED, Ordering::Release);
-    ASKED_SO_FAR.fetch_add(1, Ordering::Relaxed);
-    let until_ns = sys::monotonic_ns() + PATIENCE_NS;
-    let sent = question::send(thread_id, std::ptr::from_ref(&EXCHANGE) as usize);
-    while sent && sys::monotonic_ns() < until_ns {
-        match state.load(Ordering::Acquire) {
-            word if state_of(word) == ANSWERED => return true,
-            word => wait_while(word),
-        }
-    }
-    // Taken back, unless the handler has begun to answer: it ends by itself.
-    if state.compare_exchange(question | ASKED, question | FREE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        return false;
-    }
-    while state_of(state.load(Ordering::Acquire)) == ANSWERING {
-        wait_while(question | ANSWERING);
-        if sys::thread_cpu_ns(thread_id).is_none() {
-            return false;
-        }
-    }
-    true
-}
-
-fn wait_while(value: u32) {
-    futex::wait(&EXCHANGE.state, value, Some(PATIENCE_NS));
-}
-
 struct Answerer;
 
 impl question::Answer for Answerer {
     unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
-        if value == std::ptr::from_ref(&EXCHANGE) as usize {
-            answer(ucontext);
-        }
+        let Some(question) = question_at(value) else { return };
+        // SAFETY: asks the kernel for a number.
+        let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        question.answer(thread_id, &ROUND, |answer| {
+            let begun_ns = sys::current_thread_cpu_ns();
+            let mut stack = RawStack::new(&mut answer.frames);
+            // SAFETY: the kernel's context of this signal, on the thread it interrupted.
+            unsafe { capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack) };
+            let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
+            (answer.len, answer.truncated, answer.context) = (len, truncated, context);
+            // SAFETY: as above.
+            answer.in_call = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }
+                .is_some_and(|context| is_in_system_call(registers(context).pc));
+            answer.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
+        });
     }
 }
 
-fn answer(ucontext: *mut libc::c_void) {
-    // SAFETY: asks the kernel for a number.
-    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    let word = EXCHANGE.state.load(Ordering::Acquire);
-    let answering = word & !3 | ANSWERING;
-    let is_asked = state_of(word) == ASKED && EXCHANGE.asked.load(Ordering::Relaxed) == thread_id;
-    if !is_asked || EXCHANGE.state.compare_exchange(word, answering, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return;
-    }
-    // SAFETY: ANSWERING is this handler's, until it is ANSWERED.
-    let answer = unsafe { &mut *EXCHANGE.answer.get() };
-    let mut stack = RawStack::new(&mut answer.frames);
-    // SAFETY: the kernel's context of this signal, on the thread it interrupted.
-    unsafe { capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack) };
-    let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
-    (answer.len, answer.truncated, answer.context) = (len, truncated, context);
-    EXCHANGE.state.store(word & !3 | ANSWERED, Ordering::Release);
-    futex::wake(&EXCHANGE.state);
+/// Whether a thread that was interrupted at `pc` comes from a system call, or will make it again.
+fn is_in_system_call(pc: usize) -> bool {
+    let enters = |at: usize| word(at).is_some_and(registers_signal::enters_kernel);
+    enters(pc) || enters(pc.wrapping_sub(registers_signal::KERNEL_ENTRY_BYTES))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::frame_word;
 
     #[test]
     fn a_stack_is_repeated_until_its_threads_clock_moves_or_another_thread_has_its_number() {
         let mut frames = [RawFrame::default(); 4];
         let mut stack = RawStack::new(&mut frames);
         stack.push(frame_word::thread(7));
-        let mut resting = AtRest::default();
+        let mut resting = AtRest { threads: BTreeMap::new() };
         resting.keep(7, Rest::of(4096, 1_000, 0, &stack));
         resting.keep(8, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
+        resting.keep(9, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
         let mut repeats = |thread_id, java_thread, clock_ns| {
             stack.clear();
             resting.repeat(thread_id, java_thread, clock_ns, &mut stack) && stack.frames() == [frame_word::thread(7)]
@@ -250,7 +351,20 @@ mod tests {
         assert!(repeats(7, 4096, 1_000));
         assert!(!repeats(7, 4096, 1_001), "it ran");
         assert!(!repeats(7, 8192, 1_000), "another thread");
-        assert!(repeats(8, 8192, 1_000 + WAY_OUT_NS) && !repeats(8, 8192, 1_001 + WAY_OUT_NS));
-        assert!(!repeats(9, 4096, 1_000));
+        assert!(!repeats(8, 8192, 1_001 + WAY_OUT_NS), "more than its way back");
+        assert!(repeats(9, 8192, 1_000 + WAY_OUT_NS), "its way back");
+        assert!(!repeats(9, 8192, 1_001 + WAY_OUT_NS), "it was back, and ran again");
+        assert!(!repeats(10, 4096, 1_000));
+    }
+
+    #[test]
+    fn a_thread_inside_a_system_call_is_one_before_or_behind_the_instruction_that_makes_it() {
+        let mut code = [0x90u8; 32];
+        code[8..10].copy_from_slice(&[0x0f, 0x05]);
+        let at = |offset| code.as_ptr() as usize + offset;
+        if cfg!(target_arch = "x86_64") {
+            assert!(is_in_system_call(at(8)) && is_in_system_call(at(10)));
+        }
+        assert!(!is_in_system_call(at(9)) && !is_in_system_call(at(16)));
     }
 }

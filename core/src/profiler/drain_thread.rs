@@ -68,6 +68,9 @@ impl<'a> DrainThread<'a> {
             clocks.wake_current_thread_for_scans();
         }
         let reason = self.session.inbox.wait(self.sleep_ns());
+        if self.is_window_ending() {
+            self.session.release_wall();
+        }
         let (closes, close_kinds, changes, stop) = {
             let mut asked = self.session.control.lock();
             // Under the lock: a change that is not seen now has no position below this one.
@@ -106,6 +109,14 @@ impl<'a> DrainThread<'a> {
         }
         self.first_line.look(self.session);
         true
+    }
+
+    fn is_window_ending(&self) -> bool {
+        let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
+        is_due || {
+            let asked = self.session.control.lock();
+            asked.closes > asked.closes_done
+        }
     }
 
     /// Clocks that were switched off and on again began a new account.

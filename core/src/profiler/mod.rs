@@ -10,6 +10,7 @@ mod first_line;
 mod health;
 mod session;
 mod wall;
+mod wall_repeats;
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -22,6 +22,8 @@ use spanprof_signal::{DropReason, SampleKind};
 
 /// Ring at default depth: some thousands of samples, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
+/// How long the wall sampler may take to tell what it holds back.
+const WALL_PATIENCE: Duration = Duration::from_millis(50);
 /// Entries of the largest size that must fit.
 const RING_ENTRIES: usize = 64;
 
@@ -195,6 +197,14 @@ impl Session {
     pub fn update_wall(&self) {
         if let Some(running) = &*self.wall.lock().unwrap_or_else(PoisonError::into_inner) {
             running.set_config(self.config.load_full());
+        }
+    }
+
+    /// Has the wall sampler put what it holds back into the ring, before a window ends.
+    pub fn release_wall(&self) {
+        let orders = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::orders);
+        if let Some(orders) = orders {
+            orders.release(WALL_PATIENCE);
         }
     }
 

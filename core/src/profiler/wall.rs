@@ -5,13 +5,17 @@
 //! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
 //! it would hide exactly the threads that work.
 //!
-//! Where threads walk themselves, one that waits for a processor answers late. It did not run since it was asked, so its
-//! answer holds for all that time: until then its time is owed.
+//! Where threads walk themselves, all of a tick are asked before any answer is waited for, once and not for long. One that
+//! waits for a processor answers late. It did not run since it was asked, so its answer holds for all that time: until then
+//! its time is owed, and it is asked nothing else.
+//!
+//! A thread that goes on doing the same is told of once a second, and at the end of a window (`wall_repeats`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::wall_repeats::{Repeat, Repeats};
 use crate::config::Config;
 use crate::own_thread::{self, StartedThread};
 use crate::random::Sequence;
@@ -26,6 +30,10 @@ use spanprof_signal::{
 const MAX_WALKS: usize = 3;
 /// What is owed to a thread at most; one that still does not answer blocks the signal.
 const MAX_OWED_NS: u64 = 1_000_000_000;
+/// How long a tick waits for those it asked: longer than it takes who has a processor.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// How long the last one does.
+const LAST_PATIENCE_NS: u64 = 50_000_000;
 
 /// The thread, and how to reach it.
 pub(super) struct WallThread {
@@ -33,19 +41,31 @@ pub(super) struct WallThread {
     thread: StartedThread,
 }
 
-struct Orders {
-    current: Mutex<(Arc<Config>, bool)>,
+pub(super) struct Orders {
+    current: Mutex<Order>,
     changed: Condvar,
+}
+
+struct Order {
+    config: Arc<Config>,
+    stop: bool,
+    /// How often the sampler was to tell all it knows, and how often it has.
+    releases: u64,
+    released: u64,
 }
 
 impl WallThread {
     pub fn set_config(&self, config: Arc<Config>) {
-        self.orders.current.lock().unwrap_or_else(PoisonError::into_inner).0 = config;
+        self.orders.lock().config = config;
         self.orders.changed.notify_all();
     }
 
+    pub fn orders(&self) -> Arc<Orders> {
+        self.orders.clone()
+    }
+
     pub fn stop(self) {
-        self.orders.current.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.orders.lock().stop = true;
         self.orders.changed.notify_all();
         // It never waits for anything but these orders; a panic inside was counted there.
         self.thread.join();
@@ -60,18 +80,24 @@ pub(super) fn spawn(
     counters: Arc<Counters>,
     config: Arc<Config>,
 ) -> std::io::Result<WallThread> {
-    let orders = Arc::new(Orders { current: Mutex::new((config, false)), changed: Condvar::new() });
+    let current = Order { config, stop: false, releases: 0, released: 0 };
+    let orders = Arc::new(Orders { current: Mutex::new(current), changed: Condvar::new() });
     let followed = orders.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
     let thread = own_thread::start(c"spanprof-wall", 256 * 1024, move || {
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
-                let (config, stop) = followed.sleep(&mut sampler.random);
+                let (config, stop, releases) = followed.sleep(&mut sampler.random);
                 // At the end too: the time since the last tick is not lost.
                 sampler.tick(&config, sys::monotonic_ns());
                 if stop {
-                    sampler.settle(|_| true, sys::monotonic_ns());
+                    sampler.finish();
                     break;
+                }
+                if let Some(releases) = releases {
+                    sampler.release(sys::monotonic_ns());
+                    followed.lock().released = releases;
+                    followed.changed.notify_all();
                 }
             }
         });
@@ -83,15 +109,36 @@ pub(super) fn spawn(
 }
 
 impl Orders {
-    /// Sleeps a random interval around the period, or until the end; whether it is the end.
-    fn sleep(&self, random: &mut Sequence) -> (Arc<Config>, bool) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let period_ns = 1_000_000_000 / u64::from(current.0.wall_rate.unwrap_or(current.0.sample_rate).clamp(1, 1000));
-        let until = sys::monotonic_ns() + random.around(period_ns);
+    fn lock(&self) -> MutexGuard<'_, Order> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the sampler tell what it holds back, and waits for it; not for long, and not for one that has ended.
+    pub fn release(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut current = self.lock();
+        current.releases += 1;
+        let mine = current.releases;
+        self.changed.notify_all();
+        while current.released < mine && !current.stop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return;
+            }
+            current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Sleeps a random interval around the period, or until something is asked: the end, or a release.
+    fn sleep(&self, random: &mut Sequence) -> (Arc<Config>, bool, Option<u64>) {
+        let mut current = self.lock();
+        let rate_hz = current.config.wall_rate.unwrap_or(current.config.sample_rate).clamp(1, 1000);
+        let until = sys::monotonic_ns() + random.around(1_000_000_000 / u64::from(rate_hz));
         loop {
             let left_ns = until.saturating_sub(sys::monotonic_ns());
-            if current.1 || left_ns == 0 {
-                return (current.0.clone(), current.1);
+            let release = (current.releases > current.released).then_some(current.releases);
+            if current.stop || release.is_some() || left_ns == 0 {
+                return (current.config.clone(), current.stop, release);
             }
             let left = Duration::from_nanos(left_ns);
             current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -107,8 +154,17 @@ struct WallSampler {
     random: Sequence,
     last_tick_ns: u64,
     threads: Vec<RuntimeThread>,
-    owed_ns: BTreeMap<u32, u64>,
+    /// Threads that were asked and have not answered, and the time since then.
+    owed: BTreeMap<u32, Owed>,
+    /// What threads do that have done the same since.
+    repeats: Repeats,
     buffers: [Vec<RawFrame>; 2],
+}
+
+struct Owed {
+    thread: RuntimeThread,
+    /// What no sample carries yet.
+    weight_ns: u64,
 }
 
 /// What one walk saw.
@@ -132,7 +188,8 @@ impl WallSampler {
             random: Sequence::new(seed),
             last_tick_ns: sys::monotonic_ns(),
             threads: Vec::new(),
-            owed_ns: BTreeMap::new(),
+            owed: BTreeMap::new(),
+            repeats: Repeats::default(),
             buffers: [Vec::new(), Vec::new()],
         }
     }
@@ -144,20 +201,65 @@ impl WallSampler {
         threads.clear();
         self.runtime.threads(&mut threads);
         let all = threads.len();
-        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
-        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
-        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
         for buffer in &mut self.buffers {
             buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
         }
+        self.take_answers(now_ns);
+        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
+        let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
+        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
+        self.repeats.allow(self.runtime.frames_keep() && !config.keep_timestamps);
+        let may_answer = config.signals && self.runtime.others_walk_themselves();
         for thread in &threads[..chosen] {
-            self.sample(*thread, weight_ns, now_ns);
+            if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
+                owed.weight_ns += weight_ns;
+            } else if !self.sample(*thread, weight_ns, now_ns, may_answer) {
+                self.owed.insert(thread.thread_id, Owed { thread: *thread, weight_ns });
+            }
+        }
+        if !self.owed.is_empty() && self.runtime.wait_for_answers(PATIENCE) {
+            self.take_answers(now_ns);
         }
         self.threads = threads;
+        self.give_up(now_ns);
+        if self.repeats.are_due(now_ns) {
+            self.release(now_ns);
+        }
     }
 
-    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64) {
-        let weight_ns = weight_ns + self.owed_ns.remove(&thread.thread_id).unwrap_or(0);
+    /// Tells what is held back of threads that go on doing the same.
+    fn release(&mut self, now_ns: u64) {
+        let mut repeats = std::mem::take(&mut self.repeats);
+        repeats.release(now_ns, |thread_id, repeat, weight_ns| self.tell_repeat(thread_id, repeat, weight_ns, now_ns));
+        self.repeats = repeats;
+    }
+
+    fn tell_repeat(&self, thread_id: u32, repeat: &Repeat, weight_ns: u64, now_ns: u64) {
+        let Repeat { flags, context, frames, .. } = repeat;
+        self.submit(&RawSample { flags: *flags, context: *context, frames, ..bare(thread_id, weight_ns, now_ns) });
+    }
+
+    /// The end: who waits for a processor may yet answer.
+    fn finish(&mut self) {
+        let until_ns = sys::monotonic_ns() + LAST_PATIENCE_NS;
+        while !self.owed.is_empty() && sys::monotonic_ns() < until_ns {
+            std::thread::sleep(Duration::from_millis(1));
+            self.take_answers(sys::monotonic_ns());
+        }
+        let now_ns = sys::monotonic_ns();
+        self.settle(|_| true, now_ns);
+        self.release(now_ns);
+    }
+
+    /// Takes what those answered that were asked.
+    fn take_answers(&mut self, now_ns: u64) {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.retain(|_, owed| !self.sample(owed.thread, owed.weight_ns, now_ns, true));
+        self.owed = owed;
+    }
+
+    /// Takes a sample of a thread; false when it was asked and may yet answer.
+    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64, may_answer: bool) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let mut walk = self.walk(thread, &mut last);
         let mut frames = 0..walk.len;
@@ -182,38 +284,60 @@ impl WallSampler {
                 frames = place_reason(&mut last, frames, walk.len);
             }
         }
-        if let Captured::Dropped(reason) = walk.outcome {
-            let may_answer = reason == DropReason::SignalBlocked && self.runtime.others_walk_themselves();
-            if may_answer && weight_ns < MAX_OWED_NS {
-                self.owed_ns.insert(thread.thread_id, weight_ns);
-                self.buffers = [last, before];
-                return;
+        let is_answered = !may_answer || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
+        if is_answered {
+            if let Captured::Dropped(reason) = walk.outcome {
+                last[0] = RawFrame::reason(reason);
+                frames = 0..1;
+                self.counters.wall_without_stack.add(u64::from(weight_ns > 0));
             }
-            last[0] = RawFrame::reason(reason);
-            frames = 0..1;
+            let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
+            let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
+            let sample = RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) };
+            if !self.repeats.take(&sample) {
+                if let Some((repeat, weight_ns)) = self.repeats.replace(&sample) {
+                    self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+                }
+                self.submit(&sample);
+            }
         }
-        let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
-        let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-        self.submit(&RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) });
         self.buffers = [last, before];
+        is_answered
     }
 
-    /// Gives up on the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
+    /// Says of threads that have not answered for long that they block the signal. They are still asked.
+    fn give_up(&mut self, now_ns: u64) {
+        let mut owed = std::mem::take(&mut self.owed);
+        for owed in owed.values_mut().filter(|owed| owed.weight_ns >= MAX_OWED_NS) {
+            self.say_blocked(owed, now_ns);
+        }
+        self.owed = owed;
+    }
+
+    /// Forgets the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
     fn settle(&mut self, is_gone: impl Fn(u32) -> bool, now_ns: u64) {
-        let frames = [RawFrame::reason(DropReason::SignalBlocked)];
-        let mut owed_ns = std::mem::take(&mut self.owed_ns);
-        owed_ns.retain(|thread_id, weight_ns| {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.retain(|thread_id, owed| {
             if is_gone(*thread_id) {
-                self.submit(&RawSample { frames: &frames, ..bare(*thread_id, *weight_ns, now_ns) });
+                self.say_blocked(owed, now_ns);
             }
             !is_gone(*thread_id)
         });
-        self.owed_ns = owed_ns;
+        self.owed = owed;
     }
 
-    /// A sample that the ring has no room for is lost and counted.
+    fn say_blocked(&self, owed: &mut Owed, now_ns: u64) {
+        let frames = [RawFrame::reason(DropReason::SignalBlocked)];
+        let weight_ns = std::mem::take(&mut owed.weight_ns);
+        if weight_ns > 0 {
+            self.counters.wall_without_stack.add(1);
+            self.submit(&RawSample { frames: &frames, ..bare(owed.thread.thread_id, weight_ns, now_ns) });
+        }
+    }
+
+    /// A sample that the ring has no room for is lost and counted. One that stands for no time is none.
     fn submit(&self, sample: &RawSample<'_>) {
-        if self.inbox.submit(sample).is_err() {
+        if sample.values[0] > 0 && self.inbox.submit(sample).is_err() {
             self.counters.submit_dropped.add(1);
         }
     }
@@ -268,114 +392,5 @@ fn place_reason(buffer: &mut [RawFrame], sure: std::ops::Range<usize>, len: usiz
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-    /// One thread, which walks itself when it comes to run; its handle is the address of whether it does.
-    struct LateRuntime(Vec<RuntimeThread>);
-
-    impl Runtime for LateRuntime {
-        fn resource_attributes(&self) -> Vec<(String, String)> {
-            Vec::new()
-        }
-
-        fn capture(&self) -> spanprof_signal::CaptureFn {
-            |_, _| Captured::Dropped(DropReason::NoThreadState)
-        }
-
-        fn others_walk_themselves(&self) -> bool {
-            true
-        }
-
-        fn threads(&self, out: &mut Vec<RuntimeThread>) {
-            out.extend(&self.0);
-        }
-
-        fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<crate::runtime::Frame>) {}
-    }
-
-    static RUNS: AtomicBool = AtomicBool::new(false);
-
-    fn walk_when_running(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
-        if !RUNS.load(Ordering::Relaxed) {
-            return Captured::Dropped(DropReason::SignalBlocked);
-        }
-        stack.push(RawFrame { code: 7, at: 0 });
-        Captured::Walked
-    }
-
-    #[test]
-    fn a_thread_that_answers_late_is_charged_for_all_the_time_since_it_was_asked() {
-        let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
-        let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
-        let runtime = Arc::new(LateRuntime(vec![RuntimeThread { thread_id: 5, handle: 0 }]));
-        let mut sampler = WallSampler::new(runtime, walk_when_running, inbox, Arc::default());
-        sampler.last_tick_ns = 0;
-        let samples = || {
-            let mut seen = Vec::new();
-            inbox.ring().drain(inbox.ring().head(), &mut |_, sample| {
-                seen.push((sample.frames.first().copied(), sample.values[0]));
-            });
-            seen
-        };
-        let config = Config::default();
-        let reason = Some(RawFrame::reason(DropReason::SignalBlocked));
-        for now_ms in [10, 20] {
-            sampler.tick(&config, now_ms * 1_000_000);
-            assert_eq!(samples(), [], "what it does is not known yet");
-        }
-        RUNS.store(true, Ordering::Relaxed);
-        sampler.tick(&config, 30_000_000);
-        assert_eq!(samples(), [(Some(RawFrame { code: 7, at: 0 }), 30_000_000)]);
-
-        RUNS.store(false, Ordering::Relaxed);
-        sampler.tick(&config, 40_000_000);
-        sampler.settle(|_| true, 40_000_000);
-        assert_eq!(samples(), [(reason, 10_000_000)], "no answer came before the end");
-
-        sampler.tick(&config, 40_000_000 + MAX_OWED_NS);
-        assert_eq!(samples(), [(reason, MAX_OWED_NS)], "a thread that never answers blocks the signal");
-    }
-
-    fn frames(codes: &[u64]) -> Vec<RawFrame> {
-        codes.iter().map(|code| RawFrame { code: *code, at: 0 }).collect()
-    }
-
-    #[test]
-    fn a_random_subset_has_each_thread_as_often_as_any_other() {
-        let mut random = Sequence::new(3);
-        let mut hits = [0u32; 10];
-        for _ in 0..10_000 {
-            let mut threads: Vec<_> = (0..10).map(|id| RuntimeThread { thread_id: id, handle: 0 }).collect();
-            let chosen = choose(&mut threads, 3, &mut random);
-            assert_eq!(chosen, 3);
-            for thread in &threads[..chosen] {
-                hits[thread.thread_id as usize] += 1;
-            }
-        }
-        assert!(hits.iter().all(|hits| hits.abs_diff(3000) < 250), "{hits:?}");
-    }
-
-    #[test]
-    fn only_what_two_walks_agree_on_from_the_root_is_kept() {
-        let first = frames(&[9, 8, 2, 1]);
-        let mut second = frames(&[7, 2, 1, 0]);
-        second.truncate(3);
-        let common = common_root(&first, &second);
-        assert_eq!(common, 2);
-        second.push(RawFrame::default());
-        let kept = place_reason(&mut second, 3 - common..3, 3);
-        assert_eq!(second[kept.clone()][0].as_reason(), Some(DropReason::MovedDuringWalk));
-        assert_eq!(second[kept][1..], frames(&[2, 1]));
-    }
-
-    #[test]
-    fn a_stack_that_only_grew_between_two_walks_keeps_all_its_frames_below_the_reason() {
-        let mut buffer = frames(&[3, 2, 1, 0]);
-        let kept = place_reason(&mut buffer, 0..3, 3);
-        assert_eq!(kept, 0..4);
-        assert_eq!(buffer[0].as_reason(), Some(DropReason::MovedDuringWalk));
-        assert_eq!(buffer[1..], frames(&[3, 2, 1]));
-    }
-}
+#[path = "wall_tests.rs"]
+mod tests;

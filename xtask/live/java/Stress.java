@@ -28,6 +28,8 @@ import java.util.zip.Deflater;
  * <pre>Stress SECONDS</pre>
  */
 public final class Stress {
+    /** Of all walks by our own means. */
+    private static final double MOST_BROKEN = 0.005;
     private static volatile boolean isOver;
     private static volatile Object kept;
     private static volatile double sink;
@@ -284,6 +286,7 @@ public final class Stress {
             Suite.counters(stats, "dropped.").forEach((name, value) -> told.merge(name, (Long) value, Long::sum));
             // Counted since the process began.
             Suite.counters(stats, "runtime.java.walks").forEach((name, value) -> told.put(name, (Long) value));
+            told.put("asked", (Long) stats.get("runtime.java.threads_asked"));
             Spanprof.stop();
             if (!Spanprof.start(settings)) {
                 Suite.fail("it did not start again");
@@ -307,6 +310,11 @@ public final class Stress {
         // A loaded machine gives less of it than seconds passed.
         if (samples < 20 * cpuSeconds) {
             Suite.fail("only " + samples + " samples in " + cpuSeconds + " s of CPU");
+        }
+        long broken = told.getOrDefault("runtime.java.walks_broken", 0L);
+        // At least so many walks were made: one for each sample, one for each answer to the wall clock.
+        if (broken > MOST_BROKEN * (samples + told.get("asked"))) {
+            Suite.fail(broken + " stacks of " + samples + " samples could not be followed to their root");
         }
     }
 }

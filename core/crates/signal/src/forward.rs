@@ -76,6 +76,11 @@ impl Predecessors {
         let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = flags;
+        if flags & libc::SA_NODEFER == 0 {
+            // A handler that does not admit its own signal admits no question either: the answer would be a walk of ours.
+            // SAFETY: writes to a local.
+            unsafe { libc::sigaddset(&mut action.sa_mask, crate::question::signal()) };
+        }
         // SAFETY: `action` is whole and the handler has the SA_SIGINFO signature; the old action was read above.
         unsafe { libc::sigaction(signal, &action, core::ptr::null_mut()) == 0 }
     }

@@ -6,7 +6,7 @@
 //! reads go through the kernel (`process_vm_readv`): slow, but they cannot kill. Where that is forbidden too, every read
 //! fails, and samples say `faulted_read`.
 
-use crate::forward::{current_action, Forwarded, Predecessors};
+use crate::forward::{current_action, first_word, Forwarded, Predecessors};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[cfg(target_arch = "x86_64")]
@@ -297,6 +297,16 @@ pub unsafe fn interrupted_at(ucontext: *mut libc::c_void) -> u64 {
         Some(context) => *program_counter(context),
         None => 0,
     }
+}
+
+/// Whether the interrupted thread blocks the fault signals: a guarded read that faults would kill it.
+///
+/// # Safety
+/// As for [`interrupted_at`].
+pub(crate) unsafe fn blocks_faults(ucontext: *mut libc::c_void) -> bool {
+    const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
+    // SAFETY: the caller's promise.
+    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| first_word(&c.uc_sigmask) & FAULTS != 0)
 }
 
 fn read_by_kernel(destination: *mut u8, source: usize, length: usize) -> bool {

@@ -11,6 +11,7 @@ mod context;
 pub mod counters;
 mod drop_reason;
 mod entry;
+pub mod exchange;
 pub mod fetch;
 pub mod forward;
 pub mod futex;

@@ -1,8 +1,9 @@
-//! Every interleaving of the ring, the bell and the slot, as far as the model checker's bound reaches. Built only with
+//! Every interleaving of the ring, the bell, the slot and the exchange of questions, as far as the model checker's bound reaches. Built only with
 //! `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};
+use crate::exchange::{Question, Round};
 use crate::{Context, DropReason, Entry, Inbox, Opening, RawSample, Ring, SampleFlags, SampleKind, Slot};
 use loom::sync::Arc;
 use loom::thread;
@@ -191,5 +192,91 @@ fn model_a_closed_and_quiet_slot_has_no_handler_inside() {
             slot.open(&Opening { thread_id: 8, ..opening });
         }
         handler.join().unwrap();
+    });
+}
+
+/// An answer of two halves, so that a torn one shows.
+type Answer = [AtomicU32; 2];
+
+fn question() -> Question<Answer> {
+    Question::new([AtomicU32::new(0), AtomicU32::new(0)])
+}
+
+/// What a handler on the thread `thread_id` does; its answer is the thread's id, twice.
+fn answer(question: &Question<Answer>, thread_id: u32, round: &Round) -> bool {
+    question.answer(thread_id, round, |halves| halves.iter().for_each(|half| half.store(thread_id, Ordering::Relaxed)))
+}
+
+/// What the asker reads.
+fn read(question: &Question<Answer>) -> Option<u32> {
+    question.read().map(|halves| {
+        let [first, second] = [0, 1].map(|half| halves[half].load(Ordering::Relaxed));
+        assert_eq!(first, second, "a torn answer");
+        first
+    })
+}
+
+#[test]
+fn model_who_waits_for_a_round_is_woken_by_its_last_answer_and_reads_all_of_them() {
+    check(3, || {
+        let (all, round) = (Arc::new([question(), question()]), Arc::new(Round::new()));
+        round.begin();
+        let threads = [1, 2].map(|thread_id| {
+            let (all, round) = (all.clone(), round.clone());
+            // SAFETY: this thread is the one asker, and keeps no answer.
+            assert!(unsafe { all[thread_id as usize - 1].put(thread_id, &round) });
+            thread::spawn(move || assert!(answer(&all[thread_id as usize - 1], thread_id, &round)))
+        });
+        // A lost wake-up would spin here for ever, which the checker reports.
+        assert!(round.wait(|| 1));
+        assert_eq!([0, 1].map(|index| read(&all[index])), [Some(1), Some(2)]);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn model_a_question_that_was_taken_back_is_not_answered_for_the_thread_that_is_asked_next() {
+    check(3, || {
+        let (all, round) = (Arc::new(question()), Arc::new(Round::new()));
+        round.begin();
+        // SAFETY: this thread is the one asker, and keeps no answer.
+        assert!(unsafe { all.put(1, &round) });
+        let late = {
+            let (all, round) = (all.clone(), round.clone());
+            thread::spawn(move || answer(&all, 1, &round))
+        };
+        // SAFETY: as above.
+        let is_asked_anew = unsafe { all.take_back(&round) && all.put(2, &round) };
+        if is_asked_anew {
+            assert!(answer(&all, 2, &round));
+            assert_eq!(read(&all), Some(2));
+        }
+        assert_eq!(late.join().unwrap(), !is_asked_anew);
+        assert_eq!(read(&all), Some(if is_asked_anew { 2 } else { 1 }));
+        assert!(round.wait(|| 1), "each question was counted off once");
+    });
+}
+
+#[test]
+fn model_an_answer_that_comes_after_its_round_ends_no_other() {
+    check(3, || {
+        let (early, round) = (Arc::new(question()), Arc::new(Round::new()));
+        let next = question();
+        round.begin();
+        // SAFETY: this thread is the one asker, and keeps no answer.
+        assert!(unsafe { early.put(1, &round) });
+        let late = {
+            let (early, round) = (early.clone(), round.clone());
+            thread::spawn(move || assert!(answer(&early, 1, &round)))
+        };
+        round.wait(|| 0);
+        round.begin();
+        // SAFETY: as above.
+        assert!(unsafe { next.put(2, &round) });
+        assert!(!round.wait(|| 0), "the second thread has not answered");
+        late.join().unwrap();
+        assert_eq!(read(&early), Some(1));
     });
 }

@@ -1,7 +1,8 @@
-//! The signal by which one thread asks another to walk itself. Not here: what is asked, the word on which the asker waits
-//! for the answer (`futex`), and how long it is patient; those are the runtime's. Called by runtimes whose threads walk
+//! The signal by which one thread asks another to walk itself. Not here: what is asked, how the answer is waited for
+//! (`exchange`), and how long the asker is patient; those are the runtime's. Called by runtimes whose threads walk
 //! themselves, once per process.
 
+use crate::guarded;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// What a thread does that is asked.
@@ -9,7 +10,8 @@ pub trait Answer {
     /// Answers a question that was sent with `value`.
     ///
     /// # Safety
-    /// Called by the handler of this module alone, on the thread it interrupted, with the context the kernel gave it.
+    /// Called by the handler of this module alone, on the thread it interrupted, with the context the kernel gave it. That
+    /// thread does not block the fault signals: guarded reads are safe.
     unsafe fn answer(value: usize, ucontext: *mut libc::c_void);
 }
 
@@ -28,13 +30,13 @@ struct QueuedInfo {
 
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-fn signal() -> libc::c_int {
+pub(crate) fn signal() -> libc::c_int {
     // The first are glibc's; debuggers, collectors and other runtimes use those next to them.
     libc::SIGRTMIN() + 9
 }
 
 /// Installs the handler, once for the life of the process. While it runs the clocks wait: timers, which send `clock_signal`,
-/// and perf events. False when somebody else has the signal.
+/// and perf events; while theirs runs, it waits. False when somebody else has the signal.
 pub fn install<A: Answer>(clock_signal: libc::c_int) -> bool {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.load(Ordering::Acquire) {
@@ -77,8 +79,9 @@ extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::sigi
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel's siginfo of this signal.
     let info = unsafe { &*info.cast::<QueuedInfo>() };
-    if info.code == libc::SI_QUEUE {
-        // SAFETY: the kernel's context of this signal, on the thread it interrupted.
+    // SAFETY: the kernel's context of this signal.
+    if info.code == libc::SI_QUEUE && !unsafe { guarded::blocks_faults(ucontext) } {
+        // SAFETY: the same, on the thread it interrupted, which lets faults through.
         unsafe { A::answer(info.value, ucontext) };
     }
     // SAFETY: as above.
@@ -88,6 +91,7 @@ extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::sigi
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
 mod tests {
     use super::*;
+    use crate::forward::Predecessors;
     use core::sync::atomic::{AtomicU32, AtomicUsize};
     use std::sync::LazyLock;
 
@@ -149,6 +153,35 @@ mod tests {
         assert_eq!(heard.by.load(Ordering::Acquire), own_id());
         assert!(is_masked(&heard, CLOCK));
         assert!(is_masked(&heard, libc::SIGTRAP), "the perf clock's");
+    }
+
+    #[test]
+    fn a_thread_that_a_guarded_read_could_kill_does_not_answer() {
+        assert!(*INSTALLED);
+        let heard = Heard::default();
+        // SAFETY: an all-zero set is a valid value; the calls work on locals and on this thread's own mask.
+        unsafe {
+            let [mut faults, mut before]: [libc::sigset_t; 2] = core::mem::zeroed();
+            libc::sigaddset(&mut faults, libc::SIGSEGV);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &faults, &mut before);
+            assert!(send(own_id(), &raw const heard as usize));
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+        }
+        assert_eq!(heard.by.load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn a_handler_of_ours_is_not_interrupted_by_a_question_unless_it_admits_itself() {
+        extern "C" fn handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+        static BEFORE: [Predecessors; 2] = [const { Predecessors::new() }; 2];
+        let admits = [0, libc::SA_NODEFER].map(|defers| {
+            let (before, number) = (&BEFORE[usize::from(defers != 0)], libc::SIGRTMIN() + 12 + i32::from(defers != 0));
+            assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));
+            let action = crate::forward::current_action(number).unwrap();
+            // SAFETY: reads a local.
+            unsafe { libc::sigismember(&action.sa_mask, signal()) == 0 }
+        });
+        assert_eq!(admits, [false, true]);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 package io.spanprof;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotSame;
-import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -16,8 +13,6 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledForJreRange;
-import org.junit.jupiter.api.condition.JRE;
 
 /** What the handler would read while scopes open and close. No profiler runs. */
 class ScopesTest {
@@ -30,7 +25,7 @@ class ScopesTest {
     }
 
     /** The labels on a sample of this thread, were it taken now. */
-    private static Map<String, String> labels() {
+    static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
         ByteBuffer scope = ThreadScope.current();
         if (ThreadScope.isOpen(scope)) {
@@ -49,39 +44,6 @@ class ScopesTest {
             hex.append(String.format("%02x", words[3] >>> (8 * i) & 0xff));
         }
         return hex.toString();
-    }
-
-    @Test
-    @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
-    void aVirtualThreadIsFollowedAgainWhenItSaysSomethingAfterALongSilence() throws Exception {
-        AtomicReference<Throwable> failed = new AtomicReference<>();
-        Runnable work = () -> {
-            Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), labels()));
-            ByteBuffer before = ThreadScope.current();
-            assertSame(before, ThreadScope.current());
-            // Whoever waits for lines of the log ends the following of threads that say nothing.
-            Thread log = new Thread(() -> Native.logLines(0));
-            log.start();
-            try {
-                log.join();
-            } catch (InterruptedException interrupted) {
-                throw new AssertionError(interrupted);
-            }
-            assertNotSame(before, ThreadScope.current(), "it is not followed any more");
-            Spanprof.tagWrapper(Map.of("b", "2"), () -> assertEquals(Map.of("b", "2"), labels()));
-            assertEquals(Map.of(), labels());
-        };
-        // By name: the tests are compiled for Java 17.
-        Thread thread = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, (Runnable) () -> {
-            try {
-                work.run();
-            } catch (Throwable wrong) {
-                failed.set(wrong);
-            }
-        });
-        thread.join(30_000);
-        assertFalse(thread.isAlive());
-        assertNull(failed.get(), () -> String.valueOf(failed.get()));
     }
 
     @Test

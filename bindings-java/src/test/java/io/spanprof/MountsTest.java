@@ -1,0 +1,82 @@
+package io.spanprof;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.spanprof.programs.Mounts;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledForJreRange;
+import org.junit.jupiter.api.condition.JRE;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What following virtual threads costs them: nothing while no profiler runs. */
+@EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
+class MountsTest {
+    @TempDir
+    Path profiles;
+
+    @Test
+    void mountsAreToldOfOnlyWhileTheProfilerRunsAndAScopeThatWasOpenBeforeItIsSeen() throws Exception {
+        List<String> said = Programs.run(Mounts.class, List.of(), profiles.toString());
+        assertEquals(0, Programs.number(said, "before_start"), said::toString);
+        assertEquals(1, Programs.number(said, "labelled"), "words of a thread that ended before the start are given back");
+        assertTrue(Programs.number(said, "while_running") >= 20, said::toString);
+        assertEquals(0, Programs.number(said, "while_stopped"), said::toString);
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        long all = ProfileFile.sum(samples, sample -> sample.has(Mounts.class.getName() + ".works"));
+        long labelled = ProfileFile.sum(samples, sample -> sample.has(Mounts.class.getName() + ".works")
+                && "stays".equals(sample.labels().get("job")));
+        assertTrue(all >= 50_000_000, () -> "only " + all + " ns");
+        assertEquals(all, labelled, said::toString);
+    }
+
+    private static void runOnVirtualThread(Runnable work) throws Exception {
+        AtomicReference<Throwable> failed = new AtomicReference<>();
+        // By name: the tests are compiled for Java 17.
+        Thread thread = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, (Runnable) () -> {
+            try {
+                work.run();
+            } catch (Throwable wrong) {
+                failed.set(wrong);
+            }
+        });
+        thread.join(30_000);
+        assertFalse(thread.isAlive());
+        assertNull(failed.get(), () -> String.valueOf(failed.get()));
+    }
+
+    @Test
+    void aVirtualThreadIsFollowedAgainWhenItSaysSomethingAfterALongSilence() throws Exception {
+        assertTrue(Spanprof.start(
+                SpanprofConfig.builder().serviceName("mounts").fileDirectory(profiles.toString()).build()));
+        try {
+            runOnVirtualThread(() -> {
+                Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), ScopesTest.labels()));
+                ByteBuffer before = ThreadScope.current();
+                assertSame(before, ThreadScope.current());
+                // Whoever waits for lines of the log ends the following of threads that say nothing.
+                Thread log = new Thread(() -> Native.logLines(0));
+                log.start();
+                try {
+                    log.join();
+                } catch (InterruptedException interrupted) {
+                    throw new AssertionError(interrupted);
+                }
+                assertNotSame(before, ThreadScope.current(), "it is not followed any more");
+                Spanprof.tagWrapper(Map.of("b", "2"), () -> assertEquals(Map.of("b", "2"), ScopesTest.labels()));
+                assertEquals(Map.of(), ScopesTest.labels());
+            });
+        } finally {
+            Spanprof.stop();
+        }
+    }
+}
