@@ -173,6 +173,7 @@ fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
 pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
     through(env, |_| {
         let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+        runtime::inherited::end_asking();
         host_log::stopped();
         Ok(delivered)
     })
@@ -280,7 +281,7 @@ pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>,
     through(env, |env| words_given(env, runtime::own_scope(), runtime::SCOPE_BYTES))
 }
 
-/// Has `static void begin()` of a class called on each new platform thread. False where threads inherit nothing.
+/// Has `static void begin()` of a class called on each new thread, platform or virtual. False where threads inherit nothing.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     env: EnvUnowned<'l>,
@@ -288,7 +289,8 @@ pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     asked: JClass<'l>,
 ) -> bool {
     through(env, |env| {
-        let is_wanted = Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads);
+        let wants = |profiler: &Profiler| profiler.is_running() && profiler.config().inherit_threads;
+        let is_wanted = Profiler::running().is_some_and(|profiler| wants(&profiler));
         // SAFETY: the environment and an argument of this native method.
         Ok(is_wanted && unsafe { runtime::inherited::register(env.get_raw(), asked.as_raw()) })
     })

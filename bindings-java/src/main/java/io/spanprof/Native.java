@@ -37,7 +37,7 @@ final class Native {
     /** The calling virtual thread's words, and whether they are followed; null where they cannot be. */
     static native ByteBuffer virtualBuffer();
 
-    /** Has {@code begin} of a class called on each new platform thread; false where threads inherit nothing. */
+    /** Has {@code begin} of a class called on each new thread, platform or virtual; false where threads inherit nothing. */
     static native boolean inherit(Class<?> asked);
 
     static native byte[] logLines(long nanos);

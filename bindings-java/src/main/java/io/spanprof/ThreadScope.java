@@ -41,9 +41,7 @@ final class ThreadScope {
         if (buffer != null) {
             buffer.order(ByteOrder.nativeOrder());
             OF_THREAD.set(buffer);
-            if (!isVirtual) {
-                InheritedScope.prepare();
-            }
+            InheritedScope.prepare();
         }
         return buffer;
     }
