@@ -1,6 +1,6 @@
 package io.spanprof;
 
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.Iterator;
 import java.util.Set;
 import java.util.concurrent.ForkJoinPool;
@@ -29,7 +29,7 @@ final class InheritedScope {
         @Override
         protected long[] childValue(long[] own) {
             try {
-                ByteBuffer said = ThreadScope.existing();
+                LongBuffer said = ThreadScope.existing();
                 boolean saysSomething = said != null && ThreadScope.isOpen(said);
                 boolean isGiven = saysSomething && Native.inherit(InheritedScope.class)
                         && !WALKER.walk(frames -> isForOthers(frames.limit(MOST_FRAMES).iterator()));
@@ -53,8 +53,11 @@ final class InheritedScope {
     /** Called by the library on each new thread, before the thread's work. */
     private static void begin() {
         long[] given = GIVEN.get();
-        if (given != null && given.length == ThreadScope.WORDS) {
-            ByteBuffer words = ThreadScope.current();
+        if (given == null) {
+            // To ask has left an entry behind, which every thread made by this one would be asked to inherit.
+            GIVEN.remove();
+        } else if (given.length == ThreadScope.WORDS) {
+            LongBuffer words = ThreadScope.current();
             if (words != null) {
                 ThreadScope.write(words, given);
             }

@@ -16,7 +16,7 @@ import io.spanprof.pyroscope.ProfilerType;
 import io.spanprof.pyroscope.Pyroscope;
 import io.spanprof.pyroscope.PyroscopeAgent;
 import io.spanprof.pyroscope.ScopedContext;
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -36,7 +36,7 @@ class PyroscopeTest {
     }
 
     private static String labels() {
-        ByteBuffer scope = ThreadScope.current();
+        LongBuffer scope = ThreadScope.current();
         return ThreadScope.isOpen(scope) ? Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0))).toString() : "[]";
     }
 

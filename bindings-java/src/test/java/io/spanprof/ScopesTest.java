@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -32,7 +32,7 @@ class ScopesTest {
     /** The labels on a sample of this thread, were it taken now. */
     private static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
-        ByteBuffer scope = ThreadScope.current();
+        LongBuffer scope = ThreadScope.current();
         if (ThreadScope.isOpen(scope)) {
             List<String> flat = Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0)));
             for (int i = 0; i + 1 < flat.size(); i += 2) {
@@ -57,7 +57,7 @@ class ScopesTest {
         AtomicReference<Throwable> failed = new AtomicReference<>();
         Runnable work = () -> {
             Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), labels()));
-            ByteBuffer before = ThreadScope.current();
+            LongBuffer before = ThreadScope.current();
             assertSame(before, ThreadScope.current());
             // Whoever waits for lines of the log ends the following of threads that say nothing.
             Thread log = new Thread(() -> Native.logLines(0));
