@@ -9,6 +9,7 @@ use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
 use spanprof::config::{from_json, process_environment, Environment, KEYS};
+use spanprof::context::labels_lost;
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
@@ -175,6 +176,7 @@ pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class:
     through(env, |_| {
         let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
         virtual_threads::rest();
+        runtime::inherited::end_asking();
         host_log::stopped();
         Ok(delivered)
     })
@@ -238,31 +240,36 @@ pub extern "system" fn Java_io_spanprof_Native_configKeys(env: EnvUnowned<'_>, _
     through(env, |env| given(env, KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()])))
 }
 
-/// Puts labels (key, value, key, value, …) on top of the scope in `words`.
+/// Puts labels (key, value, key, value, …) on top of the scope in `words`. True when each of them is there as it was given:
+/// what the limits cut may be cut otherwise another time.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_child<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
     words: JLongArray<'l>,
     labels: JByteArray<'l>,
-) {
+) -> bool {
     through(env, |env| {
+        let lost = labels_lost();
         let child = context_calls::child(&words_in(env, &words)?, &texts_of(env, &labels)?);
-        words_out(env, &words, &child)
+        words_out(env, &words, &child)?;
+        // What another thread loses meanwhile counts here too: a loss is never missed.
+        Ok(labels_lost() == lost)
     })
 }
 
-/// Puts a prepared scope on top of the scope in `words`.
+/// Puts a prepared scope on top of the scope in `words`. False when that failed.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
     words: JLongArray<'l>,
     prepared: JLongArray<'l>,
-) {
+) -> bool {
     through(env, |env| {
         let merged = context_calls::merged(&words_in(env, &words)?, &words_in(env, &prepared)?);
-        words_out(env, &words, &merged)
+        words_out(env, &words, &merged)?;
+        Ok(true)
     })
 }
 
@@ -282,7 +289,7 @@ pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>,
     through(env, |env| words_given(env, runtime::own_scope(), runtime::SCOPE_BYTES))
 }
 
-/// Has `static void begin()` of a class called on each new platform thread. False where threads inherit nothing.
+/// Has `static void begin()` of a class called on each new thread, platform or virtual. False where threads inherit nothing.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     env: EnvUnowned<'l>,
@@ -290,7 +297,8 @@ pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     asked: JClass<'l>,
 ) -> bool {
     through(env, |env| {
-        let is_wanted = Profiler::running().is_some_and(|profiler| profiler.config().inherit_threads);
+        let wants = |profiler: &Profiler| profiler.is_running() && profiler.config().inherit_threads;
+        let is_wanted = Profiler::running().is_some_and(|profiler| wants(&profiler));
         // SAFETY: the environment and an argument of this native method.
         Ok(is_wanted && unsafe { runtime::inherited::register(env.get_raw(), asked.as_raw()) })
     })

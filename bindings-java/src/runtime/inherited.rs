@@ -1,11 +1,15 @@
-//! Labels that new platform threads start with, where `inheritThreads` asks for it. Java knows them, having seen the thread
-//! being made (its `InheritedScope`); it is asked on the new thread before the thread's work begins. Not here: which
+//! Labels that new threads start with, platform or virtual, where `inheritThreads` asks for it. Java knows them, having seen
+//! the thread being made (its `InheritedScope`); it is asked on the new thread before the thread's work begins. The VM tells
+//! of each virtual thread's start, which costs every virtual thread: asked for while threads inherit only. Not here: which
 //! threads inherit (Java). Normal threads only.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jclass, jmethodID, jobject, JNIEnv};
+
+use super::jvmti::{Environment, Event};
 
 /// A class, held weakly, and its method `begin`: one for each class loader that labels threads.
 struct Asked {
@@ -13,6 +17,7 @@ struct Asked {
     method: usize,
 }
 
+/// Whether any thread may inherit. Changed under the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn lock() -> MutexGuard<'static, Vec<Asked>> {
@@ -37,6 +42,7 @@ pub unsafe fn register(env: *mut JNIEnv, class: jclass) -> bool {
             !is_gone
         });
         if asked.iter().any(|known| ((**env).v1_1.IsSameObject)(env, known.class as jobject, class)) {
+            begin_asking();
             return true;
         }
         let method = ((**env).v1_1.GetStaticMethodID)(env, class, c"begin".as_ptr(), c"()V".as_ptr());
@@ -47,8 +53,33 @@ pub unsafe fn register(env: *mut JNIEnv, class: jclass) -> bool {
         }
         asked.push(Asked { class: weak as usize, method: method as usize });
     }
-    ANY.store(true, Ordering::Release);
+    begin_asking();
     true
+}
+
+/// Under the lock.
+fn begin_asking() {
+    if !ANY.swap(true, Ordering::AcqRel) {
+        // Where there are no virtual threads, or the VM does not tell of them, platform threads inherit all the same.
+        let _ = super::tools().map(|jvmti| jvmti.notify_virtual_threads(Event::VirtualThreadStart, true));
+    }
+}
+
+/// No thread inherits until the next [`register`]: the profiler stopped.
+pub fn end_asking() {
+    let _asked = lock();
+    if ANY.swap(false, Ordering::AcqRel) {
+        let _ = super::tools().map(|jvmti| jvmti.notify(Event::VirtualThreadStart, false));
+    }
+}
+
+/// Each virtual thread's first words.
+///
+/// # Safety
+/// Called by the VM.
+pub unsafe extern "system" fn on_virtual_start(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
+    // SAFETY: the VM passes the environment of the thread that carries it; one that tells of its start may run Java.
+    let _ = catch_unwind(AssertUnwindSafe(|| unsafe { begin(env) }));
 }
 
 /// The calling thread's first words.

@@ -41,6 +41,7 @@ pub fn callbacks(with_classes: bool) -> Callbacks {
     let mut callbacks = Callbacks::none();
     callbacks.on_thread(Event::ThreadStart, on_start);
     callbacks.on_thread(Event::ThreadEnd, on_end);
+    callbacks.on_thread(Event::VirtualThreadStart, inherited::on_virtual_start);
     callbacks.on_thread(Event::VirtualThreadEnd, virtual_threads::on_end);
     callbacks.on_code(stub_names::on_code);
     callbacks.on_end(on_vm_death);

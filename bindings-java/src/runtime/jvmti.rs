@@ -38,6 +38,7 @@ pub enum Event {
     ClassPrepare = 56,
     DynamicCodeGenerated = 70,
     /// From Java 21 on.
+    VirtualThreadStart = 87,
     VirtualThreadEnd = 88,
 }
 
@@ -159,6 +160,12 @@ impl Jvmti {
     /// Turns an event on or off, for every thread.
     pub fn notify(self, event: Event, on: bool) -> Result<(), String> {
         self.notify_number(event as jint, on)
+    }
+
+    /// As `notify`, for what virtual threads alone do; fails before Java 21.
+    pub fn notify_virtual_threads(self, event: Event, on: bool) -> Result<(), String> {
+        self.add_capability(CAN_SUPPORT_VIRTUAL_THREADS)?;
+        self.notify(event, on)
     }
 
     fn notify_number(self, event: jint, on: bool) -> Result<(), String> {

@@ -31,13 +31,7 @@ final class HandlerBench {
     private HandlerBench() {}
 
     public static void main(String[] words) throws Exception {
-        try (Measuring bench = new Measuring(words)) {
-            for (Measuring.Java java : bench.javas) {
-                System.out.println("### Java " + java.name() + "\n");
-                handlers(bench, java);
-                own(bench, java);
-            }
-        }
+        Measuring.onEachJava(words, HandlerBench::handlers, HandlerBench::own);
     }
 
     private static void handlers(Measuring bench, Measuring.Java java) throws Exception {

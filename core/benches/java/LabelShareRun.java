@@ -7,7 +7,6 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * Whose work each sample says it is. Each kind of request works in a method of its own, so that the stack tells the truth; it
@@ -68,11 +67,7 @@ final class LabelShareRun {
         double sum = 0;
         for (int step = 0; step < 4; step++) {
             sum += burn(kind);
-            if (step == 1) {
-                Thread.yield();
-            } else if (step == 2) {
-                LockSupport.parkNanos(200_000);
-            }
+            Threads.giveWayAfter(step);
         }
         return sum;
     }

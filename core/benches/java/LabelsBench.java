@@ -26,13 +26,7 @@ final class LabelsBench {
     private LabelsBench() {}
 
     public static void main(String[] words) throws Exception {
-        try (Measuring bench = new Measuring(words)) {
-            for (Measuring.Java java : bench.javas) {
-                System.out.println("### Java " + java.name() + "\n");
-                costs(bench, java);
-                shares(bench, java);
-            }
-        }
+        Measuring.onEachJava(words, LabelsBench::costs, LabelsBench::shares);
     }
 
     private static List<String> threads(Measuring.Java java) {

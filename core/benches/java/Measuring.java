@@ -78,6 +78,23 @@ final class Measuring implements AutoCloseable {
         address = "http://127.0.0.1:" + receiver.getAddress().getPort();
     }
 
+    /** A part of a benchmark, on one Java. */
+    interface Part {
+        void run(Measuring bench, Java java) throws Exception;
+    }
+
+    /** Runs a benchmark's parts on each Java, under a heading of its own. */
+    static void onEachJava(String[] words, Part... parts) throws Exception {
+        try (Measuring bench = new Measuring(words)) {
+            for (Java java : bench.javas) {
+                System.out.println("### Java " + java.name() + "\n");
+                for (Part part : parts) {
+                    part.run(bench, java);
+                }
+            }
+        }
+    }
+
     @Override
     public void close() {
         receiver.stop(0);

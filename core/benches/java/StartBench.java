@@ -17,12 +17,7 @@ final class StartBench {
     private StartBench() {}
 
     public static void main(String[] words) throws Exception {
-        try (Measuring bench = new Measuring(words)) {
-            for (Measuring.Java java : bench.javas) {
-                System.out.println("### Java " + java.name() + "\n");
-                all(bench, java);
-            }
-        }
+        Measuring.onEachJava(words, StartBench::all);
     }
 
     private static void all(Measuring bench, Measuring.Java java) throws Exception {

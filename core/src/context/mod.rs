@@ -59,6 +59,13 @@ pub fn labels_of(label_set: LabelSetId) -> Vec<(String, String)> {
     tables().labels_of(label_set)
 }
 
+/// Labels that the limits cut, replaced or left out since the process began. Where it did not grow meanwhile a label set has
+/// all that it was made of.
+pub fn labels_lost() -> u64 {
+    let losses = tables().losses();
+    losses.values_truncated + losses.values_replaced + losses.labels_dropped
+}
+
 /// `parent` with `labels` added; valid `trace_id` and `span_id` among them become the link. What `tag_wrapper` of every
 /// language calls for a fresh map.
 pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
@@ -76,12 +83,14 @@ pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
     row
 }
 
-/// `parent` with `child` on top: its labels win, its link replaces the parent's when it has one. What `tag_wrapper`
-/// calls for labels prepared beforehand.
+/// `parent` with `child` on top: its labels win, its link replaces the parent's when it has one, its span alone the span in
+/// the parent's trace. What `tag_wrapper` calls for labels prepared beforehand.
 pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     let label_set = merge_label_sets(parent.label_set, child.label_set);
     let (link, local_root_span_id) = if child.is_labels_only() {
         (parent.link, parent.local_root_span_id)
+    } else if child.link.trace_id == [0; 16] && child.local_root_span_id == [0; 8] {
+        (Link { span_id: child.link.span_id, ..parent.link }, parent.local_root_span_id)
     } else {
         (child.link, child.local_root_span_id)
     };
@@ -232,6 +241,10 @@ mod tests {
         let prebuilt = with_labels(ContextRow::default(), &[("b", "2")]);
         assert_eq!(merge(outer, prebuilt), inner);
         assert_eq!(merge(prebuilt, outer).link, outer.link);
+        let span_alone = [("span_id", "00000000000000ff")];
+        let prebuilt = with_labels(ContextRow::default(), &span_alone);
+        assert_eq!(merge(outer, prebuilt), with_labels(outer, &span_alone));
+        assert_eq!(merge(outer, prebuilt).link.trace_id, outer.link.trace_id);
     }
 
     #[test]

@@ -11,7 +11,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * Whose work each sample says it is. Each kind of work has a method of its own, so that the stack tells the truth. None may be
@@ -72,11 +71,7 @@ final class Labels {
         double sum = 0;
         for (int step = 0; step < 4; step++) {
             sum += burn(kind);
-            if (step == 1) {
-                Thread.yield();
-            } else if (step == 2) {
-                LockSupport.parkNanos(200_000);
-            }
+            Threads.giveWayAfter(step);
             try (Scope inner = Spanprof.tag(Map.of("step", String.valueOf(step)))) {
                 sum += burn(kind);
             }
@@ -176,7 +171,7 @@ final class Labels {
                 requests(executor, 24, untilNs);
                 executor.shutdown();
             }
-            case "virtual" -> requests(Suite.virtualThreads(), 300, untilNs);
+            case "virtual" -> requests(Threads.virtual(), 300, untilNs);
             default -> handedOver(untilNs);
         }
         System.out.println(Suite.counters(Spanprof.stats(), "runtime.java"));

@@ -271,7 +271,7 @@ public final class Stress {
                 again("fails", Stress::fails), again("deoptimise", () -> deoptimise(code)), again("text", Stress::text),
                 again("threads", Stress::threads), again("tasks", () -> tasks(pool))));
         if (Runtime.version().feature() >= 21) {
-            ExecutorService executor = Suite.virtualThreads();
+            ExecutorService executor = Threads.virtual();
             all.add(again("virtual", () -> virtualThreads(executor)));
         }
         long cycles = 0;

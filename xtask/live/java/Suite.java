@@ -7,8 +7,6 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.stream.Stream;
 
 /** What the programs of this folder share: where their profiles go, their clocks, how they fail. */
@@ -49,11 +47,6 @@ final class Suite {
 
     static long threadCpuNs() {
         return CLOCKS.getCurrentThreadCpuTime();
-    }
-
-    /** One virtual thread for each task. By name: the programs are compiled for Java 17. */
-    static ExecutorService virtualThreads() throws ReflectiveOperationException {
-        return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
     }
 
     static String java() {

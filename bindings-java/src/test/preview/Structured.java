@@ -52,7 +52,7 @@ public final class Structured {
 
     public static void main(String[] words) throws Exception {
         Spanprof.start(SpanprofConfig.builder()
-                .serviceName("structured").sampleRate(250).fileDirectory(words[0]).build());
+                .serviceName("structured").sampleRate(250).fileDirectory(words[0]).inheritThreads(words.length > 1).build());
         ScopedValue.where(TENANT, "acme").call(() -> {
             request();
             return null;

@@ -65,7 +65,8 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
     cells
 }
 
-/// The class path of the programs: the JAR as the tests build it, the programs, and the tests' reader of pprof.
+/// The class path of the programs: the JAR as the tests build it, the programs, what they share with the benchmarks, and the
+/// tests' reader of pprof.
 pub fn compiled() -> Outcome<String> {
     let jar = jar::for_tests()?;
     let classes = scratch::empty("live-java")?;
@@ -80,6 +81,7 @@ pub fn compiled() -> Outcome<String> {
         .arg(&classes)
         .args(programs)
         .arg(sources.join("collector/Program.java"))
+        .arg(workspace::root().join("core/benches/java/Threads.java"))
         .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"))
         .run()?;
     Ok(format!("{}:{}", jar.display(), classes.display()))

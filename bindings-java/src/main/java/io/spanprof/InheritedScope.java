@@ -1,13 +1,15 @@
 package io.spanprof;
 
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
+import java.util.Iterator;
 import java.util.Set;
 import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.ThreadFactory;
 
 /**
- * What a thread hands to the threads that it makes itself, where {@code inheritThreads} asks for it: what its scopes say at
- * that moment. A thread that comes from a factory is an executor's: it will work for others, and starts with nothing.
+ * What a thread hands to the threads that it makes itself, platform or virtual, where {@code inheritThreads} asks for it:
+ * what its scopes say at that moment. A thread that comes from a factory is an executor's: it will work for others, and
+ * starts with nothing, unless the executor makes one for each task.
  *
  * <p>Where a thread is made the JDK asks for the value that it inherits; the new thread finds the value when it begins. A
  * value is an array: no thread that lives on holds on to our classes.
@@ -16,12 +18,22 @@ final class InheritedScope {
     private static final long[] NOTHING = {};
     /** A factory is near the top of the stack on which a thread is made. */
     private static final int MOST_FRAMES = 64;
+    /** They make a thread for each task, which works for nobody else; by name, since not every Java has them. */
+    private static final Set<String> THREAD_PER_TASK = Set.of("java.util.concurrent.ThreadPerTaskExecutor",
+            "java.util.concurrent.StructuredTaskScope", "java.util.concurrent.StructuredTaskScopeImpl");
+    /** A factory that is a lambda has a hidden frame. */
+    private static final StackWalker WALKER = StackWalker.getInstance(
+            Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
 
     private static final ThreadLocal<long[]> GIVEN = new InheritableThreadLocal<>() {
         @Override
         protected long[] childValue(long[] own) {
             try {
-                return Native.isRunning() && !isMadeByFactory() ? Scope.wordsHere() : NOTHING;
+                LongBuffer said = ThreadScope.existing();
+                boolean saysSomething = said != null && ThreadScope.isOpen(said);
+                boolean isGiven = saysSomething && Native.inherit(InheritedScope.class)
+                        && !WALKER.walk(frames -> isForOthers(frames.limit(MOST_FRAMES).iterator()));
+                return isGiven ? ThreadScope.words(said) : NOTHING;
             } catch (RuntimeException | Error failed) {
                 // The thread must be made.
                 return NOTHING;
@@ -38,22 +50,37 @@ final class InheritedScope {
         }
     }
 
-    /** Called by the library on each new platform thread, before the thread's work. */
+    /** Called by the library on each new thread, before the thread's work. */
     private static void begin() {
         long[] given = GIVEN.get();
-        if (given != null && given.length == ThreadScope.WORDS) {
-            ByteBuffer words = ThreadScope.current();
+        if (given == null) {
+            // To ask has left an entry behind, which every thread made by this one would be asked to inherit.
+            GIVEN.remove();
+        } else if (given.length == ThreadScope.WORDS) {
+            LongBuffer words = ThreadScope.current();
             if (words != null) {
                 ThreadScope.write(words, given);
             }
         }
     }
 
-    private static boolean isMadeByFactory() {
-        // A factory that is a lambda has a hidden frame.
-        StackWalker walker = StackWalker.getInstance(Set.of(
-                StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
-        return walker.walk(frames -> frames.limit(MOST_FRAMES).anyMatch(InheritedScope::isFactory));
+    /** Whether a factory makes the thread, and whoever called the outermost factory keeps it for more than one task. */
+    private static boolean isForOthers(Iterator<StackWalker.StackFrame> frames) {
+        boolean isForOthers = false;
+        boolean wasFactory = false;
+        while (frames.hasNext()) {
+            StackWalker.StackFrame frame = frames.next();
+            if (isFactory(frame)) {
+                isForOthers = true;
+                wasFactory = true;
+            } else if (wasFactory) {
+                if (THREAD_PER_TASK.contains(frame.getClassName())) {
+                    return false;
+                }
+                wasFactory = false;
+            }
+        }
+        return isForOthers;
     }
 
     private static boolean isFactory(StackWalker.StackFrame frame) {

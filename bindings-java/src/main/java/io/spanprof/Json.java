@@ -17,7 +17,7 @@ final class Json {
         if (value == null || value instanceof Boolean) {
             json.append(value);
         } else if (value instanceof Duration duration) {
-            json.append(duration.toNanos() / 1e9);
+            json.append(duration.getSeconds() + duration.getNano() / 1e9);
         } else if (value instanceof Number number) {
             boolean isFinite = Double.isFinite(number.doubleValue());
             json.append(isFinite ? number.toString() : "\"" + number + "\"");

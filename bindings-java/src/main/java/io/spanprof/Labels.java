@@ -1,32 +1,87 @@
 package io.spanprof;
 
+import java.util.Arrays;
 import java.util.Map;
 
 /** Labels made ready once and used many times: the quickest way into {@link Spanprof#tag(Labels)}. */
 public final class Labels {
-    final long[] words;
-    final boolean isEmpty;
+    private static final String TRACE_ID = "trace_id";
+    private static final String SPAN_ID = "span_id";
+    private static final int TRACE_DIGITS = 32;
+    private static final int SPAN_DIGITS = 16;
+    private static final Labels NONE = new Labels(0, 0, 0, 0);
 
-    private Labels(long[] words) {
-        this.words = words;
-        boolean empty = true;
-        for (long word : words) {
-            empty &= word == 0;
-        }
-        this.isEmpty = empty;
+    final long labelSet;
+    final long traceHigh;
+    final long traceLow;
+    final long span;
+
+    private Labels(long labelSet, long traceHigh, long traceLow, long span) {
+        this.labelSet = labelSet;
+        this.traceHigh = traceHigh;
+        this.traceLow = traceLow;
+        this.span = span;
     }
 
     /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the link to the span. */
     public static Labels of(Map<String, ?> labels) {
-        long[] words = new long[ThreadScope.WORDS];
-        if (NativeLibrary.isReady()) {
-            Native.child(words, Packed.pack(labels));
-        }
-        return new Labels(words);
+        return NativeLibrary.isReady() ? read(labels) : NONE;
     }
 
     /** One label. */
     public static Labels of(String key, String value) {
         return of(Map.of(key, value));
+    }
+
+    boolean isEmpty() {
+        return (labelSet | traceHigh | traceLow | span) == 0;
+    }
+
+    /** Whether they name a trace. */
+    boolean hasTrace() {
+        return (traceHigh | traceLow) != 0;
+    }
+
+    /** What is null on either side is left out. */
+    private static Labels read(Map<String, ?> labels) {
+        String[] texts = new String[2 * labels.size()];
+        int count = 0;
+        int hash = 0;
+        long traceHigh = 0;
+        long traceLow = 0;
+        long span = 0;
+        for (Map.Entry<String, ?> label : labels.entrySet()) {
+            String key = label.getKey();
+            Object given = label.getValue();
+            String value = given instanceof String text ? text : given == null ? null : given.toString();
+            if (key == null || value == null) {
+                continue;
+            }
+            if (value.length() == TRACE_DIGITS && key.equals(TRACE_ID)) {
+                byte[] letters = Hex.letters(value);
+                if (Hex.isId(letters, TRACE_DIGITS)) {
+                    traceHigh = Hex.word(letters, 0);
+                    traceLow = Hex.word(letters, SPAN_DIGITS);
+                    continue;
+                }
+            }
+            if (value.length() == SPAN_DIGITS && key.equals(SPAN_ID)) {
+                byte[] letters = Hex.letters(value);
+                if (Hex.isId(letters, SPAN_DIGITS)) {
+                    span = Hex.word(letters, 0);
+                    continue;
+                }
+            }
+            if (count == texts.length) {
+                // The map grows meanwhile.
+                texts = Arrays.copyOf(texts, count + 2);
+            }
+            texts[count] = key;
+            texts[count + 1] = value;
+            count += 2;
+            hash = (hash * 31 + key.hashCode()) * 31 + value.hashCode();
+        }
+        long labelSet = count == 0 ? 0 : LabelSets.of(texts, count, hash);
+        return new Labels(labelSet, traceHigh, traceLow, span);
     }
 }

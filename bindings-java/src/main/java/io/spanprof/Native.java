@@ -23,11 +23,11 @@ final class Native {
 
     static native byte[] configKeys();
 
-    /** Puts labels on top of the scope in {@code words}. */
-    static native void child(long[] words, byte[] labels);
+    /** Puts labels on top of the scope in {@code words}. True when each of them is there as it was given. */
+    static native boolean child(long[] words, byte[] labels);
 
-    /** Puts a prepared scope on top of the scope in {@code words}. */
-    static native void merge(long[] words, long[] prepared);
+    /** Puts a prepared scope on top of the scope in {@code words}. False when that failed. */
+    static native boolean merge(long[] words, long[] prepared);
 
     static native byte[] labelsOf(int labelSet);
 
@@ -37,7 +37,7 @@ final class Native {
     /** The calling virtual thread's words, and whether they are followed; null where they cannot be. */
     static native ByteBuffer virtualBuffer();
 
-    /** Has {@code begin} of a class called on each new platform thread; false where threads inherit nothing. */
+    /** Has {@code begin} of a class called on each new thread, platform or virtual; false where threads inherit nothing. */
     static native boolean inherit(Class<?> asked);
 
     static native byte[] logLines(long nanos);

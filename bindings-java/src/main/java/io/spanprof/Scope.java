@@ -1,6 +1,6 @@
 package io.spanprof;
 
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.Arrays;
 
 /**
@@ -8,45 +8,63 @@ import java.util.Arrays;
  * there again.
  */
 public final class Scope implements AutoCloseable {
-    static final Scope NONE = new Scope(null, null);
+    static final Scope NONE = new Scope(null, null, true, 0, 0, 0, 0, 0);
 
     private Thread owner;
-    private final ByteBuffer words;
-    private boolean outermost = true;
-    private long labelSet;
-    private long traceHigh;
-    private long traceLow;
-    private long span;
-    private long root;
+    private final LongBuffer words;
+    /** What was said before, if anything was. */
+    private final boolean isOutermost;
+    private final long labelSet;
+    private final long traceHigh;
+    private final long traceLow;
+    private final long span;
+    private final long root;
 
-    private Scope(Thread owner, ByteBuffer words) {
+    private Scope(
+            Thread owner, LongBuffer words, boolean isOutermost, long labelSet, long traceHigh, long traceLow, long span, long root) {
         this.owner = owner;
         this.words = words;
+        this.isOutermost = isOutermost;
+        this.labelSet = labelSet;
+        this.traceHigh = traceHigh;
+        this.traceLow = traceLow;
+        this.span = span;
+        this.root = root;
     }
 
-    /** Prepared labels on top of what the thread says now. */
+    /** Labels on top of what the thread says now: theirs win, and their link replaces its when they have one. */
     static Scope open(Labels labels) {
-        ByteBuffer words = labels.isEmpty ? ThreadScope.existing() : ThreadScope.current();
+        boolean isEmpty = labels.isEmpty();
+        LongBuffer words = isEmpty ? ThreadScope.existing() : ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        Scope scope = new Scope(Thread.currentThread(), words);
-        if (!ThreadScope.isOpen(words)) {
-            ThreadScope.write(words, labels.words);
-            return scope;
+        // One way through, so that the compilers see one object, which need not be made where it goes nowhere.
+        boolean isOutermost = !ThreadScope.isOpen(words);
+        long labelSet = 0;
+        long traceHigh = 0;
+        long traceLow = 0;
+        long span = 0;
+        long root = 0;
+        if (isOutermost) {
+            ThreadScope.begin(words, labels.labelSet, labels.traceHigh, labels.traceLow, labels.span, 0);
+        } else {
+            labelSet = ThreadScope.word(words, 0);
+            traceHigh = ThreadScope.word(words, 1);
+            traceLow = ThreadScope.word(words, 2);
+            span = ThreadScope.word(words, 3);
+            root = ThreadScope.word(words, 4);
+            boolean hasTrace = labels.hasTrace();
+            ThreadScope.write(words, LabelSets.merged(labelSet, labels.labelSet),
+                    hasTrace ? labels.traceHigh : traceHigh, hasTrace ? labels.traceLow : traceLow,
+                    hasTrace || labels.span != 0 ? labels.span : span, hasTrace ? 0 : root);
         }
-        scope.remember(words);
-        if (!labels.isEmpty) {
-            long[] merged = ThreadScope.words(words);
-            Native.merge(merged, labels.words);
-            ThreadScope.write(words, merged);
-        }
-        return scope;
+        return new Scope(Thread.currentThread(), words, isOutermost, labelSet, traceHigh, traceLow, span, root);
     }
 
     /** What the calling thread says now. */
     static long[] wordsHere() {
-        ByteBuffer own = ThreadScope.existing();
+        LongBuffer own = ThreadScope.existing();
         return own == null ? new long[ThreadScope.WORDS] : ThreadScope.words(own);
     }
 
@@ -56,28 +74,12 @@ public final class Scope implements AutoCloseable {
         if (Arrays.equals(said, before)) {
             return NONE;
         }
-        ByteBuffer words = ThreadScope.current();
+        LongBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        Scope scope = new Scope(Thread.currentThread(), words);
-        scope.remember(before[0], before[1], before[2], before[3], before[4]);
         ThreadScope.write(words, said);
-        return scope;
-    }
-
-    private void remember(ByteBuffer words) {
-        remember(ThreadScope.word(words, 0), ThreadScope.word(words, 1), ThreadScope.word(words, 2),
-                ThreadScope.word(words, 3), ThreadScope.word(words, 4));
-    }
-
-    private void remember(long labelSet, long traceHigh, long traceLow, long span, long root) {
-        outermost = false;
-        this.labelSet = labelSet;
-        this.traceHigh = traceHigh;
-        this.traceLow = traceLow;
-        this.span = span;
-        this.root = root;
+        return new Scope(Thread.currentThread(), words, false, before[0], before[1], before[2], before[3], before[4]);
     }
 
     /** Does nothing the second time, and on another thread than the one that opened it. */
@@ -88,7 +90,7 @@ public final class Scope implements AutoCloseable {
             return;
         }
         owner = null;
-        if (outermost) {
+        if (isOutermost) {
             ThreadScope.clear(words);
         } else {
             ThreadScope.write(words, labelSet, traceHigh, traceLow, span, root);

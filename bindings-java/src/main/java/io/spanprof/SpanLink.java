@@ -1,14 +1,15 @@
 package io.spanprof;
 
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
+import java.nio.LongBuffer;
 
 /**
  * The span that is active on the calling thread, as tracing libraries tell it: for bridges such as the one to
  * OpenTelemetry, not for programs. Labels of open scopes stay.
  */
 public final class SpanLink {
-    private static final boolean IS_LITTLE = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+    private static final int TRACE_DIGITS = 32;
+    private static final int SPAN_DIGITS = 16;
+    private static final byte[] NO_LETTERS = {};
     private static final SpanLink NONE = new SpanLink(0, 0, 0, 0);
 
     private final long traceHigh;
@@ -31,13 +32,44 @@ public final class SpanLink {
         if (!NativeLibrary.isLoaded()) {
             return NONE;
         }
-        ByteBuffer words = ThreadScope.existing();
-        SpanLink before = words != null && ThreadScope.isOpen(words)
+        LongBuffer words = ThreadScope.existing();
+        SpanLink before = said(words);
+        byte[] trace = traceId == null ? NO_LETTERS : Hex.letters(traceId);
+        byte[] span = spanId == null ? NO_LETTERS : Hex.letters(spanId);
+        if (Hex.isId(trace, TRACE_DIGITS) && Hex.isId(span, SPAN_DIGITS)) {
+            long high = Hex.word(trace, 0);
+            long low = Hex.word(trace, SPAN_DIGITS);
+            // The local root is known as long as spans of its trace follow each other on a thread.
+            boolean isSameTrace = high == before.traceHigh && low == before.traceLow;
+            say(words, high, low, Hex.word(span, 0), isSameTrace ? before.root : 0);
+        } else {
+            say(words, 0, 0, 0, 0);
+        }
+        return before;
+    }
+
+    /** What is active on the calling thread. */
+    public static SpanLink here() {
+        return NativeLibrary.isLoaded() ? said(ThreadScope.existing()) : NONE;
+    }
+
+    private static SpanLink said(LongBuffer words) {
+        return words != null && ThreadScope.isOpen(words)
                 ? new SpanLink(ThreadScope.word(words, 1), ThreadScope.word(words, 2), ThreadScope.word(words, 3),
                         ThreadScope.word(words, 4))
                 : NONE;
-        before.next(traceId, spanId).write();
-        return before;
+    }
+
+    /** The same with another span, its id as a number; 0 for none. {@link #restore} makes it the active one. */
+    public SpanLink withSpan(long spanId) {
+        return new SpanLink(traceHigh, traceLow, Hex.inMemory(spanId), root);
+    }
+
+    /** The same in another trace, its id in hex; none when it is no such id. {@link #restore} makes it the active one. */
+    public SpanLink withTrace(CharSequence traceId) {
+        byte[] trace = traceId == null ? NO_LETTERS : Hex.letters(traceId);
+        boolean isTrace = Hex.isId(trace, TRACE_DIGITS);
+        return new SpanLink(isTrace ? Hex.word(trace, 0) : 0, isTrace ? Hex.word(trace, SPAN_DIGITS) : 0, span, 0);
     }
 
     /** Whether the calling thread has an active span, or one named by its labels. */
@@ -51,35 +83,17 @@ public final class SpanLink {
         if (!NativeLibrary.isLoaded()) {
             return;
         }
-        write();
+        say(ThreadScope.existing(), traceHigh, traceLow, span, root);
     }
 
-    private void write() {
+    /** In the thread's words, if it has any yet. */
+    private static void say(LongBuffer existing, long traceHigh, long traceLow, long span, long root) {
         // Where nothing is said there is nothing to take back, and a virtual thread needs no following.
         boolean saysNothing = (traceHigh | traceLow | span | root) == 0;
-        ByteBuffer words = saysNothing ? ThreadScope.existing() : ThreadScope.current();
+        LongBuffer words = saysNothing ? existing : ThreadScope.current(existing);
         if (words != null) {
             long set = ThreadScope.isOpen(words) ? ThreadScope.word(words, 0) : 0;
             ThreadScope.write(words, set, traceHigh, traceLow, span, root);
         }
-    }
-
-    /** The local root is known as long as spans of its trace follow each other on a thread. */
-    private SpanLink next(CharSequence traceId, CharSequence spanId) {
-        if (traceId == null || spanId == null || traceId.length() != 32 || spanId.length() != 16) {
-            return NONE;
-        }
-        long high = bytes(traceId, 0);
-        long low = bytes(traceId, 16);
-        return new SpanLink(high, low, bytes(spanId, 0), high == traceHigh && low == traceLow ? root : 0);
-    }
-
-    /** Eight bytes of hex, as they lie in memory. */
-    private static long bytes(CharSequence hex, int from) {
-        long bytes = 0;
-        for (int i = from; i < from + 16; i++) {
-            bytes = bytes << 4 | (Character.digit(hex.charAt(i), 16) & 0xf);
-        }
-        return IS_LITTLE ? Long.reverseBytes(bytes) : bytes;
     }
 }

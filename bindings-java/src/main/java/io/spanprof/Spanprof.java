@@ -71,7 +71,16 @@ public final class Spanprof {
 
     /** Closes the open window and sends it. True when everything was delivered in time. */
     public static boolean flush(Duration timeout) {
-        return !NativeLibrary.isLoaded() || Native.flush(Math.max(0, timeout.toNanos()));
+        return !NativeLibrary.isLoaded() || Native.flush(nanoseconds(timeout));
+    }
+
+    /** Ages are a very long time. */
+    private static long nanoseconds(Duration time) {
+        try {
+            return Math.max(0, time.toNanos());
+        } catch (ArithmeticException ages) {
+            return time.isNegative() ? 0 : Long.MAX_VALUE;
+        }
     }
 
     /**

@@ -4,20 +4,40 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledForJreRange;
+import org.junit.jupiter.api.condition.JRE;
 
 /** Labels of threads that inherit them from the thread that made them. */
 class InheritedTest {
     @Test
     void withInheritThreadsAThreadStartsWithTheLabelsOfItsMakerAndAnExecutorsWithNone() throws Exception {
         assertEquals(List.of("thread [a, 1]", "grandchild [a, 1, b, 2]", "untouched_grandchild [a, 1]", "pool []",
-                "pool_with_lambda []", "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []"),
+                "pool_with_lambda []", "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []", "without_it []"),
                 Programs.run(Inherits.class, List.of(), "yes"));
     }
 
     @Test
     void withoutItAThreadStartsWithoutLabels() throws Exception {
         assertEquals(List.of("thread []", "grandchild []", "untouched_grandchild []", "pool []", "pool_with_lambda []",
-                "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []"),
+                "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []", "without_it []"),
                 Programs.run(Inherits.class, List.of(), "no"));
+    }
+
+    @Test
+    @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
+    void withInheritThreadsAVirtualThreadStartsWithTheLabelsOfItsMakerAndOneOfAPoolWithNone() throws Exception {
+        assertEquals(List.of("thread [a, 1]", "grandchild [a, 1, b, 2]", "untouched_grandchild [a, 1]",
+                "platform_grandchild [a, 1]", "per_task [a, 1]", "per_task_with_lambda [a, 1]", "per_task_on_platform [a, 1]",
+                "pool []", "factory []", "without_locals []", "itself [a, 1]", "after []", "stopped []", "without_it []",
+                "again_with_it [a, 1]"), Programs.run(InheritsVirtual.class, List.of(), "yes"));
+    }
+
+    @Test
+    @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
+    void withoutItAVirtualThreadStartsWithoutLabels() throws Exception {
+        assertEquals(List.of("thread []", "grandchild []", "untouched_grandchild []", "platform_grandchild []", "per_task []",
+                "per_task_with_lambda []", "per_task_on_platform []", "pool []", "factory []", "without_locals []",
+                "itself [a, 1]", "after []", "stopped []", "without_it []", "again_with_it []"),
+                Programs.run(InheritsVirtual.class, List.of(), "no"));
     }
 }

@@ -37,7 +37,7 @@ public final class Inherits {
         }
     }
 
-    private static String ofExecutor(ExecutorService executor) throws Exception {
+    static String ofExecutor(ExecutorService executor) throws Exception {
         try {
             return executor.submit(Inherits::said).get(30, TimeUnit.SECONDS);
         } finally {
@@ -67,6 +67,11 @@ public final class Inherits {
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
             said.add("stopped " + ofThread(Inherits::said));
         }
+        Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(false).build());
+        try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
+            said.add("without_it " + ofThread(Inherits::said));
+        }
+        Spanprof.stop();
         said.forEach(System.out::println);
     }
 }

@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.spanprof.programs.Mounts;
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -61,7 +61,7 @@ class MountsTest {
         try {
             runOnVirtualThread(() -> {
                 Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), ScopesTest.labels()));
-                ByteBuffer before = ThreadScope.current();
+                LongBuffer before = ThreadScope.current();
                 assertSame(before, ThreadScope.current());
                 // Whoever waits for lines of the log ends the following of threads that say nothing.
                 Thread log = new Thread(() -> Native.logLines(0));

@@ -106,6 +106,14 @@ class ProfileTest {
     }
 
     @Test
+    @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
+    void labelsThatVirtualThreadsInheritFollowThemFromCarrierToCarrier() throws Exception {
+        List<String> said = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40", "inherited");
+        assertEquals(0, Programs.number(said, "runtime.java.virtual_threads_labelled"));
+        redAndBlue(ProfileFile.readAll(profiles));
+    }
+
+    @Test
     void nullChecksOverflowsAndUnloadedClassesStayTheVmsOwnBusiness() throws Exception {
         List<String> said = Programs.run(Hazards.class, List.of("-Xss512k"), profiles.toString(), "2500");
         for (String hazard : List.of("nulls", "overflows", "classes", "stopped")) {

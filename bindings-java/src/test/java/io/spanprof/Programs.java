@@ -50,7 +50,7 @@ final class Programs {
         File output = File.createTempFile("program", ".txt");
         ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output);
         // What the machine's own environment says is not part of a test.
-        builder.environment().keySet().removeIf(name -> name.startsWith("SPANPROF_") || name.startsWith("OTEL_"));
+        builder.environment().keySet().removeIf(name -> name.matches("(SPANPROF|OTEL|PYROSCOPE)_.*"));
         Process process = builder.start();
         boolean ended = process.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS);
         if (!ended) {

@@ -1,5 +1,6 @@
 package io.spanprof;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -12,16 +13,23 @@ import io.spanprof.pyroscope.EventType;
 import io.spanprof.pyroscope.Format;
 import io.spanprof.pyroscope.LabelsSet;
 import io.spanprof.pyroscope.Logger;
+import io.spanprof.pyroscope.ProfilerApi;
+import io.spanprof.pyroscope.ProfilerApiHolder;
+import io.spanprof.pyroscope.ProfilerScopedContext;
 import io.spanprof.pyroscope.ProfilerType;
 import io.spanprof.pyroscope.Pyroscope;
 import io.spanprof.pyroscope.PyroscopeAgent;
 import io.spanprof.pyroscope.ScopedContext;
-import java.nio.ByteBuffer;
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.nio.LongBuffer;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.BeforeAll;
@@ -36,7 +44,7 @@ class PyroscopeTest {
     }
 
     private static String labels() {
-        ByteBuffer scope = ThreadScope.current();
+        LongBuffer scope = ThreadScope.current();
         return ThreadScope.isOpen(scope) ? Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0))).toString() : "[]";
     }
 
@@ -72,6 +80,74 @@ class PyroscopeTest {
                 second.translated().toJson());
         assertEquals("{}", Config.build().translated().toJson());
         assertThrows(IllegalArgumentException.class, () -> EventType.fromId("nothing"));
+    }
+
+    @Test
+    void theFieldsOfSettingsAreWhatTheBuilderWasToldAndElseTheAgentsOwnDefaults() throws ReflectiveOperationException {
+        Config told = new Config.Builder()
+                .setApplicationName("checkout").setLabels(Map.of("team", "rides")).setProfilingInterval(Duration.ofMillis(20))
+                .setHTTPHeaders(Map.of("x-one", "1")).setTenantID("team").setAuthToken("token").setIngestMaxRetries(3)
+                .setSamplingEventOrder(List.of(EventType.CPU, EventType.WALL)).setFormat(Format.OTLP).setAllocLive(true)
+                .setLogLevel(Logger.Level.WARN).build().newBuilder().setServerAddress("http://127.0.0.1:4040").build();
+        assertEquals("checkout", told.applicationName);
+        assertEquals(Map.of("team", "rides"), told.labels);
+        assertEquals(50, told.profilingIntervalInHertz());
+        assertEquals(Map.of("x-one", "1"), told.httpHeaders);
+        assertEquals(List.of("team", "token", 3, true), List.of(told.tenantID, told.authToken, told.ingestMaxTries, told.allocLive));
+        assertEquals(List.of(EventType.CPU, EventType.WALL), told.samplingEventOrder);
+        assertEquals(List.of(Format.OTLP, Logger.Level.WARN), List.of(told.format, told.logLevel));
+        assertEquals("http://127.0.0.1:4040", told.serverAddress);
+        assertThrows(UnsupportedOperationException.class, () -> told.httpHeaders.put("x-two", "2"));
+
+        Config other = Config.build();
+        assertEquals(100, other.profilingIntervalInHertz());
+        assertEquals(List.of(true, "http://localhost:4040", EventType.ITIMER, ProfilerType.ASYNC, Format.JFR, 2048, 8, "", Map.of()),
+                List.of(other.agentEnabled, other.serverAddress, other.profilingEvent, other.profilerType, other.format,
+                        other.javaStackDepthMax, other.pushQueueCapacity, other.profilingAlloc, other.labels));
+        assertEquals(Arrays.asList(null, null, null, null), Arrays.asList(
+                other.applicationName, other.authToken, other.tmpDir, other.samplingEventOrder));
+        // Every setter changes the field of its name, and what a field is not told stays.
+        for (Method setter : Config.Builder.class.getMethods()) {
+            Class<?> type = setter.getParameterCount() == 1 ? setter.getParameterTypes()[0] : null;
+            Object value = type == String.class ? "/tmp" : type == int.class ? Integer.valueOf(77)
+                    : type == Duration.class ? Duration.ofMillis(1234) : null;
+            if (setter.getName().startsWith("set") && value != null && !setter.getName().equals("setTmpDir")) {
+                Config.Builder builder = new Config.Builder();
+                setter.invoke(builder, value);
+                Config config = builder.build();
+                long changed = 0;
+                for (Field field : Config.class.getFields()) {
+                    boolean isChanged = !Objects.equals(field.get(config), field.get(other));
+                    assertTrue(!isChanged || value.equals(field.get(config)), setter + " changes " + field);
+                    changed += isChanged ? 1 : 0;
+                }
+                assertEquals(1, changed, setter::toString);
+            }
+        }
+    }
+
+    @Test
+    void whatBridgesCallLabelsAndLinksTheThread() {
+        ProfilerApi profiler = ProfilerApiHolder.INSTANCE.get();
+        assertFalse(profiler.isProfilingStarted());
+        ProfilerScopedContext context = profiler.createScopedContext(Map.of("a", "1"));
+        assertEquals("[a, 1]", labels());
+        List<String> pairs = new ArrayList<>();
+        context.forEachLabel((key, value) -> pairs.add(key + "=" + value));
+        assertEquals(List.of("a=1"), pairs);
+        profiler.setTraceId("4bf92f3577b34da6a3ce929d0e0e4736");
+        profiler.setTracingContext(0x00f067aa0ba902b7L, profiler.registerConstant("GET /cart"));
+        long[] byLabels = new long[ThreadScope.WORDS];
+        Native.child(byLabels, Packed.pack(
+                List.of("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7")));
+        assertArrayEquals(Arrays.copyOfRange(byLabels, 1, 4), Arrays.copyOfRange(Scope.wordsHere(), 1, 4));
+        assertEquals("[a, 1]", labels());
+        assertThrows(NumberFormatException.class, () -> profiler.setTraceId("4bf9"));
+        profiler.clearTraceId();
+        profiler.setTracingContext(0, 0);
+        assertArrayEquals(new long[3], Arrays.copyOfRange(Scope.wordsHere(), 1, 4));
+        context.close();
+        assertEquals("[]", labels());
     }
 
     @Test

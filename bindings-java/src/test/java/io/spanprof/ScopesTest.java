@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -27,7 +27,7 @@ class ScopesTest {
     /** The labels on a sample of this thread, were it taken now. */
     static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
-        ByteBuffer scope = ThreadScope.current();
+        LongBuffer scope = ThreadScope.current();
         if (ThreadScope.isOpen(scope)) {
             List<String> flat = Packed.unpack(Native.labelsOf((int) ThreadScope.word(scope, 0)));
             for (int i = 0; i + 1 < flat.size(); i += 2) {

@@ -12,6 +12,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Labels within structured concurrency, as Java 25 has it in preview: a program from its source, since no other Java reads it. */
 class StructuredTest {
+    private static final Map<String, String> GIVEN = Map.of("endpoint", "/cart", "tenant", "acme");
     private static final Path SOURCE = Path.of("src/test/preview/Structured.java");
 
     @TempDir
@@ -19,15 +20,23 @@ class StructuredTest {
 
     @Test
     void subtasksSayWhatTheirScopesThreadSaidWhereTheyAreWrapped() throws Exception {
+        plainSays(Map.of(), profiles.toString());
+    }
+
+    @Test
+    void subtasksInheritWhatTheirScopesThreadSaidWhereThreadsInherit() throws Exception {
+        plainSays(GIVEN, profiles.toString(), "inherited");
+    }
+
+    private void plainSays(Map<String, String> plain, String... words) throws Exception {
         assumeTrue(Runtime.version().feature() == 25, "the preview of Java 25");
         List<String> said = Programs.run(SOURCE.toString(), System.getProperty("java.class.path"),
-                List.of("--enable-preview", "--source", "25"), profiles.toString());
+                List.of("--enable-preview", "--source", "25"), words);
         assertEquals(1, Programs.number(said, "stopped"), said::toString);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
-        Map<String, String> given = Map.of("endpoint", "/cart", "tenant", "acme");
-        only(samples, "Structured.price", given);
-        only(samples, "Structured.stock", given);
-        only(samples, "Structured.plain", Map.of());
+        only(samples, "Structured.price", GIVEN);
+        only(samples, "Structured.stock", GIVEN);
+        only(samples, "Structured.plain", plain);
     }
 
     private static void only(List<ProfileFile.Sample> samples, String method, Map<String, String> given) {

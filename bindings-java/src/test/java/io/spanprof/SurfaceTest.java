@@ -10,6 +10,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -96,9 +97,18 @@ class SurfaceTest {
     }
 
     @Test
+    void aTimeBeyondAllClocksIsLongAndNoFailure() {
+        Duration ages = Duration.ofSeconds(Long.MAX_VALUE);
+        assertTrue(Spanprof.flush(ages) && Spanprof.flush(ages.negated()));
+        SpanprofConfig config = SpanprofConfig.builder().uploadInterval(ages).build();
+        SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
+        assertTrue(error.getMessage().contains("upload_interval"), error::getMessage);
+    }
+
+    @Test
     void settingsOfEveryKindReachTheLibraryAsTheyAre() {
         SpanprofConfig config = SpanprofConfig.builder()
-                .uploadInterval(java.time.Duration.ofMillis(1500)).tags(Map.of("a\"b", "\n\\"))
+                .uploadInterval(Duration.ofMillis(1500)).tags(Map.of("a\"b", "\n\\"))
                 .destinations(List.of(Map.of("type", "file"))).set("nothing", null).build();
         assertEquals("{\"uploadInterval\":1.5,\"tags\":{\"a\\\"b\":\"\\u000a\\\\\"},"
                 + "\"destinations\":[{\"type\":\"file\"}],\"nothing\":null}", config.toJson());

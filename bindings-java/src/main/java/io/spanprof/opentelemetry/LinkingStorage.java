@@ -29,9 +29,12 @@ record LinkingStorage(ContextStorage storage) implements ContextStorage {
                 span.isValid() ? SpanLink.activate(span.getTraceId(), span.getSpanId()) : SpanLink.activate(null, null);
         Thread thread = Thread.currentThread();
         return () -> {
-            scope.close();
-            if (thread == Thread.currentThread()) {
-                before.restore();
+            try {
+                scope.close();
+            } finally {
+                if (thread == Thread.currentThread()) {
+                    before.restore();
+                }
             }
         };
     }

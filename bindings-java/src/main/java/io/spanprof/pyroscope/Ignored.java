@@ -18,12 +18,12 @@ final class Ignored {
         reasons.putAll(other.reasons);
     }
 
-    void add(String name, String reason) {
-        reasons.put(name, reason);
-    }
-
-    void remove(String name) {
-        reasons.remove(name);
+    void note(String name, boolean isAsked, String reason) {
+        if (isAsked) {
+            reasons.put(name, reason);
+        } else {
+            reasons.remove(name);
+        }
     }
 
     /** What the program has not been told yet, as one line; empty when there is nothing. */

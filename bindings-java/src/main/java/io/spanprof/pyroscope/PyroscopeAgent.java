@@ -23,15 +23,15 @@ public final class PyroscopeAgent {
         if (options.logger != null) {
             logger = options.logger;
         }
-        LinesTo lines = new LinesTo(logger, config.logLevel() == null ? Logger.Level.INFO : config.logLevel());
-        if (options.logger != null || config.logLevel() != null) {
+        LinesTo lines = new LinesTo(logger, config.logLevel);
+        if (options.logger != null || config.levelAskedFor() != null) {
             Spanprof.setLogger(lines);
         }
         String untold = options.ignored.untold();
         if (!untold.isEmpty()) {
             lines.log(System.Logger.Level.WARNING, "spanprof: settings of Pyroscope's agent that do nothing here: " + untold);
         }
-        Spanprof.start(config.translated(Pyroscope.startingWith(config.labels())));
+        Spanprof.start(config.translated(Pyroscope.startingWith(config.labels)));
     }
 
     public static void stop() {
@@ -87,9 +87,7 @@ public final class PyroscopeAgent {
             }
 
             private Builder ignore(String name, Object value, String reason) {
-                if (value != null) {
-                    ignored.add(name, reason);
-                }
+                ignored.note(name, value != null, reason);
                 return this;
             }
 

@@ -5,7 +5,7 @@ import io.spanprof.Spanprof;
 import java.util.function.BiConsumer;
 
 /** Pyroscope's name of a {@link Scope}. */
-public final class ScopedContext implements AutoCloseable {
+public final class ScopedContext implements AutoCloseable, ProfilerScopedContext {
     private final LabelsSet labels;
     private final Scope scope;
 
@@ -19,7 +19,7 @@ public final class ScopedContext implements AutoCloseable {
         this(labels);
     }
 
-    /** Calls with each key and its value. */
+    @Override
     public void forEachLabel(BiConsumer<String, String> consumer) {
         labels.forEachLabel(consumer);
     }

@@ -10,7 +10,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield. */
+/**
+ * Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield; labelled
+ * by themselves, or by whoever hands them over, whose labels their threads inherit.
+ */
 public final class Requests {
     private Requests() {}
 
@@ -48,17 +51,20 @@ public final class Requests {
     }
 
     public static void main(String[] words) throws Exception {
-        Spanprof.start(SpanprofConfig.builder()
-                .serviceName("requests").sampleRate(1000).fileDirectory(words[0]).build());
+        boolean isInherited = words.length > 3;
+        Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(1000).fileDirectory(words[0])
+                .inheritThreads(isInherited).build());
         ExecutorService executor = executor(words[1]);
         double sum = 0;
         for (int round = Integer.parseInt(words[2]); round > 0; round--) {
             List<Future<Double>> answers = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
                 boolean isRed = i % 2 == 0;
-                Callable<Double> request = () ->
-                        Spanprof.tagWrapper(Map.of("kind", isRed ? "red" : "blue"), () -> handle(isRed));
-                answers.add(executor.submit(request));
+                Map<String, String> labels = Map.of("kind", isRed ? "red" : "blue");
+                Callable<Double> request = () -> handle(isRed);
+                answers.add(isInherited
+                        ? Spanprof.tagWrapper(labels, () -> executor.submit(request))
+                        : executor.submit(() -> Spanprof.tagWrapper(labels, request::call)));
             }
             for (Future<Double> answer : answers) {
                 sum += answer.get();
