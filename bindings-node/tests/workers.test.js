@@ -59,16 +59,23 @@ test('a worker may be ended at once, again and again', () =>
   })();`));
 
 const TELLS = `
+  const assert = require('node:assert/strict');
   const { parentPort, Worker } = require('node:worker_threads');
   const { getLabels, tagWrapper } = require('spanprof');
+  const { native } = require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'native.js'))});
+  const labels = () => {
+    const seen = native.describeContext(native.currentInHandler()).labels;
+    assert.deepEqual(Object.entries(getLabels()).flat(), seen, 'what samples carry');
+    return getLabels();
+  };
   parentPort.on('message', (word) => {
-    if (word === 'now') parentPort.postMessage(['message', getLabels()]);
+    if (word === 'now') parentPort.postMessage(['message', labels()]);
     if (word === 'end') process.exit();
   });
-  parentPort.postMessage(['script', getLabels()]);
+  parentPort.postMessage(['script', labels()]);
   setTimeout(async () => {
     await null;
-    parentPort.postMessage(['later', getLabels()]);
+    parentPort.postMessage(['later', labels()]);
     const source = 'require("node:worker_threads").parentPort.postMessage(require("spanprof").getLabels())';
     const made = (name) => new Worker(source, { eval: true }).on('message', (labels) => parentPort.postMessage([name, labels]));
     made('nested');

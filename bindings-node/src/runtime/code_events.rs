@@ -130,8 +130,11 @@ pub fn begin(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn Fn()) {
     }
 }
 
-/// Tells of code that V8 left out of the listing.
+/// Tells of code that V8 left out of the listing; not where nobody would know that what was met has moved.
 fn tell_unlisted(v8: &V8, isolate: usize) {
+    if !v8.tells_collections() {
+        return;
+    }
     let met = LISTING.with(|place| {
         let mut place = place.borrow_mut();
         place.as_mut().map(|listing| (std::mem::take(&mut listing.machine), std::mem::take(&mut listing.functions)))

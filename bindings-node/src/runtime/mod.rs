@@ -122,7 +122,7 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let from = RingPosition::now();
     thread.thread_id.store(thread_id, Ordering::Release);
     // Before the listing, in which V8 may collect: what moves then stays seen at its old place.
-    if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.not_before_gc.is_some()) {
+    if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.tells_collections()) {
         // SAFETY: on the isolate's thread; the callbacks live for ever.
         unsafe {
             before(isolate, collection_begins, ALL_COLLECTIONS);

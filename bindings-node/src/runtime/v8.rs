@@ -162,6 +162,11 @@ impl V8 {
         self.globalize_word.is_some()
     }
 
+    /// Whether collections are told of, and can cease to be.
+    pub fn tells_collections(&self) -> bool {
+        self.before_gc.is_some() && self.after_gc.is_some() && self.not_before_gc.is_some()
+    }
+
     /// Where built-in code lies in the program's file image: first address and length.
     pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
         let (mut start, mut len) = (0, 0);
