@@ -87,7 +87,7 @@ final class InheritedScope {
                         || ForkJoinPool.ForkJoinWorkerThreadFactory.class.isAssignableFrom(type));
     }
 
-    /** Made where threads inherit only: a security manager may refuse it. */
+    /** Made where threads inherit only: not every program may look at its stacks. */
     private static final class Makers {
         /** A factory that is a lambda has a hidden frame. */
         static final StackWalker STACK = StackWalker.getInstance(
