@@ -21,9 +21,6 @@ final class InheritedScope {
     /** They make a thread for each task, which works for nobody else; by name, since not every Java has them. */
     private static final Set<String> THREAD_PER_TASK = Set.of("java.util.concurrent.ThreadPerTaskExecutor",
             "java.util.concurrent.StructuredTaskScope", "java.util.concurrent.StructuredTaskScopeImpl");
-    /** A factory that is a lambda has a hidden frame. */
-    private static final StackWalker WALKER = StackWalker.getInstance(
-            Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
 
     private static final ThreadLocal<long[]> GIVEN = new InheritableThreadLocal<>() {
         @Override
@@ -32,7 +29,7 @@ final class InheritedScope {
                 LongBuffer said = ThreadScope.existing();
                 boolean saysSomething = said != null && ThreadScope.isOpen(said);
                 boolean isGiven = saysSomething && Native.inherit(InheritedScope.class)
-                        && !WALKER.walk(frames -> isForOthers(frames.limit(MOST_FRAMES).iterator()));
+                        && !Makers.STACK.walk(frames -> isForOthers(frames.limit(MOST_FRAMES).iterator()));
                 return isGiven ? ThreadScope.words(said) : NOTHING;
             } catch (RuntimeException | Error failed) {
                 // The thread must be made.
@@ -88,5 +85,14 @@ final class InheritedScope {
         return frame.getMethodName().equals("newThread")
                 && (ThreadFactory.class.isAssignableFrom(type)
                         || ForkJoinPool.ForkJoinWorkerThreadFactory.class.isAssignableFrom(type));
+    }
+
+    /** Made where threads inherit only: not every program may look at its stacks. */
+    private static final class Makers {
+        /** A factory that is a lambda has a hidden frame. */
+        static final StackWalker STACK = StackWalker.getInstance(
+                Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
+
+        private Makers() {}
     }
 }
