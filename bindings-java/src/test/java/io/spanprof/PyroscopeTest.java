@@ -210,6 +210,8 @@ class PyroscopeTest {
         } finally {
             Spanprof.setLogger(null);
         }
+        // Maven hands what it was told itself, `-Dspanprof.library` and the like, on to the tests.
+        lines.removeIf(line -> line.contains("unknown variable"));
         assertEquals(2, lines.size(), lines::toString);
         assertTrue(lines.get(0).startsWith("WARN spanprof:") && lines.get(0).contains("setGcBeforeDump"), lines::toString);
         assertEquals("WARN 100 %", lines.get(1));
