@@ -254,7 +254,8 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         let mut is_sure = found != Found::Method || kind == Kind::Wrapper || self.leaf;
         // Collectors' code beside the method, which keeps registers on top of the frame while it calls the VM.
-        let is_beside = found != Found::Scopes || instructions_signal::releases(pc);
+        let is_beside =
+            found == Found::Method || (found == Found::Near && !self.leaf) || instructions_signal::releases(pc);
         let detour = if is_beside { instructions_signal::detour(pc, begin) } else { None };
         if let Some(detour) = detour.filter(|detour| found == Found::Method || detour.kept_bytes > 0) {
             code.frame_bytes += detour.kept_bytes;
