@@ -3,7 +3,7 @@
 
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
-use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Opening, Slot, Ticker};
+use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Opening, Slot, Ticker, MOST_PERIODS_AHEAD};
 use std::collections::{HashMap, HashSet};
 
 /// How a thread's accounting begins.
@@ -58,9 +58,6 @@ pub(super) struct Registry {
 
 /// A clock is late when its thread burnt this much CPU time beyond the moment its sample was due.
 const LATE_NS: u64 = 100_000_000;
-/// CPU clocks read on two processors differ by less, and ticks of a running perf event are ahead by less than an eighth of a
-/// period more.
-const AHEAD_NS: u64 = 100_000;
 
 impl Registry {
     /// Gives a thread a clock unless it has one, is ours, or has ended.
@@ -225,7 +222,7 @@ impl Registry {
         // Before its clock: what a sample carries meanwhile must not look like the clock of another thread.
         let accounted = slot.accounted_cpu_ns();
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
-        if cpu_ns.saturating_add(ticking.period_ns / 8 + AHEAD_NS) < accounted {
+        if cpu_ns.saturating_add(MOST_PERIODS_AHEAD * ticking.period_ns) < accounted {
             self.close(thread_id);
             return self.open(thread_id, Birth::AfterStart, ticking);
         }

@@ -37,4 +37,4 @@ pub use entry::MAX_FRAMES;
 pub use inbox::{Inbox, WakeReason};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
-pub use slot::{Entry, Opening, Slot, Ticker};
+pub use slot::{Entry, Opening, Slot, Ticker, MOST_PERIODS_AHEAD};

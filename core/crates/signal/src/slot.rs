@@ -110,6 +110,9 @@ pub(crate) const RUN: u64 = 64;
 const CLOSE: u64 = 16;
 /// The most ticks in a row for which it is not asked.
 const LONGEST_TRUST: u32 = 15;
+/// Samples of a running perf event are ahead of their thread's clock by less than so many periods: by what a hypervisor takes
+/// in the ticks for which the clock is not read, each half as long again as a period at most.
+pub const MOST_PERIODS_AHEAD: u64 = (LONGEST_TRUST as u64 + 1) * 3 / 2;
 
 /// Bits of a slot's generation that fit below its address.
 pub const GENERATION_MASK: u32 = 255;
@@ -368,7 +371,11 @@ impl Slot {
     pub(crate) fn note_reading(&self, cpu_ns: u64, at_ns: u64) {
         let burnt_ns = cpu_ns.saturating_sub(self.read_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
         let passed_ns = at_ns.saturating_sub(self.read_at_ns.swap(at_ns, Ordering::Relaxed));
-        let agree = passed_ns.abs_diff(burnt_ns) <= self.interval_ns() / CLOSE;
+        let interval_ns = self.interval_ns();
+        let ticked_ns = (u64::from(self.unread.load(Ordering::Relaxed)) + 1) * interval_ns;
+        let most_ns = interval_ns / CLOSE;
+        // A tick whose handler was late is no start to count intervals from.
+        let agree = passed_ns.abs_diff(burnt_ns) <= most_ns && burnt_ns.abs_diff(ticked_ns) <= most_ns;
         let trust = if agree { 2 * self.trust.load(Ordering::Relaxed) + 1 } else { 0 };
         self.trust.store(trust.min(LONGEST_TRUST), Ordering::Relaxed);
         self.unread.store(0, Ordering::Relaxed);
