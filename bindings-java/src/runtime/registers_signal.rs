@@ -48,17 +48,6 @@ pub fn link(registers: &Registers) -> Option<usize> {
     (registers.link != 0).then_some(registers.link)
 }
 
-/// Bytes of the instruction that makes a system call.
-pub const KERNEL_ENTRY_BYTES: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
-
-/// Whether instructions begin with it: `syscall`, or `svc #0`.
-pub fn enters_kernel(instructions: usize) -> bool {
-    match cfg!(target_arch = "x86_64") {
-        true => instructions & 0xffff == 0x050f,
-        false => instructions & 0xffff_ffff == 0xd400_0001,
-    }
-}
-
 /// The same registers, but those of a caller.
 #[cfg(target_arch = "x86_64")]
 pub fn at_caller(context: &libc::ucontext_t, [pc, sp, fp]: [usize; 3]) -> libc::ucontext_t {

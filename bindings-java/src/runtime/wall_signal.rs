@@ -14,10 +14,8 @@ use std::time::Duration;
 
 use spanprof::sys;
 use spanprof_signal::exchange::{Question, Round};
-use spanprof_signal::{question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{guarded, question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
-use super::memory_signal::word;
-use super::registers_signal::{self, registers};
 use super::{call_trace_signal, capture_signal, layout, threads_signal, walk_signal};
 
 /// CPU time from an answer back into the interrupted system call.
@@ -317,17 +315,10 @@ impl question::Answer for Answerer {
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
             (answer.len, answer.truncated, answer.context) = (len, truncated, context);
             // SAFETY: as above.
-            answer.in_call = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }
-                .is_some_and(|context| is_in_system_call(registers(context).pc));
+            answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
             answer.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
         });
     }
-}
-
-/// Whether a thread that was interrupted at `pc` comes from a system call, or will make it again.
-fn is_in_system_call(pc: usize) -> bool {
-    let enters = |at: usize| word(at).is_some_and(registers_signal::enters_kernel);
-    enters(pc) || enters(pc.wrapping_sub(registers_signal::KERNEL_ENTRY_BYTES))
 }
 
 #[cfg(test)]
@@ -355,16 +346,5 @@ mod tests {
         assert!(repeats(9, 8192, 1_000 + WAY_OUT_NS), "its way back");
         assert!(!repeats(9, 8192, 1_001 + WAY_OUT_NS), "it was back, and ran again");
         assert!(!repeats(10, 4096, 1_000));
-    }
-
-    #[test]
-    fn a_thread_inside_a_system_call_is_one_before_or_behind_the_instruction_that_makes_it() {
-        let mut code = [0x90u8; 32];
-        code[8..10].copy_from_slice(&[0x0f, 0x05]);
-        let at = |offset| code.as_ptr() as usize + offset;
-        if cfg!(target_arch = "x86_64") {
-            assert!(is_in_system_call(at(8)) && is_in_system_call(at(10)));
-        }
-        assert!(!is_in_system_call(at(9)) && !is_in_system_call(at(16)));
     }
 }

@@ -99,31 +99,6 @@ pub unsafe fn walk_interrupted(thread: &JsThread, ucontext: *const libc::c_void,
     }
 }
 
-/// Whether a signal interrupted a system call: the instruction at, or right before, is the one that enters the kernel.
-///
-/// # Safety
-/// As for `walk_interrupted`.
-pub unsafe fn is_in_system_call(ucontext: *const libc::c_void) -> bool {
-    // SAFETY: the caller's promise.
-    let Some(ucontext) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }) else { return false };
-    let pc = registers(ucontext).pc;
-    let enters =
-        |address: usize| guarded::read_u64(address).is_some_and(|word| word & KERNEL_ENTRY_MASK == KERNEL_ENTRY);
-    enters(pc) || enters(pc.wrapping_sub(KERNEL_ENTRY_BYTES))
-}
-
-/// `syscall`
-#[cfg(target_arch = "x86_64")]
-const KERNEL_ENTRY: u64 = 0x050f;
-#[cfg(target_arch = "x86_64")]
-const KERNEL_ENTRY_BYTES: usize = 2;
-/// `svc #0`
-#[cfg(target_arch = "aarch64")]
-const KERNEL_ENTRY: u64 = 0xd400_0001;
-#[cfg(target_arch = "aarch64")]
-const KERNEL_ENTRY_BYTES: usize = 4;
-const KERNEL_ENTRY_MASK: u64 = (1 << (KERNEL_ENTRY_BYTES * 8)) - 1;
-
 fn walk_thread(thread: &JsThread, registers: &Registers, stack: &mut RawStack<'_>) {
     if thread.is_listing.load(Ordering::Relaxed) {
         stack.push(RawFrame::native(registers.pc as u64));

@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spanprof::sys;
-use spanprof_signal::{futex, question, Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::{futex, guarded, question, Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, JsThread};
 use super::{capture_signal, context_signal, marker};
@@ -200,7 +200,7 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
     (answer.len, answer.truncated, answer.context) = (len, truncated, context);
     // SAFETY: as above.
-    answer.in_call = unsafe { capture_signal::is_in_system_call(ucontext) };
+    answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
     if is_waiting_for_events(answer.frames.first().copied()) {
         // What leads there is Node's, and always the same.
         if let Some(caller) = answer.frames.get_mut(1) {

@@ -113,13 +113,9 @@ pub(super) fn start(settings: ClockSettings) -> Clocks {
 fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples: u64) {
     let _turn = one_at_a_time();
     let clocks = start(settings(kind, rate_hz));
-    let (thread_id, told_ns) = std::thread::scope(|scope| {
-        let burner = scope.spawn(|| {
-            clocks.register_current_thread();
-            burn(500_000_000);
-            told_by_now()
-        });
-        burner.join().unwrap()
+    let (thread_id, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        burn(500_000_000);
     });
     let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert!(seen.samples >= least_samples, "{seen:?}");
@@ -144,6 +140,17 @@ pub(super) fn told_by_now() -> (u32, u64) {
     let cpu_ns = current_thread_cpu_ns();
     assert!(told_ns <= cpu_ns + MOST_AHEAD_NS, "{told_ns} ns told of {cpu_ns}");
     (me, told_ns)
+}
+
+/// Does `work` on a thread of its own. That thread's id, and its CPU time that samples carry.
+pub(super) fn told_by_thread(work: impl FnOnce() + Send) -> (u32, u64) {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            work();
+            told_by_now()
+        });
+        worker.join().unwrap()
+    })
 }
 
 #[test]
@@ -229,17 +236,13 @@ fn a_second_start_is_refused_while_the_first_runs() {
 fn a_change_of_rate_loses_no_cpu_time() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::Auto, 100));
-    let (me, told_ns) = std::thread::scope(|scope| {
-        let changed = scope.spawn(|| {
-            clocks.register_current_thread();
-            for rate_hz in [1_000, 50, 3_000, 200] {
-                burn(60_000_000);
-                clocks.set_rate(rate_hz);
-            }
+    let (me, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        for rate_hz in [1_000, 50, 3_000, 200] {
             burn(60_000_000);
-            told_by_now()
-        });
-        changed.join().unwrap()
+            clocks.set_rate(rate_hz);
+        }
+        burn(60_000_000);
     });
     let seen = drain(&clocks).remove(&me).unwrap();
     assert_eq!(seen.weight_ns, told_ns);
@@ -277,14 +280,10 @@ fn the_cpu_time_of_a_thousand_short_threads_is_accounted_for() {
 fn a_thread_found_by_the_scan_brings_its_cpu_time_since_birth() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 100));
-    let (found, told_ns) = std::thread::scope(|scope| {
-        let found = scope.spawn(|| {
-            burn(40_000_000);
-            clocks.scan();
-            burn_until(|| clocks.ring().has_committed());
-            told_by_now()
-        });
-        found.join().unwrap()
+    let (found, told_ns) = told_by_thread(|| {
+        burn(40_000_000);
+        clocks.scan();
+        burn_until(|| clocks.ring().has_committed());
     });
     let seen = drain(&clocks).remove(&found).expect("the thread was found");
     assert_eq!(seen.first, 1);

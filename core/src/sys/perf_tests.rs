@@ -1,6 +1,6 @@
 //! The perf clock on real threads: what it promises beyond weights. Where the kernel refuses it there is nothing to see.
 
-use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now};
+use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_thread};
 use super::*;
 use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,13 +94,9 @@ fn the_asked_rate_is_kept_by_events_that_run_by_themselves() {
         return;
     }
     let clocks = start(settings(ClockChoice::Perf, 2_000));
-    let (me, told_ns) = std::thread::scope(|scope| {
-        let burner = scope.spawn(|| {
-            clocks.register_current_thread();
-            burn(1_000_000_000);
-            told_by_now()
-        });
-        burner.join().unwrap()
+    let (me, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        burn(1_000_000_000);
     });
     let seen = drain(&clocks).remove(&me).expect("samples of the burning thread");
     assert_eq!(seen.weight_ns, told_ns);

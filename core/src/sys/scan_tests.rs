@@ -1,7 +1,7 @@
 //! What a scan of the threads must not do to threads that live: it reads a list that threads leave meanwhile, and clocks
 //! that go on meanwhile.
 
-use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now, Ends};
+use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_now, told_by_thread, Ends};
 use super::*;
 use spanprof_signal::handler;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,16 +54,12 @@ fn a_thread_that_takes_the_processor_in_the_middle_of_a_scan_is_told_once() {
 fn a_thread_that_the_list_left_out_keeps_its_clock_while_it_lives() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
-    let (thread_id, told_ns) = std::thread::scope(|scope| {
-        let burner = scope.spawn(|| {
-            clocks.register_current_thread();
-            burn(50_000_000);
-            clocks.scan_list(&[]);
-            clocks.scan();
-            burn(50_000_000);
-            told_by_now()
-        });
-        burner.join().unwrap()
+    let (thread_id, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        burn(50_000_000);
+        clocks.scan_list(&[]);
+        clocks.scan();
+        burn(50_000_000);
     });
     let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert_eq!((seen.first, seen.weight_ns), (1, told_ns), "{seen:?}");
@@ -73,19 +69,15 @@ fn a_thread_that_the_list_left_out_keeps_its_clock_while_it_lives() {
 fn a_thread_whose_samples_are_ahead_of_its_clock_is_no_new_thread() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 100));
-    let (thread_id, told_ns) = std::thread::scope(|scope| {
-        let burner = scope.spawn(|| {
-            clocks.register_current_thread();
-            burn(30_000_000);
-            let me = thread_id();
-            let slot = handler::touched_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me).unwrap();
-            let inbox = inbox_in_use().expect("the clocks run");
-            handler::tell_signal_blocked(inbox, slot, current_thread_cpu_ns() + 20_000_000);
-            clocks.scan();
-            burn(30_000_000);
-            told_by_now()
-        });
-        burner.join().unwrap()
+    let (thread_id, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        burn(30_000_000);
+        let me = thread_id();
+        let slot = handler::touched_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me).unwrap();
+        let inbox = inbox_in_use().expect("the clocks run");
+        handler::tell_signal_blocked(inbox, slot, current_thread_cpu_ns() + 20_000_000);
+        clocks.scan();
+        burn(30_000_000);
     });
     let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert_eq!((seen.first, seen.weight_ns), (1, told_ns), "{seen:?}");

@@ -109,7 +109,10 @@ impl Layout {
     }
 
     fn type_of(&self, object: u64) -> Option<u64> {
-        let map = field(object, 0)?;
+        self.type_of_map(field(object, 0)?)
+    }
+
+    fn type_of_map(&self, map: u64) -> Option<u64> {
         let address = untagged(map)? + self.instance_type;
         let word = guarded::read_u64(address & !7)?;
         Some(word >> (address % WORD * 8) & 0xffff)
@@ -241,11 +244,14 @@ impl Layout {
 
     /// Whether `object` is the data that optimised code of `function` has beside its table.
     fn is_data_of(&self, object: u64, function: u64) -> bool {
-        let own = is_object(object).then(|| self.item(object, self.function_index)).flatten();
-        own.is_some_and(|own| {
-            let wrapped = || field(own, self.wrapped_function).filter(|_| self.wrapped_function > 0);
-            own == function || wrapped() == Some(function)
-        })
+        self.functions_of(object).is_some_and(|functions| functions.contains(&function))
+    }
+
+    /// What the data of optimised code gives as its function, as itself and unwrapped.
+    fn functions_of(&self, data: u64) -> Option<[u64; 2]> {
+        let own = is_object(data).then(|| self.item(data, self.function_index)).flatten()?;
+        let wrapped = (self.wrapped_function > 0).then(|| field(own, self.wrapped_function)).flatten();
+        Some([own, wrapped.unwrap_or(own)])
     }
 
     fn item(&self, array: u64, index: usize) -> Option<u64> {

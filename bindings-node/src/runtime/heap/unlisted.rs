@@ -3,9 +3,7 @@
 //! with the same word, and says what function it is of at the same place, both learnt from listed pieces. On the isolate's own
 //! thread, right after the listing. Not here: the functions' names (the listing).
 
-use spanprof_signal::guarded;
-
-use super::{code_fields, copy, field, is_object, untagged, Layout, HEADER_WORDS, WORD};
+use super::{code_fields, copy, field, is_object, Layout, HEADER_WORDS, WORD};
 
 /// A piece of machine code that was listed.
 #[derive(Clone, Copy)]
@@ -83,8 +81,7 @@ impl Layout {
         let is_map = || {
             let kind = field(word, 0)?;
             (field(kind, 0)? == kind).then_some(())?;
-            let address = untagged(word)? + self.instance_type;
-            Some(guarded::read_u64(address & !7)? >> (address % WORD * 8) & 0xffff == self.code_type)
+            Some(self.type_of_map(word)? == self.code_type)
         };
         is_object(word) && is_map() == Some(true)
     }
@@ -109,19 +106,12 @@ impl Layout {
             if listed.get(next).is_some_and(|piece| piece.start < start + len) {
                 continue;
             }
-            if let Some(function) = self.function_of(data).into_iter().flatten().find(|function| is_known(*function)) {
+            if let Some(function) = self.functions_of(data).into_iter().flatten().find(|function| is_known(*function)) {
                 free_from = start + len;
                 found.push(Found { start, len, function });
             }
         }
         found
-    }
-
-    /// What the data of optimised code gives as its function, as itself and wrapped.
-    fn function_of(&self, data: u64) -> Option<[u64; 2]> {
-        let own = is_object(data).then(|| self.item(data, self.function_index)).flatten()?;
-        let wrapped = field(own, self.wrapped_function).filter(|_| self.wrapped_function > 0);
-        Some([own, wrapped.unwrap_or(own)])
     }
 }
 

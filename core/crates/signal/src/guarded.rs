@@ -309,9 +309,43 @@ pub(crate) unsafe fn blocks_faults(ucontext: *mut libc::c_void) -> bool {
     unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| first_word(&c.uc_sigmask) & FAULTS != 0)
 }
 
+/// Whether a signal interrupted a system call: the instruction at, or right before, is the one that enters the kernel.
+///
+/// # Safety
+/// As for [`interrupted_at`].
+pub unsafe fn is_in_system_call(ucontext: *mut libc::c_void) -> bool {
+    // SAFETY: the caller's promise.
+    is_at_kernel_entry(unsafe { interrupted_at(ucontext) } as usize)
+}
+
+/// `syscall`, or `svc #0`, and its bytes.
+const KERNEL_ENTRY: (u64, usize) = if cfg!(target_arch = "x86_64") { (0x050f, 2) } else { (0xd400_0001, 4) };
+
+fn is_at_kernel_entry(pc: usize) -> bool {
+    let (entry, bytes) = KERNEL_ENTRY;
+    let enters = |address: usize| read_u64(address).is_some_and(|word| word & ((1 << (bytes * 8)) - 1) == entry);
+    enters(pc) || enters(pc.wrapping_sub(bytes))
+}
+
 fn read_by_kernel(destination: *mut u8, source: usize, length: usize) -> bool {
     let local = libc::iovec { iov_base: destination.cast(), iov_len: length };
     let remote = libc::iovec { iov_base: source as *mut libc::c_void, iov_len: length };
     // SAFETY: the kernel writes at most `length` bytes to `destination`, which the callers own, and checks the source.
     unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == length as isize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_at_kernel_entry;
+
+    #[test]
+    fn a_thread_inside_a_system_call_is_one_before_or_behind_the_instruction_that_makes_it() {
+        let mut code = [0x90u8; 32];
+        code[8..10].copy_from_slice(&[0x0f, 0x05]);
+        let at = |offset| code.as_ptr() as usize + offset;
+        if cfg!(target_arch = "x86_64") {
+            assert!(is_at_kernel_entry(at(8)) && is_at_kernel_entry(at(10)));
+        }
+        assert!(!is_at_kernel_entry(at(9)) && !is_at_kernel_entry(at(16)));
+    }
 }

@@ -1,5 +1,5 @@
-//! Every interleaving of the ring, the bell, the slot and the exchange of questions, as far as the model checker's bound reaches. Built only with
-//! `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
+//! Every interleaving of the ring, the bell, the slot and the exchange of questions, as far as the model checker's bound
+//! reaches. Built only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};

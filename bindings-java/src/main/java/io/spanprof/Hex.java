@@ -10,6 +10,9 @@ import java.nio.charset.StandardCharsets;
  * library's rule.
  */
 final class Hex {
+    static final int TRACE_DIGITS = 32;
+    static final int SPAN_DIGITS = 16;
+
     private static final boolean IS_LITTLE = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
     private static final VarHandle EIGHT = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
     /** One bit of each of eight bytes. */

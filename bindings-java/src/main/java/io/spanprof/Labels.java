@@ -7,8 +7,6 @@ import java.util.Map;
 public final class Labels {
     private static final String TRACE_ID = "trace_id";
     private static final String SPAN_ID = "span_id";
-    private static final int TRACE_DIGITS = 32;
-    private static final int SPAN_DIGITS = 16;
     private static final Labels NONE = new Labels(0, 0, 0, 0);
 
     final long labelSet;
@@ -57,17 +55,17 @@ public final class Labels {
             if (key == null || value == null) {
                 continue;
             }
-            if (value.length() == TRACE_DIGITS && key.equals(TRACE_ID)) {
+            if (value.length() == Hex.TRACE_DIGITS && key.equals(TRACE_ID)) {
                 byte[] letters = Hex.letters(value);
-                if (Hex.isId(letters, TRACE_DIGITS)) {
+                if (Hex.isId(letters, Hex.TRACE_DIGITS)) {
                     traceHigh = Hex.word(letters, 0);
-                    traceLow = Hex.word(letters, SPAN_DIGITS);
+                    traceLow = Hex.word(letters, Hex.SPAN_DIGITS);
                     continue;
                 }
             }
-            if (value.length() == SPAN_DIGITS && key.equals(SPAN_ID)) {
+            if (value.length() == Hex.SPAN_DIGITS && key.equals(SPAN_ID)) {
                 byte[] letters = Hex.letters(value);
-                if (Hex.isId(letters, SPAN_DIGITS)) {
+                if (Hex.isId(letters, Hex.SPAN_DIGITS)) {
                     span = Hex.word(letters, 0);
                     continue;
                 }

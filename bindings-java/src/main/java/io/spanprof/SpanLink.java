@@ -7,8 +7,6 @@ import java.nio.LongBuffer;
  * OpenTelemetry, not for programs. Labels of open scopes stay.
  */
 public final class SpanLink {
-    private static final int TRACE_DIGITS = 32;
-    private static final int SPAN_DIGITS = 16;
     private static final byte[] NO_LETTERS = {};
     private static final SpanLink NONE = new SpanLink(0, 0, 0, 0);
 
@@ -36,9 +34,9 @@ public final class SpanLink {
         SpanLink before = said(words);
         byte[] trace = traceId == null ? NO_LETTERS : Hex.letters(traceId);
         byte[] span = spanId == null ? NO_LETTERS : Hex.letters(spanId);
-        if (Hex.isId(trace, TRACE_DIGITS) && Hex.isId(span, SPAN_DIGITS)) {
+        if (Hex.isId(trace, Hex.TRACE_DIGITS) && Hex.isId(span, Hex.SPAN_DIGITS)) {
             long high = Hex.word(trace, 0);
-            long low = Hex.word(trace, SPAN_DIGITS);
+            long low = Hex.word(trace, Hex.SPAN_DIGITS);
             // The local root is known as long as spans of its trace follow each other on a thread.
             boolean isSameTrace = high == before.traceHigh && low == before.traceLow;
             say(words, high, low, Hex.word(span, 0), isSameTrace ? before.root : 0);
@@ -68,8 +66,8 @@ public final class SpanLink {
     /** The same in another trace, its id in hex; none when it is no such id. {@link #restore} makes it the active one. */
     public SpanLink withTrace(CharSequence traceId) {
         byte[] trace = traceId == null ? NO_LETTERS : Hex.letters(traceId);
-        boolean isTrace = Hex.isId(trace, TRACE_DIGITS);
-        return new SpanLink(isTrace ? Hex.word(trace, 0) : 0, isTrace ? Hex.word(trace, SPAN_DIGITS) : 0, span, 0);
+        boolean isTrace = Hex.isId(trace, Hex.TRACE_DIGITS);
+        return new SpanLink(isTrace ? Hex.word(trace, 0) : 0, isTrace ? Hex.word(trace, Hex.SPAN_DIGITS) : 0, span, 0);
     }
 
     /** Whether the calling thread has an active span, or one named by its labels. */
