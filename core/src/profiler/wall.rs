@@ -9,7 +9,9 @@
 //! waits for a processor answers late. It did not run since it was asked, so its answer holds for all that time: until then
 //! its time is owed, and it is asked nothing else.
 //!
-//! A thread that goes on doing the same is told of once a second, and at the end of a window (`wall_repeats`).
+//! A thread that goes on doing the same is told of once a second, and at the end of a window (`wall_repeats`). Where there
+//! are more threads than a tick may look at, of those that did the same at their last looks only some are looked at, chosen
+//! at random at every tick, and stand for all: shares stay right, and threads that wait cost little.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,6 +34,8 @@ const MAX_WALKS: usize = 3;
 const MAX_OWED_NS: u64 = 1_000_000_000;
 /// How long a tick waits for those it asked: longer than it takes who has a processor.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// One of so many threads that go on doing the same is looked at.
+const STEADY: usize = 4;
 /// How long the last one does.
 const LAST_PATIENCE_NS: u64 = 50_000_000;
 
@@ -207,15 +211,20 @@ impl WallSampler {
         self.take_answers(now_ns);
         self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
-        let weight_ns = (u128::from(interval_ns) * all as u128 / chosen.max(1) as u128) as u64;
+        let weight_ns = share(interval_ns, all, chosen);
         self.repeats.allow(self.runtime.frames_keep() && !config.keep_timestamps);
         let may_answer = config.signals && self.runtime.others_walk_themselves();
-        for thread in &threads[..chosen] {
-            if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
-                owed.weight_ns += weight_ns;
-            } else if !self.sample(*thread, weight_ns, now_ns, may_answer) {
-                self.owed.insert(thread.thread_id, Owed { thread: *thread, weight_ns });
-            }
+        let (others, steady) = match chosen < all {
+            true => self.repeats.steady_last(&mut threads[..chosen]),
+            false => (&mut threads[..], &mut [][..]),
+        };
+        let looked_at = choose(steady, steady.len().div_ceil(STEADY), &mut self.random);
+        let steady_weight_ns = share(weight_ns, steady.len(), looked_at);
+        for thread in others {
+            self.look(*thread, weight_ns, now_ns, may_answer);
+        }
+        for thread in &steady[..looked_at] {
+            self.look(*thread, steady_weight_ns, now_ns, may_answer);
         }
         if !self.owed.is_empty() && self.runtime.wait_for_answers(PATIENCE) {
             self.take_answers(now_ns);
@@ -224,6 +233,15 @@ impl WallSampler {
         self.give_up(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);
+        }
+    }
+
+    /// Takes a sample of a thread now, or when it has answered.
+    fn look(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64, may_answer: bool) {
+        if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
+            owed.weight_ns += weight_ns;
+        } else if !self.sample(thread, weight_ns, now_ns, may_answer) {
+            self.owed.insert(thread.thread_id, Owed { thread, weight_ns });
         }
     }
 
@@ -358,6 +376,11 @@ impl WallSampler {
 fn bare(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
     let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
     RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
+}
+
+/// The time that each of `chosen` threads stands for, so that they stand for that of `all`.
+fn share(time_ns: u64, all: usize, chosen: usize) -> u64 {
+    (u128::from(time_ns) * all as u128 / chosen.max(1) as u128) as u64
 }
 
 /// Brings a random subset to the front; gives its size.

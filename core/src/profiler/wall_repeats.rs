@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::runtime::RuntimeThread;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags};
 
 /// A thread is told of as often while it does the same.
 const INTERVAL_NS: u64 = 1_000_000_000;
+/// A thread that was not looked at in so many is forgotten.
+const FORGOTTEN_AFTER: u32 = 10;
 /// More threads are told of one by one.
 const MAX_THREADS: usize = 4096;
 
@@ -17,8 +20,10 @@ pub(super) struct Repeat {
     pub context: Context,
     pub frames: Vec<RawFrame>,
     weight_ns: u64,
-    /// Whether it was looked at since the last release.
-    is_fresh: bool,
+    /// Whether it did the same at its last look and the one before.
+    is_steady: bool,
+    /// Releases since it was looked at.
+    unseen: u32,
 }
 
 /// See the head of the module.
@@ -42,7 +47,7 @@ impl Repeats {
             repeat.flags == sample.flags && repeat.context == sample.context && repeat.frames == sample.frames;
         if is_same {
             repeat.weight_ns += sample.values[0];
-            repeat.is_fresh = true;
+            (repeat.is_steady, repeat.unseen) = (true, 0);
         }
         is_same
     }
@@ -55,7 +60,7 @@ impl Repeats {
         let before = match is_kept {
             true => {
                 let frames = sample.frames.to_vec();
-                let repeat = Repeat { flags, context, frames, weight_ns: 0, is_fresh: true };
+                let repeat = Repeat { flags, context, frames, weight_ns: 0, is_steady: false, unseen: 0 };
                 self.threads.insert(sample.thread_id, repeat)
             }
             false => self.threads.remove(&sample.thread_id),
@@ -68,7 +73,23 @@ impl Repeats {
         now_ns.saturating_sub(self.released_ns) >= INTERVAL_NS
     }
 
-    /// Tells all that is held back, and forgets the threads that were not seen since it last did.
+    /// Puts the threads that go on doing the same behind the others.
+    pub fn steady_last<'t>(
+        &self,
+        threads: &'t mut [RuntimeThread],
+    ) -> (&'t mut [RuntimeThread], &'t mut [RuntimeThread]) {
+        let is_steady = |thread: &RuntimeThread| self.threads.get(&thread.thread_id).is_some_and(|it| it.is_steady);
+        let mut others = 0;
+        for place in 0..threads.len() {
+            if !self.is_allowed || !is_steady(&threads[place]) {
+                threads.swap(others, place);
+                others += 1;
+            }
+        }
+        threads.split_at_mut(others)
+    }
+
+    /// Tells all that is held back, and forgets the threads that were not looked at for long.
     pub fn release(&mut self, now_ns: u64, mut tell: impl FnMut(u32, &Repeat, u64)) {
         self.released_ns = now_ns;
         self.threads.retain(|thread_id, repeat| {
@@ -76,7 +97,8 @@ impl Repeats {
             if weight_ns > 0 {
                 tell(*thread_id, repeat, weight_ns);
             }
-            std::mem::take(&mut repeat.is_fresh)
+            repeat.unseen += 1;
+            repeat.unseen <= FORGOTTEN_AFTER
         });
     }
 }
@@ -132,8 +154,11 @@ mod tests {
         assert_eq!((held, repeats.threads.len()), (Some(5), 0), "what was held back until then is told");
         repeats.allow(true);
         assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
+        for _ in 0..FORGOTTEN_AFTER {
+            repeats.release(1, |_, _, _| {});
+        }
+        assert_eq!(repeats.threads.len(), 1);
         repeats.release(1, |_, _, _| {});
-        repeats.release(2, |_, _, _| {});
         assert!(repeats.threads.is_empty());
     }
 }

@@ -158,6 +158,49 @@ fn a_random_subset_has_each_thread_as_often_as_any_other() {
     assert!(hits.iter().all(|hits| hits.abs_diff(3000) < 250), "{hits:?}");
 }
 
+/// Looks that were taken of threads from 100 on, and the tick they are taken in.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+static TICK: AtomicU64 = AtomicU64::new(0);
+
+/// Threads that wait; the first eight of them work for five ticks of twenty-five, one after the other.
+fn wait_and_work(_: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
+    LOOKS.fetch_add(1, Ordering::Relaxed);
+    let phase = (TICK.load(Ordering::Relaxed) + 3 * u64::from(thread_id)) % 25;
+    let works = thread_id < 108 && phase < 5;
+    stack.push(RawFrame { code: if works { 1 } else { u64::from(thread_id) }, at: 0 });
+    Captured::Walked
+}
+
+#[test]
+fn threads_that_wait_are_seldom_looked_at_where_there_are_many_and_shares_stay_right() {
+    let ids: Vec<u32> = (100..140).collect();
+    let mut ticks = Ticks::with(LateRuntime { threads: threads(&ids), is_waited_for: false, frames_keep: true });
+    ticks.sampler.capture = wait_and_work;
+    let config = Config { wall_max_threads: 20, ..Config::default() };
+    let (mut worked_ns, mut all_ns) = (0, 0);
+    let mut take = |samples: Vec<(Option<RawFrame>, u64)>| {
+        for (leaf, weight_ns) in samples {
+            all_ns += weight_ns;
+            worked_ns += if leaf.is_some_and(|leaf| leaf.code == 1) { weight_ns } else { 0 };
+        }
+    };
+    const TICKS: u64 = 20_000;
+    for tick in 1..=TICKS {
+        TICK.store(tick, Ordering::Relaxed);
+        ticks.sampler.tick(&config, tick * 1_000);
+        take(ticks.samples());
+    }
+    ticks.sampler.release(TICKS * 1_000);
+    take(ticks.samples());
+    let truth_ns = 40 * TICKS * 1_000;
+    assert!(all_ns <= truth_ns && truth_ns - all_ns < truth_ns / 100, "{all_ns} of {truth_ns}");
+    // One thread of 25 works at any time. Some 30,000 looks met one, up to four of them of one spell.
+    let share = worked_ns as f64 / all_ns as f64;
+    assert!((share - 0.04).abs() < 0.002, "{share}");
+    let looks = LOOKS.load(Ordering::Relaxed) / TICKS;
+    assert!((5..=10).contains(&looks), "{looks} looks per tick, where 20 are allowed");
+}
+
 #[test]
 fn only_what_two_walks_agree_on_from_the_root_is_kept() {
     let first = frames(&[9, 8, 2, 1]);
