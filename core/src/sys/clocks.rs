@@ -130,7 +130,7 @@ impl Clocks {
             own_ns: own_cpu_ns(),
             sampled_ns: counters::sampled_cpu_ns(),
         };
-        handler::set_period_ns(ticking.period_ns);
+        handler::set_period_ns(ticking.period_ns, 1_000_000_000 / u64::from(time::kernel_tick_hz()));
         handler::set_session(Some(session));
         state.registry.scan(Birth::BeforeStart, &ticking);
         // Where /proc is hidden the scan finds nobody.
@@ -185,7 +185,7 @@ impl Clocks {
         }
         self.shared.facts.tell_threads(&state.registry);
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, now_ns + state.schedule.next_look_ns());
+            arm::arm_timer(timer, now_ns + state.schedule.next_look_ns(), 0);
         }
         due
     }
@@ -321,7 +321,7 @@ impl Clocks {
         }
         threads::unblock_signal(run.ticking.signal);
         if let Ok(timer) = timer::create_for_process(me, run.ticking.signal, handler::signal_value(0, 0)) {
-            arm::arm_timer(timer, time::process_cpu_ns() + LOOK_INTERVAL_NS);
+            arm::arm_timer(timer, time::process_cpu_ns() + LOOK_INTERVAL_NS, 0);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);
         }
@@ -383,8 +383,8 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     let chosen = choose(run.choice, rate_hz, signal, crowded).ok().filter(|(kind, _)| install_handlers(*kind, signal));
     let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
     let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
-    handler::set_period_ns(ticking.period_ns);
-    state.registry.change(&ticking, kind != run.ticking.kind);
+    handler::set_period_ns(ticking.period_ns, 1_000_000_000 / u64::from(time::kernel_tick_hz()));
+    state.registry.change(&ticking);
     if let Some(run) = &mut state.run {
         (run.ticking, run.in_use) = (ticking, in_use);
         shared().facts.tell_run(Some(run.facts()));

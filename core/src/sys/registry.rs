@@ -266,17 +266,11 @@ impl Registry {
     }
 
     /// Puts every thread on a new rate, and on another kind of clock if that changed.
-    pub fn change(&mut self, ticking: &Ticking, kind_changed: bool) {
-        let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
-        for (thread_id, index) in all {
-            let slot = &handler::slots()[index];
-            // A perf event may run by itself, which only its own thread can change.
-            if kind_changed || matches!(slot.ticker(), Ticker::Perf(_)) {
-                self.renew(thread_id, ticking);
-            } else if let Some(cpu_ns) = thread_cpu_ns(thread_id) {
-                let due = slot.begin_schedule(cpu_ns, ticking.period_ns, false);
-                arm::arm(slot.ticker(), cpu_ns, due);
-            }
+    pub fn change(&mut self, ticking: &Ticking) {
+        let all: Vec<u32> = self.known.keys().copied().collect();
+        for thread_id in all {
+            // A clock may go on by itself, which only its own thread can change.
+            self.renew(thread_id, ticking);
         }
     }
 

@@ -24,7 +24,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let begun = read(libc::CLOCK_MONOTONIC);
     let cpu_ns = read(libc::CLOCK_THREAD_CPUTIME_ID);
-    arm::arm_timer(TIMER.load(Ordering::Relaxed), cpu_ns + PERIOD_NS);
+    arm::arm_timer(TIMER.load(Ordering::Relaxed), cpu_ns + PERIOD_NS, 0);
     HANDLER_NS.store(read(libc::CLOCK_MONOTONIC) - begun, Ordering::Relaxed);
     TICKS.fetch_add(1, Ordering::Relaxed);
 }
@@ -56,7 +56,7 @@ fn start() {
     };
     assert!(made, "the kernel gives no timer: {}", std::io::Error::last_os_error());
     TIMER.store(id as u32, Ordering::Relaxed);
-    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS);
+    arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS, 0);
 }
 
 fn main() {

@@ -31,24 +31,21 @@ fn read(clock: libc::clockid_t) -> u64 {
 pub fn arm(ticker: Ticker, cpu_ns: u64, due_cpu_ns: u64) -> i32 {
     match ticker {
         Ticker::None => 0,
-        Ticker::Timer(id) => arm_timer(id, due_cpu_ns),
+        Ticker::Timer(id) => arm_timer(id, due_cpu_ns, 0),
         Ticker::Perf(descriptor) => arm_perf(descriptor, 0, due_cpu_ns.saturating_sub(cpu_ns), Perf::Once),
     }
 }
 
-/// Arms a POSIX timer once, at an absolute time of its clock. Zero or errno.
-pub fn arm_timer(id: u32, at_ns: u64) -> i32 {
-    let once = libc::itimerspec {
-        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-        it_value: libc::timespec {
-            tv_sec: (at_ns / 1_000_000_000) as _,
-            // All zero would disarm.
-            tv_nsec: (at_ns % 1_000_000_000).max(1) as libc::c_long,
-        },
-    };
+/// Arms a POSIX timer at an absolute time of its clock: once if `interval_ns` is 0, else at every such interval from then
+/// on. Zero or errno.
+pub fn arm_timer(id: u32, at_ns: u64, interval_ns: u64) -> i32 {
+    let time =
+        |ns: u64| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as libc::c_long };
+    // All zero would disarm.
+    let setting = libc::itimerspec { it_interval: time(interval_ns), it_value: time(at_ns.max(1)) };
     let old = core::ptr::null_mut::<libc::itimerspec>();
-    // SAFETY: the kernel reads `once`; an id that is no timer of ours any more is refused.
-    outcome(unsafe { libc::syscall(libc::SYS_timer_settime, id, libc::TIMER_ABSTIME, &raw const once, old) })
+    // SAFETY: the kernel reads `setting`; an id that is no timer of ours any more is refused.
+    outcome(unsafe { libc::syscall(libc::SYS_timer_settime, id, libc::TIMER_ABSTIME, &raw const setting, old) })
 }
 
 /// What a perf event does next.

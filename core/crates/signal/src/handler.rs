@@ -11,12 +11,12 @@
 //!    its weight to what the next entry says was lost; nothing goes missing.
 
 use crate::counters;
-use crate::forward::{first_word, thread_id, Forwarded, Predecessors};
+use crate::forward::{thread_id, Forwarded, Predecessors};
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
 use crate::{arm, fetch, guarded};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
-use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Threads that can have a clock at one time, plus one: slot 0 stands for the scan timer.
 pub const SLOTS: usize = 4096;
@@ -56,6 +56,8 @@ static TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
 static SLOTS_TOUCHED: AtomicUsize = AtomicUsize::new(0);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10_000_000);
+/// How often a thread timer uses an interval.
+static TIMER_RUN: AtomicU32 = AtomicU32::new(1);
 /// Slot by perf descriptor; 0 is none. Untouched pages of it cost nothing.
 static SLOT_OF_DESCRIPTOR: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 /// Who had each signal before us, by its number.
@@ -98,9 +100,19 @@ pub fn set_session(session: Option<&'static Session>) {
     SESSION.store(session, Ordering::Release);
 }
 
-/// Mean interval between samples of a thread, in its CPU time.
-pub fn set_period_ns(period_ns: u64) {
+/// Mean interval between samples of a thread, in its CPU time. Thread timers ring at the kernel's ticks, `tick_ns` apart.
+pub fn set_period_ns(period_ns: u64, tick_ns: u64) {
     PERIOD_NS.store(period_ns.max(1), Ordering::Relaxed);
+    TIMER_RUN.store(timer_run(period_ns, tick_ns), Ordering::Relaxed);
+}
+
+/// An interval below the tick cannot be told from the tick, so that near it each is drawn anew; and where ticks are far
+/// between, arming costs nothing to speak of.
+fn timer_run(period_ns: u64, tick_ns: u64) -> u32 {
+    match period_ns / 2 >= tick_ns {
+        true => (LONGEST_TIMER_RUN_NS / period_ns).clamp(1, LONGEST_TIMER_RUN) as u32,
+        false => 1,
+    }
 }
 
 /// Connects a perf descriptor with its slot, or with none (0).
@@ -155,6 +167,11 @@ const POLL_HUP: i32 = 6;
 const TRAP_PERF: i32 = 6;
 /// Shortest period at which a perf event may go on by itself after a tick; a shorter one is armed for each.
 const SHORTEST_RUNNING_NS: u64 = 500_000;
+/// How often a clock that goes on by itself uses an interval: setting one costs more than the rest of a tick, and ticks at
+/// equal distance still lock onto nothing, since the distance is random and changes after them.
+const PERF_RUN: u32 = 64;
+const LONGEST_TIMER_RUN: u64 = 16;
+const LONGEST_TIMER_RUN_NS: u64 = 160_000_000;
 
 /// Entry of the clock's signal.
 ///
@@ -266,7 +283,9 @@ unsafe fn tick(
     let period_ns = PERIOD_NS.load(Ordering::Relaxed);
     let late_ns = cpu_ns.saturating_sub(slot.due_cpu_ns());
     let mut weight_ns = slot.account(cpu_ns);
-    let mut periods = if slot.runs() { slot.advance_run(cpu_ns, period_ns) } else { slot.advance(cpu_ns, period_ns) };
+    let run = run_of(slot.ticker(), period_ns);
+    let mut periods =
+        if slot.runs() { slot.advance_run(cpu_ns, period_ns, run) } else { slot.advance(cpu_ns, period_ns) };
     let thread_id = slot.thread_id();
 
     let note = |reason, values| tell(session.inbox, thread_id, begun_ns, reason, values);
@@ -307,32 +326,45 @@ unsafe fn tick(
             slot.set_lost([lost_ns + weight_ns, lost_periods + periods]);
         }
     }
-    arm_next(slot, signal, cpu_ns, period_ns, begun_ns);
+    arm_next(slot, signal, cpu_ns, run, begun_ns);
     counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
     slot.leave();
 }
 
-/// Arms the clock for the next tick. A perf event is left to go on by itself while the handler is quick, for starting and
-/// stopping it costs more than the rest of a tick; once the handler takes a quarter of an interval, each tick is armed when
-/// the last one is done with, so that the thread always gets on with its own work.
-fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, period_ns: u64, begun_ns: u64) {
-    let ticker = slot.ticker();
-    let Ticker::Perf(descriptor) = ticker else {
-        arm::arm(ticker, cpu_ns, slot.due_cpu_ns());
-        return;
-    };
-    let interval_ns = slot.due_cpu_ns().saturating_sub(cpu_ns);
+/// How often a clock uses an interval, once it goes on by itself.
+fn run_of(ticker: Ticker, period_ns: u64) -> u32 {
+    match ticker {
+        Ticker::Perf(_) if period_ns >= SHORTEST_RUNNING_NS => PERF_RUN,
+        Ticker::Timer(_) => TIMER_RUN.load(Ordering::Relaxed),
+        _ => 1,
+    }
+}
+
+/// Arms the clock for the next tick. It is left to go on by itself while the handler is quick, for starting and stopping it
+/// costs more than the rest of a tick; once the handler takes a quarter of an interval, each tick is armed when the last one
+/// is done with, so that the thread always gets on with its own work.
+fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, run: u32, begun_ns: u64) {
+    let due_cpu_ns = slot.due_cpu_ns();
+    let interval_ns = due_cpu_ns.saturating_sub(cpu_ns);
     let took_ns = arm::monotonic_ns().saturating_sub(begun_ns);
-    let may_run = period_ns >= SHORTEST_RUNNING_NS && took_ns < interval_ns / 4;
-    let next = match (slot.runs(), may_run) {
-        (true, true) if !slot.begins_run() => return,
-        (true, true) => arm::Perf::RunOn,
-        (true, false) => arm::Perf::Stop,
-        (false, true) => arm::Perf::Run,
-        (false, false) => arm::Perf::Once,
-    };
+    let (ran, may_run) = (slot.runs(), run > 1 && took_ns < interval_ns / 4);
+    if ran && may_run && !slot.begins_run(run) {
+        return;
+    }
     slot.set_runs(may_run);
-    arm::arm_perf(descriptor, signal, interval_ns, next);
+    match slot.ticker() {
+        Ticker::None => 0,
+        Ticker::Timer(id) => arm::arm_timer(id, due_cpu_ns, if may_run { interval_ns } else { 0 }),
+        Ticker::Perf(descriptor) => {
+            let next = match (ran, may_run) {
+                (true, true) => arm::Perf::RunOn,
+                (true, false) => arm::Perf::Stop,
+                (false, true) => arm::Perf::Run,
+                (false, false) => arm::Perf::Once,
+            };
+            arm::arm_perf(descriptor, signal, interval_ns, next)
+        }
+    };
 }
 
 /// An entry without a stack: CPU time that is known and the reason why nothing else is. False when the ring is full.
@@ -361,7 +393,7 @@ pub fn tell_signal_blocked(inbox: &Inbox, slot: &Slot, cpu_ns: u64) {
 /// As for [`tick`].
 unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, ucontext: *mut libc::c_void) {
     // SAFETY: the caller's promise.
-    let captured = if unsafe { blocks_faults(ucontext) } {
+    let captured = if unsafe { guarded::blocks_faults(ucontext) } {
         Captured::Dropped(DropReason::FaultsBlocked)
     } else {
         // SAFETY: inside the handler, on the interrupted thread: what the function asks for.
@@ -382,16 +414,6 @@ unsafe fn walk(capture: CaptureFn, stack: &mut RawStack<'_>, thread_id: u32, uco
     stack.push(leaf);
 }
 
-/// Whether the interrupted thread blocks the fault signals: a guarded read that faults would kill it.
-///
-/// # Safety
-/// As for [`tick`].
-unsafe fn blocks_faults(ucontext: *mut libc::c_void) -> bool {
-    const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
-    // SAFETY: the caller's promise.
-    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| first_word(&c.uc_sigmask) & FAULTS != 0)
-}
-
 fn bare(thread_id: u32, time_ns: u64) -> RawSample<'static> {
     RawSample {
         kind: SampleKind::Cpu,
@@ -402,5 +424,18 @@ fn bare(thread_id: u32, time_ns: u64) -> RawSample<'static> {
         key: 0,
         context: Context::None,
         frames: &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::timer_run;
+
+    #[test]
+    fn timers_use_an_interval_again_where_the_tick_is_finer_and_no_longer_than_a_moment() {
+        const MS: u64 = 1_000_000;
+        assert_eq!([10, 8, 7, 4, 1].map(|period| timer_run(period * MS, 4 * MS)), [16, 16, 1, 1, 1]);
+        assert_eq!([52, 100, 1_000].map(|period| timer_run(period * MS, 4 * MS)), [3, 1, 1]);
+        assert_eq!([10, 20].map(|period| timer_run(period * MS, 10 * MS)), [1, 8]);
     }
 }

@@ -88,7 +88,7 @@ pub struct Slot {
     lost_periods: AtomicU64,
     first_of_thread: AtomicU32,
     signal_blocked: AtomicU32,
-    /// Running perf events alone: the interval in force, and how often it is used again before the next is drawn.
+    /// Running clocks alone: the interval in force, and how often it is used again before the next is drawn.
     interval_ns: AtomicU64,
     repeats: AtomicU32,
     runs: AtomicU32,
@@ -101,10 +101,6 @@ pub struct Slot {
     /// No tick asks for it.
     event_id: AtomicU64,
 }
-
-/// How often a running perf event uses an interval: setting one costs some six times as much as the rest of a tick, and ticks
-/// at equal distance still lock onto nothing, since the distance is random and changes after them.
-pub(crate) const RUN: u64 = 64;
 
 /// The part of an interval, one in so many, by which the CPU time of a tick may be off where the kernel is not asked for it.
 const CLOSE: u64 = 16;
@@ -325,28 +321,27 @@ impl Slot {
         periods
     }
 
-    /// As [`Slot::advance`], for a clock that is not armed for each tick: an interval is used [`RUN`] times before the
-    /// next is drawn. The first of them is shortened by as much as all of them together have to make up.
-    pub(crate) fn advance_run(&self, cpu_ns: u64, period_ns: u64) -> u64 {
+    /// As [`Slot::advance`], for a clock that is not armed for each tick: an interval is used `run` times before the next is
+    /// drawn, and all of them together make up for what the schedule is behind.
+    pub(crate) fn advance_run(&self, cpu_ns: u64, period_ns: u64, run: u32) -> u64 {
+        let late_ns = cpu_ns.saturating_sub(self.due_cpu_ns.load(Ordering::Relaxed));
         let repeats = self.repeats.load(Ordering::Relaxed);
-        let due = self.due_cpu_ns.load(Ordering::Relaxed);
         if repeats > 0 {
             self.repeats.store(repeats - 1, Ordering::Relaxed);
-            self.due_cpu_ns.store(cpu_ns + self.interval_ns(), Ordering::Relaxed);
-            return 1 + cpu_ns.saturating_sub(due) / period_ns.max(1);
+        } else {
+            let run = u64::from(run.max(1));
+            let behind_ns = cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(period_ns / 2);
+            let drawn_ns = self.draw_interval_ns(period_ns).saturating_sub(behind_ns / run);
+            let interval_ns = drawn_ns.max(period_ns / 2).max(1);
+            self.interval_ns.store(interval_ns, Ordering::Relaxed);
+            self.schedule_cpu_ns.store(cpu_ns + run * interval_ns, Ordering::Relaxed);
+            self.repeats.store((run - 1) as u32, Ordering::Relaxed);
         }
-        let late_ns = cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(period_ns / 2);
-        let periods = self.advance(cpu_ns, period_ns);
-        let first_ns = self.due_cpu_ns.load(Ordering::Relaxed).saturating_sub(cpu_ns);
-        let interval_ns = first_ns + late_ns * (RUN - 1) / RUN;
-        self.interval_ns.store(interval_ns, Ordering::Relaxed);
-        self.due_cpu_ns.store(cpu_ns + interval_ns, Ordering::Relaxed);
-        self.schedule_cpu_ns.store(cpu_ns + RUN * interval_ns, Ordering::Relaxed);
-        self.repeats.store((RUN - 1) as u32, Ordering::Relaxed);
-        periods
+        self.due_cpu_ns.store(cpu_ns + self.interval_ns(), Ordering::Relaxed);
+        1 + late_ns / period_ns.max(1)
     }
 
-    /// CPU time of the thread, now that its event ticks by itself at `at_ns` of the monotonic clock, where that is known
+    /// CPU time of the thread, now that its perf event ticks by itself at `at_ns` of the monotonic clock, where that is known
     /// without asking the kernel. So much passed since the clock was read as the ticks since then stand for, and at most so
     /// much as the monotonic clock says: where the two agree within [`CLOSE`] of an interval, the thread hardly left the
     /// processor in between. A hypervisor that takes the processor away stops the CPU clock alone: so readings that agreed
@@ -355,7 +350,8 @@ impl Slot {
         let interval_ns = self.interval_ns();
         let unread = self.unread.load(Ordering::Relaxed);
         let ends_run = self.repeats.load(Ordering::Relaxed) == 0;
-        if !self.runs() || ends_run || unread >= self.trust.load(Ordering::Relaxed) {
+        let is_exact = matches!(self.ticker(), Ticker::Perf(_));
+        if !is_exact || !self.runs() || ends_run || unread >= self.trust.load(Ordering::Relaxed) {
             return None;
         }
         let ticked_ns = (u64::from(unread) + 1) * interval_ns;
@@ -382,8 +378,8 @@ impl Slot {
     }
 
     /// Whether an interval was drawn that the clock does not know yet.
-    pub(crate) fn begins_run(&self) -> bool {
-        self.repeats.load(Ordering::Relaxed) == (RUN - 1) as u32
+    pub(crate) fn begins_run(&self, run: u32) -> bool {
+        self.repeats.load(Ordering::Relaxed) == run.max(1) - 1
     }
 
     /// The interval in force.
@@ -391,7 +387,7 @@ impl Slot {
         self.interval_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the perf event goes on by itself after a tick.
+    /// Whether the clock goes on by itself after a tick.
     pub(crate) fn runs(&self) -> bool {
         self.runs.load(Ordering::Relaxed) != 0
     }

@@ -1,6 +1,9 @@
 //! Slots: entering and leaving, the schedule, the account. No system calls: also run under Miri.
 
-use crate::slot::{Entry, Opening, Slot};
+use crate::slot::{Entry, Opening, Slot, Ticker};
+
+/// How often a perf event uses an interval.
+const RUN: u32 = 64;
 
 fn opened() -> (Slot, u32) {
     let slot = Slot::new();
@@ -103,11 +106,11 @@ fn a_clock_that_runs_by_itself_keeps_the_asked_rate_however_late_its_ticks_are()
         // The event counts on from its own overflow, but an interval that is set begins with the setting.
         let sampled = cpu + late;
         samples += 1;
-        periods += slot.advance_run(sampled, period);
+        periods += slot.advance_run(sampled, period, RUN);
         let interval = slot.interval_ns();
         assert!((period / 2..=period * 3 / 2 + late).contains(&interval), "{interval}");
         intervals.insert(interval);
-        cpu = interval + if slot.begins_run() { sampled } else { cpu };
+        cpu = interval + if slot.begins_run(RUN) { sampled } else { cpu };
     }
     // Five standard deviations of what so many draws add up to; time lost at each tick would be 6,000.
     assert!(samples.abs_diff(100_000) < 3_700, "{samples} samples in 100 s at 1000 Hz");
@@ -115,15 +118,44 @@ fn a_clock_that_runs_by_itself_keeps_the_asked_rate_however_late_its_ticks_are()
     assert!(intervals.len() as u64 > samples / 80, "{} intervals were drawn", intervals.len());
 }
 
+#[cfg(not(miri))] // Many draws; nothing for Miri to see.
+#[test]
+fn a_timer_that_goes_on_by_itself_and_rings_at_ticks_alone_keeps_the_asked_rate() {
+    let (slot, _) = opened();
+    let (period, tick, run) = (10_000_000, 4_000_000, 16);
+    let (mut rings_at, mut cpu) = (slot.begin_schedule(0, period, true), 0);
+    let (mut samples, mut periods) = (0u64, 0);
+    while cpu < 4_000_000_000_000 {
+        cpu += tick;
+        if cpu < rings_at {
+            continue;
+        }
+        samples += 1;
+        periods += slot.advance_run(cpu, period, run);
+        let from = if slot.begins_run(run) { cpu } else { rings_at };
+        rings_at = from + slot.interval_ns();
+    }
+    // Five standard deviations of what so many draws add up to; half a tick lost in each run would be 5,000.
+    assert!(samples.abs_diff(400_000) < 3_700, "{samples} samples in 4,000 s at 100 Hz");
+    assert_eq!(periods, samples);
+}
+
+#[test]
+fn a_timer_is_asked_for_its_threads_cpu_time_at_each_tick() {
+    let (slot, interval) = running();
+    slot.set_ticker(Ticker::Timer(3), 0);
+    assert_eq!((1..=5).filter(|n| tick(&slot, 7_000_000 + n * interval, 2_000_000 + n * interval).1).count(), 5);
+}
+
 #[test]
 fn a_running_clock_that_was_held_up_says_how_many_periods_passed() {
     let (slot, _) = opened();
     let period = 1_000_000;
     slot.begin_schedule(0, period, true);
-    slot.advance_run(period, period);
-    assert!(!slot.begins_run() || slot.interval_ns() > 0);
+    slot.advance_run(period, period, RUN);
+    assert!(!slot.begins_run(RUN) || slot.interval_ns() > 0);
     let due = slot.due_cpu_ns();
-    assert_eq!(slot.advance_run(due + 10 * period, period), 11);
+    assert_eq!(slot.advance_run(due + 10 * period, period, RUN), 11);
     assert!(slot.due_cpu_ns() > due + 10 * period, "never in the past");
 }
 
@@ -132,11 +164,12 @@ const PERIOD: u64 = 1_000_000;
 /// A slot whose event runs by itself, and its interval. Its thread's CPU clock is 5 ms behind the monotonic clock.
 fn running() -> (Slot, u64) {
     let (slot, _) = opened();
+    slot.set_ticker(Ticker::Perf(3), 0);
     slot.begin_schedule(0, PERIOD, true);
     slot.set_runs(true);
     assert_eq!(slot.cpu_ns_by_ticks(7_000_000), None, "nothing was read yet");
     slot.note_reading(2_000_000, 7_000_000);
-    slot.advance_run(2_000_000, PERIOD);
+    slot.advance_run(2_000_000, PERIOD, RUN);
     let interval = slot.interval_ns();
     (slot, interval)
 }
@@ -148,7 +181,7 @@ fn tick(slot: &Slot, at_ns: u64, cpu_ns: u64) -> (u64, bool) {
         slot.note_reading(cpu_ns, at_ns);
         cpu_ns
     });
-    slot.advance_run(now_ns, PERIOD);
+    slot.advance_run(now_ns, PERIOD, RUN);
     (now_ns, known.is_none())
 }
 
