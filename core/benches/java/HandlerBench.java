@@ -50,7 +50,7 @@ final class HandlerBench {
             }
         }
         System.out.println("Time that the sampled thread stands still, µs per sample at " + RATE_HZ + " Hz, in turns in "
-                + rounds + " processes each. spanprof: its whole handler, walk and hand-over; async-profiler: its walk alone, by its own count"
+                + rounds + " processes each. spanprof: its whole handler, and the walk in it; async-profiler: its walk, by its own count"
                 + " (`features=stats`), before it stores the stack. Frames: all of one method that calls itself, or each of a method of its"
                 + " own, half of them inlined. `memory` works in 32 MB at random, so that nothing of a profiler's is near when it is called;"
                 + " `arithmetic` touches next to nothing. Depth 4: what a sample costs with no stack to speak of. Medians are of readings of"
@@ -62,27 +62,37 @@ final class HandlerBench {
             Integer budget = BUDGET_NS.get(stack.depth);
             rows.add(List.of(stack.of.equals("one") ? "one method" : "each its own", stack.work, stack.depth,
                     Measuring.inWords("%.2f", slices(ours)), means(ours), budget == null ? "–" : "≤ " + budget / 1000,
-                    Measuring.inWords("%.2f", slices(peers)), means(peers),
-                    Measuring.format("%.2f", Measuring.median(slices(ours)) / Measuring.median(slices(peers)))));
+                    Measuring.inWords("%.2f", walks(ours)), Measuring.inWords("%.2f", slices(peers)), means(peers),
+                    Measuring.format("%.2f", Measuring.median(walks(ours)) / Measuring.median(slices(peers)))));
         }
         Measuring.table(List.of("frames", "work", "depth", "spanprof, handler: median (95 % interval)", "means", "budget",
-                "async-profiler, walk: median (95 % interval)", "means", "handler over its walk (budget: our walk below 1)"), rows);
+                "its walk: median (95 % interval)", "async-profiler, walk: median (95 % interval)", "means",
+                "walk over walk (budget: below 1)"), rows);
         double ours = perFrame(found, "spanprof");
         double peers = perFrame(found, PEER);
         System.out.println(Measuring.format("Each further frame of a method of its own, by the difference between depths 4 and 100:"
-                + " spanprof %.0f ns, walked and handed over; async-profiler %.0f ns, walked; ratio %.2f (budget: below 1).%n",
+                + " spanprof %.0f ns, its walk; async-profiler %.0f ns; ratio %.2f (budget: below 1).%n",
                 ours, peers, ours / peers));
     }
 
     /** Nanoseconds. */
     private static double perFrame(Map<Case, List<Measuring.Said>> found, String profiler) {
-        double shallow = Measuring.median(slices(found.get(new Case(SHALLOW, profiler))));
-        double deep = Measuring.median(slices(found.get(new Case(DEEP, profiler))));
+        double shallow = Measuring.median(ofWalk(found, SHALLOW, profiler));
+        double deep = Measuring.median(ofWalk(found, DEEP, profiler));
         return 1000 * (deep - shallow) / (DEEP.depth - SHALLOW.depth);
+    }
+
+    private static List<Double> ofWalk(Map<Case, List<Measuring.Said>> found, Stack stack, String profiler) {
+        List<Measuring.Said> runs = found.get(new Case(stack, profiler));
+        return profiler.equals(PEER) ? slices(runs) : walks(runs);
     }
 
     private static List<Double> slices(List<Measuring.Said> runs) {
         return runs.stream().flatMap(run -> run.all("slices_ns").stream()).map(ns -> ns / 1000).toList();
+    }
+
+    private static List<Double> walks(List<Measuring.Said> runs) {
+        return runs.stream().flatMap(run -> run.all("walks_ns").stream()).map(ns -> ns / 1000).toList();
     }
 
     private static String means(List<Measuring.Said> runs) {

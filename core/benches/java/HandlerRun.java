@@ -3,7 +3,7 @@ import java.util.List;
 
 /**
  * What a sample takes while its thread stands still, by the profiler's own account; spanprof counts its whole handler,
- * async-profiler the walk alone.
+ * and the walk in it; async-profiler the walk alone.
  *
  * <pre>HandlerRun PROFILER one|each arithmetic|memory DEPTH RATE SLICES ADDRESS</pre>
  */
@@ -29,16 +29,22 @@ final class HandlerRun {
         double nsBefore = profiler.onSamplesNs();
         double samplesBefore = profiler.samples();
         List<Double> slices = new ArrayList<>();
+        List<Double> walks = new ArrayList<>();
         for (int slice = 0; slice < Integer.parseInt(words[5]); slice++) {
             double ns = profiler.onSamplesNs();
+            double walkNs = profiler.walksNs();
             double cpuNs = Work.threadCpuNs();
             Work.mix(chain, parts, (double) SAMPLES_PER_SLICE / rate);
             double periods = (Work.threadCpuNs() - cpuNs) / 1e9 * rate;
             slices.add((profiler.onSamplesNs() - ns) / periods);
+            walks.add((profiler.walksNs() - walkNs) / periods);
         }
         settle(profiler);
         double samples = profiler.samples() - samplesBefore;
         Answer.say("slices_ns", slices);
+        if (profiler instanceof OwnProfiler) {
+            Answer.say("walks_ns", walks);
+        }
         Answer.say("samples", samples);
         Answer.say("mean_ns", (profiler.onSamplesNs() - nsBefore) / samples);
         profiler.stop();

@@ -91,6 +91,11 @@ final class OwnProfiler implements Profiler {
         return counter("clock.handler_ns");
     }
 
+    @Override
+    public double walksNs() {
+        return counter("clock.walk_ns");
+    }
+
     /** Those that its own threads have already taken. */
     @Override
     public double samples() {

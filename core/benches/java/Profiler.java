@@ -31,6 +31,11 @@ interface Profiler {
         return Double.NaN;
     }
 
+    /** The part of it in which stacks were walked; not a number if it does not say. */
+    default double walksNs() throws Exception {
+        return Double.NaN;
+    }
+
     /** Samples so far, as it says. */
     default double samples() throws Exception {
         return Double.NaN;

@@ -75,6 +75,8 @@ pub struct ClockCounters {
     pub stray: u64,
     /// Monotonic time spent in the handler.
     pub handler_ns: u64,
+    /// The part of it in which stacks were walked.
+    pub walk_ns: u64,
     /// Faults turned into failed reads.
     pub faults: u64,
     /// Foreign faults given to the handler that was there before us.

@@ -259,6 +259,7 @@ impl Clocks {
             foreign_forwarded: handler::forwarded(),
             stray: counters::stray(),
             handler_ns: counters::handler_ns(),
+            walk_ns: counters::walk_ns(),
             faults: guarded::faults(),
             faults_forwarded: guarded::faults_forwarded(),
             ..ClockCounters::default()

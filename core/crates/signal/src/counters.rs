@@ -6,20 +6,32 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 const REASONS: usize = 32;
 
-static SAMPLES: AtomicU64 = AtomicU64::new(0);
-static SAMPLED_CPU_NS: AtomicU64 = AtomicU64::new(0);
+/// What each tick writes, in one cache line.
+#[repr(align(64))]
+struct OfTicks {
+    samples: AtomicU64,
+    sampled_cpu_ns: AtomicU64,
+    handler_ns: AtomicU64,
+    walk_ns: AtomicU64,
+}
+
+static OF_TICKS: OfTicks = OfTicks {
+    samples: AtomicU64::new(0),
+    sampled_cpu_ns: AtomicU64::new(0),
+    handler_ns: AtomicU64::new(0),
+    walk_ns: AtomicU64::new(0),
+};
 static STRAY: AtomicU64 = AtomicU64::new(0);
-static HANDLER_NS: AtomicU64 = AtomicU64::new(0);
 static BY_REASON: [AtomicU64; REASONS] = [const { AtomicU64::new(0) }; REASONS];
 
 /// CPU samples that reached the ring.
 pub fn samples() -> u64 {
-    SAMPLES.load(Ordering::Relaxed)
+    OF_TICKS.samples.load(Ordering::Relaxed)
 }
 
 /// CPU time that entries in the ring carry, those that only tell of a loss included.
 pub fn sampled_cpu_ns() -> u64 {
-    SAMPLED_CPU_NS.load(Ordering::Relaxed)
+    OF_TICKS.sampled_cpu_ns.load(Ordering::Relaxed)
 }
 
 /// Signals of the clock's number that nobody wanted: swallowed.
@@ -29,7 +41,12 @@ pub fn stray() -> u64 {
 
 /// Monotonic time between entering and leaving the handler, summed.
 pub fn handler_ns() -> u64 {
-    HANDLER_NS.load(Ordering::Relaxed)
+    OF_TICKS.handler_ns.load(Ordering::Relaxed)
+}
+
+/// The part of it in which stacks were walked.
+pub fn walk_ns() -> u64 {
+    OF_TICKS.walk_ns.load(Ordering::Relaxed)
 }
 
 /// Samples lost, or kept without their frames, for `reason`.
@@ -46,30 +63,30 @@ pub fn count(reason: DropReason) {
 
 /// In a forked child everything was counted in the parent, and is counted there.
 pub fn forget_after_fork() {
-    for counter in [&SAMPLES, &SAMPLED_CPU_NS, &STRAY, &HANDLER_NS].into_iter().chain(&BY_REASON) {
+    let OfTicks { samples, sampled_cpu_ns, handler_ns, walk_ns } = &OF_TICKS;
+    for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, &STRAY].into_iter().chain(&BY_REASON) {
         counter.store(0, Ordering::Relaxed);
     }
 }
 
 /// See `handler::Session::fetch_ahead`.
 pub(crate) fn fetch_ahead() {
-    for counter in [&SAMPLES, &HANDLER_NS] {
-        crate::fetch::ahead((counter as *const AtomicU64).cast(), 8);
-    }
+    crate::fetch::ahead((&raw const OF_TICKS).cast(), size_of::<OfTicks>());
 }
 
 pub(crate) fn count_sample() {
-    SAMPLES.fetch_add(1, Ordering::Relaxed);
+    OF_TICKS.samples.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn add_sampled_cpu_ns(ns: u64) {
-    SAMPLED_CPU_NS.fetch_add(ns, Ordering::Relaxed);
+    OF_TICKS.sampled_cpu_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
 pub(crate) fn count_stray() {
     STRAY.fetch_add(1, Ordering::Relaxed);
 }
 
-pub(crate) fn add_handler_ns(ns: u64) {
-    HANDLER_NS.fetch_add(ns, Ordering::Relaxed);
+pub(crate) fn add_handler_ns(ns: u64, walk_ns: u64) {
+    OF_TICKS.handler_ns.fetch_add(ns, Ordering::Relaxed);
+    OF_TICKS.walk_ns.fetch_add(walk_ns, Ordering::Relaxed);
 }

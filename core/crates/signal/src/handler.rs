@@ -303,8 +303,10 @@ unsafe fn tick(
     // SAFETY: the slot is entered, so this part of the scratch frames is ours until `leave`; depth divides the area.
     let frames = unsafe { core::slice::from_raw_parts_mut(session.scratch.add(index * session.depth), session.depth) };
     let mut stack = RawStack::new(frames);
+    let walk_begun_ns = arm::monotonic_ns();
     // SAFETY: inside the handler, with the kernel's context.
     unsafe { walk(session.capture, &mut stack, thread_id, ucontext) };
+    let walked_ns = arm::monotonic_ns();
     let mut flags = SampleFlags(0);
     if slot.take_first_of_thread() {
         flags.0 |= SampleFlags::FIRST_OF_THREAD;
@@ -326,8 +328,9 @@ unsafe fn tick(
             slot.set_lost([lost_ns + weight_ns, lost_periods + periods]);
         }
     }
-    arm_next(slot, signal, cpu_ns, run, begun_ns);
-    counters::add_handler_ns(arm::monotonic_ns().saturating_sub(begun_ns));
+    arm_next(slot, signal, cpu_ns, run, walked_ns.saturating_sub(begun_ns));
+    let took_ns = arm::monotonic_ns().saturating_sub(begun_ns);
+    counters::add_handler_ns(took_ns, walked_ns.saturating_sub(walk_begun_ns));
     slot.leave();
 }
 
@@ -343,10 +346,9 @@ fn run_of(ticker: Ticker, period_ns: u64) -> u32 {
 /// Arms the clock for the next tick. It is left to go on by itself while the handler is quick, for starting and stopping it
 /// costs more than the rest of a tick; once the handler takes a quarter of an interval, each tick is armed when the last one
 /// is done with, so that the thread always gets on with its own work.
-fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, run: u32, begun_ns: u64) {
+fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, run: u32, took_ns: u64) {
     let due_cpu_ns = slot.due_cpu_ns();
     let interval_ns = due_cpu_ns.saturating_sub(cpu_ns);
-    let took_ns = arm::monotonic_ns().saturating_sub(begun_ns);
     let (ran, may_run) = (slot.runs(), run > 1 && took_ns < interval_ns / 4);
     if ran && may_run && !slot.begins_run(run) {
         return;
