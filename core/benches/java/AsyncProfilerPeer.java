@@ -1,4 +1,3 @@
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -13,7 +12,8 @@ final class AsyncProfilerPeer implements Profiler {
 
     AsyncProfilerPeer(String event) throws Exception {
         this.event = event;
-        file = Files.createTempFile("async-profiler-", ".jfr");
+        // Not by `createTempFile`: the JDK's random numbers would count as a part of the profiler's first start.
+        file = Path.of(System.getProperty("java.io.tmpdir"), "async-profiler-" + System.nanoTime() + ".jfr");
         file.toFile().deleteOnExit();
     }
 

@@ -110,6 +110,7 @@ final class LabelShareRun {
                 without += one.count();
             } else {
                 wrong += one.count();
+                System.err.println("another request's label: " + one);
             }
         }
         Answer.say("right", right);

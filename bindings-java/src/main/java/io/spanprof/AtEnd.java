@@ -8,7 +8,12 @@ final class AtEnd {
 
     static synchronized void stop() {
         if (hook == null) {
-            Thread thread = new Thread(null, Spanprof::stop, "spanprof-end", 256 * 1024, false);
+            Thread thread = new Thread(null, null, "spanprof-end", 256 * 1024, false) {
+                @Override
+                public void run() {
+                    Spanprof.stop();
+                }
+            };
             thread.setContextClassLoader(null);
             try {
                 Runtime.getRuntime().addShutdownHook(thread);

@@ -23,7 +23,12 @@ final class HostLog {
     static synchronized void begin() {
         asked++;
         if (!isWaiting) {
-            Thread thread = new Thread(null, HostLog::run, "spanprof-log", 256 * 1024, false);
+            Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
+                @Override
+                public void run() {
+                    bringLines();
+                }
+            };
             thread.setDaemon(true);
             thread.setContextClassLoader(null);
             thread.start();
@@ -45,7 +50,7 @@ final class HostLog {
         }
     }
 
-    private static void run() {
+    private static void bringLines() {
         long seen;
         do {
             seen = asked();

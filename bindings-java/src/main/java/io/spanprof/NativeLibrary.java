@@ -3,9 +3,11 @@ package io.spanprof;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
@@ -22,6 +24,8 @@ final class NativeLibrary {
     /** Set by the library itself, for its copies. */
     private static final String INSTANCE_PROPERTY = "io.spanprof.instance";
     private static final String FILE = "libspanprof_java.so";
+    /** Names tried for a directory that nobody has yet. */
+    private static final int ATTEMPTS = 100;
     private static volatile boolean loaded;
     private static volatile boolean tried;
 
@@ -94,8 +98,7 @@ final class NativeLibrary {
 
     /** A file of the owner's alone, gone again as soon as it is loaded. */
     private static void loadThrough(Path directory, InputStream library) throws IOException {
-        Path own = Files.createTempDirectory(directory, "spanprof-",
-                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+        Path own = ownDirectory(directory);
         Path file = own.resolve(FILE);
         try {
             Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
@@ -103,6 +106,24 @@ final class NativeLibrary {
         } finally {
             Files.deleteIfExists(file);
             Files.deleteIfExists(own);
+        }
+    }
+
+    /**
+     * A new directory of the owner's alone. By {@link Files#createTempDirectory} it takes a third of a first start: the
+     * JDK's random numbers are slow to begin. What somebody else made before is refused, whatever its name.
+     */
+    private static Path ownDirectory(Path parent) throws IOException {
+        FileAttribute<?> owners = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
+        for (int attempt = 1;; attempt++) {
+            Path own = parent.resolve("spanprof-" + System.currentTimeMillis() + "-" + System.nanoTime());
+            try {
+                return Files.createDirectory(own, owners);
+            } catch (FileAlreadyExistsException taken) {
+                if (attempt == ATTEMPTS) {
+                    throw taken;
+                }
+            }
         }
     }
 

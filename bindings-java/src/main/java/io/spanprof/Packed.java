@@ -28,12 +28,12 @@ final class Packed {
     /** Keys and values in turn; what is null on either side is left out. */
     static byte[] pack(Map<String, ?> labels) {
         List<String> texts = new ArrayList<>(2 * labels.size());
-        labels.forEach((key, value) -> {
-            if (key != null && value != null) {
-                texts.add(key);
-                texts.add(String.valueOf(value));
+        for (Map.Entry<String, ?> label : labels.entrySet()) {
+            if (label.getKey() != null && label.getValue() != null) {
+                texts.add(label.getKey());
+                texts.add(String.valueOf(label.getValue()));
             }
-        });
+        }
         return pack(texts);
     }
 
