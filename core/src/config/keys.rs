@@ -199,7 +199,8 @@ config_keys! {
     wall: bool = false, "", None, true;
     /// Wall-clock samples per second of each thread; `sample_rate` when not set.
     wall_rate: Option<u32> = None, "Hz", between(1.0, 1_000.0), true;
-    /// Most threads walked per wall-clock tick; when there are more, a random subset stands for all.
+    /// Most threads walked per wall-clock tick; when there are more, a random subset stands for all; of threads that go on doing
+    /// the same, where the runtime can tell, a quarter of it.
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
     /// Length of a window, after which its profile is sent.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;

@@ -30,8 +30,8 @@ use spanprof_signal::{
 
 /// Walks of one thread per tick.
 const MAX_WALKS: usize = 3;
-/// What is owed to a thread at most; one that still does not answer blocks the signal.
-const MAX_OWED_NS: u64 = 1_000_000_000;
+/// How long an answer is waited for; a thread that has not given it by then blocks the signal.
+const LONGEST_OWED_NS: u64 = 1_000_000_000;
 /// How long a tick waits for those it asked: longer than it takes who has a processor.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// One of so many threads that go on doing the same is looked at.
@@ -169,6 +169,8 @@ struct Owed {
     thread: RuntimeThread,
     /// What no sample carries yet.
     weight_ns: u64,
+    /// When it was asked, or last said to block the signal.
+    since_ns: u64,
 }
 
 /// What one walk saw.
@@ -241,14 +243,18 @@ impl WallSampler {
         if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
             owed.weight_ns += weight_ns;
         } else if !self.sample(thread, weight_ns, now_ns, may_answer) {
-            self.owed.insert(thread.thread_id, Owed { thread, weight_ns });
+            self.owed.insert(thread.thread_id, Owed { thread, weight_ns, since_ns: now_ns });
         }
     }
 
     /// Tells what is held back of threads that go on doing the same.
     fn release(&mut self, now_ns: u64) {
         let mut repeats = std::mem::take(&mut self.repeats);
-        repeats.release(now_ns, |thread_id, repeat, weight_ns| self.tell_repeat(thread_id, repeat, weight_ns, now_ns));
+        let mut living: Vec<u32> = self.threads.iter().map(|thread| thread.thread_id).collect();
+        living.sort_unstable();
+        repeats.release(now_ns, &living, |thread_id, repeat, weight_ns| {
+            self.tell_repeat(thread_id, repeat, weight_ns, now_ns);
+        });
         self.repeats = repeats;
     }
 
@@ -326,8 +332,9 @@ impl WallSampler {
     /// Says of threads that have not answered for long that they block the signal. They are still asked.
     fn give_up(&mut self, now_ns: u64) {
         let mut owed = std::mem::take(&mut self.owed);
-        for owed in owed.values_mut().filter(|owed| owed.weight_ns >= MAX_OWED_NS) {
+        for owed in owed.values_mut().filter(|owed| now_ns.saturating_sub(owed.since_ns) >= LONGEST_OWED_NS) {
             self.say_blocked(owed, now_ns);
+            owed.since_ns = now_ns;
         }
         self.owed = owed;
     }

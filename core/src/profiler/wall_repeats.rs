@@ -9,8 +9,6 @@ use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags};
 
 /// A thread is told of as often while it does the same.
 const INTERVAL_NS: u64 = 1_000_000_000;
-/// A thread that was not looked at in so many is forgotten.
-const FORGOTTEN_AFTER: u32 = 10;
 /// More threads are told of one by one.
 const MAX_THREADS: usize = 4096;
 
@@ -22,8 +20,6 @@ pub(super) struct Repeat {
     weight_ns: u64,
     /// Whether it did the same at its last look and the one before.
     is_steady: bool,
-    /// Releases since it was looked at.
-    unseen: u32,
 }
 
 /// See the head of the module.
@@ -47,7 +43,7 @@ impl Repeats {
             repeat.flags == sample.flags && repeat.context == sample.context && repeat.frames == sample.frames;
         if is_same {
             repeat.weight_ns += sample.values[0];
-            (repeat.is_steady, repeat.unseen) = (true, 0);
+            repeat.is_steady = true;
         }
         is_same
     }
@@ -60,7 +56,7 @@ impl Repeats {
         let before = match is_kept {
             true => {
                 let frames = sample.frames.to_vec();
-                let repeat = Repeat { flags, context, frames, weight_ns: 0, is_steady: false, unseen: 0 };
+                let repeat = Repeat { flags, context, frames, weight_ns: 0, is_steady: false };
                 self.threads.insert(sample.thread_id, repeat)
             }
             false => self.threads.remove(&sample.thread_id),
@@ -89,16 +85,15 @@ impl Repeats {
         threads.split_at_mut(others)
     }
 
-    /// Tells all that is held back, and forgets the threads that were not looked at for long.
-    pub fn release(&mut self, now_ns: u64, mut tell: impl FnMut(u32, &Repeat, u64)) {
+    /// Tells all that is held back, and forgets the threads that are not `living`, which is sorted.
+    pub fn release(&mut self, now_ns: u64, living: &[u32], mut tell: impl FnMut(u32, &Repeat, u64)) {
         self.released_ns = now_ns;
         self.threads.retain(|thread_id, repeat| {
             let weight_ns = std::mem::take(&mut repeat.weight_ns);
             if weight_ns > 0 {
                 tell(*thread_id, repeat, weight_ns);
             }
-            repeat.unseen += 1;
-            repeat.unseen <= FORGOTTEN_AFTER
+            living.binary_search(thread_id).is_ok()
         });
     }
 }
@@ -136,7 +131,7 @@ mod tests {
         assert_eq!((before.frames.as_slice(), weight_ns), (&WAITS[..], 13));
         assert!(repeats.take(&sample(&WORKS, 2)));
         let mut told = Vec::new();
-        repeats.release(INTERVAL_NS, |thread_id, repeat, ns| told.push((thread_id, repeat.frames.clone(), ns)));
+        repeats.release(INTERVAL_NS, &[7], |thread_id, repeat, ns| told.push((thread_id, repeat.frames.clone(), ns)));
         assert_eq!(told, [(7, WORKS.to_vec(), 2)]);
         assert!(repeats.are_due(2 * INTERVAL_NS) && !repeats.are_due(2 * INTERVAL_NS - 1));
     }
@@ -154,11 +149,9 @@ mod tests {
         assert_eq!((held, repeats.threads.len()), (Some(5), 0), "what was held back until then is told");
         repeats.allow(true);
         assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
-        for _ in 0..FORGOTTEN_AFTER {
-            repeats.release(1, |_, _, _| {});
-        }
+        repeats.release(1, &[6, 7], |_, _, _| {});
         assert_eq!(repeats.threads.len(), 1);
-        repeats.release(1, |_, _, _| {});
+        repeats.release(1, &[6, 8], |_, _, _| {});
         assert!(repeats.threads.is_empty());
     }
 }

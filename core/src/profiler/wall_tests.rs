@@ -121,10 +121,11 @@ fn a_thread_that_answers_late_is_charged_for_all_the_time_since_it_was_asked() {
     ticks.sampler.settle(|_| true, 40_000_000);
     assert_eq!(ticks.samples(), [(BLOCKED, 10_000_000)], "no answer came before the end");
 
-    let told = ticks.tick(40_000_000 + MAX_OWED_NS);
-    assert_eq!(told, [(BLOCKED, MAX_OWED_NS)], "a thread that never answers blocks the signal");
+    ticks.tick(50_000_000);
+    let told = ticks.tick(50_000_000 + LONGEST_OWED_NS);
+    assert_eq!(told, [(BLOCKED, 10_000_000 + LONGEST_OWED_NS)], "a thread that never answers blocks the signal");
     asked(1).runs.store(true, Ordering::Relaxed);
-    let after_ns = 40_000_000 + MAX_OWED_NS + 7;
+    let after_ns = 50_000_000 + LONGEST_OWED_NS + 7;
     assert_eq!(ticks.tick(after_ns), [(leaf(1), 7)], "its late answer stands for no time");
     assert_eq!(ticks.sampler.counters.wall_without_stack.value(), 2);
 }
@@ -176,6 +177,7 @@ fn threads_that_wait_are_seldom_looked_at_where_there_are_many_and_shares_stay_r
     let ids: Vec<u32> = (100..140).collect();
     let mut ticks = Ticks::with(LateRuntime { threads: threads(&ids), is_waited_for: false, frames_keep: true });
     ticks.sampler.capture = wait_and_work;
+    ticks.sampler.random = Sequence::new(3);
     let config = Config { wall_max_threads: 20, ..Config::default() };
     let (mut worked_ns, mut all_ns) = (0, 0);
     let mut take = |samples: Vec<(Option<RawFrame>, u64)>| {
@@ -194,11 +196,21 @@ fn threads_that_wait_are_seldom_looked_at_where_there_are_many_and_shares_stay_r
     take(ticks.samples());
     let truth_ns = 40 * TICKS * 1_000;
     assert!(all_ns <= truth_ns && truth_ns - all_ns < truth_ns / 100, "{all_ns} of {truth_ns}");
-    // One thread of 25 works at any time. Some 30,000 looks met one, up to four of them of one spell.
+    // One thread of 25 works at any time.
     let share = worked_ns as f64 / all_ns as f64;
     assert!((share - 0.04).abs() < 0.002, "{share}");
     let looks = LOOKS.load(Ordering::Relaxed) / TICKS;
     assert!((5..=10).contains(&looks), "{looks} looks per tick, where 20 are allowed");
+}
+
+#[test]
+fn a_thread_that_stands_for_many_and_answers_late_does_not_block_the_signal() {
+    let mut ticks = Ticks::of(&[4], false);
+    ticks.tick(0);
+    ticks.sampler.look(threads(&[4])[0], 3 * LONGEST_OWED_NS, 0, true);
+    assert_eq!(ticks.tick(10_000_000), [], "it has just been asked");
+    asked(4).runs.store(true, Ordering::Relaxed);
+    assert_eq!(ticks.tick(20_000_000), [(leaf(4), 3 * LONGEST_OWED_NS + 10_000_000), (leaf(4), 10_000_000)]);
 }
 
 #[test]

@@ -385,7 +385,7 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
     let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
     handler::set_period_ns(ticking.period_ns, 1_000_000_000 / u64::from(time::kernel_tick_hz()));
-    state.registry.change(&ticking);
+    state.registry.change(&ticking, kind != run.ticking.kind);
     if let Some(run) = &mut state.run {
         (run.ticking, run.in_use) = (ticking, in_use);
         shared().facts.tell_run(Some(run.facts()));

@@ -34,12 +34,12 @@ fn a_trap_cuts_no_system_call_short() {
     assert!(samples > 0);
 }
 
-/// How many walks still take `SLOW_WALK_NS` of the thread's CPU time. Bounded: a thread that is never let go ends them.
+/// How many walks still take so much of the thread's CPU time. Bounded: a thread that is never let go ends them.
 static SLOW: AtomicU64 = AtomicU64::new(0);
-const SLOW_WALK_NS: u64 = 1_000_000;
+static SLOW_WALK_NS: AtomicU64 = AtomicU64::new(0);
 
 unsafe fn at_times_slow(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-    let end = current_thread_cpu_ns() + SLOW_WALK_NS;
+    let end = current_thread_cpu_ns() + SLOW_WALK_NS.load(Ordering::Relaxed);
     let is_slow = SLOW.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
     while is_slow && current_thread_cpu_ns() < end {
         std::hint::spin_loop();
@@ -49,12 +49,13 @@ unsafe fn at_times_slow(_: &HandlerContext, stack: &mut RawStack<'_>) -> Capture
 }
 
 /// While each walk takes longer than the time between samples, the thread has half a period to itself after each.
-fn a_slow_walk_leaves_the_thread_its_turn_at(rate_hz: u32) {
+fn a_slow_walk_leaves_the_thread_its_turn_at(clock: ClockChoice, rate_hz: u32, walk_ns: u64) {
     let _turn = one_at_a_time();
-    if !is_allowed() {
+    if clock == ClockChoice::Perf && !is_allowed() {
         return;
     }
-    let clocks = start(ClockSettings { capture: at_times_slow, ..settings(ClockChoice::Perf, rate_hz) });
+    SLOW_WALK_NS.store(walk_ns, Ordering::Relaxed);
+    let clocks = start(ClockSettings { capture: at_times_slow, ..settings(clock, rate_hz) });
     let (samples, passed_ns) = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             clocks.register_current_thread();
@@ -67,7 +68,7 @@ fn a_slow_walk_leaves_the_thread_its_turn_at(rate_hz: u32) {
         });
         worker.join().unwrap()
     });
-    let own_ns = passed_ns.saturating_sub(samples * SLOW_WALK_NS);
+    let own_ns = passed_ns.saturating_sub(samples * walk_ns);
     let half_a_period_ns = 500_000_000 / u64::from(rate_hz);
     // A few more: those whose event ran by itself when walks became slow, and the one that was under way at each end.
     assert!(samples > 3, "{samples} samples");
@@ -79,12 +80,17 @@ fn a_slow_walk_leaves_the_thread_its_turn_at(rate_hz: u32) {
 
 #[test]
 fn a_slow_walk_leaves_the_thread_its_turn_at_the_highest_rate() {
-    a_slow_walk_leaves_the_thread_its_turn_at(10_000);
+    a_slow_walk_leaves_the_thread_its_turn_at(ClockChoice::Perf, 10_000, 1_000_000);
 }
 
 #[test]
 fn a_slow_walk_leaves_the_thread_its_turn_at_a_rate_whose_events_run_by_themselves() {
-    a_slow_walk_leaves_the_thread_its_turn_at(2_000);
+    a_slow_walk_leaves_the_thread_its_turn_at(ClockChoice::Perf, 2_000, 1_000_000);
+}
+
+#[test]
+fn a_slow_walk_leaves_the_thread_its_turn_at_a_rate_whose_timers_run_by_themselves() {
+    a_slow_walk_leaves_the_thread_its_turn_at(ClockChoice::ThreadTimer, 100, 16_000_000);
 }
 
 #[test]

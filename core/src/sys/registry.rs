@@ -4,7 +4,7 @@
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
 use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Opening, Slot, Ticker, MOST_PERIODS_AHEAD};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// How a thread's accounting begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ struct Known {
 #[derive(Default)]
 pub(super) struct Registry {
     known: HashMap<u32, Known>,
-    refused: HashSet<u32>,
+    /// Threads without a clock, and how their accounting is to begin once they get one.
+    refused: HashMap<u32, Birth>,
     closing: Vec<usize>,
     perf_open: usize,
     /// Slots that were used and are free again.
@@ -73,7 +74,7 @@ impl Registry {
             }
             Err(_) if thread_cpu_ns(thread_id).is_none() => {}
             Err(reason) => {
-                if self.refused.insert(thread_id) {
+                if self.refused.insert(thread_id, birth).is_none() {
                     counters::count(reason);
                 }
             }
@@ -199,7 +200,7 @@ impl Registry {
     /// What follows from a list of threads, in order of their ids.
     pub(super) fn follow(&mut self, ids: &[u32], birth: Birth, ticking: &Ticking) {
         self.scans += 1;
-        self.refused.retain(|thread_id| ids.binary_search(thread_id).is_ok());
+        self.refused.retain(|thread_id, _| ids.binary_search(thread_id).is_ok());
         // Not listed is not ended: reading goes on by position when the last thread read has ended, and each that ended
         // before it lets one be passed by (`first_tid` in the kernel's fs/proc/base.c).
         let is_gone = |id: &u32| ids.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
@@ -210,12 +211,13 @@ impl Registry {
         for &thread_id in ids {
             match self.known.contains_key(&thread_id) {
                 true => self.look_after(thread_id, ticking),
-                false => self.open(thread_id, birth, ticking),
+                false => self.open(thread_id, self.refused.get(&thread_id).copied().unwrap_or(birth), ticking),
             }
         }
     }
 
-    /// A clock stops for good when its one signal is lost, or belongs to an earlier thread of the same id.
+    /// A clock that is armed for each tick stops for good when its one signal is lost; or it belongs to an earlier thread of
+    /// the same id.
     fn look_after(&mut self, thread_id: u32, ticking: &Ticking) {
         let Some(known) = self.known.get_mut(&thread_id) else { return };
         let slot = &handler::slots()[known.slot];
@@ -266,11 +268,20 @@ impl Registry {
     }
 
     /// Puts every thread on a new rate, and on another kind of clock if that changed.
-    pub fn change(&mut self, ticking: &Ticking) {
-        let all: Vec<u32> = self.known.keys().copied().collect();
-        for thread_id in all {
-            // A clock may go on by itself, which only its own thread can change.
-            self.renew(thread_id, ticking);
+    pub fn change(&mut self, ticking: &Ticking, kind_changed: bool) {
+        let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
+        for (thread_id, index) in all {
+            let slot = &handler::slots()[index];
+            match slot.ticker() {
+                Ticker::Timer(id) if !kind_changed => {
+                    let Some(cpu_ns) = thread_cpu_ns(thread_id) else { continue };
+                    let due = slot.begin_schedule(cpu_ns, ticking.period_ns, false);
+                    // Its handler may have left it to ring by itself, and then arms it no sooner than at the end of a run.
+                    arm::arm_timer(id, due, ticking.period_ns);
+                }
+                // A perf event may run by itself, which only its own thread can change.
+                _ => self.renew(thread_id, ticking),
+            }
         }
     }
 

@@ -82,3 +82,32 @@ fn a_thread_whose_samples_are_ahead_of_its_clock_is_no_new_thread() {
     let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
     assert_eq!((seen.first, seen.weight_ns), (1, told_ns), "{seen:?}");
 }
+
+#[test]
+fn a_thread_that_could_not_get_a_clock_is_told_once_it_can_as_it_would_have_been_then() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::ThreadTimer, 100));
+    let accounted_ns = std::thread::scope(|scope| {
+        let refused = scope.spawn(|| {
+            burn(30_000_000);
+            let (me, mut registry) = (thread_id(), registry::Registry::default());
+            let ticking = |signal| registry::Ticking {
+                kind: registry::Kind::Timer,
+                signal,
+                period_ns: 10_000_000,
+                inbox: inbox_in_use().expect("the clocks run"),
+            };
+            // The kernel has no such signal.
+            registry.open(me, registry::Birth::Accounted(29_000_000), &ticking(100));
+            assert_eq!((registry.len(), registry.refused()), (0, 1));
+            registry.follow(&[me], registry::Birth::AfterStart, &ticking(libc::SIGPROF));
+            assert_eq!((registry.len(), registry.refused()), (1, 0));
+            let accounted_ns = registry.threads().map(|(_, slot)| slot.accounted_cpu_ns()).next();
+            registry.close_all();
+            accounted_ns
+        });
+        refused.join().unwrap()
+    });
+    drop(clocks);
+    assert!(accounted_ns >= Some(29_000_000), "{accounted_ns:?}");
+}

@@ -1,4 +1,4 @@
-//! The system calls that a handler makes: read two clocks, arm its own clock once more. Each is on the list of
+//! The system calls that a handler makes: read two clocks, arm its own clock. Each is on the list of
 //! async-signal-safe calls or a bare system call. Creating and deleting clocks is `sys`.
 
 use crate::slot::Ticker;

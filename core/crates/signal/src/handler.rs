@@ -1,5 +1,5 @@
 //! The handler of the clock's signal: judges whose signal it is, walks the thread, puts one sample into the ring, arms
-//! the clock once more. Runs on host threads at any instruction. Errno is as before on every way out.
+//! the clock where it does not go on by itself. Runs on host threads at any instruction. Errno is as before on every way out.
 //!
 //! # Rules
 //! 1. Ours is decided before anything of the signal is dereferenced: a timer's value by lying inside the slot table, a
@@ -349,14 +349,17 @@ fn run_of(ticker: Ticker, period_ns: u64) -> u32 {
 fn arm_next(slot: &Slot, signal: libc::c_int, cpu_ns: u64, run: u32, took_ns: u64) {
     let due_cpu_ns = slot.due_cpu_ns();
     let interval_ns = due_cpu_ns.saturating_sub(cpu_ns);
-    let (ran, may_run) = (slot.runs(), run > 1 && took_ns < interval_ns / 4);
+    let is_quick = took_ns < interval_ns / 4;
+    let (ran, may_run) = (slot.runs(), run > 1 && is_quick);
     if ran && may_run && !slot.begins_run(run) {
         return;
     }
     slot.set_runs(may_run);
     match slot.ticker() {
         Ticker::None => 0,
-        Ticker::Timer(id) => arm::arm_timer(id, due_cpu_ns, if may_run { interval_ns } else { 0 }),
+        Ticker::Timer(id) if is_quick => arm::arm_timer(id, due_cpu_ns, if may_run { interval_ns } else { 0 }),
+        // What the handler took was not the thread's own: a timer set into the past would ring at once.
+        Ticker::Timer(id) => arm::arm_timer(id, due_cpu_ns + took_ns, 0),
         Ticker::Perf(descriptor) => {
             let next = match (ran, may_run) {
                 (true, true) => arm::Perf::RunOn,

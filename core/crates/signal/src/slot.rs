@@ -110,6 +110,9 @@ const LONGEST_TRUST: u32 = 15;
 /// in the ticks for which the clock is not read, each half as long again as a period at most.
 pub const MOST_PERIODS_AHEAD: u64 = (LONGEST_TRUST as u64 + 1) * 3 / 2;
 
+/// Periods that the schedule may be behind, and is made to catch up with.
+const MADE_UP: u64 = 4;
+
 /// Bits of a slot's generation that fit below its address.
 pub const GENERATION_MASK: u32 = 255;
 
@@ -298,7 +301,6 @@ impl Slot {
     /// next sample is due early: else an eighth of the ticks would go unused at a rate equal to the kernel's tick.
     /// Periods beyond what may be made up belong to this sample.
     pub(crate) fn advance(&self, cpu_ns: u64, period_ns: u64) -> u64 {
-        const MADE_UP: u64 = 4;
         const STEPS: u64 = 64;
         let mut schedule = self.schedule_cpu_ns.load(Ordering::Relaxed).min(cpu_ns);
         let oldest = cpu_ns.saturating_sub(MADE_UP * period_ns);
@@ -330,7 +332,8 @@ impl Slot {
             self.repeats.store(repeats - 1, Ordering::Relaxed);
         } else {
             let run = u64::from(run.max(1));
-            let behind_ns = cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(period_ns / 2);
+            let behind_ns =
+                cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(MADE_UP * period_ns);
             let drawn_ns = self.draw_interval_ns(period_ns).saturating_sub(behind_ns / run);
             let interval_ns = drawn_ns.max(period_ns / 2).max(1);
             self.interval_ns.store(interval_ns, Ordering::Relaxed);
@@ -394,9 +397,11 @@ impl Slot {
 
     /// Notes that it does, or that it is armed for each tick.
     pub(crate) fn set_runs(&self, runs: bool) {
-        self.runs.store(runs as u32, Ordering::Relaxed);
-        if !runs {
+        let ran = self.runs.swap(runs as u32, Ordering::Relaxed) != 0;
+        if ran && !runs {
             self.repeats.store(0, Ordering::Relaxed);
+            // It was that of the end of the run.
+            self.schedule_cpu_ns.store(self.due_cpu_ns.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
