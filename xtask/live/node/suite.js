@@ -6,10 +6,13 @@ const os = require('node:os');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
 
+const folders = [];
+process.once('exit', () => folders.forEach((made) => fs.rmSync(made, { recursive: true, force: true })));
+
 /** A folder that is gone when the process ends. */
 function folder() {
   const made = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-live-'));
-  process.once('exit', () => fs.rmSync(made, { recursive: true, force: true }));
+  folders.push(made);
   return made;
 }
 
