@@ -37,6 +37,8 @@ const isIdle = ({ ours, files }) => ours <= 1 + seconds / 4 && files === 0;
 async function main() {
   const sent = folder();
   const child = spawn(process.execPath, [__filename, seconds, sent], { stdio: ['ignore', 'pipe', 'inherit'] });
+  // However the suite ends, it does not stay behind.
+  process.once('exit', () => child.kill('SIGKILL'));
   const code = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)));
   await new Promise((resolve, reject) => child.stdout.once('data', resolve).once('end', () => reject(new Error('it did not start'))));
   const looks = [];
