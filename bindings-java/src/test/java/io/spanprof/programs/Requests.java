@@ -9,6 +9,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield; labelled
@@ -71,6 +72,8 @@ public final class Requests {
             }
         }
         executor.shutdown();
+        // A request is answered before its thread has ended.
+        executor.awaitTermination(10, TimeUnit.SECONDS);
         System.out.println("sum " + Math.round(sum % 1000));
         Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
