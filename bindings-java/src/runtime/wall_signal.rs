@@ -314,7 +314,7 @@ impl question::Answer for Answerer {
             unsafe { capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack) };
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
             (answer.len, answer.truncated, answer.context) = (len, truncated, context);
-            // SAFETY: as above.
+            // SAFETY: the kernel's context of this signal, in its handler.
             answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
             answer.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
         });

@@ -199,7 +199,7 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     unsafe { capture_signal::walk_interrupted(thread, ucontext, &mut stack) };
     let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
     (answer.len, answer.truncated, answer.context) = (len, truncated, context);
-    // SAFETY: as above.
+    // SAFETY: the kernel's context of this signal, in its handler.
     answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
     if is_waiting_for_events(answer.frames.first().copied()) {
         // What leads there is Node's, and always the same.

@@ -34,10 +34,10 @@ const MAX_WALKS: usize = 3;
 const LONGEST_OWED_NS: u64 = 1_000_000_000;
 /// How long a tick waits for those it asked: longer than it takes who has a processor.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// One of so many threads that go on doing the same is looked at.
-const STEADY: usize = 4;
 /// How long the last one does.
 const LAST_PATIENCE_NS: u64 = 50_000_000;
+/// One of so many threads that go on doing the same is looked at.
+const STEADY: usize = 4;
 
 /// The thread, and how to reach it.
 pub(super) struct WallThread {

@@ -130,7 +130,7 @@ impl Clocks {
             own_ns: own_cpu_ns(),
             sampled_ns: counters::sampled_cpu_ns(),
         };
-        handler::set_period_ns(ticking.period_ns, 1_000_000_000 / u64::from(time::kernel_tick_hz()));
+        handler::set_period_ns(ticking.period_ns, period_ns(run.in_use.kernel_tick_hz));
         handler::set_session(Some(session));
         state.registry.scan(Birth::BeforeStart, &ticking);
         // Where /proc is hidden the scan finds nobody.
@@ -384,7 +384,7 @@ fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
     let chosen = choose(run.choice, rate_hz, signal, crowded).ok().filter(|(kind, _)| install_handlers(*kind, signal));
     let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
     let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
-    handler::set_period_ns(ticking.period_ns, 1_000_000_000 / u64::from(time::kernel_tick_hz()));
+    handler::set_period_ns(ticking.period_ns, period_ns(in_use.kernel_tick_hz));
     state.registry.change(&ticking, kind != run.ticking.kind);
     if let Some(run) = &mut state.run {
         (run.ticking, run.in_use) = (ticking, in_use);

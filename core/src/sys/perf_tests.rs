@@ -1,4 +1,5 @@
-//! The perf clock on real threads: what it promises beyond weights. Where the kernel refuses it there is nothing to see.
+//! The perf clock on real threads: what it promises beyond weights, and what timers promise with it when walks are slow. Where
+//! the kernel refuses perf there is nothing of it to see.
 
 use super::live_tests::{burn, drain, one_at_a_time, settings, start, told_by_thread};
 use super::*;
