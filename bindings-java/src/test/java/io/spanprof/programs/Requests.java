@@ -5,11 +5,12 @@ import io.spanprof.SpanprofConfig;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield; labelled
@@ -56,13 +57,17 @@ public final class Requests {
         Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(1000).fileDirectory(words[0])
                 .inheritThreads(isInherited).build());
         ExecutorService executor = executor(words[1]);
+        Set<Thread> threads = ConcurrentHashMap.newKeySet();
         double sum = 0;
         for (int round = Integer.parseInt(words[2]); round > 0; round--) {
             List<Future<Double>> answers = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
                 boolean isRed = i % 2 == 0;
                 Map<String, String> labels = Map.of("kind", isRed ? "red" : "blue");
-                Callable<Double> request = () -> handle(isRed);
+                Callable<Double> request = () -> {
+                    threads.add(Thread.currentThread());
+                    return handle(isRed);
+                };
                 answers.add(isInherited
                         ? Spanprof.tagWrapper(labels, () -> executor.submit(request))
                         : executor.submit(() -> Spanprof.tagWrapper(labels, request::call)));
@@ -72,8 +77,10 @@ public final class Requests {
             }
         }
         executor.shutdown();
-        // A request is answered before its thread has ended.
-        executor.awaitTermination(10, TimeUnit.SECONDS);
+        // A request is answered, and an executor of virtual threads has terminated, before the threads have ended.
+        for (Thread thread : threads) {
+            thread.join();
+        }
         System.out.println("sum " + Math.round(sum % 1000));
         Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
