@@ -12,13 +12,16 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * A process that waits for requests that do not come, watched from outside: our threads sleep.
+ * A process that waits for requests that do not come, watched from outside: our threads sleep, but for windows with what
+ * the VM's own threads did.
  *
  * <pre>Idle SECONDS</pre>
  */
 final class Idle {
     /** A collection or a compiled method more is work of many samples. */
     private static final int TRIES = 5;
+    /** Of a window with a sample: at the sample, at its end, to deliver it, and once it is delivered. */
+    private static final int LOOKS_OF_A_WINDOW = 4;
 
     private Idle() {}
 
@@ -43,6 +46,12 @@ final class Idle {
         return switches;
     }
 
+    private static long windows(Path directory) throws IOException {
+        try (Stream<Path> files = Files.list(directory)) {
+            return files.count();
+        }
+    }
+
     private static void program(Path directory) throws Exception {
         if (!Spanprof.start(Suite.into(directory).sampleRate(1000).set("uploadInterval", 1).build())) {
             Suite.fail("it did not start");
@@ -59,26 +68,31 @@ final class Idle {
             return;
         }
         long seconds = Long.parseLong(words[0]);
+        Path directory = Suite.folder();
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Idle", words[0], Suite.folder().toString()));
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Idle", words[0], directory.toString()));
         Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (BufferedReader said = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
             if (!"ready".equals(said.readLine())) {
                 Suite.fail("it did not start");
             }
-            List<Long> looks = new ArrayList<>();
-            // The VM wakes up twenty times a second: now and then that is a sample, and each second with one has a window's end.
-            long allowed = 1 + 2 * seconds;
+            List<String> told = new ArrayList<>();
+            boolean sleeps;
             do {
                 Thread.sleep(4000);
+                long windowsBefore = windows(directory);
                 long before = looks(process.pid());
                 Thread.sleep(seconds * 1000);
-                looks.add(looks(process.pid()) - before);
-            } while (looks.get(looks.size() - 1) > allowed && looks.size() < TRIES);
-            System.out.println(Suite.java() + ": wake-ups in " + seconds + " s each: " + looks);
-            if (looks.get(looks.size() - 1) > allowed) {
+                long looks = looks(process.pid()) - before;
+                // One was open before, one may be on its way.
+                long windows = windows(directory) - windowsBefore;
+                sleeps = looks <= LOOKS_OF_A_WINDOW * (windows + 1);
+                told.add(looks + " for " + windows + " windows");
+            } while (!sleeps && told.size() < TRIES);
+            System.out.println(Suite.java() + ": wake-ups in " + seconds + " s each: " + told);
+            if (!sleeps) {
                 process.destroyForcibly();
                 Suite.fail("our threads do not sleep");
             }
