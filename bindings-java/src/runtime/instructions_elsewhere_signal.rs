@@ -10,6 +10,10 @@ pub fn epilogue(_pc: usize) -> Option<Built> {
     None
 }
 
+pub fn enters_interpreter(_pc: usize) -> bool {
+    false
+}
+
 pub fn native_edge(_pc: usize) -> Option<Built> {
     None
 }

@@ -28,6 +28,7 @@ pub struct Detour {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
+    use super::super::length_signal::length;
     use super::{word, Built, Detour};
 
     /// The guard at a method's entry that collectors arm: a word of the thread against a number, eight bytes long.
@@ -197,6 +198,29 @@ mod x86_64 {
         None
     }
 
+    /// Whether the code at `pc` is an adapter's that has noted its caller's stack pointer, and jumps to the interpreter's
+    /// entry of a method.
+    pub fn enters_interpreter(pc: usize) -> bool {
+        const NOTES_CALLER: [u8; 5] = [0x4c, 0x8d, 0x6c, 0x24, 8];
+        const ENTRY: [u8; 3] = [0x48, 0x8b, 0x4b];
+        let mut at = pc;
+        for _ in 0..MAX_INSTRUCTIONS {
+            let (Some(low), Some(high)) = (bytes(at), bytes(at + 8)) else { return false };
+            let mut code = [0; 16];
+            code[..8].copy_from_slice(&low);
+            code[8..].copy_from_slice(&high);
+            match code {
+                [0xff, 0xe1, ..] => return bytes(at - 4).is_some_and(|before| before.starts_with(&ENTRY)),
+                [0xe9 | 0xeb | 0xc3 | 0xc9 | 0xff, ..] => return false,
+                _ if code.starts_with(&NOTES_CALLER) => return false,
+                _ => {}
+            }
+            let Some(length) = length(&code) else { return false };
+            at += length;
+        }
+        false
+    }
+
     /// Follows the code at `pc` to where it jumps back into the method's own, which begins at `begin`.
     pub fn detour(pc: usize, begin: usize) -> Option<Detour> {
         let (taken, End::Jump(resumes)) = follow(pc)? else { return None };
@@ -220,72 +244,6 @@ mod x86_64 {
             }
         }
         None
-    }
-
-    /// Bytes of the instruction that `code` begins with; `None` for those that such code does not have.
-    fn length(code: &[u8; 16]) -> Option<usize> {
-        let byte = |at: usize| code.get(at).copied();
-        let prefixes = code.iter().take_while(|byte| matches!(byte, 0x66 | 0xf0 | 0xf2 | 0xf3)).count();
-        let wide = code.get(prefixes).is_some_and(|byte| byte & 0xf8 == 0x48);
-        let mut at = prefixes + usize::from(byte(prefixes)? & 0xf0 == 0x40);
-        let opcode = byte(at)?;
-        at += 1;
-        let number = if code[..prefixes].contains(&0x66) { 2 } else { 4 };
-        let selects = (byte(at)? >> 3) & 7;
-        let (has_operand, immediate) = match opcode {
-            0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33 | 0x39 | 0x3b => (true, 0),
-            0x63 | 0x84..=0x8b | 0x8d | 0xd1 | 0xd3 => (true, 0),
-            0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 | 0xc6 => (true, 1),
-            0x69 | 0x81 | 0xc7 => (true, number),
-            0xf6 => (true, usize::from(selects < 2)),
-            0xf7 => (true, if selects < 2 { number } else { 0 }),
-            // Up, down, call; not the jumps.
-            0xff if selects < 3 => (true, 0),
-            0x50..=0x5f | 0x90 | 0x9c | 0x9d => (false, 0),
-            0x6a | 0x70..=0x7f | 0xa8 => (false, 1),
-            0x3d | 0x68 | 0xa9 => (false, number),
-            0xe8 => (false, 4),
-            0xb8..=0xbf => (false, if wide { 8 } else { 4 }),
-            // Two-byte opcodes: branches, those with a number, those without operands, the rest.
-            0x0f => {
-                let second = byte(at)?;
-                at += 1;
-                match second {
-                    0x80..=0x8f => (false, 4),
-                    0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4..=0xc6 => (true, 1),
-                    0x38 | 0x3a | 0x05 | 0x0b | 0x34 => return None,
-                    0x77 => (false, 0),
-                    _ => (true, 0),
-                }
-            }
-            // Vector instructions: the opcode comes behind one, two or three bytes.
-            0xc5 => {
-                at += 2;
-                (byte(at - 1)? != 0x77, 0)
-            }
-            0xc4 | 0x62 => {
-                let map = byte(at)? & if opcode == 0xc4 { 0x1f } else { 3 };
-                at += if opcode == 0xc4 { 3 } else { 4 };
-                (true, usize::from(map == 3))
-            }
-            _ => return None,
-        };
-        if has_operand {
-            let operand = byte(at)?;
-            at += 1;
-            at += match (operand >> 6, operand & 7) {
-                (3, _) => 0,
-                (0, 4) if byte(at)? & 7 == 5 => 5,
-                (0, 4) => 1,
-                (0, 5) => 4,
-                (0, _) => 0,
-                (1, 4) => 2,
-                (1, _) => 1,
-                (_, 4) => 5,
-                _ => 4,
-            };
-        }
-        Some(at + immediate).filter(|length| *length <= 15)
     }
 
     #[cfg(test)]
@@ -388,6 +346,20 @@ mod x86_64 {
         }
 
         #[test]
+        fn an_adapter_that_has_noted_its_caller_is_known_up_to_its_jump() {
+            // lea r13, [rsp+8]; pop rax; sub rsp, 16; push rax; mov [rsp+16], rsi; mov rcx, [rbx+56]; jmp rcx
+            let mut adapter = vec![0x4c, 0x8d, 0x6c, 0x24, 8, 0x58, 0x48, 0x83, 0xec, 0x10, 0x50];
+            adapter.extend_from_slice(&[0x48, 0x89, 0x74, 0x24, 0x10, 0x48, 0x8b, 0x4b, 0x38, 0xff, 0xe1]);
+            let at = placed(&[], &adapter);
+            assert_eq!(
+                [0, 5, 6, 10, 11, 16, 20].map(|place| enters_interpreter(at + place)),
+                [false, true, true, true, true, true, true]
+            );
+            assert!(!enters_interpreter(placed(&[], &[0x58, 0xff, 0xe1])), "a jump elsewhere");
+            assert!(!enters_interpreter(placed(&[], &[0x58, 0xc3])));
+        }
+
+        #[test]
         fn a_relay_to_the_interpreter_is_known_at_both_of_its_instructions() {
             let relay = [0x48, 0xbb, 1, 2, 3, 4, 5, 6, 0, 0, 0xe9, 1, 2, 3, 4];
             let at = placed(&[], &relay);
@@ -408,28 +380,6 @@ mod x86_64 {
             assert_eq!(way_out(placed(&[], &jumps)), Some(Some(24)), "one register is still to come");
             assert_eq!(way_out(placed(&[], &[0x48, 0x33, 0xc0, 0xc5, 0xf8, 0x77, 0xc9, 0xc3])), Some(None));
             assert_eq!(way_out(placed(&[], &[0x0f, 0x0b])), None);
-        }
-
-        #[test]
-        fn lengths_are_those_of_the_machine() {
-            for code in [
-                &[0x48, 0x8b, 0x04, 0x25, 1, 0, 0, 0][..],
-                &[0x48, 0x8b, 0x05, 1, 2, 3, 4],
-                &[0xf3, 0x0f, 0x6f, 0x44, 0x24, 0x10],
-                &[0xf3, 0x44, 0x0f, 0x7e, 0x84, 0x24, 0, 1, 0, 0],
-                &[0xc4, 0xe1, 0xfb, 0x93, 0x04, 0x24],
-                &[0x62, 0xf1, 0xfe, 0x48, 0x6f, 0x44, 0x24, 0x01],
-                &[0xc5, 0xf8, 0x77],
-                &[0x41, 0xf7, 0xc2, 1, 0, 0, 0],
-                &[0x48, 0xc7, 0x44, 0x24, 0x08, 1, 2, 3, 4],
-                &[0x66, 0xc7, 0x44, 0x24, 0x08, 1, 2],
-                &[0x0f, 0x84, 1, 2, 3, 4],
-                &[0x48, 0x87, 0xf7],
-            ] {
-                let mut padded = [0x90; 16];
-                padded[..code.len()].copy_from_slice(code);
-                assert_eq!(length(&padded), Some(code.len()), "{code:x?}");
-            }
         }
 
         #[test]
@@ -462,10 +412,12 @@ mod x86_64 {
 
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{
-    detour, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays, releases, way_out,
+    detour, enters_interpreter, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays,
+    releases, way_out,
 };
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use super::instructions_elsewhere_signal::{
-    detour, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays, releases, way_out,
+    detour, enters_interpreter, epilogue, follows_call, native_edge, passed_bytes, prologue, pushed_bytes, relays,
+    releases, way_out,
 };

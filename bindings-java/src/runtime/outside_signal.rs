@@ -2,17 +2,19 @@
 //! Java called it, calls into Java, which pass a wrapper along, and the end of a virtual thread's own frames. Called by
 //! `walk_signal` alone, in the handler.
 
-use spanprof_signal::RawFrame;
+use spanprof_signal::{guarded, RawFrame};
 
 use super::cache_signal::Code;
 use super::frame_word;
 use super::instructions_signal::{self, Built};
 use super::memory_signal::word;
-use super::registers_signal;
+use super::registers_signal::{self, Registers};
 use super::walk_signal::{Cause, Step, Walk};
 
 /// Native frames looked through for the Java frame that called them.
 const MAX_NATIVE_FRAMES: usize = 32;
+/// A fault's handler has no more on the stack, with what it calls.
+const MAX_HANDLER_WORDS: usize = 512;
 /// The code that calls into Java is shorter.
 const CALL_STUB_BYTES: usize = 256;
 /// What the stub at a method's entry keeps between its frame pointer and its return address.
@@ -33,9 +35,14 @@ impl Walk<'_, '_> {
         if self.is_in_call_stub() {
             return self.called_into();
         }
-        let link = registers_signal::link(self.interrupted).filter(|pc| self.layout.is_code(*pc));
+        let link = registers_signal::link(&self.interrupted).filter(|pc| self.layout.is_code(*pc));
         if let Some(return_to) = link.filter(|_| code.frame_bytes == 0 || code.before_frame) {
             return self.to(return_to, self.sp, self.fp);
+        }
+        if instructions_signal::enters_interpreter(self.pc) {
+            if let Some((return_to, sp)) = self.called_adapter() {
+                return self.to(return_to, sp, self.fp);
+            }
         }
         let edge = instructions_signal::prologue(self.pc).or_else(|| instructions_signal::epilogue(self.pc));
         let way_out = match edge {
@@ -50,7 +57,8 @@ impl Walk<'_, '_> {
             None => return self.called_stub(code),
         };
         let Some((at, return_to)) = return_at.and_then(|at| Some((at, word(at)?))) else {
-            return Step::Broken(Cause::Stub);
+            // The frame that it takes down at its end is not built yet.
+            return self.called_stub(code);
         };
         if !self.layout.is_code(return_to) {
             // The VM itself called it, or a native function; else it was followed wrongly.
@@ -70,10 +78,28 @@ impl Walk<'_, '_> {
         if has_frame && self.sp.checked_add(code.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {
             return self.over(code.frame_bytes);
         }
-        match word(self.sp).filter(|_| self.is_call_at(self.sp)) {
-            Some(return_to) => self.to(return_to, self.sp + 8, self.fp),
+        if let Some(return_to) = word(self.sp).filter(|_| self.is_call_at(self.sp)) {
+            return self.to(return_to, self.sp + 8, self.fp);
+        }
+        match self.called_adapter() {
+            Some((return_to, sp)) => self.to(return_to, sp, self.fp),
             None => self.by_frame_pointer(1, Cause::Stub),
         }
+    }
+
+    /// To who called an adapter between compiled and interpreted code: it takes the return address off the stack to move
+    /// the arguments, and puts it back on top of them.
+    fn called_adapter(&self) -> Option<(usize, usize)> {
+        let Registers { kept_caller, byte_code, .. } = self.interrupted;
+        let is_call = |pc: &usize| self.layout.is_interpreter(*pc) || instructions_signal::follows_call(*pc);
+        let kept = Some(kept_caller).filter(|pc| self.layout.is_code(*pc)).filter(is_call);
+        let return_to = word(self.sp).filter(|_| self.is_call_at(self.sp)).or(kept)?;
+        let is_noted = instructions_signal::enters_interpreter(self.pc)
+            && byte_code >= self.sp
+            && byte_code < self.limit
+            && byte_code.is_multiple_of(8);
+        // Interpreted callers go by their frame pointer.
+        Some((return_to, if is_noted { byte_code } else { self.sp }))
     }
 
     /// To who called code without a frame, which has called something itself: it takes what it kept off the stack, and
@@ -143,6 +169,10 @@ impl Walk<'_, '_> {
             // Java code that calls out without an anchor calls a leaf.
             Step::End | Step::Broken(_) => {}
         }
+        if let Some(fault) = self.fault() {
+            (self.pc, self.sp, self.fp, self.interrupted) = (fault.pc, fault.sp, fault.fp, fault);
+            return Step::On;
+        }
         let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
         match instructions_signal::native_edge(self.pc) {
             Some(Built::Nothing) => {
@@ -165,6 +195,19 @@ impl Walk<'_, '_> {
             // No Java frame is there: the thread runs code of the VM's, or of its own.
             None => Step::End,
         }
+    }
+
+    /// What Java code executed when it faulted, as null checks and full stacks do, if a handler of that runs: its frame is
+    /// looked for word by word, for handlers have no frame pointers. Words that handlers before it left are passed by.
+    #[cold]
+    fn fault(&self) -> Option<Registers> {
+        let returns_to = Some(guarded::handlers_return_to()).filter(|code| *code != 0)?;
+        // A handler that returns has taken the word off the stack, which is still there.
+        let words = (self.sp.checked_sub(8)?..self.limit).step_by(8).take(MAX_HANDLER_WORDS);
+        words
+            .filter(|at| word(*at) == Some(returns_to))
+            .filter_map(registers_signal::at_fault)
+            .find(|fault| fault.sp > self.sp && fault.sp < self.limit && self.layout.is_code(fault.pc))
     }
 
     /// To the last Java frame that an anchor tells of.

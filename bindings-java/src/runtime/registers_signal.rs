@@ -1,5 +1,8 @@
 //! The registers of an interrupted Java thread, as the walk needs them.
 
+#[cfg(target_arch = "x86_64")]
+use super::memory_signal::{int, word};
+
 /// What the walk needs of a machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Registers {
@@ -10,6 +13,8 @@ pub struct Registers {
     pub byte_code: usize,
     /// Where the interpreter finds the method it enters.
     pub method: usize,
+    /// Where the interpreter keeps its caller while it makes room for a method's variables; else 0.
+    pub kept_caller: usize,
     /// The return address of a leaf, where the machine keeps it in a register; else 0.
     pub link: usize,
 }
@@ -24,6 +29,7 @@ pub fn registers(context: &libc::ucontext_t) -> Registers {
         fp: register(libc::REG_RBP),
         byte_code: register(libc::REG_R13),
         method: register(libc::REG_RBX),
+        kept_caller: register(libc::REG_RAX),
         link: 0,
     }
 }
@@ -38,8 +44,38 @@ pub fn registers(context: &libc::ucontext_t) -> Registers {
         fp: register(29),
         byte_code: register(22),
         method: register(12),
+        kept_caller: 0,
         link: register(30),
     }
+}
+
+/// What a thread executed when it faulted, if what lies at `frame` is the frame of a fault's handler.
+#[cfg(target_arch = "x86_64")]
+pub fn at_fault(frame: usize) -> Option<Registers> {
+    /// The kernel's context, as long as its C counterpart up to the registers, ends with its mask; then comes the signal.
+    const CONTEXT: usize = 8;
+    const SIGNAL: usize = CONTEXT + 304;
+    const REGISTERS: usize = CONTEXT + std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
+    let signal = int(frame.checked_add(SIGNAL)?)?;
+    if signal != libc::SIGSEGV && signal != libc::SIGBUS {
+        return None;
+    }
+    let register = |which: libc::c_int| word(frame + REGISTERS + which as usize * 8);
+    Some(Registers {
+        pc: register(libc::REG_RIP)?,
+        sp: register(libc::REG_RSP)?,
+        fp: register(libc::REG_RBP)?,
+        byte_code: register(libc::REG_R13)?,
+        method: register(libc::REG_RBX)?,
+        kept_caller: register(libc::REG_RAX)?,
+        link: 0,
+    })
+}
+
+/// Handlers' frames of other machines are not known.
+#[cfg(target_arch = "aarch64")]
+pub fn at_fault(_frame: usize) -> Option<Registers> {
+    None
 }
 
 /// The return address in a register, where the machine has one.

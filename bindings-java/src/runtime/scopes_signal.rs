@@ -7,6 +7,7 @@ use super::frame_word;
 use super::layout::{Layout, Scopes};
 use super::memory_signal::{byte, int, pointer, word};
 use super::method_signal::Method;
+use super::nearby_signal::{nearer, Nearer};
 
 /// Deeper inlining is cut at the root side.
 pub const MAX_INLINED: usize = 64;
@@ -56,10 +57,10 @@ pub enum Found {
     Nothing,
 }
 
-/// Finds what `pc` in the compiled code `blob` executes.
-pub fn decode(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out: &mut Inlined) -> Found {
+/// Finds what `pc` in the compiled code `blob` executes, which was interrupted there, or called from there.
+pub fn decode(layout: &Layout, blob: usize, code_begin: usize, pc: usize, is_leaf: bool, out: &mut Inlined) -> Found {
     out.len = 0;
-    match decode_scopes(layout, blob, code_begin, pc, out).filter(|_| out.len > 0) {
+    match decode_scopes(layout, blob, code_begin, pc, is_leaf, out).filter(|_| out.len > 0) {
         Some(true) => return Found::Scopes,
         Some(false) => return Found::Near,
         None => {}
@@ -81,10 +82,21 @@ pub fn method_alone(layout: &Layout, blob: usize, index: u16, out: &mut Inlined)
 }
 
 /// Whether what is written down is for this very place.
-fn decode_scopes(layout: &Layout, blob: usize, code_begin: usize, pc: usize, out: &mut Inlined) -> Option<bool> {
+fn decode_scopes(
+    layout: &Layout,
+    blob: usize,
+    code_begin: usize,
+    pc: usize,
+    is_leaf: bool,
+    out: &mut Inlined,
+) -> Option<bool> {
     let tables = Tables::of(layout, blob)?;
     let offset = i32::try_from(pc.checked_sub(code_begin)?).ok()?;
-    let (mut scope, is_exact) = tables.scope_at(offset)?;
+    let place = tables.place_at(offset)?;
+    let (mut scope, is_exact) = (place.scope, place.offset == offset);
+    if let Some(before) = place.before.filter(|_| is_leaf && !is_exact) {
+        scope = tables.nearer(code_begin, pc, &place, before).unwrap_or(scope);
+    }
     for _ in 0..MAX_INLINED {
         if scope <= 0 {
             break;
@@ -137,8 +149,8 @@ impl Tables {
         (count > 0 && count < MAX_DESCRIPTORS).then_some(Self { pcs, count, data, metadata })
     }
 
-    /// The scope of the first descriptor at or behind an offset into the code, and whether it is the offset's own.
-    fn scope_at(&self, offset: i32) -> Option<(i32, bool)> {
+    /// The first place at or behind an offset into the code that is written down.
+    fn place_at(&self, offset: i32) -> Option<Place> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
@@ -152,8 +164,36 @@ impl Tables {
             return None;
         }
         let descriptor = self.pcs.wrapping_add(low * DESCRIPTOR_BYTES);
-        Some((int(descriptor.wrapping_add(4))?, int(descriptor)? == offset))
+        let before = low.checked_sub(1).map(|_| descriptor.wrapping_sub(DESCRIPTOR_BYTES));
+        Some(Place { offset: int(descriptor)?, scope: int(descriptor.wrapping_add(4))?, before })
     }
+
+    /// The scope that is nearer to `pc` than the one behind it, if any is.
+    fn nearer(&self, code_begin: usize, pc: usize, behind: &Place, before: usize) -> Option<i32> {
+        let (offset, scope) = (int(before)?, int(before.wrapping_add(4))?);
+        // Behind the last place is code beside the method's own.
+        if scope == behind.scope || behind.scope <= 0 {
+            return None;
+        }
+        // The first of all is written down for no place.
+        let before = usize::try_from(offset).ok().map(|offset| code_begin + offset);
+        match nearer(pc, before, code_begin.checked_add_signed(behind.offset as isize)?) {
+            Nearer::Before => Some(scope),
+            Nearer::Behind => None,
+            Nearer::Target(target) => {
+                let offset = i32::try_from(target.checked_sub(code_begin)?).ok()?;
+                Some(self.place_at(offset)?.scope)
+            }
+        }
+    }
+}
+
+/// A place that is written down.
+struct Place {
+    offset: i32,
+    scope: i32,
+    /// The descriptor of the one before it.
+    before: Option<usize>,
 }
 
 /// HotSpot's packed integers: small ones in one byte, each byte above 191 says that more follow.

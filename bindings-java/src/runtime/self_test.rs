@@ -68,7 +68,7 @@ fn compiled_code(layout: &Layout, names: &mut Names) -> Result<(), String> {
             let Some(begin) = code_begin(layout, blob) else { continue };
             let mut inlined = Inlined::new();
             seen += 1;
-            let found = decode(layout, blob, begin, pc.max(begin), &mut inlined);
+            let found = decode(layout, blob, begin, pc.max(begin), true, &mut inlined);
             let named = inlined.frames().iter().all(|frame| name_of(layout, names, *frame).is_some());
             read += usize::from(matches!(found, Found::Scopes | Found::Near) && named);
         }

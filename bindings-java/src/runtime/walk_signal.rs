@@ -77,7 +77,7 @@ pub fn broken() -> [u64; CAUSES.len()] {
 pub struct Walk<'a, 'b> {
     pub layout: &'a Layout,
     pub stack: &'a mut RawStack<'b>,
-    pub interrupted: &'a Registers,
+    pub interrupted: Registers,
     pub java_thread: usize,
     pub pc: usize,
     pub sp: usize,
@@ -115,7 +115,7 @@ pub fn walk(
     if let Some(recalled) = recalled.filter(|_| java_thread != 0) {
         recalled.fetch_all();
     }
-    let mut walk = Walk { recalled, ..Walk::new(layout, stack, registers, java_thread, limit) };
+    let mut walk = Walk { recalled, ..Walk::new(layout, stack, *registers, java_thread, limit) };
     if let Some(cause) = walk.go_to_the_root() {
         BROKEN[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -132,8 +132,7 @@ pub fn waiting_walk_holds(stack: &RawStack<'_>) {
 /// Walks a thread that waits outside of Java code, from the anchor it left; false when it left none.
 pub fn walk_waiting(layout: &Layout, java_thread: usize, stack: &mut RawStack<'_>) -> bool {
     let Some(limit) = word(java_thread + layout.stack_base) else { return false };
-    let nothing = Registers::default();
-    let mut walk = Walk { leaf: false, ..Walk::new(layout, stack, &nothing, java_thread, limit) };
+    let mut walk = Walk { leaf: false, ..Walk::new(layout, stack, Registers::default(), java_thread, limit) };
     let Step::On = walk.anchored(java_thread + layout.anchor) else { return false };
     walk.go_to_the_root();
     walk.has_java
@@ -144,11 +143,11 @@ impl<'a, 'b> Walk<'a, 'b> {
     fn new(
         layout: &'a Layout,
         stack: &'a mut RawStack<'b>,
-        interrupted: &'a Registers,
+        interrupted: Registers,
         java_thread: usize,
         limit: usize,
     ) -> Self {
-        let Registers { pc, sp, fp, .. } = *interrupted;
+        let Registers { pc, sp, fp, .. } = interrupted;
         Self {
             layout,
             stack,
@@ -248,7 +247,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             cache_signal::keep(pc, &code, inlined.frames());
             return Some(self.compiled(&code, inlined.frames()));
         }
-        let found = decode(layout, blob, begin, pc, &mut inlined);
+        let found = decode(layout, blob, begin, pc, self.leaf, &mut inlined);
         if found == Found::Nothing {
             return None;
         }
@@ -259,13 +258,13 @@ impl<'a, 'b> Walk<'a, 'b> {
         let detour = if is_beside { instructions_signal::detour(pc, begin) } else { None };
         if let Some(detour) = detour.filter(|detour| found == Found::Method || detour.kept_bytes > 0) {
             code.frame_bytes += detour.kept_bytes;
-            decode(layout, blob, begin, detour.resumes, &mut inlined);
+            decode(layout, blob, begin, detour.resumes, self.leaf, &mut inlined);
             is_sure = true;
         } else if found == Found::Method && kind == Kind::Compiled && !self.leaf {
             // Code that is no longer trusted returns to a handler of its own; where it was is kept in the frame.
             let kept = int(blob + layout.original_pc).and_then(|at| word(self.sp.checked_add(at as usize)?));
             if let Some(original) = kept.filter(|at| *at != pc && blob_of(layout, *at) == Some(blob)) {
-                decode(layout, blob, begin, original, &mut inlined);
+                decode(layout, blob, begin, original, false, &mut inlined);
             }
         } else {
             code.frame_bytes += match self.leaf {
@@ -302,7 +301,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     /// The caller, when the code at the leaf has no frame yet, or no more, or not the whole of it.
     fn without_frame(&self, code: &Code) -> Option<(usize, usize, usize)> {
         let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
-        if let Some(return_to) = registers_signal::link(self.interrupted).filter(|_| code.before_frame) {
+        if let Some(return_to) = registers_signal::link(&self.interrupted).filter(|_| code.before_frame) {
             return Some((return_to, self.sp, self.fp));
         }
         let pushed = || Some((returns(self.sp.checked_add(8)?)?, self.sp + 16, word(self.sp)?));
@@ -350,7 +349,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             && frame - self.sp < MAX_INTERPRETED_BYTES
             && frame.is_multiple_of(8);
         let method = if near { word(frame - METHOD).and_then(|method| Method::at(layout, method)) } else { None };
-        let Some(method) = method else { return self.entering_interpreter() };
+        let Some(method) = method else { return self.without_interpreted_frame() };
         let live = if self.leaf { method.index_of(layout, self.interrupted.byte_code) } else { None };
         let kept = || word(frame - BYTE_CODE).and_then(|at| method.index_of(layout, at));
         let index = live.or_else(kept).unwrap_or(frame_word::NO_INDEX);
@@ -364,13 +363,29 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
     }
 
-    /// The interpreter before its frame is there: the caller's stack pointer is in a register.
-    fn entering_interpreter(&mut self) -> Step {
-        let returns = |at: usize| word(at).filter(|pc| self.leaf && self.layout.is_code(*pc));
+    /// The interpreter before its frame is there, or when it is no more.
+    fn without_interpreted_frame(&mut self) -> Step {
+        let leaf = self.leaf;
+        let is_sp = |sp: &usize| *sp >= self.sp && *sp < self.limit && sp.is_multiple_of(8);
+        let is_code = |pc: &usize| self.layout.is_code(*pc);
+        let returns = |at: usize| word(at).filter(is_code);
+        // On its way out the return address is where its place in the byte code was, the caller's stack pointer where the
+        // method was.
+        let Registers { byte_code, method, kept_caller, .. } = self.interrupted;
+        if leaf && is_code(&byte_code) && is_sp(&method) {
+            return self.to(byte_code, method, self.fp);
+        }
+        if !leaf {
+            // It asks who catches an exception, with the return address and the exception on the stack, perhaps below a word
+            // that evens it out.
+            let asks = [self.sp, self.sp + 8].into_iter().find(|at| returns(*at).is_some());
+            let caller = asks.and_then(|at| Some((returns(at)?, at + 16)));
+            return caller.map_or(Step::Broken(Cause::Interpreter), |(pc, sp)| self.to(pc, sp, self.fp));
+        }
         // Its first words are there: the caller's stack pointer, then one or two more.
         let begun = self.fp.wrapping_sub(self.sp) <= MAX_BEGUN_BYTES && self.fp.is_multiple_of(8);
         let sender = self.fp.checked_sub(SENDER_SP).and_then(word).filter(|sp| *sp >= self.fp + 16 && *sp < self.limit);
-        if let (true, Some(return_to), Some(sp)) = (begun, returns(self.fp + 8), sender) {
+        if let (true, Some(return_to), Some(sp)) = (begun, self.fp.checked_add(8).and_then(returns), sender) {
             if !self.entered_method() {
                 return Step::End;
             }
@@ -379,13 +394,15 @@ impl<'a, 'b> Walk<'a, 'b> {
                 None => Step::Broken(Cause::Interpreter),
             };
         }
-        let Some(return_to) = returns(self.sp) else { return Step::Broken(Cause::Interpreter) };
+        // The caller's stack pointer is in a register. The return address is taken off the stack to make room for the
+        // method's variables, and put back on top.
+        let sp = Some(byte_code).filter(|sp| is_sp(sp) && *sp > self.sp);
+        let kept = || Some(kept_caller).filter(|pc| sp.is_some() && is_code(pc));
+        let Some(return_to) = returns(self.sp).or_else(kept) else { return Step::Broken(Cause::Interpreter) };
         if !self.entered_method() {
             return Step::End;
         }
-        let told = self.interrupted.byte_code;
-        let sp = if told > self.sp && told < self.limit && told.is_multiple_of(8) { told } else { self.sp + 8 };
-        self.to(return_to, sp, self.fp)
+        self.to(return_to, sp.unwrap_or(self.sp + 8), self.fp)
     }
 
     /// The method that the interpreter enters; false when there is no room for its frame.

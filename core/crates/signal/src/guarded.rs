@@ -7,7 +7,7 @@
 //! fails, and samples say `faulted_read`.
 
 use crate::forward::{current_action, first_word, Forwarded, Predecessors};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -145,6 +145,7 @@ static FAULTS: AtomicU64 = AtomicU64::new(0);
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
 static SEGV_BEFORE: Predecessors = Predecessors::new();
 static BUS_BEFORE: Predecessors = Predecessors::new();
+static RETURN: AtomicUsize = AtomicUsize::new(0);
 
 /// Page zero and its neighbours never hold data; not worth a fault.
 const LOWEST_ADDRESS: usize = 4096;
@@ -227,7 +228,15 @@ pub fn install() -> bool {
     let handler = on_fault as *const () as usize;
     let installed =
         SEGV_BEFORE.install(libc::SIGSEGV, handler, flags) & BUS_BEFORE.install(libc::SIGBUS, handler, flags);
+    let told = current_action(libc::SIGSEGV).and_then(|action| action.sa_restorer);
+    RETURN.store(told.map_or(0, |code| code as usize), Ordering::Relaxed);
     installed && check_in_place()
+}
+
+/// Where fault handlers return to: what the C library has the kernel put below their context. 0 where it does not tell.
+#[inline]
+pub fn handlers_return_to() -> usize {
+    RETURN.load(Ordering::Relaxed)
 }
 
 /// The handler of SIGSEGV and SIGBUS.

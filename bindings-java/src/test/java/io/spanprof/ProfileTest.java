@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.spanprof.programs.Barriers;
 import io.spanprof.programs.Hazards;
+import io.spanprof.programs.Inlined;
+import io.spanprof.programs.Interpreted;
 import io.spanprof.programs.Requests;
 import io.spanprof.programs.Shares;
 import io.spanprof.programs.Waits;
@@ -21,6 +23,8 @@ class ProfileTest {
     private static final String SHARES = "io.spanprof.programs.Shares.";
     private static final String WAITS = "io.spanprof.programs.Waits.";
     private static final String BARRIERS = "io.spanprof.programs.Barriers.";
+    private static final String INTERPRETED = "io.spanprof.programs.Interpreted.";
+    private static final String INLINED = "io.spanprof.programs.Inlined.";
     private static final String REQUESTS = "io.spanprof.programs.Requests.";
 
     @TempDir
@@ -76,6 +80,39 @@ class ProfileTest {
             assertTrue(whole >= all * 0.995 && broken <= all * 0.005,
                     () -> collector + ": of " + all + " ns " + whole + " whole, " + broken + " broken: " + said);
         }
+    }
+
+    @Test
+    void stacksAreWholeWhereInterpretedCodeIsCalledFaultsAndThrows() throws Exception {
+        List<String> exclude = List.of("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude," + Interpreted.METHOD);
+        List<String> said = Programs.run(Interpreted.class, exclude, profiles.toString(), "3000");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        Predicate<ProfileFile.Sample> work =
+                sample -> sample.has(INTERPRETED + "inner") || sample.has(INTERPRETED + "middle") || sample.has("[invalid_frame]");
+        long all = ProfileFile.sum(samples, work);
+        long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "outer") && sample.has(INTERPRETED + "main")));
+        assertTrue(all > 1_000_000_000L, said::toString);
+        assertTrue(whole >= all * 0.995, () -> "of " + all + " ns " + whole + " whole: " + said);
+        // Who handles the fault was called by who made it.
+        long faults = ProfileFile.sum(samples, sample -> sample.leaf().startsWith("[lib") && sample.has(INTERPRETED + "middle"));
+        long theirs = ProfileFile.sum(samples, sample -> sample.leaf().startsWith("[lib") && sample.has(INTERPRETED + "inner"));
+        assertTrue(theirs >= faults * 0.9, () -> "of " + faults + " ns in libraries " + theirs + " by the method");
+    }
+
+    @Test
+    void codeInlinedSideBySideIsNotMistakenForItsNeighbour() throws Exception {
+        Programs.run(Inlined.class, List.of(), profiles.toString(), "3000");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        long all = 0;
+        long wrong = 0;
+        for (String kind : Inlined.KINDS) {
+            all += ProfileFile.sum(samples, sample -> sample.has(INLINED + kind));
+            wrong += ProfileFile.sum(samples, sample -> sample.has(INLINED + kind) && !kind.equals(sample.labels().get("kind")));
+        }
+        long seen = all;
+        long mistaken = wrong;
+        assertTrue(seen > 1_000_000_000L, () -> "only " + seen + " ns");
+        assertTrue(mistaken <= seen / 1000, () -> mistaken + " of " + seen + " ns are a neighbour's");
     }
 
     @Test

@@ -1,0 +1,133 @@
+//! Whose an instruction is that no compiler wrote down: of the place written down before it, of the one behind it, or of
+//! the one it jumps to. Compilers write down the last instruction of each place, and leave out what they add late: copies
+//! of registers, jumps, the ends of loops. HotSpot takes the place behind (`pc_desc_near`), which across a jump is another
+//! block's, perhaps of a method that does not run. Called by `scopes_signal` alone, in the handler; guarded reads only.
+
+#[cfg(target_arch = "x86_64")]
+use super::length_signal::length;
+#[cfg(target_arch = "x86_64")]
+use super::memory_signal::word;
+
+/// The written-down place that is an instruction's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearer {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
+    Before,
+    Behind,
+    /// The one at or behind this address.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
+    Target(usize),
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn nearer(_pc: usize, _before: Option<usize>, _behind: usize) -> Nearer {
+    Nearer::Behind
+}
+
+/// Whose the instruction at `pc` is, which lies between two places that are written down.
+#[cfg(target_arch = "x86_64")]
+pub fn nearer(pc: usize, before: Option<usize>, behind: usize) -> Nearer {
+    let Way::Leaves(target) = way(pc, behind, Branches::Any) else { return Nearer::Behind };
+    let follows = before.is_some_and(|before| matches!(way(before, pc, Branches::Final), Way::Arrives));
+    match target {
+        _ if follows => Nearer::Before,
+        Some(target) => Nearer::Target(target),
+        None => Nearer::Behind,
+    }
+}
+
+/// What the way from one instruction to another is.
+#[cfg(target_arch = "x86_64")]
+enum Way {
+    Arrives,
+    /// Something else may, or will, come next; where an unconditional jump leads.
+    Leaves(Option<usize>),
+    /// Through instructions of unknown length.
+    Unknown,
+}
+
+/// Which branches end a way.
+#[cfg(target_arch = "x86_64")]
+#[derive(PartialEq, Eq)]
+enum Branches {
+    Any,
+    /// Those that never go on behind themselves.
+    Final,
+}
+
+#[cfg(target_arch = "x86_64")]
+fn way(from: usize, to: usize, branches: Branches) -> Way {
+    /// Places are written down closer to each other.
+    const MAX_INSTRUCTIONS: usize = 64;
+    let mut at = from;
+    for _ in 0..MAX_INSTRUCTIONS {
+        if at >= to {
+            return if at == to { Way::Arrives } else { Way::Unknown };
+        }
+        let (Some(low), Some(high)) = (word(at), word(at + 8)) else { return Way::Unknown };
+        let mut code = [0; 16];
+        code[..8].copy_from_slice(&low.to_le_bytes());
+        code[8..].copy_from_slice(&high.to_le_bytes());
+        let jump = |bytes: usize, distance: i32| at.checked_add_signed(distance as isize).map(|at| at + bytes);
+        let is_conditional = matches!(code, [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..]);
+        match code {
+            [0xe9, a, b, c, d, ..] => return Way::Leaves(jump(5, i32::from_le_bytes([a, b, c, d]))),
+            [0xeb, distance, ..] => return Way::Leaves(jump(2, i32::from(distance as i8))),
+            [0xc3 | 0xc2, ..] => return Way::Leaves(None),
+            [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => return Way::Leaves(None),
+            _ if is_conditional && branches == Branches::Any => return Way::Leaves(None),
+            _ => {}
+        }
+        let Some(length) = length(&code) else { return Way::Unknown };
+        at += length;
+    }
+    Way::Unknown
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// The address of `code`, with room behind.
+    fn placed(code: &[u8]) -> usize {
+        let mut all = code.to_vec();
+        all.extend_from_slice(&[0xcc; 32]);
+        Vec::leak(all).as_ptr() as usize
+    }
+
+    #[test]
+    fn what_is_in_one_piece_with_the_place_behind_is_its() {
+        // mov, add, mov, the place behind
+        let at = placed(&[0x48, 0x8b, 0xc3, 0x03, 0xc1, 0x48, 0x8b, 0xd8, 0x90]);
+        assert_eq!([0, 3, 5].map(|from| nearer(at + from, Some(at), at + 8)), [Nearer::Behind; 3]);
+        assert_eq!(nearer(at, None, at + 8), Nearer::Behind);
+    }
+
+    #[test]
+    fn the_end_of_a_loop_is_the_loops_and_not_what_lies_behind_its_jump() {
+        // add, mov, jump back if less; another block
+        let at = placed(&[0x03, 0xc1, 0x48, 0x8b, 0xd8, 0x7c, 0xf9, 0x90, 0x90]);
+        assert_eq!([2, 5].map(|from| nearer(at + from, Some(at), at + 8)), [Nearer::Before; 2]);
+        assert_eq!(nearer(at + 2, None, at + 8), Nearer::Behind, "nothing is written down before it");
+        let far = placed(&[0x03, 0xc1, 0x0f, 0x8c, 0xf8, 0xff, 0xff, 0xff, 0x90]);
+        assert_eq!(nearer(far + 2, Some(far), far + 8), Nearer::Before);
+    }
+
+    #[test]
+    fn a_block_of_copies_alone_is_of_the_place_it_jumps_to() {
+        // jump away; mov, jump back by 16; another block
+        let at = placed(&[0xeb, 0x10, 0x48, 0x8b, 0xd8, 0xeb, 0xf0, 0x90]);
+        assert_eq!(nearer(at + 2, Some(at), at + 7), Nearer::Target(at + 7 - 16));
+        // jump away; mov, return; another block
+        let at = placed(&[0xeb, 0x10, 0x48, 0x8b, 0xd8, 0xc3, 0x90]);
+        assert_eq!(nearer(at + 2, Some(at), at + 6), Nearer::Behind);
+    }
+
+    #[test]
+    fn instructions_of_unknown_length_leave_it_to_the_place_behind() {
+        let at = placed(&[0x03, 0xc1, 0x0f, 0x0b, 0x7c, 0xf9, 0x90]);
+        assert_eq!(nearer(at + 2, Some(at), at + 6), Nearer::Behind);
+        // The way misses the place.
+        assert_eq!(nearer(at, Some(at), at + 1), Nearer::Behind);
+    }
+}
