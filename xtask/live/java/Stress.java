@@ -25,7 +25,7 @@ import java.util.zip.Deflater;
  * code thrown away, exceptions, null checks, overflowing stacks, threads and virtual threads that come and go, labels, tasks
  * handed over, the profiler stopped and started. Surviving is the test.
  *
- * <pre>Stress SECONDS</pre>
+ * <pre>Stress SECONDS [alone]</pre>
  */
 public final class Stress {
     /** Of all walks by our own means. */
@@ -261,7 +261,8 @@ public final class Stress {
         long untilNs = System.nanoTime() + Long.parseLong(words[0]) * 1_000_000_000L;
         SpanprofConfig settings =
                 Suite.into(Suite.folder()).sampleRate(2000).wall(true).wallRate(200).set("uploadInterval", 1).build();
-        if (!Spanprof.start(settings)) {
+        boolean isProfiled = words.length == 1;
+        if (isProfiled && !Spanprof.start(settings)) {
             Suite.fail("it did not start");
         }
         byte[] code = codeOfShort();
@@ -279,6 +280,9 @@ public final class Stress {
         Map<String, Long> told = new TreeMap<>();
         while (System.nanoTime() < untilNs) {
             Thread.sleep(500 + ThreadLocalRandom.current().nextInt(1000));
+            if (!isProfiled) {
+                continue;
+            }
             // What the drain has not seen yet is not counted yet.
             Spanprof.flush(java.time.Duration.ofSeconds(30));
             Map<String, Object> stats = Spanprof.stats();
@@ -301,6 +305,9 @@ public final class Stress {
             }
         }
         pool.shutdown();
+        if (!isProfiled) {
+            return;
+        }
         Spanprof.stop();
         double cpuSeconds = ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean())
                 .getProcessCpuTime() / 1e9;

@@ -50,6 +50,7 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
     };
     let mut cells: Vec<Cell> = vec![
         ("Stress", words(&[], seconds), &COLLECTORS[..]),
+        ("Pauses", words(&[], brief), &COLLECTORS[..]),
         ("Labels", words(&["platform"], brief), &COLLECTORS[..1]),
         ("Labels", words(&["executors"], brief), &COLLECTORS[..1]),
         ("Shares", words(&["cpu", "100"], brief), &COLLECTORS[..1]),
@@ -72,8 +73,8 @@ pub fn compiled() -> Outcome<String> {
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
     let java = &javas::all()?[0];
-    let programs =
-        ["Exits", "Idle", "Labels", "Shares", "Stress", "Suite"].map(|name| sources.join(format!("java/{name}.java")));
+    let programs = ["Exits", "Idle", "Labels", "Pauses", "Shares", "Stress", "Suite"]
+        .map(|name| sources.join(format!("java/{name}.java")));
     Step::new("compile the programs", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)
