@@ -201,7 +201,8 @@ mod x86_64 {
     /// Whether the code at `pc` is an adapter's that has noted its caller's stack pointer, and jumps to the interpreter's
     /// entry of a method.
     pub fn enters_interpreter(pc: usize) -> bool {
-        const NOTES_CALLER: [u8; 5] = [0x4c, 0x8d, 0x6c, 0x24, 8];
+        /// By what is above the return address, or once that is taken.
+        const NOTES_CALLER: [&[u8]; 2] = [&[0x4c, 0x8d, 0x6c, 0x24, 8], &[0x4c, 0x8b, 0xec]];
         const ENTRY: [u8; 3] = [0x48, 0x8b, 0x4b];
         let mut at = pc;
         for _ in 0..MAX_INSTRUCTIONS {
@@ -212,7 +213,7 @@ mod x86_64 {
             match code {
                 [0xff, 0xe1, ..] => return bytes(at - 4).is_some_and(|before| before.starts_with(&ENTRY)),
                 [0xe9 | 0xeb | 0xc3 | 0xc9 | 0xff, ..] => return false,
-                _ if code.starts_with(&NOTES_CALLER) => return false,
+                _ if NOTES_CALLER.iter().any(|notes| code.starts_with(notes)) => return false,
                 _ => {}
             }
             let Some(length) = length(&code) else { return false };
@@ -354,6 +355,14 @@ mod x86_64 {
             assert_eq!(
                 [0, 5, 6, 10, 11, 16, 20].map(|place| enters_interpreter(at + place)),
                 [false, true, true, true, true, true, true]
+            );
+            // Of Java 17: pop rax; mov r13, rsp; sub rsp, 16; mov [rsp], rax; the same jump
+            let mut adapter = vec![0x58, 0x4c, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x04, 0x24];
+            adapter.extend_from_slice(&[0x48, 0x8b, 0x4b, 0x38, 0xff, 0xe1]);
+            let at = placed(&[], &adapter);
+            assert_eq!(
+                [0, 1, 4, 8, 12, 16].map(|place| enters_interpreter(at + place)),
+                [false, false, true, true, true, true]
             );
             assert!(!enters_interpreter(placed(&[], &[0x58, 0xff, 0xe1])), "a jump elsewhere");
             assert!(!enters_interpreter(placed(&[], &[0x58, 0xc3])));

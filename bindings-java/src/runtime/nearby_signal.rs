@@ -1,7 +1,8 @@
-//! Whose an instruction is that no compiler wrote down: of the place written down before it, of the one behind it, or of
-//! the one it jumps to. Compilers write down the last instruction of each place, and leave out what they add late: copies
-//! of registers, jumps, the ends of loops. HotSpot takes the place behind (`pc_desc_near`), which across a jump is another
-//! block's, perhaps of a method that does not run. Called by `scopes_signal` alone, in the handler; guarded reads only.
+//! Whose an instruction is that no compiler wrote down: of the place that ends before it, of the one that ends behind it, or
+//! of the one it jumps to. HotSpot's compilers write down where the instructions of a place end, and leave out what they add
+//! late: copies of registers, jumps, the ends of loops. The VM takes the place behind, which across the end of a loop is
+//! another block's, perhaps of a method that does not run. Called by `scopes_signal` alone, in the handler; guarded reads
+//! only.
 
 #[cfg(target_arch = "x86_64")]
 use super::length_signal::length;
@@ -14,7 +15,7 @@ pub enum Nearer {
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
     Before,
     Behind,
-    /// The one at or behind this address.
+    /// The one of the instruction at this address.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
     Target(usize),
 }
@@ -24,7 +25,7 @@ pub fn nearer(_pc: usize, _before: Option<usize>, _behind: usize) -> Nearer {
     Nearer::Behind
 }
 
-/// Whose the instruction at `pc` is, which lies between two places that are written down.
+/// Whose the instruction at `pc` is, before which one place ends, and another behind it.
 #[cfg(target_arch = "x86_64")]
 pub fn nearer(pc: usize, before: Option<usize>, behind: usize) -> Nearer {
     let Way::Leaves(target) = way(pc, behind, Branches::Any) else { return Nearer::Behind };
@@ -40,7 +41,7 @@ pub fn nearer(pc: usize, before: Option<usize>, behind: usize) -> Nearer {
 #[cfg(target_arch = "x86_64")]
 enum Way {
     Arrives,
-    /// Something else may, or will, come next; where an unconditional jump leads.
+    /// Something else may, or will, come next; where that is one place alone, which.
     Leaves(Option<usize>),
     /// Through instructions of unknown length.
     Unknown,
@@ -50,6 +51,7 @@ enum Way {
 #[cfg(target_arch = "x86_64")]
 #[derive(PartialEq, Eq)]
 enum Branches {
+    /// Ends of loops, and those that never go on behind themselves.
     Any,
     /// Those that never go on behind themselves.
     Final,
@@ -59,7 +61,7 @@ enum Branches {
 fn way(from: usize, to: usize, branches: Branches) -> Way {
     /// Places are written down closer to each other.
     const MAX_INSTRUCTIONS: usize = 64;
-    let mut at = from;
+    let (mut at, mut forks) = (from, false);
     for _ in 0..MAX_INSTRUCTIONS {
         if at >= to {
             return if at == to { Way::Arrives } else { Way::Unknown };
@@ -68,16 +70,29 @@ fn way(from: usize, to: usize, branches: Branches) -> Way {
         let mut code = [0; 16];
         code[..8].copy_from_slice(&low.to_le_bytes());
         code[8..].copy_from_slice(&high.to_le_bytes());
-        let jump = |bytes: usize, distance: i32| at.checked_add_signed(distance as isize).map(|at| at + bytes);
-        let is_conditional = matches!(code, [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..]);
-        match code {
-            [0xe9, a, b, c, d, ..] => return Way::Leaves(jump(5, i32::from_le_bytes([a, b, c, d]))),
-            [0xeb, distance, ..] => return Way::Leaves(jump(2, i32::from(distance as i8))),
-            [0xc3 | 0xc2, ..] => return Way::Leaves(None),
-            [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => return Way::Leaves(None),
-            _ if is_conditional && branches == Branches::Any => return Way::Leaves(None),
-            _ => {}
+        let (bytes, distance) = match code {
+            [0xe9, a, b, c, d, ..] => (5, Some(i32::from_le_bytes([a, b, c, d]))),
+            [0xeb, distance, ..] => (2, Some(i32::from(distance as i8))),
+            [0xc3, ..] => (1, None),
+            [0xc2, ..] => (3, None),
+            [0xff, operand, ..] if operand >> 3 & 7 == 4 => (2, None),
+            [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => (3, None),
+            // Forward they are checks of what goes on behind them.
+            [0x70..=0x7f, 0x80..=0xff, ..] if branches == Branches::Any => (2, None),
+            [0x0f, 0x80..=0x8f, _, _, _, 0x80..=0xff, ..] if branches == Branches::Any => (6, None),
+            _ => (0, None),
+        };
+        if bytes > 0 {
+            // The branch that a place ends with is its own.
+            return match branches == Branches::Any && at + bytes == to {
+                true => Way::Arrives,
+                false => {
+                    let distance = distance.filter(|_| !forks);
+                    Way::Leaves(distance.and_then(|by| at.checked_add_signed(by as isize)).map(|at| at + bytes))
+                }
+            };
         }
+        forks |= matches!(code, [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..]);
         let Some(length) = length(&code) else { return Way::Unknown };
         at += length;
     }
@@ -97,36 +112,42 @@ mod tests {
 
     #[test]
     fn what_is_in_one_piece_with_the_place_behind_is_its() {
-        // mov, add, mov, the place behind
+        // mov, add, mov: the place ends
         let at = placed(&[0x48, 0x8b, 0xc3, 0x03, 0xc1, 0x48, 0x8b, 0xd8, 0x90]);
         assert_eq!([0, 3, 5].map(|from| nearer(at + from, Some(at), at + 8)), [Nearer::Behind; 3]);
         assert_eq!(nearer(at, None, at + 8), Nearer::Behind);
+        // A check of the place's own before it, and the jump that it ends with.
+        let at = placed(&[0x03, 0xc1, 0x73, 0x20, 0x48, 0x8b, 0xd8, 0x7c, 0xf7, 0x90]);
+        assert_eq!([0, 2, 4, 7].map(|from| nearer(at + from, Some(at), at + 9)), [Nearer::Behind; 4]);
     }
 
     #[test]
     fn the_end_of_a_loop_is_the_loops_and_not_what_lies_behind_its_jump() {
-        // add, mov, jump back if less; another block
+        // add: the place ends; mov, jump back if less; another block
         let at = placed(&[0x03, 0xc1, 0x48, 0x8b, 0xd8, 0x7c, 0xf9, 0x90, 0x90]);
-        assert_eq!([2, 5].map(|from| nearer(at + from, Some(at), at + 8)), [Nearer::Before; 2]);
-        assert_eq!(nearer(at + 2, None, at + 8), Nearer::Behind, "nothing is written down before it");
+        assert_eq!([2, 5].map(|from| nearer(at + from, Some(at + 2), at + 9)), [Nearer::Before; 2]);
+        assert_eq!(nearer(at + 2, None, at + 9), Nearer::Behind, "nothing is written down before it");
         let far = placed(&[0x03, 0xc1, 0x0f, 0x8c, 0xf8, 0xff, 0xff, 0xff, 0x90]);
-        assert_eq!(nearer(far + 2, Some(far), far + 8), Nearer::Before);
+        assert_eq!(nearer(far + 2, Some(far + 2), far + 9), Nearer::Before);
     }
 
     #[test]
     fn a_block_of_copies_alone_is_of_the_place_it_jumps_to() {
         // jump away; mov, jump back by 16; another block
         let at = placed(&[0xeb, 0x10, 0x48, 0x8b, 0xd8, 0xeb, 0xf0, 0x90]);
-        assert_eq!(nearer(at + 2, Some(at), at + 7), Nearer::Target(at + 7 - 16));
+        assert_eq!(nearer(at + 2, Some(at), at + 8), Nearer::Target(at + 7 - 16));
+        // jump away; a check, mov, jump back: it may go elsewhere
+        let at = placed(&[0xeb, 0x10, 0x74, 0x20, 0x48, 0x8b, 0xd8, 0xeb, 0xf0, 0x90]);
+        assert_eq!(nearer(at + 2, Some(at), at + 10), Nearer::Behind);
         // jump away; mov, return; another block
         let at = placed(&[0xeb, 0x10, 0x48, 0x8b, 0xd8, 0xc3, 0x90]);
-        assert_eq!(nearer(at + 2, Some(at), at + 6), Nearer::Behind);
+        assert_eq!(nearer(at + 2, Some(at), at + 7), Nearer::Behind);
     }
 
     #[test]
     fn instructions_of_unknown_length_leave_it_to_the_place_behind() {
         let at = placed(&[0x03, 0xc1, 0x0f, 0x0b, 0x7c, 0xf9, 0x90]);
-        assert_eq!(nearer(at + 2, Some(at), at + 6), Nearer::Behind);
+        assert_eq!(nearer(at + 2, Some(at), at + 7), Nearer::Behind);
         // The way misses the place.
         assert_eq!(nearer(at, Some(at), at + 1), Nearer::Behind);
     }

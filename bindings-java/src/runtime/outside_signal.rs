@@ -93,13 +93,14 @@ impl Walk<'_, '_> {
         let Registers { kept_caller, byte_code, .. } = self.interrupted;
         let is_call = |pc: &usize| self.layout.is_interpreter(*pc) || instructions_signal::follows_call(*pc);
         let kept = Some(kept_caller).filter(|pc| self.layout.is_code(*pc)).filter(is_call);
-        let return_to = word(self.sp).filter(|_| self.is_call_at(self.sp)).or(kept)?;
+        let on_top = || Some((word(self.sp).filter(|_| self.is_call_at(self.sp))?, self.sp + 8));
+        let (return_to, sp) = kept.map(|pc| (pc, self.sp)).or_else(on_top)?;
         let is_noted = instructions_signal::enters_interpreter(self.pc)
             && byte_code >= self.sp
             && byte_code < self.limit
             && byte_code.is_multiple_of(8);
         // Interpreted callers go by their frame pointer.
-        Some((return_to, if is_noted { byte_code } else { self.sp }))
+        Some((return_to, if is_noted { byte_code } else { sp }))
     }
 
     /// To who called code without a frame, which has called something itself: it takes what it kept off the stack, and
@@ -131,21 +132,28 @@ impl Walk<'_, '_> {
 
     /// Looks through frames with frame pointers for code of the VM's.
     fn by_frame_pointer(&mut self, at_most: usize, otherwise: Cause) -> Step {
+        match self.caller_by_frame_pointer(at_most) {
+            Some([pc, sp, fp]) => self.to(pc, sp, fp),
+            None => Step::Broken(otherwise),
+        }
+    }
+
+    fn caller_by_frame_pointer(&self, at_most: usize) -> Option<[usize; 3]> {
         let (mut low, mut frame) = (self.sp, self.fp);
         for _ in 0..at_most {
             if frame < low || frame >= self.limit || !frame.is_multiple_of(8) {
                 break;
             }
-            let (Some(pc), Some(next)) = (word(frame + 8), word(frame)) else { break };
+            let (pc, next) = (word(frame + 8)?, word(frame)?);
             if self.layout.is_code(pc) {
-                return self.to(pc, frame + 16, next);
+                return Some([pc, frame + 16, next]);
             }
             if let Some(pc) = word(frame + 16).filter(|code| pc == ENTRY_COOKIE && self.layout.is_code(*code)) {
-                return self.to(pc, frame + 24, next);
+                return Some([pc, frame + 24, next]);
             }
             (low, frame) = (frame + 16, next);
         }
-        Step::Broken(otherwise)
+        None
     }
 
     /// Native code: only at the leaf, for what Java calls out to leaves an anchor.
@@ -169,41 +177,39 @@ impl Walk<'_, '_> {
             // Java code that calls out without an anchor calls a leaf.
             Step::End | Step::Broken(_) => {}
         }
-        if let Some(fault) = self.fault() {
+        let caller = self.native_caller();
+        // A handler lies below whatever the frame pointers lead to.
+        let end = caller.map_or(self.limit, |[_, sp, _]| sp);
+        if let Some(fault) = self.fault(end) {
             (self.pc, self.sp, self.fp, self.interrupted) = (fault.pc, fault.sp, fault.fp, fault);
             return Step::On;
         }
-        let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
-        match instructions_signal::native_edge(self.pc) {
-            Some(Built::Nothing) => {
-                if let Some(return_to) = returns(self.sp) {
-                    return self.to(return_to, self.sp + 8, self.fp);
-                }
-            }
-            Some(Built::Pushed) => {
-                if let (Some(return_to), Some(fp)) = (returns(self.sp + 8), word(self.sp)) {
-                    return self.to(return_to, self.sp + 16, fp);
-                }
-            }
-            _ => {}
-        }
-        if let Step::On = self.by_frame_pointer(MAX_NATIVE_FRAMES, Cause::Native) {
-            return Step::On;
-        }
-        match returns(self.sp).filter(|return_to| instructions_signal::follows_call(*return_to)) {
-            Some(return_to) => self.to(return_to, self.sp + 8, self.fp),
+        let on_top = || word(self.sp).filter(|pc| self.layout.is_code(*pc) && instructions_signal::follows_call(*pc));
+        match caller.or_else(|| Some([on_top()?, self.sp + 8, self.fp])) {
+            Some([pc, sp, fp]) => self.to(pc, sp, fp),
             // No Java frame is there: the thread runs code of the VM's, or of its own.
             None => Step::End,
         }
     }
 
+    /// Who called a native function without an anchor: at its edges by what is on top of the stack, else by frame pointers.
+    fn native_caller(&self) -> Option<[usize; 3]> {
+        let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
+        let at_edge = match instructions_signal::native_edge(self.pc) {
+            Some(Built::Nothing) => returns(self.sp).map(|pc| [pc, self.sp + 8, self.fp]),
+            Some(Built::Pushed) => returns(self.sp + 8).and_then(|pc| Some([pc, self.sp + 16, word(self.sp)?])),
+            _ => None,
+        };
+        at_edge.or_else(|| self.caller_by_frame_pointer(MAX_NATIVE_FRAMES))
+    }
+
     /// What Java code executed when it faulted, as null checks and full stacks do, if a handler of that runs: its frame is
     /// looked for word by word, for handlers have no frame pointers. Words that handlers before it left are passed by.
     #[cold]
-    fn fault(&self) -> Option<Registers> {
-        let returns_to = Some(guarded::handlers_return_to()).filter(|code| *code != 0)?;
+    fn fault(&self, end: usize) -> Option<Registers> {
+        let returns_to = Some(guarded::handlers_return_to()).filter(|code| *code != 0 && guarded::is_in_place())?;
         // A handler that returns has taken the word off the stack, which is still there.
-        let words = (self.sp.checked_sub(8)?..self.limit).step_by(8).take(MAX_HANDLER_WORDS);
+        let words = (self.sp.checked_sub(8)?..end).step_by(8).take(MAX_HANDLER_WORDS);
         words
             .filter(|at| word(*at) == Some(returns_to))
             .filter_map(registers_signal::at_fault)

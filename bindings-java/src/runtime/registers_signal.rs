@@ -13,7 +13,8 @@ pub struct Registers {
     pub byte_code: usize,
     /// Where the interpreter finds the method it enters.
     pub method: usize,
-    /// Where the interpreter keeps its caller while it makes room for a method's variables; else 0.
+    /// Where the interpreter keeps its caller while it makes room for a method's variables, where the machine has such a
+    /// register; else 0.
     pub kept_caller: usize,
     /// The return address of a leaf, where the machine keeps it in a register; else 0.
     pub link: usize,

@@ -4,6 +4,7 @@
 use spanprof_signal::RawFrame;
 
 use super::frame_word;
+use super::instructions_signal::follows_call;
 use super::layout::{Layout, Scopes};
 use super::memory_signal::{byte, int, pointer, word};
 use super::method_signal::Method;
@@ -92,7 +93,9 @@ fn decode_scopes(
 ) -> Option<bool> {
     let tables = Tables::of(layout, blob)?;
     let offset = i32::try_from(pc.checked_sub(code_begin)?).ok()?;
-    let place = tables.place_at(offset)?;
+    // A place is written down by its end; where a call ends, by where it returns to.
+    let is_begun = is_leaf && !follows_call(pc);
+    let place = tables.place_at(offset.checked_add(i32::from(is_begun))?)?;
     let (mut scope, is_exact) = (place.scope, place.offset == offset);
     if let Some(before) = place.before.filter(|_| is_leaf && !is_exact) {
         scope = tables.nearer(code_begin, pc, &place, before).unwrap_or(scope);
@@ -149,7 +152,7 @@ impl Tables {
         (count > 0 && count < MAX_DESCRIPTORS).then_some(Self { pcs, count, data, metadata })
     }
 
-    /// The first place at or behind an offset into the code that is written down.
+    /// The first place that ends at or behind an offset into the code.
     fn place_at(&self, offset: i32) -> Option<Place> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -182,7 +185,7 @@ impl Tables {
             Nearer::Behind => None,
             Nearer::Target(target) => {
                 let offset = i32::try_from(target.checked_sub(code_begin)?).ok()?;
-                Some(self.place_at(offset)?.scope)
+                Some(self.place_at(offset.checked_add(1)?)?.scope).filter(|scope| *scope > 0)
             }
         }
     }
@@ -190,6 +193,7 @@ impl Tables {
 
 /// A place that is written down.
 struct Place {
+    /// Where it ends.
     offset: i32,
     scope: i32,
     /// The descriptor of the one before it.

@@ -346,8 +346,9 @@ impl<'a, 'b> Walk<'a, 'b> {
         let frame = self.fp;
         let near = frame >= self.sp
             && frame < self.limit
-            && frame - self.sp < MAX_INTERPRETED_BYTES
-            && frame.is_multiple_of(8);
+            && (METHOD..MAX_INTERPRETED_BYTES).contains(&(frame - self.sp))
+            && frame.is_multiple_of(8)
+            && !self.is_at_edge_of_interpreter();
         let method = if near { word(frame - METHOD).and_then(|method| Method::at(layout, method)) } else { None };
         let Some(method) = method else { return self.without_interpreted_frame() };
         let live = if self.leaf { method.index_of(layout, self.interrupted.byte_code) } else { None };
@@ -361,6 +362,24 @@ impl<'a, 'b> Walk<'a, 'b> {
             (Some(pc), Some(sp), Some(fp)) if sp > frame => self.to(pc, sp, fp),
             _ => Step::Broken(Cause::Interpreter),
         }
+    }
+
+    /// Whether the registers say that the interpreter enters or leaves a method, whatever frame its pointer leads to: that of
+    /// an interpreted method further up, where compiled code between them left it alone. Within a method they say otherwise.
+    fn is_at_edge_of_interpreter(&self) -> bool {
+        let Registers { byte_code, method, kept_caller, fp, .. } = self.interrupted;
+        let is_sp = |sp: usize| sp >= self.sp && sp < self.limit && sp.is_multiple_of(8);
+        if !self.leaf {
+            return false;
+        }
+        if self.layout.is_code(byte_code) {
+            return is_sp(method);
+        }
+        // What a method called leaves both in them as well, and native methods keep both, but their caller is not at hand.
+        let is_told = || [word(self.sp), Some(kept_caller)].into_iter().flatten().any(|pc| self.layout.is_code(pc));
+        let is_built =
+            || word(fp.wrapping_sub(METHOD)) == Some(method) && word(fp.wrapping_sub(SENDER_SP)) == Some(byte_code);
+        is_sp(byte_code) && is_told() && Method::at(self.layout, method).is_some() && !is_built()
     }
 
     /// The interpreter before its frame is there, or when it is no more.
@@ -377,10 +396,9 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         if !leaf {
             // It asks who catches an exception, with the return address and the exception on the stack, perhaps below a word
-            // that evens it out.
-            let asks = [self.sp, self.sp + 8].into_iter().find(|at| returns(*at).is_some());
-            let caller = asks.and_then(|at| Some((returns(at)?, at + 16)));
-            return caller.map_or(Step::Broken(Cause::Interpreter), |(pc, sp)| self.to(pc, sp, self.fp));
+            // that evens it out, which is taken off again.
+            let at = if instructions_signal::releases(self.pc) { self.sp + 8 } else { self.sp };
+            return returns(at).map_or(Step::Broken(Cause::Interpreter), |pc| self.to(pc, at + 16, self.fp));
         }
         // Its first words are there: the caller's stack pointer, then one or two more.
         let begun = self.fp.wrapping_sub(self.sp) <= MAX_BEGUN_BYTES && self.fp.is_multiple_of(8);
@@ -394,11 +412,12 @@ impl<'a, 'b> Walk<'a, 'b> {
                 None => Step::Broken(Cause::Interpreter),
             };
         }
-        // The caller's stack pointer is in a register. The return address is taken off the stack to make room for the
-        // method's variables, and put back on top.
-        let sp = Some(byte_code).filter(|sp| is_sp(sp) && *sp > self.sp);
+        // The caller's stack pointer is in a register, on the way out in the other one. The return address is taken off the
+        // stack to make room for the method's variables, and put back on top.
+        let sp = [byte_code, method].into_iter().find(is_sp);
+        let on_top = returns(self.sp).filter(|_| sp != Some(self.sp));
         let kept = || Some(kept_caller).filter(|pc| sp.is_some() && is_code(pc));
-        let Some(return_to) = returns(self.sp).or_else(kept) else { return Step::Broken(Cause::Interpreter) };
+        let Some(return_to) = on_top.or_else(kept) else { return Step::Broken(Cause::Interpreter) };
         if !self.entered_method() {
             return Step::End;
         }

@@ -53,7 +53,7 @@ final class Idle {
     }
 
     private static void program(Path directory) throws Exception {
-        if (!Spanprof.start(Suite.into(directory).sampleRate(1000).set("uploadInterval", 1).build())) {
+        if (!Spanprof.start(Suite.into(directory).sampleRate(100).set("uploadInterval", 1).build())) {
             Suite.fail("it did not start");
         }
         try (ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
@@ -88,7 +88,7 @@ final class Idle {
                 long looks = looks(process.pid()) - before;
                 // One was open before, one may be on its way.
                 long windows = windows(directory) - windowsBefore;
-                sleeps = looks <= LOOKS_OF_A_WINDOW * (windows + 1);
+                sleeps = looks <= LOOKS_OF_A_WINDOW * (windows + 1) && windows <= seconds / 2;
                 told.add(looks + " for " + windows + " windows");
             } while (!sleeps && told.size() < TRIES);
             System.out.println(Suite.java() + ": wake-ups in " + seconds + " s each: " + told);

@@ -87,16 +87,18 @@ class ProfileTest {
         List<String> exclude = List.of("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude," + Interpreted.METHOD);
         List<String> said = Programs.run(Interpreted.class, exclude, profiles.toString(), "3000");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
-        Predicate<ProfileFile.Sample> work =
-                sample -> sample.has(INTERPRETED + "inner") || sample.has(INTERPRETED + "middle") || sample.has("[invalid_frame]");
+        Predicate<ProfileFile.Sample> work = sample -> sample.has(INTERPRETED + "outer") || sample.has("[invalid_frame]");
         long all = ProfileFile.sum(samples, work);
-        long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "outer") && sample.has(INTERPRETED + "main")));
-        assertTrue(all > 1_000_000_000L, said::toString);
-        assertTrue(whole >= all * 0.995, () -> "of " + all + " ns " + whole + " whole: " + said);
-        // Who handles the fault was called by who made it.
-        long faults = ProfileFile.sum(samples, sample -> sample.leaf().startsWith("[lib") && sample.has(INTERPRETED + "middle"));
-        long theirs = ProfileFile.sum(samples, sample -> sample.leaf().startsWith("[lib") && sample.has(INTERPRETED + "inner"));
-        assertTrue(theirs >= faults * 0.9, () -> "of " + faults + " ns in libraries " + theirs + " by the method");
+        long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "main") && !sample.has("[invalid_frame]")));
+        assertTrue(all > 0 && whole >= all * 0.995, () -> "of " + all + " ns " + whole + " whole: " + said);
+        // Hardly anything is done by the loop itself.
+        long within = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "middle")));
+        assertTrue(within >= all * 0.95, () -> "of " + all + " ns " + within + " in what the loop calls");
+        // Our handler of faults was called by who made them.
+        Predicate<ProfileFile.Sample> fault = sample -> sample.leaf().startsWith("[libspanprof") && sample.has(INTERPRETED + "outer");
+        long faults = ProfileFile.sum(samples, fault);
+        long theirs = ProfileFile.sum(samples, fault.and(sample -> sample.has(INTERPRETED + "inner")));
+        assertTrue(faults > 0 && theirs >= faults * 0.9, () -> "of " + faults + " ns in our handler " + theirs + " by the method");
     }
 
     @Test
@@ -111,7 +113,8 @@ class ProfileTest {
         }
         long seen = all;
         long mistaken = wrong;
-        assertTrue(seen > 1_000_000_000L, () -> "only " + seen + " ns");
+        assertTrue(seen > 0, "no sample");
+        // Two hundred times what is left; the places themselves are tested beside their code.
         assertTrue(mistaken <= seen / 1000, () -> mistaken + " of " + seen + " ns are a neighbour's");
     }
 
