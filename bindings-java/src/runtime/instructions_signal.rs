@@ -28,7 +28,7 @@ pub struct Detour {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use super::super::length_signal::length;
+    use super::super::machine_code_signal::{length, Branch, Instruction};
     use super::{word, Built, Detour};
 
     /// The guard at a method's entry that collectors arm: a word of the thread against a number, eight bytes long.
@@ -162,22 +162,20 @@ mod x86_64 {
     fn follow(pc: usize) -> Option<(i64, End)> {
         let (mut at, mut taken) = (pc, 0i64);
         for _ in 0..MAX_INSTRUCTIONS {
-            let [low, high] = [bytes(at)?, bytes(at + 8)?];
-            let mut code = [0; 16];
-            code[..8].copy_from_slice(&low);
-            code[8..].copy_from_slice(&high);
+            let instruction = Instruction::at(at)?;
+            let code = instruction.code;
             let number = |from: usize| i32::from_le_bytes(std::array::from_fn(|index| code[from + index]));
             let short = |from: usize| i64::from(code[from] as i8);
-            let jump = |distance: i64| at.checked_add_signed(distance as isize).map(End::Jump);
-            let end = match code {
-                [0xe9, ..] => Some(jump(5 + i64::from(number(1)))?),
-                [0xeb, ..] => Some(jump(2 + short(1))?),
-                [0xc3 | 0xc2, ..] => Some(End::Return),
-                [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => Some(End::Return),
-                [0xc9, ..] | [0x48, 0x8b, 0xe5, ..] => Some(End::Leave),
-                // The stack pointer becomes what cannot be told from here.
-                [0x48, 0x81 | 0x83, 0xe4, ..] | [0x48 | 0x49, 0x8b, 0xe0..=0xe7, ..] => return None,
-                _ => None,
+            let end = match instruction.branch() {
+                Some(Branch::Jump(target)) => Some(End::Jump(target)),
+                Some(Branch::Away) => Some(End::Return),
+                Some(Branch::Conditional(_)) => None,
+                None => match code {
+                    [0xc9, ..] | [0x48, 0x8b, 0xe5, ..] => Some(End::Leave),
+                    // The stack pointer becomes what cannot be told from here.
+                    [0x48, 0x81 | 0x83, 0xe4, ..] | [0x48 | 0x49, 0x8b, 0xe0..=0xe7, ..] => return None,
+                    _ => None,
+                },
             };
             if let Some(end) = end {
                 return Some((taken, end));
@@ -193,7 +191,7 @@ mod x86_64 {
                 [0x58..=0x5f | 0x9d, ..] | [0x41, 0x58..=0x5f, ..] => 8,
                 _ => 0,
             };
-            at += length(&code)?;
+            at = instruction.next()?;
         }
         None
     }
@@ -206,18 +204,15 @@ mod x86_64 {
         const ENTRY: [u8; 3] = [0x48, 0x8b, 0x4b];
         let mut at = pc;
         for _ in 0..MAX_INSTRUCTIONS {
-            let (Some(low), Some(high)) = (bytes(at), bytes(at + 8)) else { return false };
-            let mut code = [0; 16];
-            code[..8].copy_from_slice(&low);
-            code[8..].copy_from_slice(&high);
-            match code {
-                [0xff, 0xe1, ..] => return bytes(at - 4).is_some_and(|before| before.starts_with(&ENTRY)),
-                [0xe9 | 0xeb | 0xc3 | 0xc9 | 0xff, ..] => return false,
-                _ if NOTES_CALLER.iter().any(|notes| code.starts_with(notes)) => return false,
+            let Some(instruction) = Instruction::at(at) else { return false };
+            match (instruction.code, instruction.branch()) {
+                ([0xff, 0xe1, ..], _) => return bytes(at - 4).is_some_and(|before| before.starts_with(&ENTRY)),
+                ([0xff, ..], _) | (_, Some(Branch::Jump(_) | Branch::Away)) => return false,
+                (code, _) if NOTES_CALLER.iter().any(|notes| code.starts_with(notes)) => return false,
                 _ => {}
             }
-            let Some(length) = length(&code) else { return false };
-            at += length;
+            let Some(next) = instruction.next() else { return false };
+            at = next;
         }
         false
     }

@@ -18,7 +18,7 @@ mod instructions_signal;
 mod java_threads;
 mod jvmti;
 mod layout;
-mod length_signal;
+mod machine_code_signal;
 mod memory_signal;
 mod method_ids;
 mod method_signal;

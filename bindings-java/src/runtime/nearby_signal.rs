@@ -4,29 +4,18 @@
 //! another block's, perhaps of a method that does not run. Called by `scopes_signal` alone, in the handler; guarded reads
 //! only.
 
-#[cfg(target_arch = "x86_64")]
-use super::length_signal::length;
-#[cfg(target_arch = "x86_64")]
-use super::memory_signal::word;
+use super::machine_code_signal::{Branch, Instruction};
 
 /// The written-down place that is an instruction's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearer {
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
     Before,
     Behind,
     /// The one of the instruction at this address.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other machines' instructions are not read"))]
     Target(usize),
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-pub fn nearer(_pc: usize, _before: Option<usize>, _behind: usize) -> Nearer {
-    Nearer::Behind
-}
-
 /// Whose the instruction at `pc` is, before which one place ends, and another behind it.
-#[cfg(target_arch = "x86_64")]
 pub fn nearer(pc: usize, before: Option<usize>, behind: usize) -> Nearer {
     let Way::Leaves(target) = way(pc, behind, Branches::Any) else { return Nearer::Behind };
     let follows = before.is_some_and(|before| matches!(way(before, pc, Branches::Final), Way::Arrives));
@@ -38,7 +27,6 @@ pub fn nearer(pc: usize, before: Option<usize>, behind: usize) -> Nearer {
 }
 
 /// What the way from one instruction to another is.
-#[cfg(target_arch = "x86_64")]
 enum Way {
     Arrives,
     /// Something else may, or will, come next; where that is one place alone, which.
@@ -48,7 +36,6 @@ enum Way {
 }
 
 /// Which branches end a way.
-#[cfg(target_arch = "x86_64")]
 #[derive(PartialEq, Eq)]
 enum Branches {
     /// Ends of loops, and those that never go on behind themselves.
@@ -57,7 +44,6 @@ enum Branches {
     Final,
 }
 
-#[cfg(target_arch = "x86_64")]
 fn way(from: usize, to: usize, branches: Branches) -> Way {
     /// Places are written down closer to each other.
     const MAX_INSTRUCTIONS: usize = 64;
@@ -66,35 +52,19 @@ fn way(from: usize, to: usize, branches: Branches) -> Way {
         if at >= to {
             return if at == to { Way::Arrives } else { Way::Unknown };
         }
-        let (Some(low), Some(high)) = (word(at), word(at + 8)) else { return Way::Unknown };
-        let mut code = [0; 16];
-        code[..8].copy_from_slice(&low.to_le_bytes());
-        code[8..].copy_from_slice(&high.to_le_bytes());
-        let (bytes, distance) = match code {
-            [0xe9, a, b, c, d, ..] => (5, Some(i32::from_le_bytes([a, b, c, d]))),
-            [0xeb, distance, ..] => (2, Some(i32::from(distance as i8))),
-            [0xc3, ..] => (1, None),
-            [0xc2, ..] => (3, None),
-            [0xff, operand, ..] if operand >> 3 & 7 == 4 => (2, None),
-            [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => (3, None),
+        let Some(instruction) = Instruction::at(at) else { return Way::Unknown };
+        let Some(next) = instruction.next() else { return Way::Unknown };
+        // The branch that a place ends with is its own.
+        let is_last = branches == Branches::Any && next == to;
+        match instruction.branch() {
             // Forward they are checks of what goes on behind them.
-            [0x70..=0x7f, 0x80..=0xff, ..] if branches == Branches::Any => (2, None),
-            [0x0f, 0x80..=0x8f, _, _, _, 0x80..=0xff, ..] if branches == Branches::Any => (6, None),
-            _ => (0, None),
-        };
-        if bytes > 0 {
-            // The branch that a place ends with is its own.
-            return match branches == Branches::Any && at + bytes == to {
-                true => Way::Arrives,
-                false => {
-                    let distance = distance.filter(|_| !forks);
-                    Way::Leaves(distance.and_then(|by| at.checked_add_signed(by as isize)).map(|at| at + bytes))
-                }
-            };
+            Some(Branch::Conditional(target)) if branches == Branches::Final || target >= next => forks = true,
+            Some(_) if is_last => return Way::Arrives,
+            Some(Branch::Jump(target)) => return Way::Leaves(Some(target).filter(|_| !forks)),
+            Some(_) => return Way::Leaves(None),
+            None => {}
         }
-        forks |= matches!(code, [0x70..=0x7f, ..] | [0x0f, 0x80..=0x8f, ..]);
-        let Some(length) = length(&code) else { return Way::Unknown };
-        at += length;
+        at = next;
     }
     Way::Unknown
 }

@@ -40,8 +40,10 @@ impl Walk<'_, '_> {
             return self.to(return_to, self.sp, self.fp);
         }
         if instructions_signal::enters_interpreter(self.pc) {
-            if let Some((return_to, sp)) = self.called_adapter() {
-                return self.to(return_to, sp, self.fp);
+            let noted = Some(self.interrupted.byte_code).filter(|sp| self.is_sp(*sp));
+            let moved = self.kept_caller().map(|pc| (pc, self.sp));
+            if let Some((return_to, sp)) = moved.or_else(|| Some((self.caller_on_top()?, self.sp + 8))) {
+                return self.to(return_to, noted.unwrap_or(sp), self.fp);
             }
         }
         let edge = instructions_signal::prologue(self.pc).or_else(|| instructions_signal::epilogue(self.pc));
@@ -78,29 +80,24 @@ impl Walk<'_, '_> {
         if has_frame && self.sp.checked_add(code.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {
             return self.over(code.frame_bytes);
         }
-        if let Some(return_to) = word(self.sp).filter(|_| self.is_call_at(self.sp)) {
+        if let Some(return_to) = self.caller_on_top() {
             return self.to(return_to, self.sp + 8, self.fp);
         }
-        match self.called_adapter() {
-            Some((return_to, sp)) => self.to(return_to, sp, self.fp),
+        match self.kept_caller() {
+            // Interpreted callers go by their frame pointer.
+            Some(return_to) => self.to(return_to, self.sp, self.fp),
             None => self.by_frame_pointer(1, Cause::Stub),
         }
     }
 
-    /// To who called an adapter between compiled and interpreted code: it takes the return address off the stack to move
-    /// the arguments, and puts it back on top of them.
-    fn called_adapter(&self) -> Option<(usize, usize)> {
-        let Registers { kept_caller, byte_code, .. } = self.interrupted;
-        let is_call = |pc: &usize| self.layout.is_interpreter(*pc) || instructions_signal::follows_call(*pc);
-        let kept = Some(kept_caller).filter(|pc| self.layout.is_code(*pc)).filter(is_call);
-        let on_top = || Some((word(self.sp).filter(|_| self.is_call_at(self.sp))?, self.sp + 8));
-        let (return_to, sp) = kept.map(|pc| (pc, self.sp)).or_else(on_top)?;
-        let is_noted = instructions_signal::enters_interpreter(self.pc)
-            && byte_code >= self.sp
-            && byte_code < self.limit
-            && byte_code.is_multiple_of(8);
-        // Interpreted callers go by their frame pointer.
-        Some((return_to, if is_noted { byte_code } else { sp }))
+    /// Who called an adapter between compiled and interpreted code, while it has the return address off the stack to move the
+    /// arguments, before it puts it back on top of them.
+    fn kept_caller(&self) -> Option<usize> {
+        Some(self.interrupted.kept_caller).filter(|pc| self.is_call(*pc))
+    }
+
+    fn caller_on_top(&self) -> Option<usize> {
+        word(self.sp).filter(|pc| self.is_call(*pc))
     }
 
     /// To who called code without a frame, which has called something itself: it takes what it kept off the stack, and
@@ -124,10 +121,13 @@ impl Walk<'_, '_> {
         self.java_thread != 0 && wrapper.filter(is_passed).and_then(word) == Some(self.java_thread)
     }
 
-    /// Whether the word at `at` is where code of the VM's goes on after a call.
+    /// Whether code of the VM's goes on at `pc` after a call.
+    fn is_call(&self, pc: usize) -> bool {
+        self.layout.is_code(pc) && (self.layout.is_interpreter(pc) || instructions_signal::follows_call(pc))
+    }
+
     fn is_call_at(&self, at: usize) -> bool {
-        let called = |pc: usize| self.layout.is_interpreter(pc) || instructions_signal::follows_call(pc);
-        word(at).is_some_and(|pc| self.layout.is_code(pc) && called(pc))
+        word(at).is_some_and(|pc| self.is_call(pc))
     }
 
     /// Looks through frames with frame pointers for code of the VM's.

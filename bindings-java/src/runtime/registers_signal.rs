@@ -20,19 +20,24 @@ pub struct Registers {
     pub link: usize,
 }
 
+/// Each by the C library's number of the register that it is in.
+#[cfg(target_arch = "x86_64")]
+fn by_number(register: impl Fn(libc::c_int) -> Option<usize>) -> Option<Registers> {
+    Some(Registers {
+        pc: register(libc::REG_RIP)?,
+        sp: register(libc::REG_RSP)?,
+        fp: register(libc::REG_RBP)?,
+        byte_code: register(libc::REG_R13)?,
+        method: register(libc::REG_RBX)?,
+        kept_caller: register(libc::REG_RAX)?,
+        link: 0,
+    })
+}
+
 #[cfg(target_arch = "x86_64")]
 pub fn registers(context: &libc::ucontext_t) -> Registers {
     let registers = &context.uc_mcontext.gregs;
-    let register = |which: libc::c_int| registers[which as usize] as usize;
-    Registers {
-        pc: register(libc::REG_RIP),
-        sp: register(libc::REG_RSP),
-        fp: register(libc::REG_RBP),
-        byte_code: register(libc::REG_R13),
-        method: register(libc::REG_RBX),
-        kept_caller: register(libc::REG_RAX),
-        link: 0,
-    }
+    by_number(|which| Some(registers[which as usize] as usize)).unwrap_or_default()
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -61,16 +66,7 @@ pub fn at_fault(frame: usize) -> Option<Registers> {
     if signal != libc::SIGSEGV && signal != libc::SIGBUS {
         return None;
     }
-    let register = |which: libc::c_int| word(frame + REGISTERS + which as usize * 8);
-    Some(Registers {
-        pc: register(libc::REG_RIP)?,
-        sp: register(libc::REG_RSP)?,
-        fp: register(libc::REG_RBP)?,
-        byte_code: register(libc::REG_R13)?,
-        method: register(libc::REG_RBX)?,
-        kept_caller: register(libc::REG_RAX)?,
-        link: 0,
-    })
+    by_number(|which| word(frame + REGISTERS + which as usize * 8))
 }
 
 /// Handlers' frames of other machines are not known.

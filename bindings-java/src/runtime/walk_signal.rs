@@ -368,37 +368,37 @@ impl<'a, 'b> Walk<'a, 'b> {
     /// an interpreted method further up, where compiled code between them left it alone. Within a method they say otherwise.
     fn is_at_edge_of_interpreter(&self) -> bool {
         let Registers { byte_code, method, kept_caller, fp, .. } = self.interrupted;
-        let is_sp = |sp: usize| sp >= self.sp && sp < self.limit && sp.is_multiple_of(8);
-        if !self.leaf {
-            return false;
-        }
-        if self.layout.is_code(byte_code) {
-            return is_sp(method);
-        }
         // What a method called leaves both in them as well, and native methods keep both, but their caller is not at hand.
         let is_told = || [word(self.sp), Some(kept_caller)].into_iter().flatten().any(|pc| self.layout.is_code(pc));
         let is_built =
             || word(fp.wrapping_sub(METHOD)) == Some(method) && word(fp.wrapping_sub(SENDER_SP)) == Some(byte_code);
-        is_sp(byte_code) && is_told() && Method::at(self.layout, method).is_some() && !is_built()
+        let enters = || self.is_sp(byte_code) && is_told() && Method::at(self.layout, method).is_some() && !is_built();
+        self.leaf && (self.leaves_method() || enters())
+    }
+
+    /// Whether the interpreter is on its way out: the return address is where its place in the byte code was, the caller's
+    /// stack pointer where the method was.
+    fn leaves_method(&self) -> bool {
+        self.layout.is_code(self.interrupted.byte_code) && self.is_sp(self.interrupted.method)
+    }
+
+    /// Whether a caller's stack pointer may be this.
+    pub fn is_sp(&self, sp: usize) -> bool {
+        sp >= self.sp && sp < self.limit && sp.is_multiple_of(8)
     }
 
     /// The interpreter before its frame is there, or when it is no more.
     fn without_interpreted_frame(&mut self) -> Step {
-        let leaf = self.leaf;
-        let is_sp = |sp: &usize| *sp >= self.sp && *sp < self.limit && sp.is_multiple_of(8);
-        let is_code = |pc: &usize| self.layout.is_code(*pc);
-        let returns = |at: usize| word(at).filter(is_code);
-        // On its way out the return address is where its place in the byte code was, the caller's stack pointer where the
-        // method was.
-        let Registers { byte_code, method, kept_caller, .. } = self.interrupted;
-        if leaf && is_code(&byte_code) && is_sp(&method) {
-            return self.to(byte_code, method, self.fp);
-        }
-        if !leaf {
+        let returns = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
+        if !self.leaf {
             // It asks who catches an exception, with the return address and the exception on the stack, perhaps below a word
             // that evens it out, which is taken off again.
             let at = if instructions_signal::releases(self.pc) { self.sp + 8 } else { self.sp };
             return returns(at).map_or(Step::Broken(Cause::Interpreter), |pc| self.to(pc, at + 16, self.fp));
+        }
+        let Registers { byte_code, method, kept_caller, .. } = self.interrupted;
+        if self.leaves_method() {
+            return self.to(byte_code, method, self.fp);
         }
         // Its first words are there: the caller's stack pointer, then one or two more.
         let begun = self.fp.wrapping_sub(self.sp) <= MAX_BEGUN_BYTES && self.fp.is_multiple_of(8);
@@ -414,9 +414,9 @@ impl<'a, 'b> Walk<'a, 'b> {
         }
         // The caller's stack pointer is in a register, on the way out in the other one. The return address is taken off the
         // stack to make room for the method's variables, and put back on top.
-        let sp = [byte_code, method].into_iter().find(is_sp);
+        let sp = [byte_code, method].into_iter().find(|sp| self.is_sp(*sp));
         let on_top = returns(self.sp).filter(|_| sp != Some(self.sp));
-        let kept = || Some(kept_caller).filter(|pc| sp.is_some() && is_code(pc));
+        let kept = || Some(kept_caller).filter(|pc| sp.is_some() && self.layout.is_code(*pc));
         let Some(return_to) = on_top.or_else(kept) else { return Step::Broken(Cause::Interpreter) };
         if !self.entered_method() {
             return Step::End;

@@ -3,7 +3,6 @@ import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -82,17 +81,9 @@ final class Exits {
         }
     }
 
-    private static List<String> command(String way, Path directory) {
-        List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Exits", "1", way, directory.toString()));
-        return command;
-    }
-
     private static void one(String way, Path directory) throws Exception {
         File output = File.createTempFile("spanprof-live-", ".txt");
-        Process process = new ProcessBuilder(command(way, directory)).redirectErrorStream(true).redirectOutput(output).start();
+        Process process = Suite.program("Exits", "1", way, directory.toString()).redirectErrorStream(true).redirectOutput(output).start();
         if (way.equals("terminated") || way.equals("killed")) {
             long until = System.nanoTime() + 60_000_000_000L;
             while (!Files.readString(output.toPath()).contains("ready") && process.isAlive() && System.nanoTime() < until) {

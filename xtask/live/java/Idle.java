@@ -69,11 +69,7 @@ final class Idle {
         }
         long seconds = Long.parseLong(words[0]);
         Path directory = Suite.folder();
-        List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Idle", words[0], directory.toString()));
-        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        Process process = Suite.program("Idle", words[0], directory.toString()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (BufferedReader said = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
             if (!"ready".equals(said.readLine())) {
                 Suite.fail("it did not start");

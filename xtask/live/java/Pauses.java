@@ -1,6 +1,5 @@
 import java.io.File;
 import java.io.IOException;
-import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -9,6 +8,7 @@ import java.util.Locale;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /**
  * For how long the VM holds everybody, of the stress by itself and of the stress while it is profiled, by the VM's own log of its
@@ -57,17 +57,13 @@ final class Pauses {
         }
     }
 
-    private static Waits stress(String seconds, Path log, List<String> how) throws Exception {
-        List<String> command = new ArrayList<>();
-        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
-        command.addAll(List.of("-Xlog:safepoint:file=" + log + "::filecount=0", "-cp", System.getProperty("java.class.path")));
-        command.addAll(List.of("Stress", seconds));
-        command.addAll(how);
-        Process process = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(new File("/dev/null")).start();
+    private static Waits stress(String seconds, Path log, String... how) throws Exception {
+        Stream<String> begin = Stream.of("-Xlog:safepoint:file=" + log + "::filecount=0", "Stress", seconds);
+        String[] words = Stream.concat(begin, Stream.of(how)).toArray(String[]::new);
+        Process process = Suite.program(words).redirectErrorStream(true).redirectOutput(new File("/dev/null")).start();
         try {
             if (!process.waitFor(Long.parseLong(seconds) * 2 + 60, TimeUnit.SECONDS) || process.exitValue() != 0) {
-                Suite.fail("the stress failed: " + command);
+                Suite.fail("the stress failed: " + String.join(" ", words));
             }
         } finally {
             process.destroyForcibly();
@@ -83,8 +79,8 @@ final class Pauses {
         Path log = Suite.folder().resolve("safepoints");
         double addedMs = 0;
         for (int attempt = 0; attempt < TRIES; attempt++) {
-            Waits alone = stress(words[0], log, List.of("alone"));
-            Waits profiled = stress(words[0], log, List.of());
+            Waits alone = stress(words[0], log, "alone");
+            Waits profiled = stress(words[0], log);
             addedMs = profiled.longMs() - alone.longMs();
             System.out.println(Suite.java() + " by itself: " + alone);
             System.out.println(Suite.java() + " profiled: " + profiled);

@@ -4,6 +4,7 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -47,6 +48,16 @@ final class Suite {
 
     static long threadCpuNs() {
         return CLOCKS.getCurrentThreadCpuTime();
+    }
+
+    /** A program of this class path in a VM like this one. */
+    static ProcessBuilder program(String... words) {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(List.of("-cp", System.getProperty("java.class.path")));
+        command.addAll(List.of(words));
+        return new ProcessBuilder(command);
     }
 
     static String java() {

@@ -1,6 +1,55 @@
-//! How long an instruction of generated code is: what following such code needs (`instructions_signal`,
-//! `nearby_signal`). Not a disassembler: instructions that compilers do not emit have no length.
-#![cfg(target_arch = "x86_64")]
+//! One instruction of generated code: its bytes, where the next one is, and where it branches to. What following such code
+//! needs (`instructions_signal`, `nearby_signal`). Not a disassembler: instructions that compilers do not emit have no
+//! length. Guarded reads only; on other machines than x86-64 nothing is read.
+
+use super::memory_signal::word;
+
+/// An instruction, with what follows it.
+pub struct Instruction {
+    at: usize,
+    pub code: [u8; 16],
+}
+
+/// What may come after an instruction in place of the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    Jump(usize),
+    /// Or the next one.
+    Conditional(usize),
+    /// What the stack or a register tells.
+    Away,
+}
+
+impl Instruction {
+    /// The instruction at an address; `None` where nothing can be read.
+    pub fn at(at: usize) -> Option<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return None;
+        }
+        let mut code = [0; 16];
+        code[..8].copy_from_slice(&word(at)?.to_le_bytes());
+        code[8..].copy_from_slice(&word(at + 8)?.to_le_bytes());
+        Some(Self { at, code })
+    }
+
+    /// The address behind it; `None` behind instructions of unknown length.
+    pub fn next(&self) -> Option<usize> {
+        Some(self.at + length(&self.code)?)
+    }
+
+    pub fn branch(&self) -> Option<Branch> {
+        let to = |bytes: usize, distance: i32| self.at.wrapping_add(bytes).wrapping_add_signed(distance as isize);
+        match self.code {
+            [0xe9, a, b, c, d, ..] => Some(Branch::Jump(to(5, i32::from_le_bytes([a, b, c, d])))),
+            [0xeb, distance, ..] => Some(Branch::Jump(to(2, i32::from(distance as i8)))),
+            [0x70..=0x7f, distance, ..] => Some(Branch::Conditional(to(2, i32::from(distance as i8)))),
+            [0x0f, 0x80..=0x8f, a, b, c, d, ..] => Some(Branch::Conditional(to(6, i32::from_le_bytes([a, b, c, d])))),
+            [0xc3 | 0xc2, ..] => Some(Branch::Away),
+            [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => Some(Branch::Away),
+            _ => None,
+        }
+    }
+}
 
 /// Vector instructions of the first map that carry a number.
 fn numbered(opcode: u8) -> bool {
@@ -26,12 +75,14 @@ pub fn length(code: &[u8; 16]) -> Option<usize> {
         0x69 | 0x81 | 0xc7 => (true, number),
         0xf6 => (true, usize::from(selects < 2)),
         0xf7 => (true, if selects < 2 { number } else { 0 }),
-        // Up, down, call; not the jumps.
-        0xff if selects < 3 => (true, 0),
+        // Up, down, call, jump.
+        0xff if selects < 3 || selects == 4 => (true, 0),
         0x50..=0x5f | 0x90 | 0x98 | 0x99 | 0x9c | 0x9d | 0xab => (false, 0),
-        0x6a | 0x70..=0x7f | 0xa8 => (false, 1),
+        0x6a | 0x70..=0x7f | 0xa8 | 0xeb => (false, 1),
         0x68 | 0xa9 => (false, number),
-        0xe8 => (false, 4),
+        0xc2 => (false, 2),
+        0xc3 => (false, 0),
+        0xe8 | 0xe9 => (false, 4),
         0xb8..=0xbf => (false, if wide { 8 } else { 4 }),
         // Two-byte opcodes: branches, those with a number, those without operands, the rest.
         0x0f => {
@@ -100,6 +151,12 @@ mod tests {
             &[0x0f, 0x84, 1, 2, 3, 4],
             &[0x48, 0x87, 0xf7],
             &[0x48, 0x99],
+            &[0xc3],
+            &[0xc2, 8, 0],
+            &[0xeb, 5],
+            &[0xe9, 1, 2, 3, 4],
+            &[0xff, 0xe1],
+            &[0x41, 0xff, 0x64, 0xc2, 8],
             &[0x48, 0x2d, 1, 2, 3, 4],
             &[0x3c, 1],
             &[0x66, 0x0f, 0x38, 0x17, 0xc0],
@@ -111,6 +168,33 @@ mod tests {
             let mut padded = [0x90; 16];
             padded[..code.len()].copy_from_slice(code);
             assert_eq!(length(&padded), Some(code.len()), "{code:x?}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_branch_leads_from_behind_itself() {
+        for (code, branch) in [
+            (&[0xe9, 3, 0, 0, 0][..], Some((5 + 3, false))),
+            (&[0xeb, 0xfe], Some((0, false))),
+            (&[0x74, 5], Some((2 + 5, true))),
+            (&[0x0f, 0x8c, 0xfa, 0xff, 0xff, 0xff], Some((0, true))),
+            (&[0x48, 0x8b, 0xc3], None),
+        ] {
+            let mut padded = [0x90u8; 32];
+            padded[..code.len()].copy_from_slice(code);
+            let at = padded.as_ptr() as usize;
+            let expected = branch.map(|(distance, is_conditional)| match is_conditional {
+                true => Branch::Conditional(at + distance),
+                false => Branch::Jump(at + distance),
+            });
+            assert_eq!(Instruction::at(at).unwrap().branch(), expected, "{code:x?}");
+            assert_eq!(Instruction::at(at).unwrap().next(), Some(at + code.len()), "{code:x?}");
+        }
+        for code in [&[0xc3][..], &[0xff, 0xe1], &[0x41, 0xff, 0xe2]] {
+            let mut padded = [0x90u8; 32];
+            padded[..code.len()].copy_from_slice(code);
+            assert_eq!(Instruction::at(padded.as_ptr() as usize).unwrap().branch(), Some(Branch::Away), "{code:x?}");
         }
     }
 }
