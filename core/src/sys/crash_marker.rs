@@ -62,6 +62,8 @@ struct Marker {
     file: File,
     identity: (u64, u64),
     record: Record,
+    /// Nothing told of this program before, so that there is a file more.
+    is_one_more: bool,
 }
 
 impl Marker {
@@ -95,6 +97,7 @@ pub fn begin_crash_marker(directory: &Path, program: u64, now_unix_ns: u64) -> b
         Ok(()) => Record::from_bytes(&bytes),
         Err(_) => None,
     };
+    marker.is_one_more = last.is_none();
     marker.record = Record { started_unix_ns: now_unix_ns, alive_unix_ns: now_unix_ns, ended: 0, faulted: 0 };
     marker.place().write(0);
     marker.write();
@@ -153,7 +156,7 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     }
     let identity = walking::identity(file.as_raw_fd())?;
     let record = Record { started_unix_ns: 0, alive_unix_ns: 0, ended: 1, faulted: 0 };
-    Some(Marker { directory: directory.to_owned(), file, identity, record })
+    Some(Marker { directory: directory.to_owned(), file, identity, record, is_one_more: false })
 }
 
 /// Whether files may have the length of ours: a write beyond the limit ends the host.
@@ -164,11 +167,12 @@ fn may_write() -> bool {
     known && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
 }
 
-/// Programs whose arguments change leave a file each: beyond a few, those not touched for a day go. Looks at many files;
-/// not for a thread of the host.
+/// Programs whose arguments change leave a file each: whoever leaves one more sees to it that, beyond a few, those not
+/// touched for a day go. Looks at many files, which takes milliseconds: not for a thread of the host.
 pub fn sweep_crash_markers() {
-    let directory =
-        MARKER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|marker| marker.directory.clone());
+    let marker = MARKER.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = marker.as_ref().filter(|marker| marker.is_one_more).map(|marker| marker.directory.clone());
+    drop(marker);
     if let Some(directory) = directory {
         sweep(&directory);
     }
@@ -323,25 +327,47 @@ mod tests {
         forget_all(&directory);
     }
 
+    /// Files of other programs, last touched at `modified`.
+    fn leave_files(directory: &Path, count: u32, modified: std::time::SystemTime) {
+        for number in 0..count {
+            let name = format!("{number}-{modified:?}.state");
+            File::create(directory.join(name)).unwrap().set_modified(modified).unwrap();
+        }
+    }
+
+    fn a_day_ago() -> std::time::SystemTime {
+        std::time::SystemTime::now() - Duration::from_secs(90_000)
+    }
+
     #[test]
     fn files_of_a_day_ago_go_once_there_are_many() {
         let directory = directory("sweep");
         std::fs::create_dir(&directory).unwrap();
-        let day_ago = std::time::SystemTime::now() - Duration::from_secs(90_000);
         let files = || std::fs::read_dir(&directory).unwrap().count();
-        let make = |count: u32, modified: std::time::SystemTime| {
-            for number in 0..count {
-                let name = format!("{number}-{modified:?}.state");
-                File::create(directory.join(name)).unwrap().set_modified(modified).unwrap();
-            }
-        };
-        make(64, day_ago);
+        leave_files(&directory, 64, a_day_ago());
         sweep(&directory);
         assert_eq!(files(), 64, "few");
-        make(10, std::time::SystemTime::now());
+        leave_files(&directory, 10, std::time::SystemTime::now());
         sweep(&directory);
         assert_eq!(files(), 10);
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_leaves_no_more_files_does_not_look_at_others() {
+        let _turn = one_at_a_time();
+        let directory = directory("again");
+        std::fs::create_dir(&directory).unwrap();
+        let files = || std::fs::read_dir(&directory).unwrap().count();
+        leave_files(&directory, 100, a_day_ago());
+        next_process(&directory, 1);
+        sweep_crash_markers();
+        assert_eq!(files(), 1, "the first start of the program");
+        leave_files(&directory, 100, a_day_ago());
+        next_process(&directory, 2);
+        sweep_crash_markers();
+        assert_eq!(files(), 101, "its second");
+        forget_all(&directory);
     }
 
     #[test]

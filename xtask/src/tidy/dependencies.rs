@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Finding;
 
 /// A crate of ours, and the crates of ours that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-export", &[]),
@@ -13,6 +13,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("spanprof-cli", &["spanprof", "spanprof-profile"]),
     ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli"]),
     ("spanprof-java", &["spanprof", "spanprof-signal"]),
+    ("spanprof-java-opener", &[]),
     ("spanprof-node", &["spanprof", "spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-export"]),
     ("xtask", &[]),

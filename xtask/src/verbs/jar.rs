@@ -1,7 +1,10 @@
 //! `cargo xtask jar`: the JAR with its native library, audited, weighed, and run once from a clean folder; and the JUnit suite.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 
 use super::test::at_most;
 use super::Verb;
@@ -15,9 +18,9 @@ pub const VERB: Verb = Verb {
     name: "jar",
     usage: "jar",
     about: "builds the JAR into target/dist, audits it and starts it once\n\n\
-        One JAR for Java 17 and later with one library, linked by zig against glibc 2.17 and audited symbol by symbol, and\n\
-        beside it its sources, its documentation and its POM, as a repository wants them; then run from a clean folder on\n\
-        every JDK here, as a library and as an agent.",
+        One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17\n\
+        and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a repository wants them;\n\
+        then run from a clean folder on every JDK here, as a library and as an agent.",
     options: &[],
     run: |_| run(),
 };
@@ -29,17 +32,21 @@ const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:insta
 const JAR: &str = "spanprof-0.1.0.jar";
 /// What a repository wants beside the JAR.
 const BESIDE: [&str; 2] = ["spanprof-0.1.0-sources.jar", "spanprof-0.1.0-javadoc.jar"];
+/// How hard the library is packed.
+const BEST: u32 = 12;
+const FASTEST: u32 = 1;
 const POM: &str = "spanprof-0.1.0.pom";
 
 fn run() -> Outcome {
-    let library = artefact::release_library("spanprof-java", GLIBC, &[])?;
-    artefact::audit("JAR", &library, GLIBC)?;
+    let libraries = Libraries::for_release()?;
+    for library in [&libraries.whole, &libraries.opener] {
+        artefact::audit("JAR", library, GLIBC)?;
+    }
     let javas = javas::all()?;
     let dist = workspace::target().join("dist");
-    let library_folder = library.parent().unwrap_or(Path::new("."));
-    let jar = pack(&javas[0], library_folder, &dist, &["-Prelease"], &BESIDE)?;
+    let jar = pack(&javas[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
     copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(POM))?;
-    artefact::sizes("JAR", &jar, &[library])?;
+    artefact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
     for java in &javas {
         first_run(java, &jar)?;
     }
@@ -49,22 +56,73 @@ fn run() -> Outcome {
 
 /// The JAR as it is shipped, for benchmarks: neither audited nor run.
 pub fn release_jar() -> Outcome<PathBuf> {
-    let library = artefact::release_library("spanprof-java", GLIBC, &[])?;
-    let library_folder = library.parent().unwrap_or(Path::new("."));
-    pack(&javas::all()?[0], library_folder, &workspace::target().join("jar-for-bench"), &[], &[])
+    pack(&javas::all()?[0], &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
+}
+
+/// What travels in a JAR.
+struct Libraries {
+    whole: PathBuf,
+    /// Unpacks the other.
+    opener: PathBuf,
+    /// With both as they travel.
+    folder: PathBuf,
+}
+
+impl Libraries {
+    fn for_release() -> Outcome<Self> {
+        let whole = artefact::release_library("spanprof-java", GLIBC, &[])?;
+        let opener = artefact::release_library("spanprof-java-opener", GLIBC, &[])?;
+        Self { whole, opener, folder: workspace::target().join("java-libraries") }.packed(BEST)
+    }
+
+    /// As the workspace's tests build them, with the door of the conformance suite.
+    fn for_tests() -> Outcome<Self> {
+        Step::cargo("build the libraries for tests")
+            .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener"])
+            .args(["--features", "spanprof-java/testing"])
+            .run()?;
+        let built = |name: &str| workspace::target().join("debug").join(name);
+        let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
+        Self { whole, opener, folder: workspace::target().join("java-libraries-for-tests") }.packed(FASTEST)
+    }
+
+    fn packed(self, level: u32) -> Outcome<Self> {
+        copy(&self.opener, &self.folder.join("libspanprof_java_opener.so"))?;
+        let packed = self.folder.join("libspanprof_java.so.lz4");
+        compress(&self.whole, &packed, level)
+            .map_err(|error| Failure::new("pack the library", format!("{}: {error}", packed.display())))?;
+        Ok(self)
+    }
+}
+
+/// One LZ4 frame: blocks that the processor's own memory holds, and a checksum.
+fn compress(from: &Path, to: &Path, level: u32) -> io::Result<()> {
+    let whole = std::fs::read(from)?;
+    let mut encoder = EncoderBuilder::new()
+        .level(level)
+        .block_size(BlockSize::Max256KB)
+        .content_size(whole.len() as u64)
+        .checksum(ContentChecksum::ChecksumEnabled)
+        .build(Vec::new())?;
+    encoder.write_all(&whole)?;
+    let (frame, outcome) = encoder.finish();
+    outcome.and_then(|()| std::fs::write(to, frame))
 }
 
 /// Maven's words for where things are.
-fn places(library_folder: &Path, build_folder: &Path) -> [String; 2] {
-    [format!("-Dspanprof.library={}", library_folder.display()), format!("-Dspanprof.build={}", build_folder.display())]
+fn places(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
+    [
+        format!("-Dspanprof.library={}", libraries.folder.display()),
+        format!("-Dspanprof.build={}", build_folder.display()),
+    ]
 }
 
-fn pack(java: &Java, library_folder: &Path, into: &Path, words: &[&str], beside: &[&str]) -> Outcome<PathBuf> {
+fn pack(java: &Java, libraries: &Libraries, into: &Path, words: &[&str], beside: &[&str]) -> Outcome<PathBuf> {
     let build = scratch::empty("jar-build")?;
     javas::maven("pack the JAR", java)
         .args(["--quiet", "-DskipTests", "package"])
         .args(words)
-        .args(places(library_folder, &build))
+        .args(places(libraries, &build))
         .run()?;
     for file in std::iter::once(&JAR).chain(beside) {
         copy(&build.join(file), &into.join(file))?;
@@ -72,7 +130,8 @@ fn pack(java: &Java, library_folder: &Path, into: &Path, words: &[&str], beside:
     Ok(into.join(JAR))
 }
 
-/// Runs the first minute of a user with the JAR alone: as a library, then as an agent of the same program.
+/// Runs the first minute of a user with the JAR alone: as a library, then as an agent of the same program, then as the agent
+/// that the JAR unpacks.
 fn first_run(java: &Java, jar: &Path) -> Outcome {
     let folder = scratch::empty("jar-first-run")?;
     let profiles = scratch::empty("jar-first-run-profiles")?;
@@ -97,20 +156,18 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .arg(format!("-javaagent:{}=fileDirectory={}", jar.display(), profiles.display()))
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
+        .run()?;
+    let unpack = program("unpacking").arg("-cp").arg(jar).args(["io.spanprof.Unpack"]).arg(&folder).capture()?;
+    program("first run as an agent of its own")
+        .arg(format!("-agentpath:{}=fileDirectory={}", unpack.trim(), profiles.display()))
+        .args(["-cp", &class_path, "FirstRun", "agent"])
+        .arg(&profiles)
         .run()
 }
 
-/// The library as the workspace's tests build it, with the door of the conformance suite.
-fn library_for_tests() -> Outcome<PathBuf> {
-    Step::cargo("build the library for tests")
-        .args(["build", "--locked", "-p", "spanprof-java", "--features", "testing"])
-        .run()?;
-    Ok(workspace::target().join("debug"))
-}
-
-/// A JAR with that library, for programs that are tests.
+/// A JAR with the libraries for tests, for programs that are tests.
 pub fn for_tests() -> Outcome<PathBuf> {
-    pack(&javas::all()?[0], &library_for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
+    pack(&javas::all()?[0], &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
 }
 
 /// The JAR for tests in Maven's local repository, where other packages find it; under a version that is this work tree's own.
@@ -129,7 +186,7 @@ pub fn into_local_repository(java: &Java) -> Outcome<String> {
 
 /// The JUnit suite on every JDK here, or the classes of it that `words` choose, with the library for tests.
 pub fn junit(words: &[&str], tally: &mut Tally) -> Outcome {
-    let library = library_for_tests()?;
+    let libraries = Libraries::for_tests()?;
     let javas = javas::all()?;
     let list: Vec<_> = javas.iter().map(|java| java.version.to_string()).collect();
     println!("Java tests run on JDK {}", list.join(", "));
@@ -139,7 +196,7 @@ pub fn junit(words: &[&str], tally: &mut Tally) -> Outcome {
         let outcome = javas::maven(format!("tests on Java {}", java.version), java)
             .args(["test"])
             .args(words)
-            .args(places(&library, &build))
+            .args(places(&libraries, &build))
             .within(at_most(10))
             .run_reading(|line| tally.read(line));
         if outcome.is_ok() && tally.passed == before.passed {

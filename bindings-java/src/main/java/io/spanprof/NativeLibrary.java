@@ -1,8 +1,10 @@
 package io.spanprof;
 
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.net.URI;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -12,9 +14,11 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipFile;
 
 /**
- * Finds and loads the library: beside the JAR when it lies there, else from within the JAR by way of a file that only
+ * Finds and loads the library: beside the JAR when it lies there, else out of the JAR, by way of a directory that only
  * its owner may touch. When that fails every verb does nothing, and one warning says why.
  */
 final class NativeLibrary {
@@ -23,7 +27,10 @@ final class NativeLibrary {
 
     /** Set by the library itself, for its copies. */
     private static final String INSTANCE_PROPERTY = "io.spanprof.instance";
-    private static final String FILE = "libspanprof_java.so";
+    static final String FILE = "libspanprof_java.so";
+    /** As it travels. */
+    private static final String PACKED = FILE + ".lz4";
+    private static final String OPENER = "libspanprof_java_opener.so";
     /** Names tried for a directory that nobody has yet. */
     private static final int ATTEMPTS = 100;
     private static volatile boolean loaded;
@@ -73,8 +80,8 @@ final class NativeLibrary {
             }
         }
         for (Path directory : directories()) {
-            try (InputStream library = open(beside)) {
-                loadThrough(directory, library);
+            try {
+                loadThrough(directory, beside);
                 return;
             } catch (IOException | UnsatisfiedLinkError failure) {
                 refused.add(directory + ": " + failure.getMessage());
@@ -84,28 +91,110 @@ final class NativeLibrary {
                 + DIRECTORY_PROPERTY + " to a directory from which programs may run");
     }
 
-    /** The library within the JAR, or the one beside it. */
-    private static InputStream open(Path beside) throws IOException {
-        InputStream library = NativeLibrary.class.getResourceAsStream("native/" + platform() + "/" + FILE);
-        if (library == null && beside != null && Files.isReadable(beside)) {
-            return Files.newInputStream(beside);
-        }
-        if (library == null) {
+    /** By files of the owner's alone, gone again as soon as they are loaded. */
+    private static void loadThrough(Path directory, Path beside) throws IOException {
+        byte[] packed = travelling(PACKED);
+        if (packed == null && (beside == null || !Files.isReadable(beside))) {
             throw new IOException("the JAR has no library for " + platform());
         }
-        return library;
-    }
-
-    /** A file of the owner's alone, gone again as soon as it is loaded. */
-    private static void loadThrough(Path directory, InputStream library) throws IOException {
         Path own = ownDirectory(directory);
         Path file = own.resolve(FILE);
         try {
-            Files.copy(library, file, StandardCopyOption.REPLACE_EXISTING);
-            System.load(file.toString());
+            if (packed == null) {
+                Files.copy(beside, file);
+                System.load(file.toString());
+                return;
+            }
+            loadOpener(own);
+            if (!loadFromMemory(packed, file)) {
+                unpack(packed, file);
+                System.load(file.toString());
+            }
         } finally {
             Files.deleteIfExists(file);
             Files.deleteIfExists(own);
+        }
+    }
+
+    /** The small library that unpacks the other. */
+    private static void loadOpener(Path own) throws IOException {
+        byte[] opener = travelling(OPENER);
+        if (opener == null) {
+            throw new IOException("the JAR has no " + OPENER + " for " + platform());
+        }
+        Path file = own.resolve(OPENER);
+        try {
+            try (OutputStream out = new FileOutputStream(file.toFile())) {
+                out.write(opener);
+            }
+            System.load(file.toString());
+        } finally {
+            Files.deleteIfExists(file);
+        }
+    }
+
+    /** Without a file to be written. False where memory may hold no library, or not be run from. */
+    private static boolean loadFromMemory(byte[] packed, Path link) throws IOException {
+        int number = Opener.toMemory(packed);
+        if (number < 0) {
+            return false;
+        }
+        try {
+            // The VM and the linker tell libraries apart by their names: this one is nobody else's.
+            Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + number));
+            System.load(link.toString());
+            return true;
+        } catch (UnsatisfiedLinkError notFromMemory) {
+            return false;
+        } finally {
+            Files.deleteIfExists(link);
+            Opener.close();
+        }
+    }
+
+    private static void unpack(byte[] packed, Path file) throws IOException {
+        byte[] failure = Opener.toFile(packed, file.toString().getBytes(StandardCharsets.UTF_8));
+        if (failure != null) {
+            throw new IOException(file + ": " + new String(failure, StandardCharsets.UTF_8));
+        }
+    }
+
+    /** Puts the library into a directory, from which programs may run; its path there. */
+    static Path unpackInto(Path directory) throws IOException {
+        byte[] packed = travelling(PACKED);
+        if (packed == null) {
+            throw new IOException("the JAR has no library for " + platform());
+        }
+        Files.createDirectories(directory);
+        Path own = ownDirectory(directory);
+        try {
+            loadOpener(own);
+            Path unpacked = own.resolve(FILE);
+            unpack(packed, unpacked);
+            return Files.move(unpacked, directory.resolve(FILE), StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(own);
+        }
+    }
+
+    /** What the JAR has for this platform under that name; null when it has none. */
+    private static byte[] travelling(String name) throws IOException {
+        String resource = "native/" + platform() + "/" + name;
+        Path jar = jar();
+        if (jar != null && Files.isRegularFile(jar)) {
+            // As a resource it would take the JDK ten times as long, which makes its connections ready for that.
+            try (ZipFile files = new ZipFile(jar.toFile())) {
+                ZipEntry entry = files.getEntry("io/spanprof/" + resource);
+                if (entry != null) {
+                    byte[] whole = new byte[(int) entry.getSize()];
+                    try (InputStream bytes = files.getInputStream(entry)) {
+                        return bytes.readNBytes(whole, 0, whole.length) == whole.length ? whole : null;
+                    }
+                }
+            }
+        }
+        try (InputStream bytes = NativeLibrary.class.getResourceAsStream(resource)) {
+            return bytes == null ? null : bytes.readAllBytes();
         }
     }
 
@@ -141,11 +230,15 @@ final class NativeLibrary {
     }
 
     private static Path besideJar() {
+        Path jar = jar();
+        return jar == null ? null : jar.resolveSibling(FILE).toAbsolutePath();
+    }
+
+    /** The JAR, or the directory of the classes; null for classes that come from elsewhere. */
+    private static Path jar() {
         try {
-            URI place = NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI();
-            return Path.of(place).resolveSibling(FILE).toAbsolutePath();
+            return Path.of(NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
         } catch (Exception unknown) {
-            // Classes that come from elsewhere than a file have nothing beside them.
             return null;
         }
     }

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.spanprof.programs.TwoLoaders;
 import java.io.IOException;
-import java.net.URISyntaxException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,11 +15,14 @@ import org.junit.jupiter.api.io.TempDir;
 /** The library as an agent of the VM by itself, and one instance of it for every class loader. */
 class AgentPathTest {
     @TempDir
+    static Path unpacked;
+
+    @TempDir
     Path profiles;
 
-    private static String library() throws URISyntaxException {
-        return Path.of(Spanprof.class.getResource("native/" + NativeLibrary.platform() + "/libspanprof_java.so").toURI())
-                .toString();
+    private static Path library() throws IOException {
+        Path library = unpacked.resolve(NativeLibrary.FILE);
+        return Files.exists(library) ? library : NativeLibrary.unpackInto(unpacked);
     }
 
     /** The plain program with the library as its agent. */

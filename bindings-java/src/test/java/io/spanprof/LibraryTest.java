@@ -2,12 +2,12 @@ package io.spanprof;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.spanprof.programs.Redeployed;
 import io.spanprof.programs.TwoLoaders;
 import java.io.File;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -24,8 +24,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** The library on its way out of the JAR, and the JAR as an agent of a program that knows nothing of it. */
 class LibraryTest {
-    private static final String LIBRARY = "libspanprof_java.so";
-
     @TempDir
     Path folder;
 
@@ -51,7 +49,7 @@ class LibraryTest {
                 JarOutputStream entries = new JarOutputStream(out, manifest);
                 Stream<Path> files = Files.walk(classes)) {
             for (Path file : files.filter(Files::isRegularFile).toList()) {
-                if (withLibrary || !file.endsWith(LIBRARY)) {
+                if (withLibrary || !file.startsWith(classes.resolve("io/spanprof/native"))) {
                     entries.putNextEntry(new JarEntry(classes.relativize(file).toString()));
                     Files.copy(file, entries);
                 }
@@ -107,11 +105,29 @@ class LibraryTest {
     }
 
     @Test
+    void whereNoLibraryMayLieInMemoryItIsAFile() throws Exception {
+        assumeTrue(Runtime.version().feature() >= 22, "a program that calls the kernel from Java");
+        List<String> said = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
+                List.of(), profiles.toString());
+        assertEquals(List.of("sandboxed 1", "runs 1", "from_memory 0", "stopped 1"), said);
+    }
+
+    @Test
+    void whatTravelsCompressedIsUnpackedForTheVmsOwnLoader() throws Exception {
+        String classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+        List<String> said = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
+        assertEquals(List.of(folder.resolve(NativeLibrary.FILE).toString()), said);
+        Programs.runPlain(List.of("-agentpath:" + said.get(0) + "=sampleRate=250,fileDirectory=" + profiles));
+        assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
+        try (Stream<Path> left = Files.list(folder)) {
+            assertEquals(List.of(folder.resolve(NativeLibrary.FILE), profiles), left.sorted().toList());
+        }
+    }
+
+    @Test
     void aLibraryBesideTheJarServesEveryClassLoader() throws Exception {
         Path jar = jar(false);
-        try (InputStream library = Spanprof.class.getResourceAsStream("native/" + NativeLibrary.platform() + "/" + LIBRARY)) {
-            Files.copy(library, folder.resolve(LIBRARY));
-        }
+        NativeLibrary.unpackInto(folder);
         Path programs = Path.of(TwoLoaders.class.getProtectionDomain().getCodeSource().getLocation().toURI());
         List<String> said = Programs.run(TwoLoaders.class.getName(), jar + File.pathSeparator + programs, List.of(), profiles.toString());
         assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);

@@ -1,0 +1,155 @@
+//! The small library that travels in the JAR beside the large one and unpacks it: the native methods of
+//! `io.spanprof.Opener`. What the JDK unpacks itself takes it half of a first start. Not here: where the two lie, and
+//! loading them (`NativeLibrary.java`, the only caller).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
+
+use jni::objects::{JByteArray, JClass};
+use jni::sys::jint;
+use jni::{Env, EnvUnowned, Outcome};
+use lz4_flex::frame::FrameDecoder;
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::io::Errno;
+
+/// The file in memory that is open until the VM has loaded it. Each class loader has a copy of this library, and loads once.
+static IN_MEMORY: Mutex<Option<File>> = Mutex::new(None);
+
+/// Unpacks into memory. The number of the open file, under which `/proc/self/fd` has it until [`close`]; −1 where that is
+/// not possible.
+///
+/// [`close`]: Java_io_spanprof_Opener_close
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Opener_toMemory<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    packed: JByteArray<'l>,
+) -> jint {
+    through(env, |env| {
+        let packed = env.convert_byte_array(&packed)?;
+        let unpacked = memory().and_then(|mut file| unpack(&packed, &mut file).map(|()| file));
+        Ok(unpacked.map_or(-1, |file| {
+            let number = file.as_raw_fd();
+            keep(Some(file));
+            number
+        }))
+    })
+    .unwrap_or(-1)
+}
+
+/// Closes what the last [`Java_io_spanprof_Opener_toMemory`] opened; what the VM has loaded stays.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Opener_close(_env: EnvUnowned<'_>, _class: JClass<'_>) {
+    keep(None);
+}
+
+/// Unpacks into a new file of that path, in UTF-8. What kept it from that; null when it is there.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    packed: JByteArray<'l>,
+    path: JByteArray<'l>,
+) -> JByteArray<'l> {
+    through(env, |env| {
+        let (packed, path) = (env.convert_byte_array(&packed)?, env.convert_byte_array(&path)?);
+        match File::create_new(OsStr::from_bytes(&path)).and_then(|mut file| unpack(&packed, &mut file)) {
+            Ok(()) => Ok(JByteArray::default()),
+            Err(error) => env.byte_array_from_slice(error.to_string().as_bytes()),
+        }
+    })
+    .unwrap_or_default()
+}
+
+/// Runs one native method; nothing when the VM or its memory failed it, or it panicked.
+fn through<'l, T>(mut env: EnvUnowned<'l>, body: impl FnOnce(&mut Env<'l>) -> jni::errors::Result<T>) -> Option<T> {
+    match env.with_env(body).into_outcome() {
+        Outcome::Ok(value) => Some(value),
+        _ => None,
+    }
+}
+
+fn keep(file: Option<File>) {
+    *IN_MEMORY.lock().unwrap_or_else(PoisonError::into_inner) = file;
+}
+
+/// A new file that lies nowhere but in memory, and that programs may run from.
+fn memory() -> io::Result<File> {
+    let create = |flags| memfd_create("libspanprof_java.so", flags);
+    // Before Linux 6.3 every one may be run from, and none may say so.
+    let created = create(MemfdFlags::CLOEXEC | MemfdFlags::EXEC).or_else(|error| match error {
+        Errno::INVAL => create(MemfdFlags::CLOEXEC),
+        other => Err(other),
+    });
+    Ok(File::from(created?))
+}
+
+/// Writes what an LZ4 frame holds. Its checksum tells a damaged one.
+fn unpack(packed: &[u8], to: &mut impl Write) -> io::Result<()> {
+    let mut blocks = FrameDecoder::new(packed);
+    let mut written = 0;
+    loop {
+        let block = blocks.fill_buf()?;
+        if block.is_empty() {
+            break;
+        }
+        to.write_all(block)?;
+        let length = block.len();
+        blocks.consume(length);
+        written += length;
+    }
+    match written {
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was packed")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
+
+    use super::*;
+
+    /// Texts that repeat themselves now and then, as a library does; several blocks of them.
+    fn library() -> Vec<u8> {
+        (0..700_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> (n % 29)).to_le_bytes()).collect()
+    }
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let info = FrameInfo::new().block_mode(BlockMode::Linked).content_checksum(true);
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_file_in_memory_holds_what_was_packed() {
+        let mut file = memory().unwrap();
+        unpack(&packed(&library()), &mut file).unwrap();
+        let mut held = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut held).unwrap();
+        assert!(held == library());
+        let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        assert_eq!(place.to_str(), Some("/memfd:libspanprof_java.so (deleted)"));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_damaged_is_an_error() {
+        let whole = packed(&library());
+        for length in [0, 3, 4, 7, 100, whole.len() / 2, whole.len() - 1] {
+            assert!(unpack(&whole[..length], &mut Vec::new()).is_err(), "{length} of {}", whole.len());
+        }
+        for at in [0, 5, 20, whole.len() / 3, whole.len() - 2] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0x40;
+            assert!(unpack(&damaged, &mut Vec::new()).is_err(), "a bit of byte {at}");
+        }
+    }
+}
