@@ -4,34 +4,37 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
-use jni::objects::{JByteArray, JClass};
+use jni::objects::{JByteArray, JClass, JObject};
 use jni::sys::jint;
-use jni::{Env, EnvUnowned, Outcome};
+use jni::{jni_sig, jni_str, Env, EnvUnowned, Outcome};
 use lz4_flex::frame::FrameDecoder;
 use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::Errno;
 
+/// How much is read at once: what `malloc` takes from its heap, whose limits stay as the host has them.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// The file in memory that is open until the VM has loaded it. Each class loader has a copy of this library, and loads once.
 static IN_MEMORY: Mutex<Option<File>> = Mutex::new(None);
 
-/// Unpacks into memory. The number of the open file, under which `/proc/self/fd` has it until [`close`]; −1 where that is
-/// not possible.
+/// Unpacks what a stream has into memory. The number of the open file, under which `/proc/self/fd` has it until [`close`];
+/// −1 where that is not possible. What the stream throws is thrown.
 ///
 /// [`close`]: Java_io_spanprof_Opener_close
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_toMemory<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
-    packed: JByteArray<'l>,
+    packed: JObject<'l>,
 ) -> jint {
     through(env, |env| {
-        let packed = env.convert_byte_array(&packed)?;
-        let unpacked = memory().and_then(|mut file| unpack(&packed, &mut file).map(|()| file));
+        let packed = Stream::of(env, &packed)?;
+        let unpacked = memory().and_then(|mut file| unpack(packed, &mut file).map(|()| file));
         Ok(unpacked.map_or(-1, |file| {
             let number = file.as_raw_fd();
             keep(Some(file));
@@ -47,22 +50,55 @@ pub extern "system" fn Java_io_spanprof_Opener_close(_env: EnvUnowned<'_>, _clas
     keep(None);
 }
 
-/// Unpacks into a new file of that path, in UTF-8. What kept it from that; null when it is there.
+/// Unpacks what a stream has into a new file of that path, in UTF-8. What kept it from that; null when it is there. What the
+/// stream throws is thrown.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
     env: EnvUnowned<'l>,
     _class: JClass<'l>,
-    packed: JByteArray<'l>,
+    packed: JObject<'l>,
     path: JByteArray<'l>,
 ) -> JByteArray<'l> {
     through(env, |env| {
-        let (packed, path) = (env.convert_byte_array(&packed)?, env.convert_byte_array(&path)?);
-        match File::create_new(OsStr::from_bytes(&path)).and_then(|mut file| unpack(&packed, &mut file)) {
-            Ok(()) => Ok(JByteArray::default()),
-            Err(error) => env.byte_array_from_slice(error.to_string().as_bytes()),
+        let path = env.convert_byte_array(&path)?;
+        let packed = Stream::of(env, &packed)?;
+        match File::create_new(OsStr::from_bytes(&path)).and_then(|mut file| unpack(packed, &mut file)) {
+            Err(error) if !env.exception_check() => env.byte_array_from_slice(error.to_string().as_bytes()),
+            _ => Ok(JByteArray::default()),
         }
     })
     .unwrap_or_default()
+}
+
+/// A `java.io.InputStream`, read by way of one array: the library is never in the VM's heap as a whole.
+struct Stream<'a, 'l> {
+    env: &'a mut Env<'l>,
+    stream: &'a JObject<'l>,
+    array: JByteArray<'l>,
+}
+
+impl<'a, 'l> Stream<'a, 'l> {
+    fn of(env: &'a mut Env<'l>, stream: &'a JObject<'l>) -> jni::errors::Result<BufReader<Self>> {
+        let array = env.new_byte_array(PIECE_BYTES)?;
+        Ok(BufReader::with_capacity(PIECE_BYTES, Self { env, stream, array }))
+    }
+
+    fn next(&mut self, into: &mut [u8]) -> jni::errors::Result<usize> {
+        let answer = self.env.call_method(self.stream, jni_str!("read"), jni_sig!("([B)I"), &[(&self.array).into()])?;
+        // At its end a stream says −1.
+        let length = usize::try_from(answer.i()?).unwrap_or(0);
+        let mut signed = vec![0; length.min(into.len())];
+        self.array.get_region(self.env, 0, &mut signed)?;
+        into.iter_mut().zip(&signed).for_each(|(to, from)| *to = *from as u8);
+        Ok(signed.len())
+    }
+}
+
+impl Read for Stream<'_, '_> {
+    /// `into` is the reader's own buffer, as long as the array.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.next(into).map_err(io::Error::other)
+    }
 }
 
 /// Runs one native method; nothing when the VM or its memory failed it, or it panicked.
@@ -89,7 +125,7 @@ fn memory() -> io::Result<File> {
 }
 
 /// Writes what an LZ4 frame holds. Its checksum tells a damaged one.
-fn unpack(packed: &[u8], to: &mut impl Write) -> io::Result<()> {
+fn unpack(packed: impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut blocks = FrameDecoder::new(packed);
     let mut written = 0;
     loop {
@@ -110,7 +146,7 @@ fn unpack(packed: &[u8], to: &mut impl Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Seek};
+    use std::io::Seek;
 
     use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
 
@@ -131,7 +167,7 @@ mod tests {
     #[test]
     fn a_file_in_memory_holds_what_was_packed() {
         let mut file = memory().unwrap();
-        unpack(&packed(&library()), &mut file).unwrap();
+        unpack(&packed(&library())[..], &mut file).unwrap();
         let mut held = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut held).unwrap();
@@ -149,7 +185,7 @@ mod tests {
         for at in [0, 5, 20, whole.len() / 3, whole.len() - 2] {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x40;
-            assert!(unpack(&damaged, &mut Vec::new()).is_err(), "a bit of byte {at}");
+            assert!(unpack(&damaged[..], &mut Vec::new()).is_err(), "a bit of byte {at}");
         }
     }
 }

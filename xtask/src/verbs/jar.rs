@@ -95,12 +95,12 @@ impl Libraries {
     }
 }
 
-/// One LZ4 frame: blocks that the processor's own memory holds, and a checksum.
+/// One LZ4 frame: small blocks, since the program that unpacks them is somebody else's, and a checksum.
 fn compress(from: &Path, to: &Path, level: u32) -> io::Result<()> {
     let whole = std::fs::read(from)?;
     let mut encoder = EncoderBuilder::new()
         .level(level)
-        .block_size(BlockSize::Max256KB)
+        .block_size(BlockSize::Max64KB)
         .content_size(whole.len() as u64)
         .checksum(ContentChecksum::ChecksumEnabled)
         .build(Vec::new())?;

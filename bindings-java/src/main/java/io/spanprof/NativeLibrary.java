@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.io.FileOutputStream;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -79,9 +80,13 @@ final class NativeLibrary {
                 refused.add(beside + ": " + failure.getMessage());
             }
         }
+        boolean isWithin = isWithin();
+        if (!isWithin && (beside == null || !Files.isReadable(beside))) {
+            throw new IOException("the JAR has no library for " + platform());
+        }
         for (Path directory : directories()) {
             try {
-                loadThrough(directory, beside);
+                loadThrough(directory, isWithin ? null : beside);
                 return;
             } catch (IOException | UnsatisfiedLinkError failure) {
                 refused.add(directory + ": " + failure.getMessage());
@@ -91,25 +96,21 @@ final class NativeLibrary {
                 + DIRECTORY_PROPERTY + " to a directory from which programs may run");
     }
 
-    /** By files of the owner's alone, gone again as soon as they are loaded. */
-    private static void loadThrough(Path directory, Path beside) throws IOException {
-        byte[] packed = travelling(PACKED);
-        if (packed == null && (beside == null || !Files.isReadable(beside))) {
-            throw new IOException("the JAR has no library for " + platform());
-        }
+    /** By files of the owner's alone, gone again as soon as they are loaded: a copy of that library, or what the JAR has. */
+    private static void loadThrough(Path directory, Path library) throws IOException {
         Path own = ownDirectory(directory);
         Path file = own.resolve(FILE);
         try {
-            if (packed == null) {
-                Files.copy(beside, file);
-                System.load(file.toString());
-                return;
+            if (library != null) {
+                Files.copy(library, file);
+            } else {
+                loadOpener(own);
+                if (isLoadedFromMemory(file)) {
+                    return;
+                }
+                unpack(file);
             }
-            loadOpener(own);
-            if (!loadFromMemory(packed, file)) {
-                unpack(packed, file);
-                System.load(file.toString());
-            }
+            System.load(file.toString());
         } finally {
             Files.deleteIfExists(file);
             Files.deleteIfExists(own);
@@ -118,14 +119,10 @@ final class NativeLibrary {
 
     /** The small library that unpacks the other. */
     private static void loadOpener(Path own) throws IOException {
-        byte[] opener = travelling(OPENER);
-        if (opener == null) {
-            throw new IOException("the JAR has no " + OPENER + " for " + platform());
-        }
         Path file = own.resolve(OPENER);
         try {
-            try (OutputStream out = new FileOutputStream(file.toFile())) {
-                out.write(opener);
+            try (InputStream opener = travelling(OPENER); OutputStream out = new FileOutputStream(file.toFile())) {
+                opener.transferTo(out);
             }
             System.load(file.toString());
         } finally {
@@ -133,13 +130,13 @@ final class NativeLibrary {
         }
     }
 
-    /** Without a file to be written. False where memory may hold no library, or not be run from. */
-    private static boolean loadFromMemory(byte[] packed, Path link) throws IOException {
-        int number = Opener.toMemory(packed);
-        if (number < 0) {
-            return false;
-        }
-        try {
+    /** Without a file to be written. False where memory may hold no library, or none may be run from there. */
+    private static boolean isLoadedFromMemory(Path link) throws IOException {
+        try (InputStream packed = travelling(PACKED)) {
+            int number = Opener.toMemory(packed);
+            if (number < 0) {
+                return false;
+            }
             // The VM and the linker tell libraries apart by their names: this one is nobody else's.
             Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + number));
             System.load(link.toString());
@@ -152,50 +149,58 @@ final class NativeLibrary {
         }
     }
 
-    private static void unpack(byte[] packed, Path file) throws IOException {
-        byte[] failure = Opener.toFile(packed, file.toString().getBytes(StandardCharsets.UTF_8));
-        if (failure != null) {
-            throw new IOException(file + ": " + new String(failure, StandardCharsets.UTF_8));
+    private static void unpack(Path file) throws IOException {
+        try (InputStream packed = travelling(PACKED)) {
+            byte[] failure = Opener.toFile(packed, file.toString().getBytes(StandardCharsets.UTF_8));
+            if (failure != null) {
+                throw new IOException(file + ": " + new String(failure, StandardCharsets.UTF_8));
+            }
         }
     }
 
-    /** Puts the library into a directory, from which programs may run; its path there. */
+    /** Puts the library into a directory from which programs may run; its path there. */
     static Path unpackInto(Path directory) throws IOException {
-        byte[] packed = travelling(PACKED);
-        if (packed == null) {
+        if (!isWithin()) {
             throw new IOException("the JAR has no library for " + platform());
         }
         Files.createDirectories(directory);
         Path own = ownDirectory(directory);
+        Path file = own.resolve(FILE);
         try {
             loadOpener(own);
-            Path unpacked = own.resolve(FILE);
-            unpack(packed, unpacked);
-            return Files.move(unpacked, directory.resolve(FILE), StandardCopyOption.REPLACE_EXISTING);
+            unpack(file);
+            return Files.move(file, directory.resolve(FILE), StandardCopyOption.REPLACE_EXISTING);
         } finally {
+            Files.deleteIfExists(file);
             Files.deleteIfExists(own);
         }
     }
 
+    private static boolean isWithin() throws IOException {
+        try (InputStream opener = travelling(OPENER)) {
+            return opener != null;
+        }
+    }
+
     /** What the JAR has for this platform under that name; null when it has none. */
-    private static byte[] travelling(String name) throws IOException {
+    private static InputStream travelling(String name) throws IOException {
         String resource = "native/" + platform() + "/" + name;
         Path jar = jar();
         if (jar != null && Files.isRegularFile(jar)) {
-            // As a resource it would take the JDK ten times as long, which makes its connections ready for that.
-            try (ZipFile files = new ZipFile(jar.toFile())) {
-                ZipEntry entry = files.getEntry("io/spanprof/" + resource);
-                if (entry != null) {
-                    byte[] whole = new byte[(int) entry.getSize()];
-                    try (InputStream bytes = files.getInputStream(entry)) {
-                        return bytes.readNBytes(whole, 0, whole.length) == whole.length ? whole : null;
+            // As a resource it would take ten milliseconds: the JDK makes its connections ready for that.
+            ZipFile files = new ZipFile(jar.toFile());
+            ZipEntry entry = files.getEntry("io/spanprof/" + resource);
+            if (entry != null) {
+                return new FilterInputStream(files.getInputStream(entry)) {
+                    @Override
+                    public void close() throws IOException {
+                        files.close();
                     }
-                }
+                };
             }
+            files.close();
         }
-        try (InputStream bytes = NativeLibrary.class.getResourceAsStream(resource)) {
-            return bytes == null ? null : bytes.readAllBytes();
-        }
+        return NativeLibrary.class.getResourceAsStream(resource);
     }
 
     /**
