@@ -16,10 +16,11 @@ use lz4_flex::frame::FrameDecoder;
 use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::Errno;
 
-/// How much is read at once: what `malloc` takes from its heap, whose limits stay as the host has them.
+/// How much is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The file in memory that is open until the VM has loaded it. Each class loader has a copy of this library, and loads once.
+/// The file in memory that is open until the VM has loaded it. Each class loader has a copy of this library, and loads one
+/// at a time.
 static IN_MEMORY: Mutex<Option<File>> = Mutex::new(None);
 
 /// Unpacks what a stream has into memory. The number of the open file, under which `/proc/self/fd` has it until [`close`];
@@ -50,7 +51,7 @@ pub extern "system" fn Java_io_spanprof_Opener_close(_env: EnvUnowned<'_>, _clas
     keep(None);
 }
 
-/// Unpacks what a stream has into a new file of that path, in UTF-8. What kept it from that; null when it is there. What the
+/// Unpacks what a stream has into a new file of that path, as the kernel takes it. What kept it from that; null when it is there. What the
 /// stream throws is thrown.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
@@ -84,10 +85,11 @@ impl<'a, 'l> Stream<'a, 'l> {
     }
 
     fn next(&mut self, into: &mut [u8]) -> jni::errors::Result<usize> {
-        let answer = self.env.call_method(self.stream, jni_str!("read"), jni_sig!("([B)I"), &[(&self.array).into()])?;
+        let wanted = into.len().min(PIECE_BYTES) as jint;
+        let read = [(&self.array).into(), 0.into(), wanted.into()];
+        let answer = self.env.call_method(self.stream, jni_str!("read"), jni_sig!("([BII)I"), &read)?;
         // At its end a stream says −1.
-        let length = usize::try_from(answer.i()?).unwrap_or(0);
-        let mut signed = vec![0; length.min(into.len())];
+        let mut signed = vec![0; answer.i()?.clamp(0, wanted) as usize];
         self.array.get_region(self.env, 0, &mut signed)?;
         into.iter_mut().zip(&signed).for_each(|(to, from)| *to = *from as u8);
         Ok(signed.len())
@@ -95,7 +97,6 @@ impl<'a, 'l> Stream<'a, 'l> {
 }
 
 impl Read for Stream<'_, '_> {
-    /// `into` is the reader's own buffer, as long as the array.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.next(into).map_err(io::Error::other)
     }
@@ -124,8 +125,10 @@ fn memory() -> io::Result<File> {
     Ok(File::from(created?))
 }
 
-/// Writes what an LZ4 frame holds. Its checksum tells a damaged one.
-fn unpack(packed: impl Read, to: &mut impl Write) -> io::Result<()> {
+/// Writes what an LZ4 frame holds. It says its length, which tells one that is cut off, and a checksum.
+fn unpack(mut packed: impl BufRead, to: &mut impl Write) -> io::Result<()> {
+    let expected =
+        length_of(packed.fill_buf()?).ok_or_else(|| io::Error::other("it is no LZ4 frame that says its length"))?;
     let mut blocks = FrameDecoder::new(packed);
     let mut written = 0;
     loop {
@@ -136,19 +139,27 @@ fn unpack(packed: impl Read, to: &mut impl Write) -> io::Result<()> {
         to.write_all(block)?;
         let length = block.len();
         blocks.consume(length);
-        written += length;
+        written += length as u64;
     }
-    match written {
-        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was packed")),
-        _ => Ok(()),
+    match written == expected {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it is cut off: {written} bytes of {expected}"))),
     }
+}
+
+/// The length of the content, where the frame's descriptor has it (LZ4 frame format 1.6, "Frame Descriptor").
+fn length_of(head: &[u8]) -> Option<u64> {
+    const SAYS_LENGTH: u8 = 1 << 3;
+    let says = head.get(4)? & SAYS_LENGTH != 0;
+    let length = head.get(6..14)?.try_into().ok().map(u64::from_le_bytes)?;
+    says.then_some(length)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Seek;
 
-    use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
     use super::*;
 
@@ -158,7 +169,11 @@ mod tests {
     }
 
     fn packed(bytes: &[u8]) -> Vec<u8> {
-        let info = FrameInfo::new().block_mode(BlockMode::Linked).content_checksum(true);
+        let info = FrameInfo::new()
+            .block_mode(BlockMode::Linked)
+            .block_size(BlockSize::Max64KB)
+            .content_size(Some(bytes.len() as u64))
+            .content_checksum(true);
         let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
@@ -176,10 +191,23 @@ mod tests {
         assert_eq!(place.to_str(), Some("/memfd:libspanprof_java.so (deleted)"));
     }
 
+    /// Where a reader that takes blocks only sees nothing wrong: all but the last, behind which all is there.
+    fn ends_of_blocks(frame: &[u8]) -> Vec<usize> {
+        let length_at = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().unwrap()) & !(1 << 31);
+        let mut ends = vec![15];
+        while length_at(ends[ends.len() - 1]) != 0 {
+            let begin = ends[ends.len() - 1];
+            ends.push(begin + 4 + length_at(begin) as usize);
+        }
+        ends.pop();
+        assert!(ends.len() > 10, "{ends:?}");
+        ends
+    }
+
     #[test]
     fn what_is_cut_off_or_damaged_is_an_error() {
         let whole = packed(&library());
-        for length in [0, 3, 4, 7, 100, whole.len() / 2, whole.len() - 1] {
+        for length in ends_of_blocks(&whole).into_iter().chain([0, 3, 4, 7, 14, 100, whole.len() / 2]) {
             assert!(unpack(&whole[..length], &mut Vec::new()).is_err(), "{length} of {}", whole.len());
         }
         for at in [0, 5, 20, whole.len() / 3, whole.len() - 2] {

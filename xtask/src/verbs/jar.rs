@@ -32,10 +32,10 @@ const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:insta
 const JAR: &str = "spanprof-0.1.0.jar";
 /// What a repository wants beside the JAR.
 const BESIDE: [&str; 2] = ["spanprof-0.1.0-sources.jar", "spanprof-0.1.0-javadoc.jar"];
+const POM: &str = "spanprof-0.1.0.pom";
 /// How hard the library is packed.
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
-const POM: &str = "spanprof-0.1.0.pom";
 
 fn run() -> Outcome {
     let libraries = Libraries::for_release()?;

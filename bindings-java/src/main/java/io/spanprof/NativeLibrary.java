@@ -5,6 +5,7 @@ import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -15,8 +16,8 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.jar.JarFile;
 import java.util.zip.ZipEntry;
-import java.util.zip.ZipFile;
 
 /**
  * Finds and loads the library: beside the JAR when it lies there, else out of the JAR, by way of a directory that only
@@ -84,9 +85,10 @@ final class NativeLibrary {
         if (!isWithin && (beside == null || !Files.isReadable(beside))) {
             throw new IOException("the JAR has no library for " + platform());
         }
+        boolean mayLieInMemory = System.getProperty(DIRECTORY_PROPERTY) == null;
         for (Path directory : directories()) {
             try {
-                loadThrough(directory, isWithin ? null : beside);
+                loadThrough(directory, isWithin ? null : beside, mayLieInMemory);
                 return;
             } catch (IOException | UnsatisfiedLinkError failure) {
                 refused.add(directory + ": " + failure.getMessage());
@@ -97,7 +99,7 @@ final class NativeLibrary {
     }
 
     /** By files of the owner's alone, gone again as soon as they are loaded: a copy of that library, or what the JAR has. */
-    private static void loadThrough(Path directory, Path library) throws IOException {
+    private static void loadThrough(Path directory, Path library, boolean mayLieInMemory) throws IOException {
         Path own = ownDirectory(directory);
         Path file = own.resolve(FILE);
         try {
@@ -105,15 +107,16 @@ final class NativeLibrary {
                 Files.copy(library, file);
             } else {
                 loadOpener(own);
-                if (isLoadedFromMemory(file)) {
+                if (mayLieInMemory && isLoadedFromMemory(file)) {
                     return;
                 }
                 unpack(file);
             }
             System.load(file.toString());
         } finally {
-            Files.deleteIfExists(file);
-            Files.deleteIfExists(own);
+            // What cannot go, as on a network's disk, is no failure.
+            file.toFile().delete();
+            own.toFile().delete();
         }
     }
 
@@ -126,12 +129,12 @@ final class NativeLibrary {
             }
             System.load(file.toString());
         } finally {
-            Files.deleteIfExists(file);
+            file.toFile().delete();
         }
     }
 
     /** Without a file to be written. False where memory may hold no library, or none may be run from there. */
-    private static boolean isLoadedFromMemory(Path link) throws IOException {
+    private static boolean isLoadedFromMemory(Path link) {
         try (InputStream packed = travelling(PACKED)) {
             int number = Opener.toMemory(packed);
             if (number < 0) {
@@ -141,17 +144,18 @@ final class NativeLibrary {
             Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + number));
             System.load(link.toString());
             return true;
-        } catch (UnsatisfiedLinkError notFromMemory) {
+        } catch (IOException | UnsupportedOperationException | UnsatisfiedLinkError notFromMemory) {
             return false;
         } finally {
-            Files.deleteIfExists(link);
             Opener.close();
+            link.toFile().delete();
         }
     }
 
     private static void unpack(Path file) throws IOException {
         try (InputStream packed = travelling(PACKED)) {
-            byte[] failure = Opener.toFile(packed, file.toString().getBytes(StandardCharsets.UTF_8));
+            Charset names = Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8"));
+            byte[] failure = Opener.toFile(packed, file.toString().getBytes(names));
             if (failure != null) {
                 throw new IOException(file + ": " + new String(failure, StandardCharsets.UTF_8));
             }
@@ -163,7 +167,9 @@ final class NativeLibrary {
         if (!isWithin()) {
             throw new IOException("the JAR has no library for " + platform());
         }
-        Files.createDirectories(directory);
+        if (!Files.isDirectory(directory)) {
+            Files.createDirectories(directory);
+        }
         Path own = ownDirectory(directory);
         Path file = own.resolve(FILE);
         try {
@@ -171,8 +177,8 @@ final class NativeLibrary {
             unpack(file);
             return Files.move(file, directory.resolve(FILE), StandardCopyOption.REPLACE_EXISTING);
         } finally {
-            Files.deleteIfExists(file);
-            Files.deleteIfExists(own);
+            file.toFile().delete();
+            own.toFile().delete();
         }
     }
 
@@ -188,7 +194,7 @@ final class NativeLibrary {
         Path jar = jar();
         if (jar != null && Files.isRegularFile(jar)) {
             // As a resource it would take ten milliseconds: the JDK makes its connections ready for that.
-            ZipFile files = new ZipFile(jar.toFile());
+            JarFile files = new JarFile(jar.toFile());
             ZipEntry entry = files.getEntry("io/spanprof/" + resource);
             if (entry != null) {
                 return new FilterInputStream(files.getInputStream(entry)) {

@@ -63,6 +63,7 @@ class AgentPathTest {
         List<String> said = Programs.run(TwoLoaders.class, List.of(), profiles.toString());
         assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
         assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
+        assertEquals(2, Programs.number(said, "copies_in_memory"), said::toString);
         bothApplicationsAreOne();
     }
 

@@ -113,6 +113,17 @@ class LibraryTest {
     }
 
     @Test
+    void aDirectoryThatIsNamedIsWhereTheLibraryIsLoadedFrom() throws Exception {
+        List<String> options = List.of("-D" + NativeLibrary.DIRECTORY_PROPERTY + "=" + folder);
+        List<String> said = Programs.run(TwoLoaders.class, options, profiles.toString());
+        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
+        assertEquals(0, Programs.number(said, "copies_in_memory"), said::toString);
+        try (Stream<Path> left = Files.list(folder)) {
+            assertEquals(List.of(profiles), left.toList());
+        }
+    }
+
+    @Test
     void whatTravelsCompressedIsUnpackedForTheVmsOwnLoader() throws Exception {
         String classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
         List<String> said = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
@@ -132,5 +143,6 @@ class LibraryTest {
         List<String> said = Programs.run(TwoLoaders.class.getName(), jar + File.pathSeparator + programs, List.of(), profiles.toString());
         assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
         assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
+        assertEquals(0, Programs.number(said, "copies_in_memory"), said::toString);
     }
 }

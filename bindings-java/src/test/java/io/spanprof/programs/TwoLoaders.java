@@ -4,13 +4,17 @@ import io.spanprof.Scope;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.io.File;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.net.URL;
 import java.net.URLClassLoader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /** Two class loaders that each have the package, as two applications in one server do: one starts, the other labels. */
 public final class TwoLoaders {
@@ -54,8 +58,17 @@ public final class TwoLoaders {
         return Class.forName(type.getName(), true, loader);
     }
 
+    /** Libraries of ours that lie in memory and in no file, each by its number there. */
+    private static long copiesInMemory() throws IOException {
+        try (Stream<String> mapped = Files.lines(Path.of("/proc/self/maps"))) {
+            return mapped.filter(line -> line.contains("memfd:libspanprof_java.so")).map(line -> line.split(" +")[4])
+                    .distinct().count();
+        }
+    }
+
     public static void main(String[] words) throws Exception {
         loadedAnew(Application.class).getMethod("start", String.class).invoke(null, words[0]);
         loadedAnew(Application.class).getMethod("label", String.class).invoke(null, words[0]);
+        System.out.println("copies_in_memory " + copiesInMemory());
     }
 }
