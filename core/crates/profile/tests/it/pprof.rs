@@ -86,6 +86,24 @@ fn counted_periods_become_nanoseconds_beside_the_counts() {
 }
 
 #[test]
+fn times_that_pprof_cannot_say_are_its_last() {
+    let furthest = i64::MAX as u64;
+    for (time_unix_nano, duration_nano) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX - 5, 9), (furthest, furthest)] {
+        let profile = Profile {
+            sample_type: ValueType::new("wall", "nanoseconds"),
+            samples: vec![Sample { values: vec![5], ..Sample::default() }],
+            time_unix_nano,
+            duration_nano,
+            ..Profile::default()
+        };
+        let read = decoded(&pprof::encode(&one_sample(profile.clone())));
+        let (_, read) = read.profiles().next().unwrap();
+        assert_eq!(read.time_unix_nano, time_unix_nano.min(furthest), "{profile:?}");
+        assert_eq!(read.duration_nano, profile.end_unix_nano().saturating_sub(time_unix_nano).min(furthest));
+    }
+}
+
+#[test]
 fn services_of_one_file_stay_apart_as_labels() {
     let profile = Profile {
         sample_type: ValueType::new("wall", "nanoseconds"),

@@ -221,8 +221,10 @@ impl File<'_> {
                 self.out.uint(field, index);
             }
         }
-        self.out.uint(9, start);
-        self.out.uint(10, end - start);
+        // Signed in this format; in OTLP they are not.
+        for (field, nanos) in [(9, start), (10, end - start)] {
+            self.out.int(field, i64::try_from(nanos).unwrap_or(i64::MAX));
+        }
         let with_period = || profiles().filter(|profile| !profile.period_type.is_empty());
         let sampled = with_period().find(|profile| profile.type_name() == "cpu").or_else(|| with_period().next());
         if let Some(profile) = sampled {
