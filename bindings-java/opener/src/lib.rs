@@ -51,8 +51,8 @@ pub extern "system" fn Java_io_spanprof_Opener_close(_env: EnvUnowned<'_>, _clas
     keep(None);
 }
 
-/// Unpacks what a stream has into a new file of that path, as the kernel takes it. What kept it from that; null when it is there. What the
-/// stream throws is thrown.
+/// Unpacks what a stream has into a new file of that path, as the kernel takes it. What kept it from that; null when it is
+/// there. What the stream throws is thrown.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
     env: EnvUnowned<'l>,

@@ -157,9 +157,9 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
         .run()?;
-    let unpack = program("unpacking").arg("-cp").arg(jar).args(["io.spanprof.Unpack"]).arg(&folder).capture()?;
+    let library = program("unpacking").arg("-cp").arg(jar).args(["io.spanprof.Unpack"]).arg(&folder).capture()?;
     program("first run as an agent of its own")
-        .arg(format!("-agentpath:{}=fileDirectory={}", unpack.trim(), profiles.display()))
+        .arg(format!("-agentpath:{}=fileDirectory={}", library.trim(), profiles.display()))
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
         .run()

@@ -6,7 +6,6 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
-import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
@@ -25,8 +24,8 @@ public final class NoMemoryFiles {
         int[][] steps = {{0x20, 0}, {0x15 | 1 << 24, MEMFD_CREATE}, {0x06, PERMISSION_DENIED}, {0x06, ALLOWED}};
         MemorySegment code = arena.allocate(8L * steps.length, 8);
         for (int i = 0; i < steps.length; i++) {
-            code.set(ValueLayout.JAVA_INT.withOrder(ByteOrder.LITTLE_ENDIAN), 8L * i, steps[i][0]);
-            code.set(ValueLayout.JAVA_INT.withOrder(ByteOrder.LITTLE_ENDIAN), 8L * i + 4, steps[i][1]);
+            code.set(ValueLayout.JAVA_INT, 8L * i, steps[i][0]);
+            code.set(ValueLayout.JAVA_INT, 8L * i + 4, steps[i][1]);
         }
         MemorySegment program = arena.allocate(16, 8);
         program.set(ValueLayout.JAVA_SHORT, 0, (short) steps.length);

@@ -72,7 +72,7 @@ final class NativeLibrary {
     private static void loadFirstThatWorks() throws IOException {
         List<String> refused = new ArrayList<>();
         Path beside = besideJar();
-        if (beside != null && Files.isReadable(beside)) {
+        if (beside != null) {
             try {
                 System.load(beside.toString());
                 return;
@@ -82,7 +82,7 @@ final class NativeLibrary {
             }
         }
         boolean isWithin = isWithin();
-        if (!isWithin && (beside == null || !Files.isReadable(beside))) {
+        if (!isWithin && beside == null) {
             throw new IOException("the JAR has no library for " + platform());
         }
         boolean mayLieInMemory = System.getProperty(DIRECTORY_PROPERTY) == null;
@@ -240,9 +240,11 @@ final class NativeLibrary {
         return directories;
     }
 
+    /** The library beside the JAR; null where there is none to read. */
     private static Path besideJar() {
         Path jar = jar();
-        return jar == null ? null : jar.resolveSibling(FILE).toAbsolutePath();
+        Path beside = jar == null ? null : jar.resolveSibling(FILE).toAbsolutePath();
+        return beside != null && Files.isReadable(beside) ? beside : null;
     }
 
     /** The JAR, or the directory of the classes; null for classes that come from elsewhere. */

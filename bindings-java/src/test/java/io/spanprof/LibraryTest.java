@@ -40,7 +40,7 @@ class LibraryTest {
 
     /** A JAR of the classes under test, as an agent; with the library in it or not. */
     static Path jar(Path folder, boolean withLibrary) throws IOException {
-        Path classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().getPath());
+        Path classes = Programs.placeOf(Spanprof.class);
         Manifest manifest = new Manifest();
         manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
         manifest.getMainAttributes().putValue("Premain-Class", SpanprofAgent.class.getName());
@@ -125,7 +125,7 @@ class LibraryTest {
 
     @Test
     void whatTravelsCompressedIsUnpackedForTheVmsOwnLoader() throws Exception {
-        String classes = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+        String classes = Programs.placeOf(Spanprof.class).toString();
         List<String> said = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
         assertEquals(List.of(folder.resolve(NativeLibrary.FILE).toString()), said);
         Programs.runPlain(List.of("-agentpath:" + said.get(0) + "=sampleRate=250,fileDirectory=" + profiles));
@@ -139,8 +139,8 @@ class LibraryTest {
     void aLibraryBesideTheJarServesEveryClassLoader() throws Exception {
         Path jar = jar(false);
         NativeLibrary.unpackInto(folder);
-        Path programs = Path.of(TwoLoaders.class.getProtectionDomain().getCodeSource().getLocation().toURI());
-        List<String> said = Programs.run(TwoLoaders.class.getName(), jar + File.pathSeparator + programs, List.of(), profiles.toString());
+        String classPath = jar + File.pathSeparator + Programs.placeOf(TwoLoaders.class);
+        List<String> said = Programs.run(TwoLoaders.class.getName(), classPath, List.of(), profiles.toString());
         assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
         assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
         assertEquals(0, Programs.number(said, "copies_in_memory"), said::toString);

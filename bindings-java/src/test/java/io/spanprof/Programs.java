@@ -25,10 +25,14 @@ final class Programs {
 
     /** What the plain program printed with an agent among its options, and nothing of ours on its class path. */
     static List<String> runPlain(List<String> options) throws Exception {
-        Path programs = Path.of(Plain.class.getProtectionDomain().getCodeSource().getLocation().toURI());
-        List<String> said = run(Plain.class.getName(), programs.toString(), options);
+        List<String> said = run(Plain.class.getName(), placeOf(Plain.class).toString(), options);
         assertEquals(1, number(said, "worked"), said::toString);
         return said;
+    }
+
+    /** The directory on the class path that has a class. */
+    static Path placeOf(Class<?> type) {
+        return Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath());
     }
 
     /** CPU nanoseconds that the profiles in a directory show within the work of the plain program, which burns a second. */
