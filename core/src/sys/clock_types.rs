@@ -6,13 +6,15 @@ use std::fmt;
 /// Which clock to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChoice {
-    /// Timers up to the kernel's tick; above it, or while the processors are crowded, perf where the kernel may be
-    /// counted too, else timers.
+    /// Perf where the kernel lets us count user and kernel time, else timers.
     Auto,
-    /// A timer on each thread's CPU clock.
+    /// A timer on each thread's CPU clock, which expires at the kernel's ticks.
     ThreadTimer,
-    /// A perf task clock for each thread.
+    /// A perf task clock for each thread, whose signal is ignored by default.
     Perf,
+    /// The same with SIGTRAP, which comes on the way back to user mode. A trap that is pending during `execve` ends the new
+    /// program.
+    Sigtrap,
 }
 
 /// What [`start`](super::Clocks::start) needs to know.
@@ -28,19 +30,21 @@ pub struct ClockSettings {
     pub capture: CaptureFn,
     /// Size of the ring; rounded up to a power of two.
     pub ring_bytes: usize,
-    /// The signal that carries the clock; SIGPROF unless the runtime needs that one.
-    pub signal: libc::c_int,
+    /// The signal that carries the clock where SIGURG is not free; SIGPROF unless the runtime needs that one.
+    pub fallback_signal: libc::c_int,
 }
 
 /// The clock that was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockInUse {
-    /// `thread_timer` or `perf`.
+    /// `thread_timer`, `perf` or `sigtrap`.
     pub name: &'static str,
     /// Why this one, in words.
     pub reason: String,
     /// The kernel's tick: the most stacks per CPU second that timers can give.
     pub kernel_tick_hz: u32,
+    /// The number of the signal that carries it.
+    pub signal: libc::c_int,
 }
 
 /// Why the clocks did not start, and the way out.
@@ -73,7 +77,7 @@ pub struct ClockCounters {
     pub foreign_forwarded: u64,
     /// Signals nobody wanted, swallowed.
     pub stray: u64,
-    /// Monotonic time spent in the handler.
+    /// CPU time spent in the handler, without the kernel's delivery of its signal.
     pub handler_ns: u64,
     /// The part of it in which stacks were walked.
     pub walk_ns: u64,

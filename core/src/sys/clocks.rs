@@ -8,10 +8,10 @@
 use super::clock_facts::{ClockFacts, RunFacts};
 use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
-use super::preemption::Preemption;
 use super::registry::{Birth, Kind, Registry, Ticking};
 use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
 use super::{fork, inboxes, perf, process, threads, time, timer};
+use spanprof_signal::carrier::{self, Carrier};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -37,13 +37,11 @@ struct State {
     runs: u64,
     scan_timer: Option<u32>,
     schedule: ScanSchedule,
-    preemption: Preemption,
 }
 
 #[derive(Clone)]
 struct Run {
     number: u64,
-    choice: ClockChoice,
     ticking: Ticking,
     in_use: ClockInUse,
     process_ns: u64,
@@ -113,17 +111,19 @@ impl Clocks {
         if !inboxes::map_slots() {
             return Err(no_memory());
         }
-        let (kind, in_use) = choose(settings.kind, settings.rate_hz, settings.signal, false)?;
-        if !install_handlers(kind, settings.signal) {
-            let message = format!("no handler can be installed for signal {}", settings.signal);
+        let Some(signal) = carrier::claim(settings.fallback_signal) else {
+            let message = format!("no handler can be installed for signal {}", settings.fallback_signal);
             return Err(error(&message, "set signals=false and wall=true for wall-clock samples without signals"));
+        };
+        let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
+        if kind == Kind::Trap && !handler::install(libc::SIGTRAP) {
+            return Err(error("no handler can be installed for SIGTRAP", "set clock=auto"));
         }
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let ticking = Ticking { kind, signal: settings.signal, period_ns: period_ns(settings.rate_hz), inbox };
+        let ticking = Ticking { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
         state.runs += 1;
         let run = Run {
             number: state.runs,
-            choice: settings.kind,
             ticking,
             in_use,
             process_ns: time::process_cpu_ns(),
@@ -137,7 +137,6 @@ impl Clocks {
         state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
         let number = run.number;
         state.schedule = ScanSchedule::default();
-        state.preemption = Preemption::begin(process::involuntary_switches(), run.process_ns);
         shared.facts.tell_threads(&state.registry);
         shared.facts.tell_run(Some(run.facts()));
         state.run = Some(run);
@@ -164,7 +163,8 @@ impl Clocks {
 
     /// The clock that was chosen. Takes no lock.
     pub fn in_use(&self) -> ClockInUse {
-        let stopped = || ClockInUse { name: "none", reason: "stopped".into(), kernel_tick_hz: time::kernel_tick_hz() };
+        let kernel_tick_hz = time::kernel_tick_hz();
+        let stopped = || ClockInUse { name: "none", reason: "stopped".into(), kernel_tick_hz, signal: 0 };
         self.facts().map_or_else(stopped, |run| run.in_use.clone())
     }
 
@@ -175,9 +175,8 @@ impl Clocks {
 
     /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
     pub fn look(&self) -> bool {
-        let Some((mut state, run)) = self.running() else { return false };
+        let Some((mut state, _)) = self.running() else { return false };
         let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
-        follow_preemption(&mut state, &run, now_ns);
         let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
         let due = asked || state.schedule.wants_scan(threads, now_ns);
         if due {
@@ -229,12 +228,36 @@ impl Clocks {
         OwnThread::current()
     }
 
-    /// Changes the rate, and with [`ClockChoice::Auto`] the clock where the new rate asks for another. Weights stay
-    /// exact over the change.
+    /// Changes the rate. Weights stay exact over the change.
     pub fn set_rate(&self, rate_hz: u32) {
         let Some((mut state, run)) = self.running() else { return };
-        change_clock(&mut state, &run, rate_hz.clamp(1, 10_000));
+        change_clock(&mut state, Ticking { period_ns: period_ns(rate_hz.clamp(1, 10_000)), ..run.ticking });
         self.shared.facts.tell_threads(&state.registry);
+    }
+
+    /// Checks, without a signal, that the handlers in force are ours, repairs or replaces what is not, and scans when the
+    /// number of threads changed. Called by the drain thread at least once per upload interval: while another handler takes
+    /// the signal, neither samples nor the scan timer arrive.
+    pub fn check_handlers(&self) -> Carrier {
+        let Some((mut state, run)) = self.running() else { return Carrier::InPlace };
+        if run.ticking.kind == Kind::Trap {
+            handler::install(libc::SIGTRAP);
+        }
+        let outcome = carrier::check();
+        if let Carrier::Moved(signal) = outcome {
+            change_clock(&mut state, Ticking { signal, ..run.ticking });
+            // The drain thread makes a new one, with the new signal, before it sleeps.
+            if let Some(timer) = state.scan_timer.take() {
+                timer::delete(timer);
+            }
+            self.shared.scan_thread.store(0, Ordering::Release);
+        }
+        let threads = threads::count();
+        if outcome != Carrier::InPlace || state.schedule.has_changed(threads) {
+            scan(&mut state, threads);
+        }
+        self.shared.facts.tell_threads(&state.registry);
+        outcome
     }
 
     /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
@@ -354,42 +377,14 @@ fn period_ns(rate_hz: u32) -> u64 {
     1_000_000_000 / rate_hz as u64
 }
 
-fn rate_hz(period_ns: u64) -> u32 {
-    (1_000_000_000 / period_ns.max(1)) as u32
-}
-
-fn install_handlers(kind: Kind, signal: libc::c_int) -> bool {
-    // The scan timer's signal comes with every kind of clock.
-    handler::install(signal) && (kind != Kind::Perf || handler::install(perf::signal(signal)))
-}
-
-/// With [`ClockChoice::Auto`], up to the tick: perf while the process shares its processors with others, timers else.
-/// Nowhere else does the crowd decide anything.
-fn follow_preemption(state: &mut State, run: &Run, process_ns: u64) {
-    let (rate_hz, tick_hz) = (rate_hz(run.ticking.period_ns), run.in_use.kernel_tick_hz);
-    if run.choice != ClockChoice::Auto || rate_hz > tick_hz {
-        return;
-    }
-    let crowded = state.preemption.is_crowded();
-    state.preemption.look(process::involuntary_switches(), process_ns, tick_hz);
-    if state.preemption.is_crowded() != crowded {
-        change_clock(state, run, rate_hz);
-    }
-}
-
-/// Puts every thread on the clock that the choice, the rate and the crowd ask for.
-fn change_clock(state: &mut State, run: &Run, rate_hz: u32) {
-    let (signal, crowded) = (run.ticking.signal, state.preemption.is_crowded());
-    // A forced clock was allowed at start; if the kernel changed its mind the old one stays.
-    let chosen = choose(run.choice, rate_hz, signal, crowded).ok().filter(|(kind, _)| install_handlers(*kind, signal));
-    let (kind, in_use) = chosen.unwrap_or((run.ticking.kind, run.in_use.clone()));
-    let ticking = Ticking { kind, period_ns: period_ns(rate_hz), ..run.ticking };
-    handler::set_period_ns(ticking.period_ns, period_ns(in_use.kernel_tick_hz));
-    state.registry.change(&ticking, kind != run.ticking.kind);
-    if let Some(run) = &mut state.run {
-        (run.ticking, run.in_use) = (ticking, in_use);
-        shared().facts.tell_run(Some(run.facts()));
-    }
+/// Puts every thread on a new rate or signal.
+fn change_clock(state: &mut State, ticking: Ticking) {
+    let Some(run) = &mut state.run else { return };
+    let has_new_signal = ticking.signal != run.ticking.signal;
+    handler::set_period_ns(ticking.period_ns, period_ns(run.in_use.kernel_tick_hz));
+    (run.ticking, run.in_use.signal) = (ticking, ticking.signal);
+    shared().facts.tell_run(Some(run.facts()));
+    state.registry.change(&ticking, has_new_signal);
 }
 
 /// A scan, after a look that found so many threads.
@@ -399,48 +394,46 @@ fn scan(state: &mut State, threads: Option<u64>) {
     if !super::fault_guard_owned() {
         super::install_fault_guard();
     }
-    install_handlers(ticking.kind, ticking.signal);
+    if ticking.kind == Kind::Trap {
+        handler::install(libc::SIGTRAP);
+    }
     state.registry.scan(Birth::AfterStart, &ticking);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
 }
 
-fn choose(
-    choice: ClockChoice,
-    rate_hz: u32,
-    signal: libc::c_int,
-    crowded: bool,
-) -> Result<(Kind, ClockInUse), ClockError> {
+fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
+    let in_use = |name, reason| ClockInUse { name, reason, kernel_tick_hz, signal };
     let timer = |reason: String| match timer::probe(signal) {
-        Ok(()) => Ok((Kind::Timer, ClockInUse { name: "thread_timer", reason, kernel_tick_hz })),
+        Ok(()) => {
+            let least_ms = 1_000.0 / f64::from(kernel_tick_hz);
+            let mut reason = format!("{reason}; it expires at kernel ticks: work in step with {least_ms} ms is biased");
+            if rate_hz > kernel_tick_hz {
+                reason += &format!(", and there are at most {kernel_tick_hz} stacks per CPU second");
+            }
+            Ok((Kind::Timer, in_use("thread_timer", reason)))
+        }
         Err(refusal) => Err(ClockError {
-            message: format!("the kernel gives no CPU timers: {refusal}"),
+            message: format!("there are no CPU timers: {refusal} ({reason})"),
             hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
         }),
     };
-    let perf = |reason: String| Ok((Kind::Perf, ClockInUse { name: "perf", reason, kernel_tick_hz }));
-    let bound = format!("at most {kernel_tick_hz} stacks per CPU second, the kernel's tick; weights stay exact");
+    let explicit = |kind, name, notify| match perf::probe(notify) {
+        Ok(()) => Ok((kind, in_use(name, "configured".into()))),
+        Err(refusal) => Err(ClockError {
+            message: format!("clock={name} is configured and the kernel refuses it: {refusal}"),
+            hint: "set clock=auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
+        }),
+    };
     match choice {
-        ClockChoice::ThreadTimer if rate_hz > kernel_tick_hz => timer(format!("asked for; {bound}")),
-        ClockChoice::ThreadTimer => timer("asked for".into()),
-        ClockChoice::Perf => match perf::probe(signal) {
-            Ok(()) => perf("asked for".into()),
-            Err(refusal) => Err(ClockError {
-                message: format!("the perf clock was asked for and the kernel refuses it: {refusal}"),
-                hint: "set clock to auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
-            }),
-        },
-        // Not with events that cannot trap: at these rates nobody expects a system call to be cut short.
-        ClockChoice::Auto if rate_hz <= kernel_tick_hz && crowded && perf::probe(signal).is_ok() && perf::traps() => {
-            perf("other programs or threads take the processors away at ticks, where timers would look".into())
-        }
-        ClockChoice::Auto if rate_hz <= kernel_tick_hz => {
-            timer(format!("{rate_hz} Hz is within the kernel's tick of {kernel_tick_hz} Hz"))
-        }
-        ClockChoice::Auto => match perf::probe(signal) {
-            Ok(()) => perf(format!("{rate_hz} Hz is above the kernel's tick of {kernel_tick_hz} Hz")),
-            Err(refusal) => timer(format!("{refusal}; {bound}")),
+        ClockChoice::ThreadTimer => timer("configured".into()),
+        ClockChoice::Perf => explicit(Kind::Perf, "perf", perf::Notify::Signal(signal)),
+        ClockChoice::Sigtrap => explicit(Kind::Trap, "sigtrap", perf::Notify::Trap),
+        ClockChoice::Auto if !perf::restarts_calls() => timer("perf would interrupt system calls here".into()),
+        ClockChoice::Auto => match perf::probe(perf::Notify::Signal(signal)) {
+            Ok(()) => Ok((Kind::Perf, in_use("perf", "it is allowed, and independent of the kernel's tick".into()))),
+            Err(refusal) => timer(refusal),
         },
     }
 }
@@ -470,7 +463,7 @@ pub(super) fn forget_in_child() {
     for slot in handler::touched_slots() {
         if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
             handler::set_slot_of_descriptor(descriptor, 0);
-            perf::close(perf::Event { descriptor, id: slot.event_id() });
+            perf::close_descriptor(perf::Event { descriptor, id: slot.event_id(), ring: 0 });
         }
         slot.forget();
     }
@@ -484,17 +477,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_survives_being_a_period() {
-        assert!((1..=10_000).all(|hz| rate_hz(period_ns(hz)) == hz));
-    }
-
-    #[test]
-    fn a_crowd_calls_for_perf_only_where_it_cuts_no_system_call_short() {
+    fn auto_prefers_perf_at_every_rate_and_never_the_trap() {
         let _turn = super::super::live_tests::one_at_a_time();
-        let name = |choice, crowded| choose(choice, 19, libc::SIGPROF, crowded).expect("timers are allowed").1.name;
-        let traps = perf::probe(libc::SIGPROF).is_ok() && perf::traps();
-        assert_eq!(name(ClockChoice::Auto, true), if traps { "perf" } else { "thread_timer" });
-        assert_eq!(name(ClockChoice::Auto, false), "thread_timer");
-        assert_eq!(name(ClockChoice::ThreadTimer, true), "thread_timer", "a forced clock stays");
+        let name = |choice, rate_hz| choose(choice, rate_hz, libc::SIGURG).expect("timers are allowed").1.name;
+        let allowed = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();
+        for rate_hz in [1, 100, 1_000] {
+            assert_eq!(name(ClockChoice::Auto, rate_hz), if allowed { "perf" } else { "thread_timer" });
+            assert_eq!(name(ClockChoice::ThreadTimer, rate_hz), "thread_timer", "a configured clock stays");
+        }
     }
 }

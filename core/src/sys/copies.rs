@@ -4,6 +4,7 @@
 
 use super::mapping::name_mapping;
 use super::monotonic_ns;
+use super::system_calls::{self, SystemCall};
 use spanprof_signal::guarded;
 use std::ffi::CStr;
 use std::fmt;
@@ -115,6 +116,9 @@ fn map_named(name: &CStr) -> Option<NonNull<Record>> {
         return NonNull::new(anonymous.cast());
     }
     unmap(anonymous.cast());
+    if !system_calls::may_use(SystemCall::MemfdCreate) {
+        return None;
+    }
     // SAFETY: a new descriptor of our own, closed again once it is mapped.
     let mapped = unsafe {
         let file = libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) as libc::c_int;

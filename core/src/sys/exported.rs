@@ -20,11 +20,34 @@ const MAX_NAME_BYTES: usize = 4096;
 const NESTED: usize = 8;
 
 /// One function, by offsets from where the object lies.
-#[derive(Clone, Copy, Debug)]
-struct Function {
-    start: u32,
-    len: u32,
-    name: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub start: u32,
+    pub len: u32,
+    /// Offset in the table of names.
+    pub name: u32,
+}
+
+impl Function {
+    /// `None` for symbols of other kinds, of other objects, and without a length.
+    pub fn of(kind: u8, section: u16, start: u64, len: u64, name: u32) -> Option<Self> {
+        let (start, len) = (u32::try_from(start).ok()?, u32::try_from(len).ok()?);
+        (CODE_KINDS.contains(&kind) && section != 0 && len != 0).then_some(Self { start, len, name })
+    }
+
+    /// By address. Of several names for one place the first is as good as any.
+    pub fn sort(functions: &mut Vec<Self>) {
+        functions.sort_unstable_by_key(|function| (function.start, function.len));
+        functions.dedup_by_key(|function| (function.start, function.len));
+        functions.shrink_to_fit();
+    }
+
+    /// The last to begin before `at` that reaches it, as the linker finds it.
+    pub fn holding(functions: &[Self], at: u32) -> Option<Self> {
+        let after = functions.partition_point(|function| function.start <= at);
+        let before = functions.get(after.saturating_sub(NESTED)..after)?;
+        before.iter().rev().find(|function| at - function.start < function.len).copied()
+    }
 }
 
 /// The names of one loaded object.
@@ -105,13 +128,10 @@ impl ObjectSymbols {
         self.segments.iter().any(|(start, len)| pc.wrapping_sub(*start) < *len)
     }
 
-    /// The name of the function that holds `pc`, as the linker finds it: the last to begin before it.
+    /// The name of the function that holds `pc`.
     pub fn name(&self, pc: usize) -> Option<String> {
         let at = u32::try_from(pc.checked_sub(self.bias)?).ok()?;
-        let after = self.functions.partition_point(|function| function.start <= at);
-        let before = self.functions.get(after.saturating_sub(NESTED)..after)?;
-        let function = before.iter().rev().find(|function| at - function.start < function.len)?;
-        let name = function.name as usize;
+        let name = Function::holding(&self.functions, at)?.name as usize;
         let most = self.names_bytes.checked_sub(name)?.min(MAX_NAME_BYTES);
         text(self.names.wrapping_add(name), most)
     }
@@ -125,19 +145,15 @@ fn functions(table: usize, count: usize) -> Option<Vec<Function>> {
         let bytes = read(table.wrapping_add(first * SYMBOL_BYTES), AT_ONCE.min(count - first) * SYMBOL_BYTES)?;
         functions.extend(bytes.chunks_exact(SYMBOL_BYTES).filter_map(function));
     }
-    functions.sort_unstable_by_key(|function| (function.start, function.len));
-    // Of several names for one place the first is as good as any.
-    functions.dedup_by_key(|function| (function.start, function.len));
-    functions.shrink_to_fit();
+    Function::sort(&mut functions);
     Some(functions)
 }
 
 fn function(symbol: &[u8]) -> Option<Function> {
     let word = |at: usize| symbol.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok();
     let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
-    let (start, len) = (u32::try_from(word(8)?).ok()?, u32::try_from(word(16)?).ok()?);
     let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
-    (CODE_KINDS.contains(&kind) && section != 0 && len != 0).then_some(Function { start, len, name })
+    Function::of(kind, section, word(8)?, word(16)?, name)
 }
 
 /// How many symbols there are, which this kind of table does not say: the last chain ends with the last symbol.

@@ -25,6 +25,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
     // The file is the parent's.
     spanprof_signal::walking::tell_in(None);
+    super::termination_signal::forget_in_child();
     super::copies::forget_in_child();
     super::clocks::forget_in_child();
 }

@@ -2,7 +2,7 @@
 
 use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, Ends};
 use super::*;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `child` in a forked process, which must end well.
 pub(super) fn in_child(child: impl FnOnce()) {
@@ -77,7 +77,7 @@ fn children_are_alive_and_unprofiled(kind: ClockChoice, forks: usize) {
                 clocks.register_current_thread();
                 clocks.stop();
                 // SAFETY: a signal to this process, whose handler is still ours.
-                unsafe { libc::raise(libc::SIGPROF) };
+                unsafe { libc::raise(libc::SIGURG) };
             });
             drain(&clocks);
         }
@@ -99,7 +99,7 @@ fn a_hundred_children_of_a_parent_on_timers_are_alive_and_unprofiled() {
 
 #[test]
 fn children_of_a_parent_on_perf_are_alive_and_unprofiled() {
-    if perf::probe(libc::SIGPROF).is_ok() {
+    if perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok() {
         children_are_alive_and_unprofiled(ClockChoice::Perf, 25);
     }
 }
@@ -137,38 +137,6 @@ fn an_executed_program_has_neither_clock_nor_descriptor_of_ours() {
     let output = std::process::Command::new("/bin/sh").args(["-c", script]).output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     assert!(!String::from_utf8_lossy(&output.stdout).contains("perf_event"));
-}
-
-unsafe extern "C" fn host_handler(_: libc::c_int) {
-    HOST_SIGNALS.fetch_add(1, Ordering::Relaxed);
-}
-
-static HOST_SIGNALS: AtomicU64 = AtomicU64::new(0);
-
-#[test]
-fn the_scan_puts_our_handlers_back_and_the_host_keeps_its_signals() {
-    let _turn = one_at_a_time();
-    in_child(|| {
-        let clocks = start(settings(ClockChoice::ThreadTimer, 250));
-        let host = host_handler as *const () as libc::sighandler_t;
-        // SAFETY: a host installs its own plain handlers over ours.
-        unsafe {
-            libc::signal(libc::SIGPROF, host);
-            libc::signal(libc::SIGSEGV, host);
-        }
-        assert!(!fault_guard_owned());
-        clocks.scan();
-        assert!(fault_guard_owned() && spanprof_signal::handler::is_installed(libc::SIGPROF));
-        burn_until(|| clocks.ring().has_committed());
-        assert!(drain(&clocks).contains_key(&thread_id()), "sampled again");
-        let before = HOST_SIGNALS.load(Ordering::Relaxed);
-        // SAFETY: sends the host its own signals.
-        unsafe {
-            libc::raise(libc::SIGPROF);
-            libc::raise(libc::SIGSEGV);
-        }
-        assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 2);
-    });
 }
 
 #[test]

@@ -28,7 +28,14 @@ unsafe fn no_state(_: &HandlerContext, _: &mut RawStack<'_>) -> Captured {
 }
 
 pub(super) fn settings(kind: ClockChoice, rate_hz: u32) -> ClockSettings {
-    ClockSettings { kind, rate_hz, max_stack_depth: 64, capture: one_frame, ring_bytes: 1 << 20, signal: libc::SIGPROF }
+    ClockSettings {
+        kind,
+        rate_hz,
+        max_stack_depth: 64,
+        capture: one_frame,
+        ring_bytes: 1 << 20,
+        fallback_signal: libc::SIGPROF,
+    }
 }
 
 /// Lets the other threads of a test end when this one leaves, also by a failed assertion: a scope waits for all of them.
@@ -131,7 +138,7 @@ const MOST_AHEAD_NS: u64 = MOST_PERIODS_AHEAD * 10_000_000;
 
 /// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
 pub(super) fn told_by_now() -> (u32, u64) {
-    threads::block_signal(libc::SIGPROF);
+    threads::block_signal(libc::SIGURG);
     threads::block_signal(libc::SIGTRAP);
     let me = thread_id();
     let slot = handler::touched_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me);
@@ -195,7 +202,7 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
 
 #[test]
 fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
-    if perf::probe(libc::SIGPROF).is_ok() {
+    if perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok() {
         a_burning_thread_is_sampled_by(ClockChoice::Perf, 1_000, 300);
     }
 }
@@ -203,23 +210,11 @@ fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
 #[test]
 fn a_forced_perf_clock_starts_or_says_what_the_kernel_said() {
     let _turn = one_at_a_time();
-    match (Clocks::start(settings(ClockChoice::Perf, 100)), perf::probe(libc::SIGPROF)) {
+    match (Clocks::start(settings(ClockChoice::Perf, 100)), perf::probe(perf::Notify::Signal(libc::SIGURG))) {
         (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
         (Err(error), Err(refusal)) => assert!(error.message.contains(&refusal), "{error}"),
         (started, probe) => panic!("started {:?}, probe {probe:?}", started.map(|c| c.in_use())),
     }
-}
-
-#[test]
-fn auto_keeps_timers_up_to_the_tick_and_says_why() {
-    let _turn = one_at_a_time();
-    let clocks = start(settings(ClockChoice::Auto, 19));
-    assert_eq!(clocks.in_use().name, "thread_timer");
-    assert!(clocks.in_use().reason.contains("19 Hz"), "{}", clocks.in_use().reason);
-    clocks.set_rate(5_000);
-    let in_use = clocks.in_use();
-    let expected = if perf::probe(libc::SIGPROF).is_ok() { "perf" } else { "thread_timer" };
-    assert_eq!(in_use.name, expected, "{}", in_use.reason);
 }
 
 #[test]
@@ -335,7 +330,7 @@ fn cpu_time_with_the_signal_blocked_is_told_apart() {
         let blocked = scope.spawn(|| {
             clocks.register_current_thread();
             burn(20_000_000);
-            threads::block_signal(libc::SIGPROF);
+            threads::block_signal(libc::SIGURG);
             burn(200_000_000);
             clocks.scan();
             let told = drain(&clocks).remove(&thread_id()).map_or(0, |seen| seen.weight_ns);
@@ -343,7 +338,7 @@ fn cpu_time_with_the_signal_blocked_is_told_apart() {
             let scanned = current_thread_cpu_ns();
             // Measured rather than taken for granted: a machine that halts us mid-way may count that as our time.
             let blocked_ns = burn(200_000_000) - scanned;
-            threads::unblock_signal(libc::SIGPROF);
+            threads::unblock_signal(libc::SIGURG);
             burn(20_000_000);
             (thread_id(), blocked_ns)
         });
@@ -487,8 +482,8 @@ fn the_handler_stays_ours_after_stop_and_swallows_strays() {
     let before = clocks.counters().stray;
     for _ in 0..100_000 {
         // SAFETY: sends a signal to this thread, whose handler is ours.
-        unsafe { libc::raise(libc::SIGPROF) };
+        unsafe { libc::raise(libc::SIGURG) };
     }
-    assert!(handler::is_installed(libc::SIGPROF));
+    assert!(handler::is_installed(libc::SIGURG));
     assert!(clocks.counters().stray >= before + 100_000);
 }

@@ -1,13 +1,17 @@
-//! All access to the operating system: clocks that tick inside threads, clocks to read, the list of threads, fork, the
-//! announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
+//! All access to the operating system: clocks that tick inside threads, clocks to read, the list of threads, fork, what a
+//! seccomp filter allows, the announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
 //! threads and facts of the process, by bindings.
 
+#[cfg(test)]
+mod carrier_tests;
+mod children;
 mod clock_facts;
 mod clock_types;
 mod clocks;
 mod copies;
 mod crash_marker;
 mod exported;
+mod file_symbols;
 mod fork;
 #[cfg(test)]
 mod fork_delivery_tests;
@@ -24,12 +28,13 @@ mod own_threads;
 mod perf;
 #[cfg(test)]
 mod perf_tests;
-mod preemption;
 mod process;
 mod registry;
 mod scan_schedule;
 #[cfg(test)]
 mod scan_tests;
+mod system_calls;
+mod termination_signal;
 pub mod thread_context;
 mod thread_start;
 mod threads;
@@ -37,17 +42,21 @@ mod time;
 mod timer;
 mod walk;
 
+pub use children::{children_cut_off, list_this_child, unlist_this_child};
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
 pub use copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
 };
+pub use file_symbols::FileSymbols;
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
-pub use process::{native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub use system_calls::{may_use, SystemCall};
+pub use termination_signal::{end_by_termination, follow_termination, is_terminating, leave_termination};
 pub(crate) use thread_start::{start_thread, StartedThread};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};
@@ -58,6 +67,8 @@ pub use spanprof_signal::{Inbox, WakeReason};
 /// Installs the handler that turns faults of guarded reads into failed reads, or installs it again over whoever replaced
 /// it. False when it could not: guarded reads are system calls then.
 pub fn install_fault_guard() -> bool {
+    // Reads go through the kernel while the guard is not in place.
+    may_use(SystemCall::ProcessVmReadv);
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     // In a forked child the lock may be held by a thread that is no more: the guard came along with the fork, skip.
     match ONE_AT_A_TIME.try_lock() {

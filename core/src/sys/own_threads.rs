@@ -1,6 +1,7 @@
 //! Our own threads: never sampled, their CPU time counted as the profiler's own. Static and lock-free, so that it works
 //! before, between and after runs of the clocks, and in a forked child.
 
+use super::system_calls::{self, SystemCall};
 use super::time::{current_thread_cpu_ns, thread_cpu_ns};
 use super::{clocks, thread_id};
 use std::marker::PhantomData;
@@ -63,6 +64,9 @@ pub(super) fn forget_in_child() {
 /// A write to a closed pipe or beyond a file limit leaves its signal waiting on this thread; opening the mask would deliver
 /// it, and its default ends the host. Signals that were blocked before are not ours to take.
 fn discard_write_signals(mask_before: &libc::sigset_t) {
+    if !system_calls::may_use(SystemCall::RtSigtimedwait) {
+        return;
+    }
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
         // SAFETY: an all-zero set is a valid value to be written over.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_void, CStr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::exported::ObjectSymbols;
 
@@ -27,19 +27,6 @@ pub(super) fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// How often threads of the process were taken off a processor while they wanted to run on.
-pub(super) fn involuntary_switches() -> u64 {
-    // SAFETY: an all-zero rusage is a valid value to be written over.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes one rusage to a local.
-    let known = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } == 0;
-    if known {
-        usage.ru_nivcsw.max(0) as u64
-    } else {
-        0
-    }
-}
-
 /// What the dynamic linker knows of a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeSymbol {
@@ -51,6 +38,24 @@ pub struct NativeSymbol {
     pub offset: u64,
     /// Whether that is the program itself, which is never unloaded.
     pub is_of_program: bool,
+}
+
+/// A file that is loaded: where it lies, and where it can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedObject {
+    /// Address of its first byte.
+    pub base: u64,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+impl NativeSymbol {
+    /// The object that holds the program counter.
+    pub fn object(&self, pc: u64) -> LoadedObject {
+        // The linker knows the program by the name that it was started with, which may be no path.
+        let path = if self.is_of_program { PathBuf::from("/proc/self/exe") } else { self.file.clone() };
+        LoadedObject { base: pc.wrapping_sub(self.offset), path }
+    }
 }
 
 /// Names a native program counter; `None` outside every loaded object. Takes the linker's lock.
@@ -109,6 +114,17 @@ fn native_symbol_by_linker(pc: u64) -> Option<NativeSymbol> {
         offset: pc.wrapping_sub(found.dli_fbase as u64),
         is_of_program: is_main_program(found.dli_fbase),
     })
+}
+
+/// Whether a program counter lies in the library that we are; a program that we are a part of is not ours alone.
+pub fn is_own_code(found: &NativeSymbol, pc: u64) -> bool {
+    static OWN: AtomicU64 = AtomicU64::new(0);
+    let mut own = OWN.load(Ordering::Relaxed);
+    if own == 0 {
+        own = look_up(is_own_code as *const c_void).map_or(u64::MAX, |found| found.dli_fbase as u64);
+        OWN.store(own, Ordering::Relaxed);
+    }
+    !found.is_of_program && pc.wrapping_sub(found.offset) == own
 }
 
 /// Keeps our own code loaded for the life of the process: a signal may come after everybody closed the library. True

@@ -22,6 +22,8 @@ pub(super) enum Birth {
 pub(super) enum Kind {
     Timer,
     Perf,
+    /// Perf with [`perf::Notify::Trap`].
+    Trap,
 }
 
 /// What the registry needs to open clocks.
@@ -31,6 +33,16 @@ pub(super) struct Ticking {
     pub signal: libc::c_int,
     pub period_ns: u64,
     pub inbox: &'static Inbox,
+}
+
+impl Ticking {
+    /// How perf events notify their threads.
+    fn notify(&self) -> perf::Notify {
+        match self.kind {
+            Kind::Trap => perf::Notify::Trap,
+            Kind::Timer | Kind::Perf => perf::Notify::Signal(self.signal),
+        }
+    }
 }
 
 struct Known {
@@ -103,10 +115,10 @@ impl Registry {
     fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, ticking: &Ticking) -> bool {
         let thread_id = slot.thread_id();
         let value = handler::signal_value(index, generation);
-        if ticking.kind == Kind::Perf && self.perf_open < perf::descriptor_budget() {
-            if let Ok(event) = perf::open(thread_id, ticking.signal, ticking.period_ns, value) {
+        if ticking.kind != Kind::Timer && self.perf_open < perf::descriptor_budget() {
+            if let Ok(event) = perf::open(thread_id, ticking.notify(), ticking.period_ns, value) {
                 if handler::set_slot_of_descriptor(event.descriptor, index) {
-                    slot.set_ticker(Ticker::Perf(event.descriptor), event.id);
+                    slot.set_ticker(Ticker::Perf(event.descriptor), event.id, event.ring);
                     self.perf_open += 1;
                     return true;
                 }
@@ -115,7 +127,7 @@ impl Registry {
         }
         match timer::create_for_thread(thread_id, ticking.signal, value) {
             Ok(id) => {
-                slot.set_ticker(Ticker::Timer(id), 0);
+                slot.set_ticker(Ticker::Timer(id), 0, 0);
                 true
             }
             Err(_) => false,
@@ -162,7 +174,9 @@ impl Registry {
         match slot.ticker() {
             Ticker::None => {}
             Ticker::Timer(id) => timer::delete(id),
-            Ticker::Perf(descriptor) => perf::disable(perf::Event { descriptor, id: slot.event_id() }),
+            Ticker::Perf(descriptor) => {
+                perf::disable(perf::Event { descriptor, id: slot.event_id(), ring: slot.ring() })
+            }
         }
         self.closing.push(index);
     }
@@ -177,7 +191,7 @@ impl Registry {
             }
             if let Ticker::Perf(descriptor) = slot.ticker() {
                 handler::set_slot_of_descriptor(descriptor, 0);
-                perf::close(perf::Event { descriptor, id: slot.event_id() });
+                perf::close(perf::Event { descriptor, id: slot.event_id(), ring: slot.ring() });
                 *perf_open -= 1;
             }
             slot.free();
@@ -237,7 +251,7 @@ impl Registry {
             return;
         }
         let signal = match slot.ticker() {
-            Ticker::Perf(_) => perf::signal(ticking.signal),
+            Ticker::Perf(_) => ticking.notify().signal(),
             _ => ticking.signal,
         };
         if threads::blocks_signal(thread_id, signal) {
@@ -267,13 +281,13 @@ impl Registry {
         self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
     }
 
-    /// Puts every thread on a new rate, and on another kind of clock if that changed.
-    pub fn change(&mut self, ticking: &Ticking, kind_changed: bool) {
+    /// Puts every thread on a new rate, and on a new clock if its kind or signal changed.
+    pub fn change(&mut self, ticking: &Ticking, clock_changed: bool) {
         let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
         for (thread_id, index) in all {
             let slot = &handler::slots()[index];
             match slot.ticker() {
-                Ticker::Timer(id) if !kind_changed => {
+                Ticker::Timer(id) if !clock_changed => {
                     let Some(cpu_ns) = thread_cpu_ns(thread_id) else { continue };
                     let due = slot.begin_schedule(cpu_ns, ticking.period_ns, false);
                     // Its handler may have left it to ring by itself, and then arms it no sooner than at the end of a run.

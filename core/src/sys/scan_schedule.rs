@@ -32,6 +32,11 @@ impl ScanSchedule {
         now_ns.saturating_sub(self.scanned_ns) >= least_ns
     }
 
+    /// Whether the number of threads is another one than at the last scan.
+    pub fn has_changed(&self, threads: Option<u64>) -> bool {
+        threads != self.threads
+    }
+
     /// A scan was made after a look that found so many threads; what it cost.
     pub fn scanned(&mut self, threads: Option<u64>, now_ns: u64, cost_ns: u64) {
         if threads != self.threads {

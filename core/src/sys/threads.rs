@@ -1,5 +1,6 @@
 //! The threads of this process as /proc shows them: ids, names, count. Reads files, so never called in a handler.
 
+use super::system_calls::{self, SystemCall};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -49,8 +50,10 @@ pub(super) fn unblock_signal(signal: libc::c_int) {
 
 /// Names the calling thread; the kernel keeps 15 bytes.
 pub fn name_current_thread(name: &std::ffi::CStr) {
-    // SAFETY: PR_SET_NAME reads a NUL-terminated string, which a CStr is.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    if system_calls::may_use(SystemCall::Prctl) {
+        // SAFETY: PR_SET_NAME reads a NUL-terminated string, which a CStr is.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
 }
 
 /// Keeps `signal` from the calling thread.

@@ -1,6 +1,7 @@
 //! POSIX timers on CPU clocks, as bare system calls: the C library's wrappers differ between versions and libraries.
 //! Creating and deleting; arming is `spanprof_signal::arm`, since handlers do it too.
 
+use super::system_calls::{self, SystemCall};
 use super::time::thread_cpu_clock;
 
 /// What the kernel reads to know where a timer's signal goes.
@@ -26,6 +27,13 @@ pub(super) fn create_for_process(thread_id: u32, signal: libc::c_int, value: usi
 fn create(clock: libc::clockid_t, thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
     let event =
         SignalEvent { value, signal, notify: libc::SIGEV_THREAD_ID, thread_id: thread_id as i32, _rest: [0; 11] };
+    create_with(clock, event)
+}
+
+fn create_with(clock: libc::clockid_t, event: SignalEvent) -> Result<u32, i32> {
+    if !system_calls::may_use(SystemCall::TimerCreate) {
+        return Err(libc::ENOSYS);
+    }
     let mut id: libc::c_int = 0;
     // SAFETY: the kernel reads 64 bytes of `event` and writes one int.
     let outcome = unsafe { libc::syscall(libc::SYS_timer_create, clock, &raw const event, &raw mut id) };
@@ -36,8 +44,28 @@ fn create(clock: libc::clockid_t, thread_id: u32, signal: libc::c_int, value: us
     }
 }
 
-/// Whether the kernel gives timers on CPU clocks at all; the words say why not.
+/// A timer on the monotonic clock that sends `signal` to the process.
+pub(super) fn create_for_signal(signal: libc::c_int) -> Result<u32, i32> {
+    create_with(
+        libc::CLOCK_MONOTONIC,
+        SignalEvent { value: 0, signal, notify: libc::SIGEV_SIGNAL, thread_id: 0, _rest: [0; 11] },
+    )
+}
+
+/// Has a timer ring once. May be called in a handler.
+pub(super) fn ring_in(id: u32, delay_ns: u64) -> bool {
+    let value =
+        libc::timespec { tv_sec: (delay_ns / 1_000_000_000) as i64, tv_nsec: (delay_ns % 1_000_000_000) as i64 };
+    let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    // SAFETY: the kernel reads one itimerspec; a number that is no timer is refused.
+    unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const once, std::ptr::null_mut::<u8>()) == 0 }
+}
+
+/// Whether the kernel gives timers on CPU clocks at all; the error says why not.
 pub(super) fn probe(signal: libc::c_int) -> Result<(), String> {
+    if !system_calls::may_use(SystemCall::TimerCreate) {
+        return Err("timer_create: forbidden by the seccomp filter, which ends the process".into());
+    }
     let made = create_for_thread(super::thread_id(), signal, 0);
     made.map(delete).map_err(|errno| format!("timer_create: {}", std::io::Error::from_raw_os_error(errno)))
 }

@@ -39,7 +39,7 @@ pub fn stray() -> u64 {
     STRAY.load(Ordering::Relaxed)
 }
 
-/// Monotonic time between entering and leaving the handler, summed.
+/// CPU time between entering and leaving the handler, summed. The signal's delivery by the kernel is not part of it.
 pub fn handler_ns() -> u64 {
     OF_TICKS.handler_ns.load(Ordering::Relaxed)
 }

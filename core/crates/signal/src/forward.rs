@@ -77,9 +77,7 @@ impl Predecessors {
         action.sa_sigaction = handler;
         action.sa_flags = flags;
         if flags & libc::SA_NODEFER == 0 {
-            // A handler that does not admit its own signal admits no question either: the answer would be a walk of ours.
-            // SAFETY: writes to a local.
-            unsafe { libc::sigaddset(&mut action.sa_mask, crate::question::signal()) };
+            action.sa_mask = all_but_faults();
         }
         // SAFETY: `action` is whole and the handler has the SA_SIGINFO signature; the old action was read above.
         unsafe { libc::sigaction(signal, &action, core::ptr::null_mut()) == 0 }
@@ -173,7 +171,9 @@ impl Link {
         if flags & libc::SA_RESETHAND != 0 {
             self.handler.store(libc::SIG_DFL, Ordering::Relaxed);
         }
-        block(mask);
+        // SAFETY: the caller's promise: the kernel's context, with the mask of the interrupted code.
+        let interrupted = unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() };
+        set_mask(mask | interrupted.map_or(0, |context| first_word(&context.uc_sigmask)));
         // SAFETY: the host gave this address to sigaction as a handler. One without SA_SIGINFO takes the first argument
         // and ignores the others, which the C calling conventions of both architectures allow.
         let handler = unsafe { core::mem::transmute::<usize, Handler>(address) };
@@ -183,11 +183,24 @@ impl Link {
     }
 }
 
-/// Adds the signals of `mask` to the thread's mask; returning from the handler takes them off again.
-fn block(mask: u64) {
+/// Replaces the thread's mask; returning from the handler restores that of the interrupted code.
+fn set_mask(mask: u64) {
+    let none = core::ptr::null_mut::<u64>();
     // SAFETY: the kernel reads eight bytes at `mask` and writes nothing.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, none, 8usize) };
+}
+
+/// What a handler of ours blocks while it runs: another handler between ours and the interrupted code would see a system
+/// call that is about to be restarted (`restart`), and a walk of ours inside a walk. Blocked faults would kill.
+fn all_but_faults() -> libc::sigset_t {
+    // SAFETY: an all-zero set is a valid value; the calls write to it alone.
     unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const mask, core::ptr::null_mut::<u64>(), 8usize);
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGSYS] {
+            libc::sigdelset(&mut set, fault);
+        }
+        set
     }
 }
 

@@ -3,8 +3,8 @@
 //! handled it before us. Nothing is armed before a read and no thread-local is used: only the program counter decides.
 //!
 //! The host may replace our fault handler at any time (crash reporters do). Until `install` finds us in place again,
-//! reads go through the kernel (`process_vm_readv`): slow, but they cannot kill. Where that is forbidden too, every read
-//! fails, and samples say `faulted_read`.
+//! reads go through the kernel (`process_vm_readv`), or fail where a seccomp filter ends a process for that
+//! call ([`forbid_kernel_reads`]). Samples of failed reads show `faulted_read`.
 
 use crate::forward::{current_action, first_word, Forwarded, Predecessors};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -143,6 +143,8 @@ unsafe extern "C" {
 
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
+/// Whether `process_vm_readv` must not be called: a seccomp filter would end the process there.
+static KERNEL_READS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 static SEGV_BEFORE: Predecessors = Predecessors::new();
 static BUS_BEFORE: Predecessors = Predecessors::new();
 static RETURN: AtomicUsize = AtomicUsize::new(0);
@@ -208,6 +210,11 @@ pub fn faults_forwarded() -> u64 {
 #[inline]
 pub fn is_in_place() -> bool {
     IN_PLACE.load(Ordering::Relaxed)
+}
+
+/// From here on no read is a system call (`process_vm_readv`): one that the fault handler cannot guard fails.
+pub fn forbid_kernel_reads() {
+    KERNEL_READS_FORBIDDEN.store(true, Ordering::Relaxed);
 }
 
 /// Whether our handler is the one in force for both fault signals; also updates what [`is_in_place`] says.
@@ -337,6 +344,9 @@ fn is_at_kernel_entry(pc: usize) -> bool {
 }
 
 fn read_by_kernel(destination: *mut u8, source: usize, length: usize) -> bool {
+    if KERNEL_READS_FORBIDDEN.load(Ordering::Relaxed) {
+        return false;
+    }
     let local = libc::iovec { iov_base: destination.cast(), iov_len: length };
     let remote = libc::iovec { iov_base: source as *mut libc::c_void, iov_len: length };
     // SAFETY: the kernel writes at most `length` bytes to `destination`, which the callers own, and checks the source.

@@ -7,6 +7,7 @@
 pub mod arm;
 mod atomics;
 mod capture;
+pub mod carrier;
 mod context;
 pub mod counters;
 mod drop_reason;
@@ -20,7 +21,9 @@ pub mod handler;
 mod inbox;
 #[cfg(all(test, loom))]
 mod model;
+pub mod probe;
 pub mod question;
+pub mod restart;
 mod ring;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;

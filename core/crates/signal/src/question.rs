@@ -1,9 +1,9 @@
-//! The signal by which one thread asks another to walk itself. Not here: what is asked, how the answer is waited for
-//! (`exchange`), and how long the asker is patient; those are the runtime's. Called by runtimes whose threads walk
-//! themselves, once per process.
+//! The request by which one thread asks another to walk itself, sent with the signal that carries the clocks (`carrier`).
+//! Not here: what is asked, how the answer is waited for (`exchange`), and how long the asker is patient; those are the
+//! runtime's. Called by runtimes whose threads walk themselves, once per process.
 
-use crate::guarded;
-use core::sync::atomic::{AtomicBool, Ordering};
+use crate::{carrier, guarded};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a thread does that is asked.
 pub trait Answer {
@@ -30,62 +30,49 @@ struct QueuedInfo {
 
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-pub(crate) fn signal() -> libc::c_int {
-    // The first are glibc's; debuggers, collectors and other runtimes use those next to them.
-    libc::SIGRTMIN() + 9
+/// Stands in the error field of each question's siginfo, which is zero in signals that others queue.
+pub(crate) const MARK: i32 = i32::from_ne_bytes(*b"span");
+
+type AnswerFn = unsafe fn(usize, *mut libc::c_void);
+
+/// The runtime's [`Answer::answer`]; null before [`install`].
+static ANSWER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Installs the handler that answers, once for the life of the process, for the signal that carries the clocks. False when
+/// the kernel refuses.
+pub fn install<A: Answer>(fallback: libc::c_int) -> bool {
+    ANSWER.store(A::answer as *mut (), Ordering::Release);
+    carrier::claim(fallback).is_some()
 }
 
-/// Installs the handler, once for the life of the process. While it runs the clocks wait: timers, which send `clock_signal`,
-/// and perf events; while theirs runs, it waits. False when somebody else has the signal.
-pub fn install<A: Answer>(clock_signal: libc::c_int) -> bool {
-    static INSTALLED: AtomicBool = AtomicBool::new(false);
-    if INSTALLED.load(Ordering::Acquire) {
-        return true;
-    }
-    let Some(current) = crate::forward::current_action(signal()) else { return false };
-    if current.sa_sigaction != libc::SIG_DFL {
-        return false;
-    }
-    // SAFETY: an all-zero sigaction is a valid value, filled in with a handler of the SA_SIGINFO signature; the calls read
-    // and write only it.
-    let installed = unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_question::<A> as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        // A CPU sample taken in here would show us.
-        for clock in [clock_signal, libc::SIGTRAP] {
-            libc::sigaddset(&mut action.sa_mask, clock);
-        }
-        libc::sigaction(signal(), &action, core::ptr::null_mut()) == 0
-    };
-    INSTALLED.store(installed, Ordering::Release);
-    installed
-}
-
-/// Asks a thread of this process; it answers before it does anything else. False when there is no such thread.
+/// Asks a thread of this process; it answers before it does anything else. False when there is no such thread. A signal
+/// that already waits for the thread absorbs the question: a question that stays open is sent again.
 pub fn send(thread_id: u32, value: usize) -> bool {
+    let signal = carrier::in_use();
     // SAFETY: an all-zero siginfo is a valid value, filled in as for a queued signal; the kernel copies it.
     unsafe {
         let mut info: QueuedInfo = core::mem::zeroed();
-        (info.signal, info.code) = (signal(), libc::SI_QUEUE);
+        (info.signal, info.errno, info.code) = (signal, MARK, libc::SI_QUEUE);
         (info.process, info.user) = (libc::getpid(), libc::getuid());
         info.value = value;
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal(), &raw const info) == 0
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal, &raw const info) == 0
     }
 }
 
-extern "C" fn on_question<A: Answer>(_signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
-    // SAFETY: errno of this thread; restored on the way out.
-    let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel's siginfo of this signal.
-    let info = unsafe { &*info.cast::<QueuedInfo>() };
-    // SAFETY: the kernel's context of this signal.
-    if info.code == libc::SI_QUEUE && !unsafe { guarded::blocks_faults(ucontext) } {
-        // SAFETY: the same, on the thread it interrupted, which lets faults through.
-        unsafe { A::answer(info.value, ucontext) };
+/// Answers a question in the handler.
+///
+/// # Safety
+/// `ucontext` is the one that the kernel gave to the running handler, on the thread it interrupted.
+pub(crate) unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+    let answer = ANSWER.load(Ordering::Acquire);
+    // SAFETY: the kernel's context.
+    if answer.is_null() || unsafe { guarded::blocks_faults(ucontext) } {
+        return;
     }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
+    // SAFETY: only functions of this type are stored there.
+    let answer = unsafe { core::mem::transmute::<*mut (), AnswerFn>(answer) };
+    // SAFETY: the caller's promise, and the thread lets faults through.
+    unsafe { answer(value, ucontext) };
 }
 
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
@@ -127,9 +114,8 @@ mod tests {
         }
     }
 
-    const CLOCK: libc::c_int = libc::SIGSTKFLT;
-
-    static INSTALLED: LazyLock<bool> = LazyLock::new(|| install::<Hears>(CLOCK) && install::<Hears>(CLOCK));
+    static INSTALLED: LazyLock<bool> =
+        LazyLock::new(|| install::<Hears>(libc::SIGSTKFLT) && install::<Hears>(libc::SIGSTKFLT));
 
     fn own_id() -> u32 {
         // SAFETY: asks the kernel for a number.
@@ -151,8 +137,8 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
         assert_eq!(heard.by.load(Ordering::Acquire), own_id());
-        assert!(is_masked(&heard, CLOCK));
-        assert!(is_masked(&heard, libc::SIGTRAP), "the perf clock's");
+        assert!(is_masked(&heard, carrier::in_use()) && is_masked(&heard, libc::SIGTRAP), "the clocks'");
+        assert!(!is_masked(&heard, libc::SIGSEGV), "guarded reads");
     }
 
     #[test]
@@ -173,13 +159,14 @@ mod tests {
     #[test]
     fn a_handler_of_ours_is_not_interrupted_by_a_question_unless_it_admits_itself() {
         extern "C" fn handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+        assert!(*INSTALLED);
         static BEFORE: [Predecessors; 2] = [const { Predecessors::new() }; 2];
         let admits = [0, libc::SA_NODEFER].map(|defers| {
             let (before, number) = (&BEFORE[usize::from(defers != 0)], libc::SIGRTMIN() + 12 + i32::from(defers != 0));
             assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));
             let action = crate::forward::current_action(number).unwrap();
             // SAFETY: reads a local.
-            unsafe { libc::sigismember(&action.sa_mask, signal()) == 0 }
+            unsafe { libc::sigismember(&action.sa_mask, carrier::in_use()) == 0 }
         });
         assert_eq!(admits, [false, true]);
     }
@@ -194,7 +181,7 @@ mod tests {
     fn the_signal_without_a_question_is_swallowed() {
         assert!(*INSTALLED);
         // SAFETY: sends this thread a signal whose handler stands.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own_id(), signal()) };
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own_id(), carrier::in_use()) };
         assert_eq!(WITHOUT_VALUE.load(Ordering::Relaxed), 0);
     }
 }

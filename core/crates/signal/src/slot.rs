@@ -100,6 +100,8 @@ pub struct Slot {
     trust: AtomicU32,
     /// No tick asks for it.
     event_id: AtomicU64,
+    /// Address of the perf event's ring buffer; 0 without one.
+    ring: AtomicU64,
 }
 
 /// The part of an interval, one in so many, by which the CPU time of a tick may be off where the kernel is not asked for it.
@@ -142,6 +144,7 @@ impl Slot {
             unread: AtomicU32::new(0),
             trust: AtomicU32::new(0),
             event_id: AtomicU64::new(0),
+            ring: AtomicU64::new(0),
         }
     }
 
@@ -252,9 +255,15 @@ impl Slot {
         self.event_id.load(Ordering::Relaxed)
     }
 
-    /// Notes the clock, and the event's id if it is a perf event, before it is armed for the first time.
-    pub fn set_ticker(&self, ticker: Ticker, event_id: u64) {
+    /// Address of the perf event's ring buffer, mapped as long as the slot is not free; 0 without one.
+    pub fn ring(&self) -> usize {
+        self.ring.load(Ordering::Relaxed) as usize
+    }
+
+    /// Notes the clock, and the id and ring buffer of a perf event, before it is armed for the first time.
+    pub fn set_ticker(&self, ticker: Ticker, event_id: u64, ring: usize) {
         self.event_id.store(event_id, Ordering::Relaxed);
+        self.ring.store(ring as u64, Ordering::Relaxed);
         self.ticker.store(ticker.to_word(), Ordering::Release);
     }
 

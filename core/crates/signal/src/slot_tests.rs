@@ -171,7 +171,7 @@ fn a_timer_that_goes_on_by_itself_keeps_nearly_the_asked_rate_where_its_thread_r
 #[test]
 fn a_timer_is_asked_for_its_threads_cpu_time_at_each_tick() {
     let (slot, interval) = running();
-    slot.set_ticker(Ticker::Timer(3), 0);
+    slot.set_ticker(Ticker::Timer(3), 0, 0);
     assert_eq!((1..=5).filter(|n| tick(&slot, 7_000_000 + n * interval, 2_000_000 + n * interval).1).count(), 5);
 }
 
@@ -192,7 +192,7 @@ const PERIOD: u64 = 1_000_000;
 /// A slot whose event runs by itself, and its interval. Its thread's CPU clock is 5 ms behind the monotonic clock.
 fn running() -> (Slot, u64) {
     let (slot, _) = opened();
-    slot.set_ticker(Ticker::Perf(3), 0);
+    slot.set_ticker(Ticker::Perf(3), 0, 0);
     slot.begin_schedule(0, PERIOD, true);
     slot.set_runs(true);
     assert_eq!(slot.cpu_ns_by_ticks(7_000_000), None, "nothing was read yet");

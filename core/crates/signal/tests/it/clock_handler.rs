@@ -145,6 +145,23 @@ fn a_tick_leaves_one_sample_with_frames_context_and_the_cpu_time_since_the_last(
 }
 
 #[test]
+fn time_without_a_processor_is_not_counted_as_the_handlers() {
+    unsafe fn loses_its_processor(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+        let moment = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        // SAFETY: reads one timespec.
+        unsafe { libc::nanosleep(&moment, std::ptr::null_mut()) };
+        stack.push(FRAME);
+        Captured::Walked
+    }
+    let _turn = one_at_a_time();
+    let rig = Rig::new(loses_its_processor);
+    let (handler_ns, walk_ns) = (counters::handler_ns(), counters::walk_ns());
+    rig.tick();
+    let took = [counters::handler_ns() - handler_ns, counters::walk_ns() - walk_ns];
+    assert!(took.iter().all(|ns| (1..10_000_000).contains(ns)), "{took:?} ns of CPU time");
+}
+
+#[test]
 fn what_cannot_be_walked_keeps_its_weight_and_names_the_reason() {
     let _turn = one_at_a_time();
     let rig = Rig::new(sees_torn_frames);

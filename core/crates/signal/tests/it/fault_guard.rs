@@ -98,6 +98,24 @@ fn without_our_handler_in_place_reads_go_through_the_kernel() {
     assert!(guarded::check_in_place());
 }
 
+#[test]
+fn where_kernel_reads_are_forbidden_reads_without_our_handler_fail() {
+    let _turn = one_at_a_time();
+    let status = status_of_child(|| {
+        assert!(guarded::install());
+        let readable = border() - 8;
+        guarded::forbid_kernel_reads();
+        assert!(guarded::read_u64(readable).is_some());
+        host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
+        assert!(!guarded::check_in_place());
+        assert_eq!(guarded::read_u64(readable), None);
+        assert!(!guarded::copy_80(&mut [0; 80], readable - 80));
+        assert!(guarded::install());
+        assert!(guarded::read_u64(readable).is_some());
+    });
+    assert_eq!(status, 0);
+}
+
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 static HOST_FAULTS: AtomicU64 = AtomicU64::new(0);
 

@@ -1,0 +1,150 @@
+//! What becomes of the clocks, and of the program, when the handler of their signal is reset or replaced: by `exec`, by a
+//! framework in its forked workers, by another library.
+
+use super::fork_tests::{in_child, wait_status_of_child};
+use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start};
+use super::*;
+use spanprof_signal::carrier::{self, Carrier};
+use spanprof_signal::handler;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn harmless_clocks() -> impl Iterator<Item = ClockChoice> {
+    let has_perf = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();
+    [ClockChoice::Auto, ClockChoice::ThreadTimer, ClockChoice::Perf]
+        .into_iter()
+        .filter(move |clock| has_perf || *clock != ClockChoice::Perf)
+}
+
+#[test]
+fn exec_at_the_highest_rate_never_ends_the_new_program() {
+    let _turn = one_at_a_time();
+    for clock in harmless_clocks() {
+        for turn in 0..25 {
+            let status = wait_status_of_child(|| {
+                let clocks = start(settings(clock, 10_000));
+                clocks.register_current_thread();
+                burn(3_000_000 + turn * 40_000);
+                let arguments = [c"true".as_ptr(), std::ptr::null()];
+                // SAFETY: replaces the child; the arguments end with null.
+                unsafe { libc::execv(c"/bin/true".as_ptr(), arguments.as_ptr()) };
+            });
+            assert_eq!(status, 0, "wait status of `true` after {clock:?}, turn {turn}");
+        }
+    }
+}
+
+/// As billiard does in each worker of Celery (`TERMSIGS_FULL` in billiard/common.py, 3.6 to 4.2): an exit handler for every
+/// signal that ends a process by default.
+fn reset_terminating_signals() {
+    extern "C" fn exits(signal: libc::c_int) {
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(128 + signal) };
+    }
+    let terminating = [
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGTRAP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGPIPE,
+        libc::SIGALRM,
+        libc::SIGTERM,
+        libc::SIGSTKFLT,
+        libc::SIGXCPU,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGIO,
+        libc::SIGPWR,
+    ];
+    for signal in terminating {
+        // SAFETY: a plain handler.
+        unsafe { libc::signal(signal, exits as *const () as libc::sighandler_t) };
+    }
+}
+
+#[test]
+fn a_worker_whose_framework_handles_all_terminating_signals_lives_and_is_sampled() {
+    let _turn = one_at_a_time();
+    for clock in harmless_clocks() {
+        in_child(|| {
+            let clocks = start(settings(clock, 1_000));
+            reset_terminating_signals();
+            clocks.register_current_thread();
+            burn(50_000_000);
+            assert!(drain(&clocks).contains_key(&thread_id()), "{clock:?}");
+        });
+    }
+}
+
+static HOST_SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn host_handler(_: libc::c_int) {
+    HOST_SIGNALS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn host_handles(signal: libc::c_int) {
+    // SAFETY: a plain handler that counts.
+    unsafe { libc::signal(signal, host_handler as *const () as libc::sighandler_t) };
+}
+
+fn is_sampled(clocks: &Clocks) -> bool {
+    drain(clocks);
+    burn_until(|| clocks.ring().has_committed());
+    drain(clocks).contains_key(&thread_id())
+}
+
+#[test]
+fn a_handler_that_appears_for_sigurg_stays_and_the_clocks_move_to_the_runtimes_signal() {
+    let _turn = one_at_a_time();
+    for clock in harmless_clocks() {
+        in_child(|| {
+            let clocks = start(settings(clock, 250));
+            assert_eq!(clocks.in_use().signal, libc::SIGURG);
+            host_handles(libc::SIGURG);
+            assert_eq!(clocks.check_handlers(), Carrier::Moved(libc::SIGPROF), "{clock:?}");
+            assert_eq!(clocks.in_use().signal, libc::SIGPROF);
+            assert!(is_sampled(&clocks), "{clock:?}");
+            assert!(!handler::is_installed(libc::SIGURG), "the host's handler stays");
+            let before = HOST_SIGNALS.load(Ordering::Relaxed);
+            // SAFETY: sends the host its own signal.
+            unsafe { libc::raise(libc::SIGURG) };
+            assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 1);
+            drop(clocks);
+            let again = start(settings(clock, 250));
+            assert_eq!(again.in_use().signal, libc::SIGPROF, "SIGURG stays the host's");
+        });
+    }
+}
+
+#[test]
+fn where_sigurg_is_handled_at_the_start_the_runtimes_signal_is_used() {
+    let _turn = one_at_a_time();
+    in_child(|| {
+        host_handles(libc::SIGURG);
+        let clocks = start(settings(ClockChoice::Auto, 250));
+        assert_eq!(clocks.in_use().signal, libc::SIGPROF);
+        assert!(is_sampled(&clocks));
+    });
+}
+
+#[test]
+fn a_handler_that_replaces_the_runtimes_signal_gets_its_signals_and_the_clocks_go_on() {
+    let _turn = one_at_a_time();
+    in_child(|| {
+        host_handles(libc::SIGURG);
+        let clocks = start(settings(ClockChoice::ThreadTimer, 250));
+        host_handles(libc::SIGPROF);
+        host_handles(libc::SIGSEGV);
+        assert!(!fault_guard_owned());
+        assert_eq!(clocks.check_handlers(), Carrier::Reinstalled);
+        assert!(fault_guard_owned() && carrier::in_use() == libc::SIGPROF);
+        assert!(is_sampled(&clocks));
+        let before = HOST_SIGNALS.load(Ordering::Relaxed);
+        // SAFETY: sends the host its own signals.
+        unsafe {
+            libc::raise(libc::SIGPROF);
+            libc::raise(libc::SIGSEGV);
+        }
+        assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 2);
+    });
+}

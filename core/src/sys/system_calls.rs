@@ -1,0 +1,181 @@
+//! Which system calls a seccomp filter lets this process make. A filter may end the process at a call that the language
+//! runtime never makes itself (`SystemCallFilter=` of systemd kills by default), so each such call is made first in a
+//! child process (`spanprof_signal::probe`), once, before the profiler makes any of them. A call whose child ended is never
+//! made. Without a filter nothing is probed.
+
+use spanprof_signal::probe;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A call, or a group of calls that are only useful together, that the runtime itself does not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SystemCall {
+    /// CPU samples by the perf clock.
+    PerfEventOpen,
+    /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and looking for new threads.
+    TimerCreate,
+    /// Names of threads and of mappings.
+    Prctl,
+    /// The announcement that a copy of the library runs, where mappings have no names.
+    MemfdCreate,
+    /// Guarded reads while another fault handler is in force.
+    ProcessVmReadv,
+    /// Wall-clock samples of threads that walk themselves.
+    RtTgsigqueueinfo,
+    /// Arming a perf event.
+    RtSigpending,
+    /// Discarding SIGPIPE of our own threads.
+    RtSigtimedwait,
+}
+
+impl SystemCall {
+    const ALL: [Self; 8] = [
+        Self::PerfEventOpen,
+        Self::TimerCreate,
+        Self::Prctl,
+        Self::MemfdCreate,
+        Self::ProcessVmReadv,
+        Self::RtTgsigqueueinfo,
+        Self::RtSigpending,
+        Self::RtSigtimedwait,
+    ];
+
+    /// The numbers. All are called with arguments that the kernel refuses, or that do nothing.
+    const fn numbers(self) -> &'static [libc::c_long] {
+        match self {
+            Self::PerfEventOpen => &[libc::SYS_perf_event_open],
+            Self::TimerCreate => &[libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_delete],
+            Self::Prctl => &[libc::SYS_prctl],
+            Self::MemfdCreate => &[libc::SYS_memfd_create],
+            Self::ProcessVmReadv => &[libc::SYS_process_vm_readv],
+            Self::RtTgsigqueueinfo => &[libc::SYS_rt_tgsigqueueinfo],
+            Self::RtSigpending => &[libc::SYS_rt_sigpending],
+            Self::RtSigtimedwait => &[libc::SYS_rt_sigtimedwait],
+        }
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+const KNOWN: u32 = 1 << 31;
+/// The calls that may be made, and [`KNOWN`].
+static ALLOWED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a call does not end the process. The first question probes all of them.
+pub fn may_use(call: SystemCall) -> bool {
+    let mut allowed = ALLOWED.load(Ordering::Acquire);
+    if allowed == 0 {
+        allowed = KNOWN | if is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
+        ALLOWED.store(allowed, Ordering::Release);
+        if allowed & SystemCall::ProcessVmReadv.bit() == 0 {
+            spanprof_signal::guarded::forbid_kernel_reads();
+        }
+    }
+    allowed & call.bit() != 0
+}
+
+/// Whether a filter is in force, or that cannot be known.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.map(str::trim) != Some("0")
+}
+
+/// The bits of the calls that a child survived.
+fn probe_all() -> u32 {
+    let survived = probe::surviving(&SystemCall::ALL.map(SystemCall::numbers));
+    SystemCall::ALL.iter().enumerate().filter(|(index, _)| survived >> index & 1 != 0).map(|(_, call)| call.bit()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fork_tests::in_child;
+    use super::*;
+
+    /// Installs a filter that ends the process at one call.
+    pub(crate) fn forbid(number: libc::c_long) {
+        let filter = [
+            // Load the number; if it is not this one, skip one; end the process; allow.
+            libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: number as u32 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x8000_0000 },
+            libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the kernel copies the program.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        }
+    }
+
+    fn forget() {
+        ALLOWED.store(0, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn without_a_filter_every_call_is_allowed_and_no_child_is_made() {
+        in_child(|| {
+            forget();
+            assert!(SystemCall::ALL.iter().all(|call| may_use(*call)));
+        });
+    }
+
+    #[test]
+    fn a_call_at_which_a_filter_ends_the_process_is_not_made_and_the_others_are() {
+        for call in SystemCall::ALL {
+            in_child(move || {
+                forget();
+                forbid(call.numbers()[0]);
+                for other in SystemCall::ALL {
+                    assert_eq!(may_use(other), other != call, "{other:?} where {call:?} is forbidden");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn the_probe_leaves_no_child_and_sends_no_signal() {
+        in_child(|| {
+            forget();
+            forbid(libc::SYS_perf_event_open);
+            assert!(!may_use(SystemCall::PerfEventOpen));
+            let mut pending = 0u64;
+            // SAFETY: the kernel writes to locals.
+            unsafe {
+                libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, 8usize);
+                assert_eq!(libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG), -1, "no child");
+            }
+            assert_eq!(pending, 0);
+        });
+    }
+
+    #[test]
+    fn the_clocks_start_where_a_filter_kills_at_perf_or_at_timers() {
+        use super::super::live_tests::{burn_until, drain, settings};
+        use super::super::{ClockChoice, Clocks};
+        for number in [libc::SYS_perf_event_open, libc::SYS_timer_create] {
+            in_child(move || {
+                forget();
+                forbid(number);
+                let expected = if number == libc::SYS_timer_create { "perf" } else { "thread_timer" };
+                let clocks = match Clocks::start(settings(ClockChoice::Auto, 250)) {
+                    Ok(clocks) => clocks,
+                    // The kernel refuses perf to this user: there is no clock at all, which is an error and no signal.
+                    Err(error) => return assert_eq!(expected, "perf", "{error}"),
+                };
+                assert_eq!(clocks.in_use().name, expected);
+                let mut samples = 0;
+                burn_until(|| drain(&clocks).is_empty());
+                burn_until(|| {
+                    super::super::live_tests::burn(20_000_000);
+                    !drain(&clocks).is_empty()
+                });
+                samples += clocks.counters().samples;
+                assert!(samples > 0);
+            });
+        }
+    }
+}
