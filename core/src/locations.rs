@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use crate::hash::WordMap;
 use crate::runtime::{Frame, FrameType, Runtime};
-use crate::sys;
+use crate::sys::{self, FileSymbols, NativeSymbol};
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Most locations remembered; a window that needs more shows `[too_many_stacks]`, the next one starts afresh.
 const MAX_LOCATIONS: usize = 131_072;
 /// Most raw frames remembered: the many places of one native function share a location.
 const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
+/// The function of every frame in this library.
+const OWN_CODE: &str = "spanprof";
+/// What GCC and LLVM append to the names of a function's copies and parts.
+const PARTS: [&str; 6] = [".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."];
 /// Most C++ names remembered.
 const MAX_WRITTEN: usize = 16_384;
 
@@ -28,6 +32,8 @@ pub(crate) struct LocationTable {
     places_of: WordMap<u64, Vec<u64>>,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
+    /// Functions that no object exports.
+    file_symbols: FileSymbols,
     /// C++ symbols as they were written: a function has many places, and taking its symbol apart takes microseconds.
     written: HashMap<String, Arc<str>>,
     scratch: Vec<Frame>,
@@ -81,18 +87,24 @@ impl LocationTable {
     /// The frame, and whether the place it names is the program's own.
     fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
         let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-        native_frame(pc, |symbol| self.written(symbol)).unwrap_or_else(|| (nowhere(), false))
+        let Some(found) = sys::native_symbol(pc) else { return (nowhere(), false) };
+        let symbol = match &found.symbol {
+            Some(exported) => Some(self.written(exported)),
+            None if sys::is_own_code(&found, pc) => None,
+            None => self.file_symbols.name(&found.object(pc), pc).map(|symbol| self.written(&symbol)),
+        };
+        named(found, pc, symbol)
     }
 
-    fn written(&mut self, symbol: String) -> Arc<str> {
-        if let Some(known) = self.written.get(&symbol) {
+    fn written(&mut self, symbol: &str) -> Arc<str> {
+        if let Some(known) = self.written.get(symbol) {
             return known.clone();
         }
-        let Some(written) = as_written(&symbol).map(Arc::<str>::from) else { return symbol.into() };
+        let Some(written) = as_written(symbol).map(Arc::<str>::from) else { return symbol.into() };
         if self.written.len() >= MAX_WRITTEN {
             self.written.clear();
         }
-        self.written.insert(symbol, written.clone());
+        self.written.insert(symbol.to_owned(), written.clone());
         written
     }
 
@@ -135,11 +147,15 @@ impl LocationTable {
     /// Native code of libraries may be unloaded without a word: its names last one window.
     pub fn forget_native(&mut self) {
         self.code_ended(RawFrame::native(0).code);
+        self.file_symbols.verify_again();
     }
 
     /// Forgets everything; all indices become meaningless.
     pub fn forget_all(&mut self) {
-        *self = Self::default();
+        // What files say is bounded by itself, and slow to read.
+        let file_symbols = std::mem::take(&mut self.file_symbols);
+        *self = Self { file_symbols, ..Self::default() };
+        self.file_symbols.verify_again();
     }
 }
 
@@ -153,28 +169,40 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-/// The frame of native code, and whether it is the program's own; `None` where no loaded file lies.
-fn native_frame(pc: u64, written: impl FnOnce(String) -> Arc<str>) -> Option<(Frame, bool)> {
-    let found = sys::native_symbol(pc)?;
+/// The frame of native code, and whether it is the program's own.
+fn named(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool) {
     let file = found.file.to_string_lossy();
-    let function = found.symbol.map(written).unwrap_or_else(|| {
-        let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
-        format!("[{name}]").into()
-    });
+    let function = match symbol {
+        _ if sys::is_own_code(&found, pc) => OWN_CODE.into(),
+        Some(symbol) => symbol,
+        None => {
+            let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
+            format!("[{name}]").into()
+        }
+    };
     let file = file.as_ref().into();
-    Some((Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program))
+    (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
 }
 
-/// As above, for who asks rarely.
+/// The frame of native code by what its object exports, for rare use; `None` where no loaded file lies.
 pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
-    native_frame(pc, |symbol| as_written(&symbol).unwrap_or(symbol).into())
+    let mut found = sys::native_symbol(pc)?;
+    let symbol = found.symbol.take().map(|symbol| as_written(&symbol).unwrap_or(symbol).into());
+    Some(named(found, pc, symbol))
 }
 
-/// A C++ symbol as its author wrote it, without parameters; `None` for other symbols.
+/// A C++ or Rust symbol as its author wrote it, without parameters, hashes and what a compiler appends to the names of a
+/// function's parts (`.part.0`, `.cold`); `None` for other symbols.
 fn as_written(symbol: &str) -> Option<String> {
+    let end = PARTS.iter().filter_map(|part| symbol.find(part)).min().unwrap_or(symbol.len());
+    let whole = symbol.get(..end)?;
+    if let Ok(rust) = rustc_demangle::try_demangle(whole) {
+        return Some(format!("{rust:#}"));
+    }
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let mangled = symbol.starts_with("_Z").then_some(symbol)?;
-    cpp_demangle::Symbol::new(mangled).ok()?.demangle_with_options(&options).ok()
+    let cpp = whole.starts_with("_Z").then(|| cpp_demangle::Symbol::new(whole).ok()).flatten();
+    let written = cpp.and_then(|cpp| cpp.demangle_with_options(&options).ok());
+    written.or_else(|| (whole.len() < symbol.len() && !whole.is_empty()).then(|| whole.to_owned()))
 }
 
 #[cfg(test)]
@@ -190,12 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_function_bear_its_name_and_rust_names_no_hash() {
+        let part = as_written("_ZN8PhaseIFG9re_insertEj.part.0.cold");
+        assert_eq!(part.as_deref(), Some("PhaseIFG::re_insert"));
+        assert_eq!(as_written("qsort_r.constprop.0").as_deref(), Some("qsort_r"));
+        assert_eq!(as_written("runtime.mallocgc"), None, "Go's names have dots of their own");
+        let rust = as_written("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE");
+        assert_eq!(rust.as_deref(), Some("core::fmt::Formatter::pad"));
+    }
+
+    #[test]
     fn a_symbol_is_taken_apart_once() {
         let mut table = LocationTable::default();
-        let symbol = || "_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE".to_owned();
-        let [first, second] = [0; 2].map(|_| table.written(symbol()));
+        let symbol = "_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE";
+        let [first, second] = [0; 2].map(|_| table.written(symbol));
         assert!(Arc::ptr_eq(&first, &second) && &*first == "v8::internal::HeapObject::SizeFromMap");
-        assert_eq!(&*table.written("epoll_wait".to_owned()), "epoll_wait");
+        assert_eq!(&*table.written("epoll_wait"), "epoll_wait");
         assert_eq!(table.written.len(), 1);
     }
 
