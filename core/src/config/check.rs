@@ -1,16 +1,26 @@
 //! What must hold between the values of a configuration, and the values derived from several keys. Called last in loading
 //! and again by `Profiler`, since a program can fill the struct itself.
 
+use super::endpoint::{self, final_url, EndpointForm, UnusableText};
 use super::keys::Config;
 use super::types::{ConfigSource, DestinationConfig, DestinationType, Protocol};
 use crate::{Error, ErrorKind};
 
-/// Path that OTLP/HTTP receivers serve the signal under.
-pub const PROFILES_PATH: &str = "/v1development/profiles";
-
 impl Config {
-    /// Checks the configuration as a whole.
-    pub(crate) fn finish(self) -> Result<Config, Error> {
+    /// Checks the loaded configuration as a whole. Values that exclude each other are an error when code gave them all;
+    /// where a variable or a file gave one of them, that one is dropped with a warning.
+    pub(crate) fn finish(mut self) -> Result<Config, Error> {
+        if let Some(problem) = self.cpu_without_signals().filter(|_| !self.all_in_code(&["cpu", "signals"])) {
+            self.sources.remove("cpu");
+            self.warnings.push(format!("{}; CPU samples are off", problem.message));
+        }
+        if let Some(problem) = self.half_of_mutual_tls() {
+            let half = if self.client_key.is_some() { "client_key" } else { "client_certificate" };
+            if self.is_from_environment(half) {
+                self.reset(half);
+                self.warnings.push(format!("{}; {half} is ignored", problem.message));
+            }
+        }
         self.check()?;
         Ok(self)
     }
@@ -20,42 +30,40 @@ impl Config {
         if let Some((key, shown)) = self.out_of_bounds() {
             return Err(key.out_of_bounds(&shown, ""));
         }
-        if self.enabled && !self.signals && self.cpu && self.sources.contains_key("cpu") && !self.wall {
-            return Err(invalid(
-                "cpu=true needs signals, but signals=false".to_owned(),
-                "set wall=true and leave cpu out, or allow signals".to_owned(),
-            ));
+        if let Some(problem) = self.cpu_without_signals().or_else(|| self.half_of_mutual_tls()) {
+            return Err(problem);
         }
-        if self.client_key.is_some() != self.client_certificate.is_some() {
-            return Err(invalid(
-                "client_key and client_certificate belong together, but only one is set".to_owned(),
-                "set both to use mutual TLS, or neither".to_owned(),
-            ));
+        let entries = self.destinations.iter().flatten().filter_map(|entry| entry.endpoint.as_ref());
+        for endpoint in entries.chain(&self.endpoint) {
+            endpoint::check(endpoint).map_err(|problem| problem.into_error("endpoint"))?;
         }
-        for destination in self.effective_destinations() {
-            if destination.destination_type == DestinationType::Otlp {
-                self.check_endpoint(&destination)?;
-            }
-        }
+        self.output.as_deref().map_or(Ok(()), check_output).map_err(|problem| problem.into_error("output"))?;
         Ok(())
     }
 
-    fn check_endpoint(&self, destination: &DestinationConfig) -> Result<(), Error> {
-        let protocol = destination.protocol.unwrap_or(self.protocol);
-        let Some(endpoint) = &destination.endpoint else { return Ok(()) };
-        let shown = without_userinfo(endpoint);
-        let scheme = endpoint.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        match (protocol, scheme.as_deref()) {
-            (_, Some("http" | "https")) | (Protocol::Grpc, None) => Ok(()),
-            (_, Some(other)) => Err(invalid(
-                format!("endpoint `{shown}` has the scheme `{other}`; expected http or https"),
-                "write it as http://host:4318 or https://host:4318".to_owned(),
-            )),
-            (Protocol::HttpProtobuf, None) => Err(invalid(
-                format!("endpoint `{shown}` has no scheme; expected http:// or https://"),
-                format!("write it as http://{shown}"),
-            )),
-        }
+    fn cpu_without_signals(&self) -> Option<Error> {
+        let conflict = self.enabled && !self.signals && self.cpu && self.sources.contains_key("cpu") && !self.wall;
+        conflict.then(|| {
+            invalid("cpu=true needs signals, but signals=false", "set wall=true and leave cpu out, or allow signals")
+        })
+    }
+
+    fn half_of_mutual_tls(&self) -> Option<Error> {
+        (self.client_key.is_some() != self.client_certificate.is_some()).then(|| {
+            invalid(
+                "client_key and client_certificate belong together, but only one is set",
+                "set both to use mutual TLS, or neither",
+            )
+        })
+    }
+
+    /// Whether a variable or a file set the key: then it never stops the program.
+    pub(crate) fn is_from_environment(&self, key: &str) -> bool {
+        matches!(self.sources.get(key), Some(ConfigSource::Environment(_) | ConfigSource::File(_)))
+    }
+
+    fn all_in_code(&self, keys: &[&str]) -> bool {
+        keys.iter().all(|key| matches!(self.sources.get(key), Some(ConfigSource::Code)))
     }
 
     /// Every destination with the keys of the top level filled in; URLs are final.
@@ -65,7 +73,7 @@ impl Config {
             if self.file_directory.is_some() {
                 implied.push(DestinationConfig::new(DestinationType::File));
             }
-            if self.endpoint.is_some() || implied.is_empty() {
+            if self.endpoint.is_some() || (implied.is_empty() && self.output.is_none()) {
                 implied.push(DestinationConfig::new(DestinationType::Otlp));
             }
             implied
@@ -74,29 +82,45 @@ impl Config {
     }
 
     fn filled_in(&self, mut entry: DestinationConfig) -> DestinationConfig {
-        let protocol = *entry.protocol.get_or_insert(self.protocol);
         entry.compression.get_or_insert(self.compression);
         entry.timeout.get_or_insert(self.timeout);
-        entry.insecure.get_or_insert(self.insecure);
+        entry.link.get_or_insert(self.link);
+        entry.instance_attributes.get_or_insert(self.instance_attributes);
+        entry.label_names.get_or_insert(self.label_names);
         entry.keep.get_or_insert(self.file_keep);
         entry.headers.get_or_insert_with(|| self.headers.clone());
         entry.certificate = entry.certificate.or_else(|| self.certificate.clone());
         entry.client_key = entry.client_key.or_else(|| self.client_key.clone());
         entry.client_certificate = entry.client_certificate.or_else(|| self.client_certificate.clone());
         entry.directory = entry.directory.or_else(|| self.file_directory.clone());
+        let own = entry.endpoint.is_some();
+        let endpoint = entry.endpoint.take().or_else(|| self.endpoint.clone());
+        let protocol = *entry.protocol.get_or_insert_with(|| self.protocol_for(endpoint.as_deref()));
+        // A value filled in by hand has no source.
+        let insecure_is_given = self.insecure || self.sources.contains_key("insecure");
+        entry.insecure = entry.insecure.or_else(|| insecure_is_given.then_some(self.insecure));
         if entry.destination_type == DestinationType::File {
             entry.directory.get_or_insert_with(|| ".".to_owned());
             return entry;
         }
-        let own = entry.endpoint.is_some();
         let default = match protocol {
             Protocol::HttpProtobuf => "http://localhost:4318",
             Protocol::Grpc => "http://localhost:4317",
         };
-        let endpoint = entry.endpoint.take().or_else(|| self.endpoint.clone()).unwrap_or_else(|| default.to_owned());
         let form = if own { EndpointForm::Guessed } else { self.endpoint_form() };
-        entry.endpoint = Some(final_url(&endpoint, protocol, form));
+        let endpoint = endpoint.unwrap_or_else(|| default.to_owned());
+        entry.endpoint = Some(final_url(&endpoint::with_scheme(&endpoint, protocol, &entry), protocol, form));
         entry
+    }
+
+    /// The transport when an entry names none. Receivers serve OTLP/gRPC on port 4317, and many SDKs default to it: such
+    /// an endpoint in a shared variable means gRPC unless a protocol is set.
+    fn protocol_for(&self, endpoint: Option<&str>) -> Protocol {
+        let is_given = self.protocol != Protocol::HttpProtobuf || self.sources.contains_key("protocol");
+        match endpoint.and_then(endpoint::port) {
+            Some(endpoint::GRPC_PORT) if !is_given => Protocol::Grpc,
+            _ => self.protocol,
+        }
     }
 
     /// How the endpoint of the top level reads depends on who gave it.
@@ -113,40 +137,17 @@ impl Config {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum EndpointForm {
-    /// The signal's path is added.
-    Base,
-    /// Used as it is.
-    Verbatim,
-    /// The signal's path is added when there is none.
-    Guessed,
-}
-
-fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) -> String {
-    if protocol == Protocol::Grpc || form == EndpointForm::Verbatim {
-        return endpoint.to_owned();
+/// Checks that the name of a file says its format.
+pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
+    match crate::output::Format::of(name) {
+        Some(_) => Ok(()),
+        None => Err(UnusableText {
+            message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),
+            hint: "for a flame graph in the browser give flame.html",
+        }),
     }
-    let trimmed = endpoint.trim_end_matches('/');
-    let after_scheme = trimmed.split_once("://").map_or(trimmed, |(_, rest)| rest);
-    let has_path = after_scheme.contains('/');
-    if form == EndpointForm::Guessed && has_path {
-        return endpoint.to_owned();
-    }
-    format!("{trimmed}{PROFILES_PATH}")
 }
 
-/// A URL fit to be shown: user and password left out.
-pub(crate) fn without_userinfo(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    let authority_end = rest.find('/').unwrap_or(rest.len());
-    let host = rest[..authority_end].rsplit_once('@').map_or(&rest[..authority_end], |(_, host)| host);
-    format!("{scheme}{host}{}", &rest[authority_end..])
-}
-
-fn invalid(message: String, hint: String) -> Error {
+fn invalid(message: &str, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidConfig, message, hint)
 }

@@ -1,6 +1,7 @@
 //! The value of `destinations`: how the list is read, and what is said about an entry that is refused. The keys of an entry
 //! are those of the top level, with the same types and bounds.
 
+use super::endpoint;
 use super::keys::KEYS;
 use super::load::{described, nearest};
 use super::types::{DestinationConfig, DestinationType};
@@ -18,6 +19,9 @@ const ENTRY_KEYS: &[(&str, &str)] = &[
     ("client_key", "client_key"),
     ("client_certificate", "client_certificate"),
     ("insecure", "insecure"),
+    ("link", "link"),
+    ("instance_attributes", "instance_attributes"),
+    ("label_names", "label_names"),
     ("directory", "file_directory"),
     ("file_directory", "file_directory"),
     ("keep", "file_keep"),
@@ -78,6 +82,9 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
             "client_key" => entry.client_key = read(name, value)?,
             "client_certificate" => entry.client_certificate = read(name, value)?,
             "insecure" => entry.insecure = read(name, value)?,
+            "link" => entry.link = read(name, value)?,
+            "instance_attributes" => entry.instance_attributes = read(name, value)?,
+            "label_names" => entry.label_names = read(name, value)?,
             "directory" | "file_directory" => entry.directory = read(name, value)?,
             "keep" | "file_keep" => entry.keep = read(name, value)?,
             _ => {
@@ -93,6 +100,9 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
 /// The value of one key, within the bounds that the key has at the top level.
 fn read<T: ConfigType>(name: &str, value: &ConfigValue) -> Result<Option<T>, String> {
     let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", described(T::TYPE))) };
+    if name == "endpoint" {
+        endpoint::check(&typed.to_text()).map_err(|problem| format!("`endpoint` {}", problem.message))?;
+    }
     let key = KEYS.iter().find(|key| ENTRY_KEYS.contains(&(name, key.name)));
     if let (Some(key), Some(magnitude)) = (key, typed.magnitude()) {
         if key.bounds.is_some_and(|bounds| !bounds.contain(magnitude)) {

@@ -1,6 +1,7 @@
 //! Variables of the environment and what they mean: our own, OpenTelemetry's and Pyroscope's. Lower layers come first, so
 //! that a later setting wins. Reads a map, never the process.
 
+use super::binding_options::BindingOption;
 use super::keys::KEYS;
 use super::load::{Environment, Setting};
 use super::types::{ConfigSource, Proxies};
@@ -46,8 +47,12 @@ pub(crate) fn proxies(environment: &Environment) -> Proxies {
 }
 
 /// All settings of the environment, weakest first.
-pub(crate) fn settings(environment: &Environment, warnings: &mut Vec<String>) -> Vec<Setting> {
-    let mut layer = Layer { environment, settings: Vec::new(), warnings };
+pub(crate) fn settings(
+    environment: &Environment,
+    options: &'static [BindingOption],
+    warnings: &mut Vec<String>,
+) -> Vec<Setting> {
+    let mut layer = Layer { environment, options, settings: Vec::new(), warnings };
     layer.pyroscope();
     layer.opentelemetry();
     layer.own();
@@ -56,6 +61,7 @@ pub(crate) fn settings(environment: &Environment, warnings: &mut Vec<String>) ->
 
 struct Layer<'a> {
     environment: &'a Environment,
+    options: &'static [BindingOption],
     settings: Vec<Setting>,
     warnings: &'a mut Vec<String>,
 }
@@ -66,27 +72,34 @@ impl Layer<'_> {
         self.environment.get(name).filter(|value| !value.trim().is_empty()).cloned()
     }
 
-    fn push(&mut self, key: &str, value: ConfigValue, name: &str, lenient: bool) {
+    fn push(&mut self, key: &str, value: ConfigValue, name: &str) {
         let source = ConfigSource::Environment(name.to_owned());
-        self.settings.push(Setting { key: key.to_owned(), value, source, lenient });
+        self.settings.push(Setting { key: key.to_owned(), value, source });
     }
 
     fn push_map(&mut self, key: &str, pairs: Vec<(String, String)>, name: &str) {
         let pairs = pairs.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect();
-        self.push(key, ConfigValue::Map(pairs), name, true);
+        self.push(key, ConfigValue::Map(pairs), name);
     }
 
     fn own(&mut self) {
         for key in KEYS {
             let name = key.environment_name();
             if let Some(text) = self.text(&name) {
-                self.push(key.name, ConfigValue::Text(text), &name, false);
+                self.push(key.name, ConfigValue::Text(text), &name);
             }
         }
-        let ours = |name: &str| KEYS.iter().any(|key| key.environment_name() == name);
+        for option in self.options {
+            let name = format!("SPANPROF_{}", option.name.to_ascii_uppercase());
+            if let Some(text) = self.text(&name) {
+                self.push(option.name, ConfigValue::Text(text), &name);
+            }
+        }
+        let names = KEYS.iter().map(|key| key.name).chain(self.options.iter().map(|option| option.name));
+        let names: Vec<_> = names.map(|name| format!("SPANPROF_{}", name.to_ascii_uppercase())).collect();
         for name in self.environment.keys() {
-            if name.starts_with("SPANPROF_") && name != "SPANPROF_DISABLED" && !ours(name) {
-                let nearest = super::load::nearest_key(&name["SPANPROF_".len()..]);
+            if name.starts_with("SPANPROF_") && name != "SPANPROF_DISABLED" && !names.contains(name) {
+                let nearest = super::load::nearest_key(&name["SPANPROF_".len()..], self.options);
                 let hint =
                     nearest.map(|key| format!("; did you mean `SPANPROF_{}`?", key.to_uppercase())).unwrap_or_default();
                 self.warnings.push(format!("unknown variable `{name}` is ignored{hint}"));
@@ -112,14 +125,14 @@ impl Layer<'_> {
                 let Some(text) = self.text(&name) else { continue };
                 // OpenTelemetry's timeouts are milliseconds, ours seconds.
                 let text = if *key == "timeout" { format!("{}ms", text.trim()) } else { text };
-                self.push(key, ConfigValue::Text(text), &name, true);
+                self.push(key, ConfigValue::Text(text), &name);
             }
         }
         if let Some(text) = self.text("OTEL_RESOURCE_ATTRIBUTES") {
             self.resource_attributes(&text);
         }
         if let Some(text) = self.text("OTEL_SERVICE_NAME") {
-            self.push("service_name", ConfigValue::Text(text), "OTEL_SERVICE_NAME", true);
+            self.push("service_name", ConfigValue::Text(text), "OTEL_SERVICE_NAME");
         }
         if let Some(text) = self.text("OTEL_PROFILES_EXPORTER") {
             self.profiles_exporter(&text);
@@ -150,7 +163,7 @@ impl Layer<'_> {
                 }
             }
         }
-        self.push("destinations", ConfigValue::List(destinations), name, true);
+        self.push("destinations", ConfigValue::List(destinations), name);
     }
 
     fn pyroscope(&mut self) {
@@ -164,7 +177,7 @@ impl Layer<'_> {
         ];
         for (name, key) in DIRECT {
             if let Some(text) = self.text(name) {
-                self.push(key, ConfigValue::Text(text), name, true);
+                self.push(key, ConfigValue::Text(text), name);
             }
         }
         if let Some(text) = self.text("PYROSCOPE_LABELS") {
@@ -177,7 +190,7 @@ impl Layer<'_> {
             match interval_seconds(&text).filter(|seconds| *seconds > 0.0) {
                 Some(seconds) => {
                     let rate = (1.0 / seconds).round() as i64;
-                    self.push("sample_rate", ConfigValue::Int(rate), "PYROSCOPE_PROFILING_INTERVAL", true);
+                    self.push("sample_rate", ConfigValue::Int(rate), "PYROSCOPE_PROFILING_INTERVAL");
                 }
                 None => self.warnings.push("PYROSCOPE_PROFILING_INTERVAL must be like 10ms; it is ignored".to_owned()),
             }
@@ -195,8 +208,8 @@ impl Layer<'_> {
         let name = "PYROSCOPE_PROFILER_EVENT";
         match self.text(name).as_deref().map(str::trim) {
             Some("wall") => {
-                self.push("wall", ConfigValue::Bool(true), name, true);
-                self.push("cpu", ConfigValue::Bool(false), name, true);
+                self.push("wall", ConfigValue::Bool(true), name);
+                self.push("cpu", ConfigValue::Bool(false), name);
             }
             None | Some("cpu" | "itimer" | "ctimer") => {}
             Some(other) => {

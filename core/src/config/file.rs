@@ -15,7 +15,12 @@ pub(crate) fn settings(path: &str) -> Result<Vec<Setting>, Error> {
     let unreadable = |what: String| {
         Error::new(ErrorKind::ConfigFile, format!("the configuration file `{path}` could not be read: {what}"), hint)
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    if !metadata.is_file() {
+        // Reading a pipe would block the start of the program.
+        return Err(unreadable("it is not a regular file".to_owned()));
+    }
+    let size = metadata.len();
     if size > MAX_FILE_BYTES {
         return Err(unreadable(format!("it has {size} bytes, expected at most {MAX_FILE_BYTES}")));
     }
@@ -32,7 +37,7 @@ fn parse(text: &str, path: &str) -> Result<Vec<Setting>, String> {
     };
     Ok(pairs
         .into_iter()
-        .map(|(key, value)| Setting { key, value, source: ConfigSource::File(path.to_owned()), lenient: false })
+        .map(|(key, value)| Setting { key, value, source: ConfigSource::File(path.to_owned()) })
         .collect())
 }
 

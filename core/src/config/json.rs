@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::binding_options::BindingOption;
+use super::keys::KEYS;
 use super::value::ConfigValue;
 use crate::{Error, ErrorKind};
 
@@ -63,6 +65,49 @@ pub fn snake_case(key: &str) -> String {
     snake
 }
 
+/// A message with the names of keys as such a language spells them: `sample_rate` is `sampleRate`. A message about a file,
+/// whose keys are in snake_case, stays as it is.
+pub fn in_camel_case(message: &str, options: &[BindingOption]) -> String {
+    if message.contains("(file ") {
+        return message.to_owned();
+    }
+    let is_key =
+        |word: &str| KEYS.iter().any(|key| key.name == word) || options.iter().any(|option| option.name == word);
+    let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+    let mut spelled = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(letter) = rest.chars().next() {
+        let end = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
+        if end == 0 {
+            spelled.push(letter);
+            rest = &rest[letter.len_utf8()..];
+            continue;
+        }
+        let (word, tail) = rest.split_at(end);
+        // Part of a longer word, such as a path, a URL or a counter's name, is no key.
+        let stands_alone = !spelled.ends_with(|before: char| before.is_alphanumeric() || "/.-".contains(before));
+        if stands_alone && (is_key(word) || spelled.ends_with("unknown key `")) {
+            spelled.push_str(&camel_case(word));
+        } else {
+            spelled.push_str(word);
+        }
+        rest = tail;
+    }
+    spelled
+}
+
+/// A key as languages of camelCase spell it.
+pub fn camel_case(key: &str) -> String {
+    let mut words = key.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -88,6 +133,26 @@ mod tests {
         let ConfigValue::Map(keys) = &destinations[0] else { panic!("{code:?}") };
         assert_eq!(keys[1].0, "file_keep");
         assert_eq!(keys[2].1, ConfigValue::Map(vec![("X-Key".to_owned(), ConfigValue::from("k"))]));
+    }
+
+    #[test]
+    fn messages_name_keys_as_the_language_spells_them() {
+        let spelled = |message| in_camel_case(message, &[]);
+        assert_eq!(
+            spelled("sample_rate (code) must be a whole number between 1 and 10000 Hz, got -1"),
+            "sampleRate (code) must be a whole number between 1 and 10000 Hz, got -1"
+        );
+        assert_eq!(
+            spelled("unknown key `sampel_rate` (code) is ignored; did you mean `sample_rate`?"),
+            "unknown key `sampelRate` (code) is ignored; did you mean `sampleRate`?"
+        );
+        for unchanged in [
+            "unknown key `typo_rate` (file a.yaml) is ignored; did you mean `sample_rate`?",
+            "endpoint (environment SPANPROF_ENDPOINT) must be text: /srv/file_keep/x.file_keep",
+            "the clock thread_timer is unknown_word",
+        ] {
+            assert_eq!(spelled(unchanged), unchanged);
+        }
     }
 
     #[test]

@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::types::{Clock, Compression, ConfigSource, DestinationConfig, Headers, Protocol, Proxies};
+use super::binding_options::BindingOption;
+use super::endpoint::{self, UnusableText};
+use super::types::{
+    Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Protocol, Proxies,
+};
 use super::value::{ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 
@@ -49,19 +53,36 @@ impl Key {
         format!("SPANPROF_{}", self.name.to_ascii_uppercase())
     }
 
-    /// Its bounds with their unit, as the error messages say them; `None` when it has none.
+    /// Its bounds with their unit, as the error messages print them; `None` when it has none.
     pub(crate) fn range(&self) -> Option<String> {
         let bounds = self.bounds?;
         Some(format!("{} and {} {}", bounds.min, bounds.max, self.unit).trim_end().to_owned())
     }
 
-    /// Why a value outside its bounds was refused; `origin` says where the value came from, or nothing.
+    /// The type of its value and its bounds, for "must be …".
+    pub(crate) fn expected(&self) -> String {
+        let type_name = super::load::described(self.type_name);
+        self.range().map_or(type_name.clone(), |range| format!("{type_name} between {range}"))
+    }
+
+    /// The way out for a refused value.
+    pub(crate) fn hint(&self) -> String {
+        let default = Config::default().entries().into_iter().find(|(name, _, _)| *name == self.name);
+        let default = default.map(|(_, text, _)| text).filter(|text| !text.is_empty());
+        let bounds = self.bounds.map(|bounds| format!("{} to {} {}", bounds.min, bounds.max, self.unit));
+        let facts = [bounds.map(|bounds| bounds.trim_end().to_owned()), default.map(|text| format!("default {text}"))];
+        let facts = facts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let facts = if facts.is_empty() { facts } else { format!(" ({facts})") };
+        format!("{}{facts}: {}", self.name, self.doc.trim())
+    }
+
+    /// Why a value outside its bounds was refused; `origin` is the source of the value, or empty.
     pub(crate) fn out_of_bounds(&self, shown: &str, origin: &str) -> Error {
         let range = self.range().unwrap_or_default();
         Error::new(
             ErrorKind::InvalidConfig,
             format!("{}{origin} must lie between {range}, got {shown}", self.name),
-            format!("{}: {}", self.name, self.doc.trim()),
+            self.hint(),
         )
     }
 }
@@ -74,6 +95,10 @@ pub(crate) enum Refused {
     WrongType(&'static Key, Option<String>),
     /// Outside the key's bounds.
     OutOfBounds(&'static Key),
+    /// Not a value of the binding's option.
+    Option(&'static BindingOption),
+    /// Not the address of a receiver, or not the name of a file.
+    Unusable(UnusableText),
 }
 
 const fn between(min: f64, max: f64) -> Option<Bounds> {
@@ -84,7 +109,7 @@ const fn between(min: f64, max: f64) -> Option<Bounds> {
 fn shown(name: &str, text: String) -> String {
     match name {
         "endpoint" => {
-            let url = super::check::without_userinfo(&text);
+            let url = endpoint::without_userinfo(&text);
             url.split_once('?').map_or(url.clone(), |(address, _)| address.to_owned())
         }
         _ => text,
@@ -105,6 +130,10 @@ macro_rules! config_keys {
             pub disabled_by: Option<String>,
             /// The proxies of the environment.
             pub proxy: Proxies,
+            /// What the binding can be told beyond the keys.
+            pub options: &'static [BindingOption],
+            /// Values of these options that a layer set, as text.
+            pub option_values: BTreeMap<&'static str, String>,
         }
 
         impl Default for Config {
@@ -115,6 +144,8 @@ macro_rules! config_keys {
                     warnings: Vec::new(),
                     disabled_by: None,
                     proxy: Proxies::default(),
+                    options: &[],
+                    option_values: BTreeMap::new(),
                 }
             }
         }
@@ -133,7 +164,17 @@ macro_rules! config_keys {
         impl Config {
             /// Sets one key; leaves the configuration as it was when the value is refused.
             pub(crate) fn set(&mut self, name: &str, value: &ConfigValue) -> Result<(), Refused> {
+                if let Some(option) = self.options.iter().find(|option| option.name == name) {
+                    let text = option.values.text_of(value).ok_or(Refused::Option(option))?;
+                    self.option_values.insert(option.name, text);
+                    return Ok(());
+                }
                 let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(Refused::UnknownKey) };
+                match (name, value) {
+                    ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(Refused::Unusable)?,
+                    ("output", ConfigValue::Text(text)) => super::check::check_output(text).map_err(Refused::Unusable)?,
+                    _ => {}
+                }
                 match name {
                     $(stringify!($name) => {
                         let typed = <$type>::from_value(value)
@@ -148,6 +189,16 @@ macro_rules! config_keys {
                     _ => return Err(Refused::UnknownKey),
                 }
                 Ok(())
+            }
+
+            /// Gives one key its default again.
+            pub(crate) fn reset(&mut self, name: &str) {
+                let default = Config::default();
+                match name {
+                    $(stringify!($name) => self.$name = default.$name,)+
+                    _ => {}
+                }
+                self.sources.remove(name);
             }
 
             /// First key whose value, set in code, lies outside its bounds.
@@ -216,10 +267,10 @@ config_keys! {
     max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;
     /// Whether each sample keeps its time (larger profiles).
     keep_timestamps: bool = false, "", None, true;
-    /// URL of the OTLP receiver; `/v1development/profiles` is added to one without a path. Without it and without
+    /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to one without a path. Without it and without
     /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
-    /// Transport to the receiver.
+    /// Transport to the receiver; when not set, `grpc` for an endpoint with port 4317.
     protocol: Protocol = Protocol::HttpProtobuf, "", None, false;
     /// Headers or metadata of each request; values are never shown.
     headers: Headers = Headers::default(), "", None, false;
@@ -233,14 +284,27 @@ config_keys! {
     client_key: Option<String> = None, "", None, false;
     /// PEM file with the client's certificate.
     client_certificate: Option<String> = None, "", None, false;
-    /// Plain text for a gRPC endpoint without a scheme.
+    /// Plain text (true) or TLS (false) for a gRPC endpoint without a scheme. When not set: TLS for port 443 and where
+    /// headers or certificates are configured, plain text otherwise.
     insecure: bool = false, "", None, false;
+    /// Detail of the span link of each sample. `span` leaves the trace id empty: Pyroscope 1.20 to 2.0 stores a series for each
+    /// trace id; 2.1 and later do not. `none` omits the link.
+    link: LinkDetail = LinkDetail::TraceAndSpan, "", None, false;
+    /// Whether the resource has `process.pid` and `service.instance.id`. Pyroscope stores a set of series for each process;
+    /// without them, all processes of a service on a host share one set.
+    instance_attributes: bool = true, "", None, false;
+    /// `strict` replaces label names that Pyroscope 1.x refuses (`user-tier` becomes `user_tier`); one such name makes it
+    /// refuse the whole request.
+    label_names: LabelNames = LabelNames::AsIs, "", None, false;
     /// Several destinations, each a map with `type` (otlp or file) and keys of its own; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
     /// Directory for gzip-compressed pprof files; alone it replaces the receiver, beside `endpoint` both are served.
     file_directory: Option<String> = None, "", None, false;
     /// Files kept in the directory; beyond, the oldest are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
+    /// File for the whole run, written at its end: a flame graph (`.html`), pprof (`.pb.gz`) or folded stacks (`.folded`). Without
+    /// `endpoint` it replaces the receiver. Children write files of their own, with their process id in the name.
+    output: Option<String> = None, "", None, false;
     /// Most bytes that wait for a destination; beyond, the oldest are dropped and counted.
     queue_max_bytes: u64 = 16 << 20, "bytes", between(65_536.0, 1_073_741_824.0), false;
     /// Largest request before compression; larger ones are split, never cut.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::binding_options::BindingOption;
 use super::environment;
 use super::file;
 use super::keys::{Config, Refused, KEYS};
@@ -29,37 +30,103 @@ pub(crate) struct Setting {
     pub key: String,
     pub value: ConfigValue,
     pub source: ConfigSource,
-    /// Whether a bad value is ignored with a warning: variables that other software shares.
-    pub lenient: bool,
+}
+
+/// Whether an impossible value of this source is an error. Those of variables and files are warnings: the environment of a
+/// program never stops it.
+fn is_strict(source: &ConfigSource) -> bool {
+    matches!(source, ConfigSource::Code | ConfigSource::Update)
 }
 
 impl Config {
     /// Reads all layers. `code` is what the program gave, in its order; `environment` are the process's variables.
+    ///
+    /// # Errors
+    /// When a value in `code` cannot be used. What a variable or a file gives is ignored with a warning instead.
     pub fn load(code: &[(String, ConfigValue)], environment: &Environment) -> Result<Config, Error> {
-        let mut config = Config::default();
-        let mut settings = Vec::new();
-        let from_environment = environment::settings(environment, &mut config.warnings);
+        Config::load_with_options(code, environment, &[])
+    }
 
-        let file_path = last_text(code, "config_file")
-            .or_else(|| environment.get("SPANPROF_CONFIG_FILE").cloned())
-            .filter(|path| !path.is_empty());
-        if let Some(path) = file_path {
-            settings.extend(file::settings(&path)?);
-        }
+    /// As [`Config::load`], with settings of the binding itself; [`Config::option`] returns their values.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_with_options(
+        code: &[(String, ConfigValue)],
+        environment: &Environment,
+        options: &'static [BindingOption],
+    ) -> Result<Config, Error> {
+        Config::layered(code, environment, options)?.finish()
+    }
+
+    /// The value of a setting of the binding, as text; empty when the binding declared none of this name.
+    pub fn option(&self, name: &str) -> &str {
+        let default = || self.options.iter().find(|option| option.name == name).map_or("", |option| option.default);
+        self.option_values.get(name).map_or_else(default, String::as_str)
+    }
+
+    /// The layers on top of each other, each value checked by itself.
+    fn layered(
+        code: &[(String, ConfigValue)],
+        environment: &Environment,
+        options: &'static [BindingOption],
+    ) -> Result<Config, Error> {
+        let mut config = Config { options, ..Config::default() };
+        let from_environment = environment::settings(environment, options, &mut config.warnings);
+        let mut settings = config.file_settings(code, environment)?;
         settings.extend(from_environment);
         settings.extend(code.iter().map(|(key, value)| Setting {
             key: key.clone(),
             value: value.clone(),
             source: ConfigSource::Code,
-            lenient: false,
         }));
-
+        let mut ignored = Vec::new();
         for setting in &settings {
-            config.apply(setting)?;
+            if let Err(problem) = config.apply(setting) {
+                if is_strict(&setting.source) {
+                    return Err(problem);
+                }
+                ignored.push((&setting.key, problem));
+            }
+        }
+        for (key, problem) in ignored {
+            let instead = config.in_force_instead(key);
+            config.warnings.push(format!("{}; {instead}", problem.message));
         }
         config.disabled_by = environment::kill_switch(environment);
         config.proxy = environment::proxies(environment);
-        config.finish()
+        Ok(config)
+    }
+
+    /// The settings of the configuration file. One that only a variable names may be missing or broken.
+    fn file_settings(
+        &mut self,
+        code: &[(String, ConfigValue)],
+        environment: &Environment,
+    ) -> Result<Vec<Setting>, Error> {
+        if let Some(path) = last_text(code, "config_file").filter(|path| !path.is_empty()) {
+            return file::settings(&path);
+        }
+        let by_variable = environment.get("SPANPROF_CONFIG_FILE").filter(|path| !path.trim().is_empty());
+        let Some(path) = by_variable else { return Ok(Vec::new()) };
+        Ok(file::settings(path).unwrap_or_else(|error| {
+            self.warnings.push(format!("{} (environment SPANPROF_CONFIG_FILE); it is ignored", error.message));
+            Vec::new()
+        }))
+    }
+
+    /// How a warning about a refused value ends: with the value that is in force.
+    pub(crate) fn in_force_instead(&self, key: &str) -> String {
+        if self.options.iter().any(|option| option.name == key) {
+            let source = if self.option_values.contains_key(key) { "" } else { " (default)" };
+            return format!("using {}{source}", self.option(key));
+        }
+        let secret = KEYS.iter().any(|known| known.name == key && known.secret);
+        let entry = self.entries().into_iter().find(|(name, _, _)| *name == key && !secret);
+        match entry {
+            Some((_, value, source)) if !value.is_empty() => format!("using {value} ({source})"),
+            _ => "the value is ignored".to_owned(),
+        }
     }
 
     /// Starts a configuration in code; the layers below are read by [`ConfigBuilder::load`].
@@ -72,8 +139,10 @@ impl Config {
         let mut config = self.clone();
         config.warnings.clear();
         for (key, value) in &patch.0 {
-            if let Some(known) = KEYS.iter().find(|known| known.name == key) {
-                if !known.live {
+            let known = KEYS.iter().find(|known| known.name == key);
+            let is_option = self.options.iter().any(|option| option.name == key);
+            if is_option || known.is_some_and(|known| !known.live) {
+                {
                     return Err(Error::new(
                         ErrorKind::InvalidConfig,
                         format!("{key} cannot change while the profiler runs"),
@@ -81,55 +150,53 @@ impl Config {
                     ));
                 }
             }
-            config.apply(&Setting {
-                key: key.clone(),
-                value: value.clone(),
-                source: ConfigSource::Update,
-                lenient: false,
-            })?;
+            config.apply(&Setting { key: key.clone(), value: value.clone(), source: ConfigSource::Update })?;
         }
-        config.finish()
+        config.check()?;
+        Ok(config)
     }
 
+    /// Applies one value; leaves the configuration as it was when the value is refused. An unknown key is a warning.
     fn apply(&mut self, setting: &Setting) -> Result<(), Error> {
         if setting.value == ConfigValue::Null {
             return Ok(());
         }
         let merged = self.merged_with(setting);
-        let problem = match self.set(&setting.key, merged.as_ref().unwrap_or(&setting.value)) {
+        match self.set(&setting.key, merged.as_ref().unwrap_or(&setting.value)) {
             Ok(()) => {
                 if let Some(key) = KEYS.iter().find(|key| key.name == setting.key) {
                     self.sources.insert(key.name, setting.source.clone());
                 }
-                return Ok(());
+                Ok(())
             }
             Err(Refused::UnknownKey) => {
-                let nearest = nearest_key(&setting.key);
+                let nearest = nearest_key(&setting.key, self.options);
                 let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 self.warnings.push(format!("unknown key `{}` ({}) is ignored{hint}", setting.key, setting.source));
-                return Ok(());
+                Ok(())
             }
             Err(Refused::WrongType(key, inside)) => {
                 let shown = if key.secret { "something else".to_owned() } else { setting.value.shown() };
                 let problem = inside.map_or_else(
-                    || format!("must be {}, got {shown}", described(key.type_name)),
+                    || format!("must be {}, got {shown}", key.expected()),
                     |inside| format!("cannot be used: {inside}"),
                 );
-                Error::new(
-                    ErrorKind::InvalidConfig,
-                    format!("{} ({}) {problem}", key.name, setting.source),
-                    format!("{}: {}", key.name, key.doc.trim()),
-                )
+                let message = format!("{} ({}) {problem}", key.name, setting.source);
+                Err(Error::new(ErrorKind::InvalidConfig, message, key.hint()))
             }
             Err(Refused::OutOfBounds(key)) => {
-                key.out_of_bounds(&setting.value.shown(), &format!(" ({})", setting.source))
+                Err(key.out_of_bounds(&setting.value.shown(), &format!(" ({})", setting.source)))
             }
-        };
-        if setting.lenient {
-            self.warnings.push(format!("{}; the value is ignored", problem.message));
-            return Ok(());
+            Err(Refused::Option(option)) => {
+                let (name, expected, shown) = (option.name, option.values.expected(), setting.value.shown());
+                let message = format!("{name} ({}) must be {expected}, got {shown}", setting.source);
+                let hint = format!("{name} (default {}): {}", option.default, option.doc);
+                Err(Error::new(ErrorKind::InvalidConfig, message, hint))
+            }
+            Err(Refused::Unusable(problem)) => {
+                Err(problem.into_error(&format!("{} ({})", setting.key, setting.source)))
+            }
         }
-        Err(problem)
     }
 }
 
@@ -167,8 +234,8 @@ pub(crate) fn described(type_name: &str) -> String {
 }
 
 /// The key that a misspelt one most likely means.
-pub(crate) fn nearest_key(name: &str) -> Option<&'static str> {
-    nearest(name, KEYS.iter().map(|key| key.name))
+pub(crate) fn nearest_key(name: &str, options: &'static [BindingOption]) -> Option<&'static str> {
+    nearest(name, KEYS.iter().map(|key| key.name).chain(options.iter().map(|option| option.name)))
 }
 
 /// The one of `known` names that a misspelt one most likely means.
@@ -213,7 +280,7 @@ impl ConfigBuilder {
             assignment(&mut in_code);
         }
         let file = in_code.config_file.map(|path| ("config_file".to_owned(), ConfigValue::Text(path)));
-        let mut config = Config::load(&file.into_iter().collect::<Vec<_>>(), environment)?;
+        let mut config = Config::layered(&file.into_iter().collect::<Vec<_>>(), environment, &[])?;
         for (key, assignment) in &self.assignments {
             assignment(&mut config);
             config.sources.insert(key, ConfigSource::Code);

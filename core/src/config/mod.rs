@@ -2,8 +2,10 @@
 //! `PYROSCOPE_*` > file > default. The environment enters as a value, so nothing here depends on the process. Called by
 //! `Profiler` and by the bindings; holds no state.
 
+mod binding_options;
 mod check;
 mod destinations;
+mod endpoint;
 mod environment;
 mod file;
 #[cfg(feature = "json")]
@@ -14,11 +16,15 @@ mod reference;
 mod types;
 mod value;
 
+pub use binding_options::{BindingOption, OptionValues};
 pub(crate) use environment::kill_switch;
 pub(crate) use file::value as yaml_value;
 #[cfg(feature = "json")]
-pub use json::{from_json, snake_case};
+pub use json::{camel_case, from_json, in_camel_case, snake_case};
 pub use keys::{Bounds, Config, Key, KEYS};
 pub use load::{process_environment, ConfigBuilder, ConfigPatch, Environment};
-pub use types::{Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, Protocol, Proxies};
+pub use types::{
+    Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Protocol,
+    Proxies,
+};
 pub use value::ConfigValue;

@@ -10,17 +10,24 @@ As text, in a variable: `true` and `false` may be `1` and `0`, `yes` and `no`, `
 JSON.
 
 Each entry of `destinations` has a `type`, `otlp` or `file`, and any of `endpoint`, `protocol`, `headers`, `compression`,
-`timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` (otlp), `directory` and `keep` (file). What it
-leaves out is taken from the key of that name above; `directory` and `keep` stand for `file_directory` and `file_keep`:
+`timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` (otlp), `directory` and `keep` (file), `link`,
+`instance_attributes` and `label_names`. What it leaves out is taken from the key of that name above; `directory` and `keep` stand for `file_directory` and `file_keep`:
 
 ```yaml
 destinations:
   - type: otlp
     endpoint: https://collector.example:4318
+  - type: otlp
+    endpoint: http://pyroscope.example:4040
+    link: span
   - type: file
     directory: /var/tmp/profiles
     keep: 20
 ```
+
+An impossible value is an error when code gives it. In a variable or the file it is a warning: the next lower layer or the default is
+in force. An `endpoint` without a scheme is `http://`, or `https://` for port 443 and, with gRPC, where headers or certificates are
+configured and `insecure` is not set. Port 4317 means gRPC unless `protocol` is set.
 
 Kill switches: `SPANPROF_DISABLED=1`, `OTEL_SDK_DISABLED=true`. `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
 ";

@@ -30,12 +30,14 @@ macro_rules! choices {
 choices! {
     /// What fires the CPU samples.
     Clock {
-        /// Thread timers up to the kernel's tick, perf above it where allowed.
+        /// Perf where the kernel allows it, else thread timers.
         Auto = "auto",
         /// `timer_create` on each thread's CPU clock.
         ThreadTimer = "thread_timer",
         /// The perf software task clock, one descriptor per thread.
         Perf = "perf",
+        /// The same with SIGTRAP: ends programs that replace themselves by `exec`.
+        Sigtrap = "sigtrap",
     }
     /// Transport of an OTLP destination.
     Protocol {
@@ -50,6 +52,22 @@ choices! {
         Gzip = "gzip",
         /// None.
         Uncompressed = "none",
+    }
+    /// Detail of the span link of a sample.
+    LinkDetail {
+        /// Trace id and span id.
+        TraceAndSpan = "trace_and_span",
+        /// Span id; the trace id is empty.
+        Span = "span",
+        /// No link.
+        Omitted = "none",
+    }
+    /// Label names that a destination receives.
+    LabelNames {
+        /// As the program gives them.
+        AsIs = "as_is",
+        /// Names that Pyroscope 1.x refuses are replaced.
+        Strict = "strict",
     }
     /// What a destination is.
     DestinationType {
@@ -125,6 +143,12 @@ pub struct DestinationConfig {
     pub client_certificate: Option<String>,
     /// Plain text for a gRPC endpoint without scheme.
     pub insecure: Option<bool>,
+    /// Detail of span links.
+    pub link: Option<LinkDetail>,
+    /// Whether the resource identifies the process.
+    pub instance_attributes: Option<bool>,
+    /// Label names.
+    pub label_names: Option<LabelNames>,
     /// Directory of the files.
     pub directory: Option<String>,
     /// Number of files kept.
@@ -145,6 +169,9 @@ impl DestinationConfig {
             client_key: None,
             client_certificate: None,
             insecure: None,
+            link: None,
+            instance_attributes: None,
+            label_names: None,
             directory: None,
             keep: None,
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::types::{Clock, Compression, DestinationType, Headers, Protocol};
+use super::types::{Clock, Compression, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
 
 /// A value as a binding, a file or the environment gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -226,9 +226,11 @@ macro_rules! choice_types {
 }
 
 choice_types!(
-    Clock = "auto, thread_timer or perf",
+    Clock = "auto, thread_timer, perf or sigtrap",
     Protocol = "http/protobuf or grpc",
     Compression = "gzip or none",
+    LinkDetail = "trace_and_span, span or none",
+    LabelNames = "as_is or strict",
     DestinationType = "otlp or file",
 );
 

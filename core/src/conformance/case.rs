@@ -135,6 +135,9 @@ pub struct Close {
     /// Attributes of the resource, as text; keys that are not named are not checked.
     #[serde(default)]
     pub resource: BTreeMap<String, String>,
+    /// Keys of attributes that the resource must not have.
+    #[serde(default)]
+    pub resource_without: Vec<String>,
     /// Start of the window, milliseconds after the start of the case.
     pub start_ms: Option<f64>,
     /// Period by profile type.

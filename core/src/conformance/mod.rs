@@ -13,11 +13,13 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::fake::FakeRuntime;
+use crate::reduction;
 use crate::resource::{Resource, SystemFacts};
 use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
 use crate::sys::CpuAccount;
 use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::query::Reduction;
 use spanprof_profile::{decode, ProfilesData};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
@@ -48,6 +50,8 @@ pub struct ScriptedSample<'a> {
 /// An engine that is driven by hand.
 pub struct Session {
     engine: Engine,
+    /// Of the first destination.
+    reduction: Reduction,
     runtime: Arc<FakeRuntime>,
     counters: Arc<Counters>,
     position: u64,
@@ -70,7 +74,9 @@ impl Session {
         let resource = Resource::new(config, runtime.resource_attributes(), &facts);
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(config, runtime.clone(), resource, counters.clone(), 0);
-        Self { engine, runtime, counters, position: 0, account: CpuAccount::default() }
+        let destination = config.effective_destinations().into_iter().next();
+        let reduction = destination.map(|first| reduction::of_destination(&first, config)).unwrap_or_default();
+        Self { engine, reduction, runtime, counters, position: 0, account: CpuAccount::default() }
     }
 
     /// Takes one sample.
@@ -144,7 +150,7 @@ impl Session {
         decoded.ok()
     }
 
-    /// Ends the window; the profiles as they are in memory.
+    /// Ends the window; the profiles as the first destination receives them, before encoding.
     pub fn close_in_memory(&mut self, now_ns: u64) -> Option<ProfilesData> {
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
@@ -153,7 +159,7 @@ impl Session {
             lives: &mut |_| true,
             only: None,
         });
-        closed.map(|closed| closed.data)
+        closed.map(|closed| self.reduction.apply(closed.data))
     }
 
     /// The engine's counters.

@@ -200,6 +200,7 @@ fn check_close(session: &mut Session, close: &Close) -> Result<(), String> {
         }
     }
     check_resource(&data, &close.resource)?;
+    check_absent(&data, &close.resource_without)?;
     for (_, profile) in data.profiles() {
         if let Some(start_ms) = close.start_ms {
             let start = i128::from(profile.time_unix_nano) - UNIX_OFFSET_NS;
@@ -233,6 +234,14 @@ fn check_resource(data: &ProfilesData, expected: &BTreeMap<String, String>) -> R
         equal(&format!("resource {key}"), &Some(expected.clone()), &value)?;
     }
     Ok(())
+}
+
+fn check_absent(data: &ProfilesData, keys: &[String]) -> Result<(), String> {
+    let mut attributes = data.resources.iter().flat_map(|resource| &resource.resource);
+    match attributes.find(|attribute| keys.contains(&attribute.key)) {
+        Some(attribute) => Err(format!("expected no attribute {} in the resource", attribute.key)),
+        None => Ok(()),
+    }
 }
 
 /// Weight by folded stack.

@@ -1,0 +1,122 @@
+//! Settings of one binding beyond the keys of the core. The binding declares them; layers, bounds and messages are those of
+//! every key. Not here: what a setting does (the binding).
+
+use super::value::{ConfigType, ConfigValue};
+
+/// A setting of one binding.
+#[derive(Debug, PartialEq)]
+pub struct BindingOption {
+    /// Name in files and, upper-cased behind `SPANPROF_`, in the environment; in code it is spelled as the language does.
+    pub name: &'static str,
+    /// What its value may be.
+    pub values: OptionValues,
+    /// Value when no layer sets it, as text.
+    pub default: &'static str,
+    /// What it does, for hints.
+    pub doc: &'static str,
+}
+
+/// The possible values of a [`BindingOption`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OptionValues {
+    /// true or false.
+    Flag,
+    /// A number of this unit between two bounds.
+    Number {
+        /// Smallest value.
+        min: f64,
+        /// Largest value.
+        max: f64,
+        /// Unit.
+        unit: &'static str,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+}
+
+impl OptionValues {
+    /// The value as text, or `None` when it is not possible.
+    pub(super) fn text_of(self, value: &ConfigValue) -> Option<String> {
+        match self {
+            Self::Flag => bool::from_value(value).map(|flag| flag.to_string()),
+            Self::Number { min, max, .. } => {
+                let number = match value {
+                    ConfigValue::Int(number) => *number as f64,
+                    ConfigValue::Float(number) => *number,
+                    ConfigValue::Text(text) => text.trim().parse().ok()?,
+                    _ => return None,
+                };
+                (min..=max).contains(&number).then(|| number.to_string())
+            }
+            Self::Choice(words) => {
+                let text = String::from_value(value)?.trim().to_ascii_lowercase();
+                words.contains(&text.as_str()).then_some(text)
+            }
+            Self::Text => String::from_value(value),
+        }
+    }
+
+    /// For "must be …".
+    pub(super) fn expected(self) -> String {
+        match self {
+            Self::Flag => bool::TYPE.to_owned(),
+            Self::Number { min, max, unit } => format!("a number between {min} and {max} {unit}"),
+            Self::Choice(words) => words.join(" or "),
+            Self::Text => String::TYPE.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigPatch, Environment};
+
+    static OPTIONS: [BindingOption; 2] = [
+        BindingOption {
+            name: "event_loop_block",
+            values: OptionValues::Number { min: 0.0, max: 1000.0, unit: "ms" },
+            default: "50",
+            doc: "turns that take longer are reported",
+        },
+        BindingOption {
+            name: "stack_walk",
+            values: OptionValues::Choice(&["auto", "own"]),
+            default: "auto",
+            doc: "how stacks are walked",
+        },
+    ];
+
+    fn load(code: &[(&str, ConfigValue)], variables: &[(&str, &str)]) -> Result<Config, crate::Error> {
+        let code: Vec<_> = code.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        let environment: Environment = variables.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        Config::load_with_options(&code, &environment, &OPTIONS)
+    }
+
+    #[test]
+    fn a_setting_of_a_binding_has_the_layers_of_every_key() {
+        let variables = [("SPANPROF_EVENT_LOOP_BLOCK", "20"), ("SPANPROF_STACK_WALK", "own")];
+        let config = load(&[("event_loop_block", ConfigValue::Int(5))], &variables).unwrap();
+        assert_eq!((config.option("event_loop_block"), config.option("stack_walk")), ("5", "own"));
+        assert_eq!(config.warnings, [""; 0]);
+        assert_eq!(load(&[], &[]).unwrap().option("event_loop_block"), "50");
+    }
+
+    #[test]
+    fn its_impossible_value_is_a_warning_in_a_variable_and_an_error_in_code() {
+        let config = load(&[], &[("SPANPROF_STACK_WALK", "magic"), ("SPANPROF_EVENT_LOOP_BLOK", "5")]).unwrap();
+        assert_eq!(
+            config.warnings,
+            [
+                "unknown variable `SPANPROF_EVENT_LOOP_BLOK` is ignored; did you mean `SPANPROF_EVENT_LOOP_BLOCK`?",
+                "stack_walk (environment SPANPROF_STACK_WALK) must be auto or own, got `magic`; using auto (default)",
+            ]
+        );
+        let error = load(&[("event_loop_block", ConfigValue::Int(-1))], &[]).unwrap_err();
+        assert_eq!(error.message, "event_loop_block (code) must be a number between 0 and 1000 ms, got -1");
+        let patch = ConfigPatch(vec![("stack_walk".to_owned(), "own".into())]);
+        assert!(load(&[], &[]).unwrap().patched(&patch).unwrap_err().message.contains("cannot change"));
+    }
+}

@@ -1,0 +1,181 @@
+//! The address of a receiver as people write it: with or without a scheme, a port or a path. Makes it the URL that the
+//! exporter requests. Not here: which destination an address belongs to (`check`).
+
+use super::types::{DestinationConfig, Protocol};
+use crate::{Error, ErrorKind};
+
+/// Path that OTLP/HTTP receivers serve the signal under.
+pub(super) const PROFILES_PATH: &str = "/v1development/profiles";
+/// Port of OTLP/gRPC (OTLP specification, "OTLP/gRPC Default Port").
+pub(super) const GRPC_PORT: u16 = 4317;
+const HTTPS_PORT: u16 = 443;
+
+/// Why a text cannot be the value of its key. Shows no user, password or query.
+#[derive(Debug)]
+pub(crate) struct UnusableText {
+    /// The text and what is wrong with it.
+    pub message: String,
+    /// The way out.
+    pub hint: &'static str,
+}
+
+impl UnusableText {
+    /// The problem as an error about `key`.
+    pub fn into_error(self, key: &str) -> Error {
+        Error::new(ErrorKind::InvalidConfig, format!("{key} {}", self.message), self.hint)
+    }
+}
+
+/// Checks the address: `http://` or `https://`, or `host:port`.
+pub(crate) fn check(endpoint: &str) -> Result<(), UnusableText> {
+    let shown = spanprof_export::shown_url(endpoint);
+    let wrong = |what: &str| {
+        let message = format!("`{shown}` {what}; expected http://host:4318, https://host:4318 or host:port");
+        UnusableText { message, hint: "for OTLP/HTTP give http://host:4318, for OTLP/gRPC http://host:4317" }
+    };
+    match endpoint.split_once("://") {
+        Some((scheme, _)) if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) => {
+            return Err(wrong(&format!("has the scheme `{scheme}`")));
+        }
+        None if port_text(endpoint).is_none() => return Err(wrong("has neither a scheme nor a port")),
+        _ => {}
+    }
+    let url = if endpoint.contains("://") { endpoint.to_owned() } else { format!("http://{endpoint}") };
+    spanprof_export::check_url(&url).map_err(wrong)
+}
+
+/// The port that an address names, or that its scheme implies.
+pub(super) fn port(endpoint: &str) -> Option<u16> {
+    port_text(endpoint)?.parse().ok()
+}
+
+fn port_text(endpoint: &str) -> Option<&str> {
+    let after_scheme = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let authority = after_scheme.split(['/', '?', '#']).next()?;
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
+    // The colons of an IPv6 address are inside its brackets.
+    let after_host = host_and_port.rsplit_once(']').map_or(host_and_port, |(_, rest)| rest);
+    after_host.rsplit_once(':').map(|(_, port)| port)
+}
+
+/// The address with its scheme. OTLP/HTTP without a scheme is plain text except on port 443. For OTLP/gRPC the
+/// OpenTelemetry specification reads `insecure`; where that is not set, credentials never leave in plain text.
+pub(super) fn with_scheme(endpoint: &str, protocol: Protocol, destination: &DestinationConfig) -> String {
+    if endpoint.contains("://") {
+        return endpoint.to_owned();
+    }
+    let has_credentials = destination.headers.as_ref().is_some_and(|headers| !headers.is_empty())
+        || destination.certificate.is_some()
+        || destination.client_certificate.is_some()
+        || endpoint.contains('@');
+    let is_secure = match (protocol, destination.insecure) {
+        (Protocol::Grpc, Some(insecure)) => !insecure,
+        (Protocol::Grpc, None) => has_credentials || port(endpoint) == Some(HTTPS_PORT),
+        (Protocol::HttpProtobuf, _) => port(endpoint) == Some(HTTPS_PORT),
+    };
+    format!("{}://{endpoint}", if is_secure { "https" } else { "http" })
+}
+
+/// How the path of an address reads.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum EndpointForm {
+    /// The signal's path is added.
+    Base,
+    /// Used as it is.
+    Verbatim,
+    /// The signal's path is added when there is none.
+    Guessed,
+}
+
+/// The URL that is requested.
+pub(super) fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) -> String {
+    if protocol == Protocol::Grpc || form == EndpointForm::Verbatim {
+        return endpoint.to_owned();
+    }
+    let trimmed = endpoint.trim_end_matches('/');
+    let after_scheme = trimmed.split_once("://").map_or(trimmed, |(_, rest)| rest);
+    let has_path = after_scheme.contains('/');
+    if form == EndpointForm::Guessed && has_path {
+        return endpoint.to_owned();
+    }
+    format!("{trimmed}{PROFILES_PATH}")
+}
+
+/// A URL fit to be shown: user and password left out.
+pub(crate) fn without_userinfo(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let authority_end = rest.find('/').unwrap_or(rest.len());
+    let host = rest[..authority_end].rsplit_once('@').map_or(&rest[..authority_end], |(_, host)| host);
+    format!("{scheme}{host}{}", &rest[authority_end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigValue, DestinationType, Environment};
+
+    fn destinations(variables: &[(&str, &str)]) -> Vec<(Option<Protocol>, String)> {
+        let environment: Environment = variables.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        let config = Config::load(&[], &environment).unwrap();
+        assert_eq!(config.warnings, [""; 0], "{variables:?}");
+        let destinations = config.effective_destinations();
+        destinations.into_iter().map(|entry| (entry.protocol, entry.endpoint.unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_plain_text_and_port_4317_means_grpc() {
+        let grpc = |url: &str| (Some(Protocol::Grpc), url.to_owned());
+        let http = |url: &str| (Some(Protocol::HttpProtobuf), url.to_owned());
+        let shared = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        assert_eq!(destinations(&[(shared, "localhost:4317")]), [grpc("http://localhost:4317")]);
+        assert_eq!(destinations(&[(shared, "http://collector:4317")]), [grpc("http://collector:4317")]);
+        assert_eq!(destinations(&[(shared, "[::1]:4317")]), [grpc("http://[::1]:4317")]);
+        let profiles = "http://localhost:4318/v1development/profiles";
+        assert_eq!(destinations(&[(shared, "localhost:4318")]), [http(profiles)]);
+        assert_eq!(destinations(&[("SPANPROF_ENDPOINT", "localhost:4318")]), [http(profiles)]);
+        assert_eq!(
+            destinations(&[(shared, "collector:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")]),
+            [http("http://collector:4317/v1development/profiles")]
+        );
+    }
+
+    #[test]
+    fn credentials_for_a_grpc_address_without_a_scheme_travel_by_tls_unless_insecure_is_set() {
+        let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317");
+        let url = |more: &[(&str, &str)]| {
+            let mut variables = vec![endpoint];
+            variables.extend(more);
+            destinations(&variables).remove(0).1
+        };
+        let token = ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=x");
+        assert_eq!(url(&[]), "http://collector:4317");
+        assert_eq!(url(&[token]), "https://collector:4317");
+        assert_eq!(url(&[("OTEL_EXPORTER_OTLP_INSECURE", "false")]), "https://collector:4317");
+        assert_eq!(url(&[token, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]), "http://collector:4317");
+    }
+
+    #[test]
+    fn text_that_is_no_address_is_refused_without_a_hint_made_of_it() {
+        for text in ["not a url", "unix:///x", "http://host:99999", "localhost", "host:port", "http://", ""] {
+            let error = check(text).unwrap_err().into_error("endpoint");
+            assert!(error.message.contains("expected http://host:4318"), "{text}: {}", error.message);
+            assert!(!error.hint.contains("not a url") && !error.hint.contains("unix"), "{text}: {}", error.hint);
+        }
+        let in_code = [("endpoint".to_owned(), ConfigValue::from("not a url"))];
+        let error = Config::load(&in_code, &Environment::new()).unwrap_err();
+        assert!(error.message.starts_with("endpoint (code) `not a url`"), "{}", error.message);
+    }
+
+    #[test]
+    fn an_address_filled_in_by_hand_is_checked_too() {
+        let entry = DestinationConfig {
+            endpoint: Some("ftp://host".to_owned()),
+            ..DestinationConfig::new(DestinationType::Otlp)
+        };
+        let config = Config { destinations: Some(vec![entry]), ..Config::default() };
+        assert!(config.check().unwrap_err().message.contains("has the scheme `ftp`"));
+    }
+}
