@@ -1,11 +1,14 @@
 //! Closed windows → bytes → the exporter. Encodes on the drain thread, never on a thread of the host. Not here: network
-//! and files (`spanprof_export`), when a window closes (`profiler`).
+//! and files (`spanprof_export`), when a window closes (`profiler`), the detail that a destination receives (`reduction`).
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::config::{Compression, Config, DestinationConfig, DestinationType, Protocol};
+use crate::config::{Compression, Config, DestinationConfig, DestinationType, Protocol, Proxies};
+use crate::host_log::{log, LogLevel};
 use crate::own_thread;
+use crate::reduction;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
@@ -14,25 +17,84 @@ use spanprof_export::{
 };
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::encode::pprof;
+use spanprof_profile::query::{refused_label_names, Reduction};
 use spanprof_profile::{ProfilesData, ResourceProfiles};
 
 /// Of each thread of the exporter, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
+/// Keys whose values can prove unusable only when the destinations are set up.
+const FALLIBLE_KEYS: [&str; 7] =
+    ["certificate", "client_certificate", "client_key", "headers", "file_directory", "endpoint", "destinations"];
+/// One is of no use without the other.
+const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 
 /// See the head of the module.
 pub(crate) struct Delivery {
     exporter: Exporter,
-    types: Vec<DestinationType>,
+    groups: Vec<Group>,
+    label_names_checked: AtomicBool,
+}
+
+/// Destinations that receive the same profiles, by their index.
+struct Group {
+    reduction: Reduction,
+    files: Vec<usize>,
+    otlp: Vec<usize>,
 }
 
 impl Delivery {
-    /// Starts the exporter; `None` when there is no destination.
-    pub fn start(config: &Config) -> Result<Option<Self>, Error> {
+    /// Starts the exporter; `None` when there is no destination. Where a variable or a file makes a destination unusable (a
+    /// missing certificate, a directory that cannot be written), that value is reset in `config` with a warning.
+    ///
+    /// # Errors
+    /// When a value given in code cannot be used, or the system refuses a thread.
+    pub fn start(config: &mut Config) -> Result<Option<Self>, Error> {
+        let problem = match Self::start_as_configured(config) {
+            Ok(delivery) => return Ok(delivery),
+            Err(problem) => problem,
+        };
+        let from_environment: Vec<_> =
+            FALLIBLE_KEYS.into_iter().filter(|key| config.is_from_environment(key)).collect();
+        // One key alone is the cause nearly always; the last try is without all of them.
+        let single = from_environment.iter().map(|key| vec![*key]);
+        for keys in single.chain([from_environment.clone()]) {
+            let mut reduced = config.clone();
+            let reset = |mut names: String, key: &&str| {
+                let source = config.sources.get(*key).map(ToString::to_string).unwrap_or_default();
+                names.push_str(&format!("{}{key} ({source})", if names.is_empty() { "" } else { ", " }));
+                names
+            };
+            let names = keys.iter().fold(String::new(), reset);
+            for key in keys.iter().flat_map(|key| {
+                if key.starts_with("client_") {
+                    &MUTUAL_TLS[..]
+                } else {
+                    std::slice::from_ref(key)
+                }
+            }) {
+                reduced.reset(key);
+            }
+            if let Ok(delivery) = Self::start_as_configured(&reduced) {
+                log(LogLevel::Warning, &format!("spanprof: {}; {names} is ignored", problem.message));
+                *config = reduced;
+                return Ok(delivery);
+            }
+        }
+        let without_proxy = Config { proxy: Proxies::default(), ..config.clone() };
+        if let (true, Ok(delivery)) = (config.proxy != without_proxy.proxy, Self::start_as_configured(&without_proxy)) {
+            log(LogLevel::Warning, &format!("spanprof: {}; the variables for proxies are ignored", problem.message));
+            *config = without_proxy;
+            return Ok(delivery);
+        }
+        Err(problem)
+    }
+
+    fn start_as_configured(config: &Config) -> Result<Option<Self>, Error> {
         let configured = config.effective_destinations();
         if configured.is_empty() {
             return Ok(None);
         }
-        let types = configured.iter().map(|destination| destination.destination_type).collect();
+        let groups = groups(&configured, config);
         let destinations = configured.into_iter().map(|destination| export_destination(destination, config)).collect();
         let settings = ExporterSettings {
             queue_max_bytes: config.queue_max_bytes as usize,
@@ -41,24 +103,33 @@ impl Delivery {
         };
         let exporter = Exporter::start(destinations, settings)
             .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
-        Ok(Some(Self { exporter, types }))
+        Ok(Some(Self { exporter, groups, label_names_checked: AtomicBool::new(false) }))
     }
 
-    /// Encodes a window for every destination and queues it. Never waits.
+    /// Encodes a window once per group of destinations and queues it. Never waits.
     pub fn send(&self, window: ClosedWindow, max_profile_size: usize) {
         let time_unix_ms = window.start_unix_ns / 1_000_000;
-        let of_type = |wanted| self.types.iter().enumerate().filter(move |(_, known)| **known == wanted);
-        for (index, _) in of_type(DestinationType::File) {
-            for file in files(&window.data, time_unix_ms) {
-                self.exporter.enqueue(index, file);
+        self.check_label_names(&window.data);
+        let Some((last, others)) = self.groups.split_last() else { return };
+        for group in others {
+            self.send_to(group, window.data.clone(), time_unix_ms, max_profile_size);
+        }
+        self.send_to(last, window.data, time_unix_ms, max_profile_size);
+    }
+
+    fn send_to(&self, group: &Group, data: ProfilesData, time_unix_ms: u64, max_profile_size: usize) {
+        let data = group.reduction.apply(data);
+        for index in &group.files {
+            for file in files(&data, time_unix_ms) {
+                self.exporter.enqueue(*index, file);
             }
         }
-        if of_type(DestinationType::Otlp).next().is_none() {
+        if group.otlp.is_empty() {
             return;
         }
-        for part in otlp::split(window.data, max_profile_size) {
+        for part in otlp::split(data, max_profile_size) {
             let body = otlp::encode(&part, Revision::One);
-            for (index, _) in of_type(DestinationType::Otlp) {
+            for index in &group.otlp {
                 let payload = Payload {
                     body: body.clone(),
                     profile_type: None,
@@ -66,8 +137,21 @@ impl Delivery {
                     samples: part.sample_count() as u64,
                     split: Some(otlp::split_encoded),
                 };
-                self.exporter.enqueue(index, payload);
+                self.exporter.enqueue(*index, payload);
             }
+        }
+    }
+
+    /// Warns once about names that would make Pyroscope 1.x refuse the request.
+    fn check_label_names(&self, data: &ProfilesData) {
+        let as_is = |group: &Group| !group.otlp.is_empty() && !group.reduction.accepted_label_names;
+        if self.label_names_checked.load(Ordering::Relaxed) || !self.groups.iter().any(as_is) {
+            return;
+        }
+        let refused = refused_label_names(data);
+        if !refused.is_empty() {
+            self.label_names_checked.store(true, Ordering::Relaxed);
+            log(LogLevel::Warning, &refused_names_line(&refused));
         }
     }
 
@@ -95,6 +179,36 @@ impl Delivery {
     pub fn forget_after_fork(self) {
         self.exporter.forget_after_fork();
     }
+}
+
+fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, destination) in destinations.iter().enumerate() {
+        let reduction = reduction::of_destination(destination, config);
+        let at = groups.iter().position(|group| group.reduction == reduction).unwrap_or_else(|| {
+            groups.push(Group { reduction, files: Vec::new(), otlp: Vec::new() });
+            groups.len() - 1
+        });
+        match destination.destination_type {
+            DestinationType::File => groups[at].files.push(index),
+            DestinationType::Otlp => groups[at].otlp.push(index),
+        }
+    }
+    groups
+}
+
+fn refused_names_line(refused: &[String]) -> String {
+    const MOST_NAMES: usize = 5;
+    let shown: Vec<_> = refused.iter().take(MOST_NAMES).map(|name| format!("`{}`", name.escape_debug())).collect();
+    let more = match refused.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "spanprof: Pyroscope 1.x refuses every request with the label name {}{more}; it accepts ASCII letters, digits (not \
+         first), `_` and `.`. Rename the label, or set label_names=strict; Pyroscope 2 and other receivers accept it",
+        shown.join(", ")
+    )
 }
 
 /// One file for each profile type; types measured together (objects and bytes) share one.
@@ -144,8 +258,7 @@ fn export_destination(destination: DestinationConfig, config: &Config) -> Destin
         return Destination::File(directory);
     }
     let protocol = destination.protocol.unwrap_or(config.protocol);
-    let url = with_scheme(destination.endpoint.unwrap_or_default(), destination.insecure.unwrap_or(false));
-    let mut endpoint = OtlpEndpoint::new(url);
+    let mut endpoint = OtlpEndpoint::new(destination.endpoint.unwrap_or_default());
     let headers = destination.headers.unwrap_or_default();
     endpoint.headers = headers.reveal().map(|(name, value)| (name.to_owned(), Secret::new(value))).collect();
     endpoint.compression = match destination.compression.unwrap_or(config.compression) {
@@ -168,11 +281,28 @@ fn export_destination(destination: DestinationConfig, config: &Config) -> Destin
     }
 }
 
-/// A gRPC endpoint may come without a scheme; OpenTelemetry then asks `insecure`.
-fn with_scheme(endpoint: String, insecure: bool) -> String {
-    match (endpoint.contains("://"), insecure) {
-        (true, _) => endpoint,
-        (false, true) => format!("http://{endpoint}"),
-        (false, false) => format!("https://{endpoint}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LinkDetail;
+
+    #[test]
+    fn destinations_of_equal_detail_share_one_encoding() {
+        let entry = |destination_type, link| DestinationConfig { link, ..DestinationConfig::new(destination_type) };
+        let destinations = [
+            entry(DestinationType::Otlp, None),
+            entry(DestinationType::Otlp, Some(LinkDetail::Span)),
+            entry(DestinationType::File, None),
+        ];
+        let groups = groups(&destinations, &Config::default());
+        let indexes: Vec<_> = groups.iter().map(|group| (group.otlp.as_slice(), group.files.as_slice())).collect();
+        assert_eq!(indexes, [(&[0][..], &[2][..]), (&[1][..], &[][..])]);
+    }
+
+    #[test]
+    fn the_warning_about_label_names_names_a_few_of_them() {
+        let names: Vec<String> = (0..7).map(|number| format!("a-{number}")).collect();
+        let line = refused_names_line(&names);
+        assert!(line.contains("`a-0`, `a-1`, `a-2`, `a-3`, `a-4` and 2 more;"), "{line}");
     }
 }

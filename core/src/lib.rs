@@ -38,9 +38,11 @@ mod labels;
 mod locations;
 #[cfg(feature = "native")]
 mod native;
+mod output;
 mod own_thread;
 mod profiler;
 mod random;
+mod reduction;
 mod resource;
 pub mod runtime;
 mod stacks;
@@ -51,7 +53,7 @@ mod window;
 
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};
-pub use host_log::{set_log_callback, LogCallback, LogLevel};
+pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
 pub use profiler::Profiler;

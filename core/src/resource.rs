@@ -7,10 +7,25 @@ use spanprof_profile::Attribute;
 /// Receivers store each attribute as a label of every series; more are refused by some.
 const MAX_ATTRIBUTES: usize = 15;
 
+/// An attribute of the resource. Its value is a string by type. The Collector's exporters (`otlp_http` from 0.161,
+/// `otlp_grpc` from 0.163) rewrite keys and strings to dictionary references. Pyroscope (1.21 to 2.2.1) does not resolve
+/// references: an attribute that keeps an inline number then has a value without a key, and the request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResourceAttribute {
+    pub key: String,
+    pub value: String,
+}
+
+impl From<&ResourceAttribute> for Attribute {
+    fn from(attribute: &ResourceAttribute) -> Self {
+        Self::string(attribute.key.as_str(), attribute.value.as_str())
+    }
+}
+
 /// See the head of the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resource {
-    pub attributes: Vec<Attribute>,
+    pub attributes: Vec<ResourceAttribute>,
     pub service_name: String,
     /// Attributes that had no room.
     pub dropped: u64,
@@ -76,7 +91,7 @@ impl Resource {
             resource.add(key, value);
         }
         resource.add("service.instance.id", &facts.instance_id);
-        resource.add_int("process.pid", i64::from(facts.process_id));
+        resource.add("process.pid", &facts.process_id.to_string());
         for (key, value) in &runtime {
             resource.add(key, value);
         }
@@ -91,39 +106,27 @@ impl Resource {
     }
 
     fn add(&mut self, key: &str, value: &str) {
-        if !value.is_empty() {
-            self.push(Attribute::string(key, value));
-        }
-    }
-
-    fn add_int(&mut self, key: &str, value: i64) {
-        self.push(Attribute::int(key, value));
-    }
-
-    fn push(&mut self, attribute: Attribute) {
-        if attribute.key.is_empty() || self.attributes.iter().any(|known| known.key == attribute.key) {
+        if key.is_empty() || value.is_empty() || self.attributes.iter().any(|known| known.key == key) {
             return;
         }
         if self.attributes.len() == MAX_ATTRIBUTES {
             self.dropped += 1;
             return;
         }
-        self.attributes.push(attribute);
+        self.attributes.push(ResourceAttribute { key: key.to_owned(), value: value.to_owned() });
     }
 
-    /// Text of an attribute.
+    /// Value of an attribute.
     #[cfg(test)]
     fn text(&self, key: &str) -> Option<&str> {
-        self.attributes.iter().find(|known| known.key == key).and_then(|known| match &known.value {
-            spanprof_profile::AttributeValue::String(text) => Some(text.as_str()),
-            _ => None,
-        })
+        self.attributes.iter().find(|known| known.key == key).map(|known| known.value.as_str())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanprof_profile::AttributeValue;
 
     fn facts() -> SystemFacts {
         SystemFacts {
@@ -169,6 +172,28 @@ mod tests {
         assert_eq!(container_id(&format!("0::/kubepods/burstable/pod1/{id}\n")), Some(id.clone()));
         assert_eq!(container_id(&format!("0::/user.slice/{id}\n")), None);
         assert_eq!(container_id("0::/\n"), None);
+    }
+
+    #[test]
+    fn every_attribute_of_the_resource_is_a_string_on_the_wire() {
+        use crate::conformance::{ScriptedSample, Session};
+        let mut session = Session::new(&Config::default());
+        session.sample(&ScriptedSample {
+            kind: spanprof_signal::SampleKind::Cpu,
+            thread_id: 1,
+            time_ns: 10_000_000,
+            values: [10_000_000, 0],
+            context: 0,
+            stack: "main",
+            first_of_thread: false,
+            truncated: false,
+        });
+        let data = session.close(10_000_000_000).unwrap();
+        let resource = &data.resources[0].resource;
+        let pid = resource.iter().find(|attribute| attribute.key == "process.pid").unwrap();
+        assert_eq!(pid, &Attribute::string("process.pid", "42"));
+        let is_text = |value: &AttributeValue| matches!(value, AttributeValue::String(_));
+        assert!(resource.iter().all(|attribute| is_text(&attribute.value)), "{resource:?}");
     }
 
     #[test]

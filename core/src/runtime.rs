@@ -66,9 +66,15 @@ pub trait Runtime: Send + Sync + 'static {
     /// Walks the interrupted thread; called in the handler.
     fn capture(&self) -> CaptureFn;
 
-    /// The signal that carries the CPU clocks: one that nothing in this runtime uses, and that does not queue.
-    fn signal(&self) -> libc::c_int {
+    /// The signal that carries the CPU clocks where SIGURG is not free: one that nothing in this runtime uses, and that does
+    /// not queue.
+    fn fallback_signal(&self) -> libc::c_int {
         libc::SIGPROF
+    }
+
+    /// Whether SIGTERM, where the program leaves it at its default action, may be delayed until the last window is delivered.
+    fn delays_termination(&self) -> bool {
+        false
     }
 
     /// Walks another thread for the wall profile; `None` when this runtime cannot.

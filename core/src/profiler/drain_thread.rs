@@ -1,21 +1,27 @@
-//! The drain thread: sleeps until there is something to do, drains, closes windows, hands them over. While the window is
-//! empty it sleeps for ever; otherwise it wakes at the window's end, or when the ring fills.
+//! The drain thread: sleeps until there is something to do, drains, closes windows, hands them over. It wakes at the
+//! window's end, when the ring fills, and in an idle process once per upload interval to check the signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::delivery_log::DeliveryLog;
 use super::first_line::FirstLine;
 use super::session::{Change, Kinds, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, LogLevel};
+use crate::output::OutputFile;
 use crate::own_thread;
 use crate::sys::{self, Clocks, WakeReason};
+use spanprof_signal::carrier::{self, Carrier};
 use spanprof_signal::SampleKind;
 
 /// How often the outcome of the first delivery is looked at, for the one line in the log.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
+
+/// How long a process that SIGTERM ends waits for its receivers.
+const BEFORE_TERMINATION: Duration = Duration::from_millis(150);
 
 /// Starts the thread.
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
@@ -44,8 +50,12 @@ struct DrainThread<'a> {
     session: &'a Session,
     engine: Engine,
     first_line: FirstLine,
+    delivery_log: DeliveryLog,
+    output: Option<OutputFile>,
     /// Address of the clocks whose account the engine follows.
     account_of: usize,
+    /// When the signal handlers are checked next, by the monotonic clock.
+    check_handlers_at_ns: u64,
     /// Samples at ring positions from here on may belong to a changed configuration.
     up_to: u64,
 }
@@ -59,7 +69,17 @@ impl<'a> DrainThread<'a> {
             session.counters.clone(),
             sys::monotonic_ns(),
         );
-        Self { session, engine, first_line: FirstLine::default(), account_of: 0, up_to: 0 }
+        let output = session.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Self {
+            session,
+            engine,
+            first_line: FirstLine::default(),
+            delivery_log: DeliveryLog::default(),
+            output,
+            account_of: 0,
+            check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
+            up_to: 0,
+        }
     }
 
     /// One sleep and what follows it; false at the end.
@@ -70,6 +90,10 @@ impl<'a> DrainThread<'a> {
         let reason = self.session.inbox.wait(self.sleep_ns());
         if self.is_window_ending() {
             self.session.release_wall();
+        }
+        self.check_handlers();
+        if sys::is_terminating() {
+            self.deliver_before_termination();
         }
         let (closes, close_kinds, changes, stop) = {
             let mut asked = self.session.control.lock();
@@ -93,6 +117,10 @@ impl<'a> DrainThread<'a> {
         }
         if stop {
             self.close_and_send(true);
+            if let Some(output) = &mut self.output {
+                // Written once: nobody else sets it.
+                let _ = self.session.written.set(output.write());
+            }
             return false;
         }
         self.drain_up_to(self.up_to);
@@ -110,8 +138,53 @@ impl<'a> DrainThread<'a> {
         if asked_to_close {
             self.session.control.tell(|asked| asked.closes_done = closes);
         }
-        self.first_line.look(self.session);
+        if let Some(reported) = self.first_line.poll(self.session) {
+            self.delivery_log.begin(now(), &reported);
+        }
         true
+    }
+
+    /// Once per upload interval, and never only when a sample arrives: a handler that replaced ours keeps them away.
+    fn check_handlers(&mut self) {
+        let now_ns = sys::monotonic_ns();
+        if now_ns < self.check_handlers_at_ns {
+            return;
+        }
+        let interval_ns = self.session.config.load().upload_interval.as_nanos() as u64;
+        self.check_handlers_at_ns = now_ns + interval_ns;
+        let clocks = self.session.clocks.load_full();
+        match clocks.map_or_else(carrier::check, |clocks| clocks.check_handlers()) {
+            Carrier::InPlace => {}
+            Carrier::Moved(signal) => log(
+                LogLevel::Warning,
+                &format!("spanprof: another handler was installed for SIGURG; it stays, and samples use signal {signal} from now on"),
+            ),
+            Carrier::Reinstalled => log(
+                LogLevel::Warning,
+                "spanprof: another handler replaced the one that takes samples; that is installed again and forwards to it",
+            ),
+            Carrier::Lost => log(
+                LogLevel::Warning,
+                "spanprof: another handler replaced the one that takes samples; there are none until it is removed",
+            ),
+        }
+    }
+
+    /// The process ends by SIGTERM: delivers what there is, then lets it end.
+    fn deliver_before_termination(&mut self) {
+        self.session.release_wall();
+        self.up_to = self.session.inbox.ring().head();
+        // Before the window is closed: a receiver may refuse it at once.
+        let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
+        self.close_and_send(false);
+        if let Some((delivery, before)) = delivery {
+            delivery.flush(&before, BEFORE_TERMINATION);
+        }
+        if self.session.marks_crashes {
+            sys::end_crash_marker();
+        }
+        sys::unlist_this_child();
+        sys::end_by_termination();
     }
 
     fn is_window_ending(&self) -> bool {
@@ -132,11 +205,12 @@ impl<'a> DrainThread<'a> {
     }
 
     fn sleep_ns(&self) -> Option<u64> {
-        let due = self.engine.due_ns().map(|due_ns| due_ns.saturating_sub(sys::monotonic_ns()).max(1));
-        if self.first_line.is_waiting() {
-            return Some(due.unwrap_or(u64::MAX).min(FIRST_LINE_POLL.as_nanos() as u64));
+        let due_ns = self.engine.due_ns().unwrap_or(u64::MAX).min(self.check_handlers_at_ns);
+        let left_ns = due_ns.saturating_sub(sys::monotonic_ns()).max(1);
+        match self.first_line.is_waiting() {
+            true => Some(left_ns.min(FIRST_LINE_POLL.as_nanos() as u64)),
+            false => Some(left_ns),
         }
-        due
     }
 
     /// Takes what waits below a position; windows that fill up on the way are sent.
@@ -186,15 +260,31 @@ impl<'a> DrainThread<'a> {
             lives: &mut |thread_id| !listed || living.contains(&thread_id),
             only,
         });
+        // Scans do this too, but without CPU clocks there are none.
+        if self.session.config.load().signals && !sys::fault_guard_owned() {
+            sys::install_fault_guard();
+        }
         if self.session.marks_crashes {
             sys::keep_crash_marker(sys::unix_ns());
         }
         let Some(closed) = closed else { return };
         self.first_line.window_closed(&closed, self.session);
+        if let Some(output) = &mut self.output {
+            output.add(&closed.data);
+        }
         if let Some(delivery) = &self.session.delivery {
+            // Before this window is handed over: those before it had their time.
+            for (level, line) in self.delivery_log.observe(now(), &delivery.stats()) {
+                log(level, &line);
+            }
             delivery.send(closed, self.session.config.load().max_profile_size as usize);
         }
     }
+}
+
+/// Monotonic time.
+fn now() -> Duration {
+    Duration::from_nanos(sys::monotonic_ns())
 }
 
 /// Unix time minus monotonic time: of a few tries the one in which the clocks were read closest to each other, since the

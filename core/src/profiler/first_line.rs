@@ -20,7 +20,7 @@ pub(super) enum FirstLine {
     NotYet,
     /// A window was handed over at this time.
     Waiting { since: Instant, samples: u64, seconds: f64, clock: String },
-    /// Said.
+    /// Logged.
     Done,
 }
 
@@ -38,17 +38,18 @@ impl FirstLine {
         }
     }
 
-    /// Says the line once every destination has answered, or patience ends.
-    pub fn look(&mut self, session: &Session) {
-        let Self::Waiting { since, samples, seconds, clock } = self else { return };
+    /// Logs the line once every destination has answered, or patience ends; returns what it reported, once.
+    pub fn poll(&mut self, session: &Session) -> Option<Vec<DestinationStats>> {
+        let Self::Waiting { since, samples, seconds, clock } = self else { return None };
         let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
         if !destinations.iter().all(is_answered) && since.elapsed() < PATIENCE {
-            return;
+            return None;
         }
         let healthy = destinations.iter().all(|destination| destination.sent > 0);
         let level = if healthy { LogLevel::Info } else { LogLevel::Warning };
         log(level, &line(session, *samples, *seconds, clock, &destinations));
         *self = Self::Done;
+        Some(destinations)
     }
 }
 
@@ -56,7 +57,7 @@ fn is_answered(destination: &DestinationStats) -> bool {
     destination.sent > 0 || destination.last_error.is_some() || destination.dropped_total().payloads > 0
 }
 
-fn clock_of(session: &Session) -> String {
+pub(super) fn clock_of(session: &Session) -> String {
     match &*session.clocks.load() {
         Some(clocks) => {
             let in_use = clocks.in_use();
@@ -73,8 +74,13 @@ fn line(session: &Session, samples: u64, seconds: f64, clock: &str, destinations
         false => losses.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", "),
     };
     let outcomes: Vec<_> = destinations.iter().map(outcome).collect();
-    let outcomes = if outcomes.is_empty() { "no destination".to_owned() } else { outcomes.join("; ") };
-    format!("spanprof: first window: {samples} samples in {seconds:.1} s, {clock}, {losses}, {outcomes}")
+    let outcomes = match &session.config.load().output {
+        Some(name) if outcomes.is_empty() => format!("{name} is written at the end"),
+        None if outcomes.is_empty() => "no destination".to_owned(),
+        _ => outcomes.join("; "),
+    };
+    let samples = if samples == 1 { "1 sample".to_owned() } else { format!("{samples} samples") };
+    format!("spanprof: first window: {samples} in {seconds:.1} s, {clock}, {losses}, {outcomes}")
 }
 
 fn outcome(destination: &DestinationStats) -> String {

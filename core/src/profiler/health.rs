@@ -54,6 +54,7 @@ fn state(session: Option<&Session>, config: &Config) -> String {
 fn session_stats(session: &Session, stats: &mut Stats) {
     session.counters.append_to(stats);
     clock_stats(session, stats);
+    stats.count("process.children_cut_off", sys::children_cut_off());
     let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
     for (index, destination) in destinations.iter().enumerate() {
         destination_stats(index, destination, stats);
@@ -79,6 +80,7 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
         stats.text("clock.name", in_use.name);
         stats.text("clock.reason", in_use.reason);
         stats.count("clock.kernel_tick_hz", u64::from(in_use.kernel_tick_hz));
+        stats.count("clock.signal", in_use.signal.unsigned_abs().into());
     } else {
         stats.text("clock.name", "none");
     }
@@ -123,12 +125,8 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("dropped_samples"), destination.dropped_total().samples);
     stats.count(name("queue_payloads"), destination.queue_payloads as u64);
     stats.count(name("queue_bytes"), destination.queue_bytes as u64);
-    if let Some(error) = &destination.last_error {
-        stats.text(name("last_error"), error.clone());
-    }
-    if let Some(warning) = &destination.last_warning {
-        stats.text(name("last_warning"), warning.clone());
-    }
+    stats.text(name("last_error"), destination.last_error.clone().unwrap_or_default());
+    stats.text(name("last_warning"), destination.last_warning.clone().unwrap_or_default());
     if destination.panics > 0 {
         stats.count("internal.panics", destination.panics);
     }
@@ -153,4 +151,16 @@ fn config_stats(config: &Config, stats: &mut Stats) {
         stats.text(format!("config.{key}.source"), source.to_string());
     }
     stats.text("config.warnings", config.warnings.join("\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_without_an_error_has_an_empty_last_error() {
+        let mut stats = Stats::default();
+        destination_stats(0, &DestinationStats::default(), &mut stats);
+        assert_eq!(stats.get("export.0.last_error"), Some(&crate::StatValue::Text(String::new())));
+    }
 }

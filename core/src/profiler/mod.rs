@@ -5,9 +5,11 @@
 //! the gate is replaced there, and of the parent's session, which every call passes by from the fork on, nothing is read but
 //! what is behind no lock.
 
+mod delivery_log;
 mod drain_thread;
 mod first_line;
 mod health;
+mod outcome;
 mod session;
 mod wall;
 mod wall_repeats;
@@ -99,6 +101,11 @@ impl Profiler {
     /// Ends sampling, sends the last window within `stop_timeout`. True when everything was delivered. Doing it again
     /// does nothing.
     pub fn stop(&self) -> bool {
+        self.stop_within(Duration::MAX)
+    }
+
+    /// As [`Profiler::stop`], within `at_most` where that is shorter than `stop_timeout`: for processes that end now.
+    pub fn stop_within(&self, at_most: Duration) -> bool {
         let Some(session) = self.session() else { return true };
         through_gate(|| {
             let current = CURRENT.load();
@@ -106,7 +113,7 @@ impl Profiler {
                 return true;
             }
             CURRENT.store(None);
-            let delivered = session.stop();
+            let delivered = session.stop(at_most);
             sys::withdraw_copy();
             delivered
         })
@@ -186,8 +193,8 @@ impl Profiler {
     /// The language's after-fork hook, in the child on its only thread: profiles the child if the parent was profiled.
     /// The parent's handles mean nothing in the child; [`Profiler::running`] gives its own.
     ///
-    /// What the parent's export had open stays open in the child, unused, until it ends or executes another program: its
-    /// event loop (three descriptors) and a connection to each destination. They belong to threads that stayed behind.
+    /// The parent's connection to each destination stays open in the child, unused, until the child ends or executes another
+    /// program. It belongs to threads that stayed behind.
     pub fn after_fork_in_child() -> Option<Profiler> {
         labels::tables().after_fork_in_child();
         // The child may have started its own before the hook was called.
@@ -247,6 +254,7 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
     labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
     context::set_max_contexts(config.max_contexts);
     let session = Session::start(config, runtime)?;
+    sys::list_this_child();
     CURRENT.store(Some(session.clone()));
     let config = session.config.load_full();
     Ok(Profiler { session: Some(session), config })

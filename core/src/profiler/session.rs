@@ -2,16 +2,18 @@
 //! (`profiler`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::outcome::Ending;
 use super::{drain_thread, wall};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::Delivery;
 use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
+use crate::output::OutputFile;
 use crate::resource::{Resource, SystemFacts};
 use crate::runtime::Runtime;
 use crate::stats::Counters;
@@ -34,6 +36,10 @@ pub(super) struct Session {
     pub inbox: &'static Inbox,
     pub clocks: ArcSwapOption<Clocks>,
     pub delivery: Option<Delivery>,
+    /// The file of the whole run; the drain thread fills and writes it.
+    pub output: Mutex<Option<OutputFile>>,
+    /// What became of this file.
+    pub written: OnceLock<Result<String, String>>,
     pub counters: Arc<Counters>,
     pub resource: Resource,
     pub control: Control,
@@ -48,6 +54,7 @@ pub(super) struct Session {
     pub losses_before: Vec<(DropReason, u64)>,
     /// CPU time of the process, and of our own threads in it, when this run began.
     pub cpu_before_ns: [u64; 2],
+    pub begun: Instant,
 }
 
 impl Session {
@@ -70,10 +77,18 @@ impl Session {
             log(LogLevel::Warning, SAFE_MODE);
         }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
-        let delivery = Delivery::start(&config)?;
+        let output = start_output(&mut config)?;
+        let delivery = Delivery::start(&mut config)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
-        let clocks = match start_clocks(&config, &*runtime) {
+        let mut started = start_clocks(&config, &*runtime);
+        if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
+            let source = config.sources["clock"].clone();
+            log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
+            config.reset("clock");
+            started = start_clocks(&config, &*runtime);
+        }
+        let clocks = match started {
             Ok(clocks) => clocks.map(Arc::new),
             Err(error) if config.wall => {
                 log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
@@ -88,6 +103,8 @@ impl Session {
             inbox,
             clocks: ArcSwapOption::new(clocks),
             delivery,
+            output: Mutex::new(output),
+            written: OnceLock::new(),
             counters,
             resource,
             control: Control::default(),
@@ -98,6 +115,7 @@ impl Session {
             safe_mode,
             losses_before,
             cpu_before_ns,
+            begun: Instant::now(),
         });
         if let Err(error) = drain_thread::spawn(session.clone()) {
             session.stop_clocks();
@@ -105,9 +123,12 @@ impl Session {
         }
         if session.config.load().wall {
             if let Err(error) = session.start_wall() {
-                session.stop();
+                session.end(Duration::MAX);
                 return Err(no_thread(error));
             }
+        }
+        if session.clocks.load().is_some() && session.runtime.delays_termination() {
+            sys::follow_termination();
         }
         Ok(session)
     }
@@ -122,9 +143,23 @@ impl Session {
         self.fork_generation == sys::fork_generation()
     }
 
-    /// Ends everything within `stop_timeout`; true when all was delivered.
-    pub fn stop(&self) -> bool {
-        let until = Instant::now() + self.config.load().stop_timeout;
+    /// Ends everything within `stop_timeout`, or `at_most` where that is shorter, and logs the outcome; true when all was
+    /// delivered.
+    pub fn stop(&self, at_most: Duration) -> bool {
+        let ending = Ending::of(self);
+        let (delivered, ended) = self.end(at_most);
+        ending.report(self, ended);
+        // SIGTERM that came meanwhile waited for this.
+        if sys::is_terminating() {
+            sys::end_by_termination();
+        }
+        sys::leave_termination();
+        delivered && ended
+    }
+
+    /// Whether everything was delivered, and whether the last window was handed over.
+    fn end(&self, at_most: Duration) -> (bool, bool) {
+        let until = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
         // Before the last window is handed over: it may be refused at once.
@@ -136,7 +171,9 @@ impl Session {
             sys::end_crash_marker();
         }
         let left = until.saturating_duration_since(Instant::now());
-        delivery.is_none_or(|(delivery, before)| delivery.stop(&before, left)) && ended
+        let delivered = delivery.is_none_or(|(delivery, before)| delivery.stop(&before, left));
+        sys::unlist_this_child();
+        (delivered, ended)
     }
 
     pub fn stop_clocks(&self) {
@@ -277,14 +314,32 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
             Clock::Auto => ClockChoice::Auto,
             Clock::ThreadTimer => ClockChoice::ThreadTimer,
             Clock::Perf => ClockChoice::Perf,
+            Clock::Sigtrap => ClockChoice::Sigtrap,
         },
         rate_hz: config.sample_rate,
         max_stack_depth: config.max_stack_depth as usize,
         capture: runtime.capture(),
         ring_bytes: ring_bytes(config),
-        signal: runtime.signal(),
+        fallback_signal: runtime.fallback_signal(),
     };
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
+}
+
+/// The file of the whole run. One that only a variable names and that cannot be written is a warning.
+fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
+    let Some(name) = &config.output else { return Ok(None) };
+    match OutputFile::start(name, config.max_stacks, sys::fork_generation() > 0) {
+        Ok(output) => Ok(Some(output)),
+        Err(error) if config.is_from_environment("output") => {
+            log(
+                LogLevel::Warning,
+                &format!("spanprof: {} ({}); it is ignored", error.message, config.sources["output"]),
+            );
+            config.reset("output");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn no_thread(error: std::io::Error) -> Error {

@@ -4,11 +4,12 @@ use super::{Entry, SampleKey, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::locations::{LocationIndex, LocationTable};
+use crate::resource::ResourceAttribute;
 use crate::runtime::Frame;
 use crate::stacks::{StackIndex, StackTable};
 use spanprof_profile::{
-    Attribute, AttributeSetId, Dictionary, Function, Line, LinkId, Location, LocationId, Profile, ProfilesData,
-    ResourceProfiles, Sample, Scope, StackId, Value, ValueType,
+    AttributeSetId, Dictionary, Function, Line, LinkId, Location, LocationId, Profile, ProfilesData, ResourceProfiles,
+    Sample, Scope, StackId, Value, ValueType,
 };
 use spanprof_signal::SampleKind;
 
@@ -16,7 +17,7 @@ use spanprof_signal::SampleKind;
 pub(crate) struct CloseInput<'a> {
     pub locations: &'a LocationTable,
     pub stacks: &'a StackTable,
-    pub resource: &'a [Attribute],
+    pub resource: &'a [ResourceAttribute],
     /// Static labels of every sample.
     pub tags: &'a [(String, String)],
     /// Put on every sample when not empty.
@@ -137,8 +138,8 @@ impl Window {
                 });
             }
         }
-        let resource =
-            ResourceProfiles { resource: building.input.resource.to_vec(), scope: Scope::spanprof(), profiles };
+        let resource = building.input.resource.iter().map(Into::into).collect();
+        let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
         let stacks = building.stack_ids.len() as u64;
         let start_unix_ns = building.unix_ns(first_start_ns);
         let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);

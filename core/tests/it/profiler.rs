@@ -305,7 +305,10 @@ fn the_first_window_says_one_line_to_the_hosts_logger() {
     profiler.stop();
     spanprof::set_log_callback(None);
     let lines = lines.lock().unwrap().clone();
-    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let (level, end) = &lines[1];
+    assert_eq!(*level, LogLevel::Info, "{end}");
+    assert!(end.starts_with("spanprof: stopped after ") && end.contains("delivered to"), "{end}");
     let (level, line) = &lines[0];
     assert_eq!(*level, LogLevel::Info, "{line}");
     assert!(line.starts_with("spanprof: first window: "), "{line}");

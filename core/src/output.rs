@@ -1,0 +1,314 @@
+//! The key `output`: the whole run as one file, written when it ends, without a receiver. Windows are merged as they close;
+//! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
+
+use std::path::{Path, PathBuf};
+
+use spanprof_profile::encode::{flamegraph, folded, pprof};
+use spanprof_profile::{query, Function, Line, LinkId, Location, ProfilesData, Sample};
+
+use crate::{Error, ErrorKind};
+
+/// Windows are merged together when this many wait, or before that when they hold as many samples as half of the whole.
+const MOST_PENDING: usize = 32;
+const FEW_SAMPLES: usize = 512;
+/// The profile type of a flame graph or of folded stacks: the first of these that has samples.
+const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
+
+/// What a file holds, by the end of its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Format {
+    FlameGraph,
+    Pprof,
+    Folded,
+}
+
+impl Format {
+    /// The format of a file of this name; `None` for other ends of names.
+    pub fn of(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let ends = |ends: &[&str]| ends.iter().any(|end| name.len() > end.len() && name.ends_with(end));
+        match () {
+            () if ends(&[".html", ".htm"]) => Some(Self::FlameGraph),
+            () if ends(&[".pb.gz", ".pprof"]) => Some(Self::Pprof),
+            () if ends(&[".folded"]) => Some(Self::Folded),
+            () => None,
+        }
+    }
+}
+
+/// See the head of the module.
+pub(crate) struct OutputFile {
+    path: PathBuf,
+    /// Marks the file as taken, and is written in its place until it is complete.
+    claim: PathBuf,
+    format: Format,
+    max_samples: usize,
+    whole: ProfilesData,
+    pending: Vec<ProfilesData>,
+    pending_samples: usize,
+}
+
+impl OutputFile {
+    /// Claims the file with an empty one beside it, which shows that it can be written later. A forked child, and a process
+    /// that finds the claim of another one, such as its parent, writes a file of its own, with its process id in the name.
+    ///
+    /// # Errors
+    /// When the directory does not exist or cannot be written.
+    pub fn start(name: &str, max_stacks: u32, is_forked: bool) -> Result<Self, Error> {
+        let invalid = |what: String| {
+            let hint = "give output a file that ends in .html, .pb.gz or .folded, in a directory that exists";
+            Error::new(ErrorKind::InvalidDestination, format!("output `{name}` {what}"), hint)
+        };
+        let format = Format::of(name).ok_or_else(|| invalid("has no known format".to_owned()))?;
+        // The program may change its directory before the end.
+        let mut path = std::path::absolute(name).map_err(|error| invalid(format!("cannot be written: {error}")))?;
+        let directory = path.parent().unwrap_or(&path);
+        if !directory.is_dir() {
+            return Err(invalid(format!("cannot be written: there is no directory `{}`", directory.display())));
+        }
+        if path.is_dir() {
+            return Err(invalid("is a directory".to_owned()));
+        }
+        let claim = claim_of(&path, std::process::id());
+        std::fs::write(&claim, []).map_err(|error| invalid(format!("cannot be written: {error}")))?;
+        if is_forked || is_claimed_by_another(&path) {
+            path = with_process_id(&path, std::process::id());
+        }
+        let whole = ProfilesData::default();
+        let max_samples = max_stacks as usize;
+        Ok(Self { path, claim, format, max_samples, whole, pending: Vec::new(), pending_samples: 0 })
+    }
+
+    /// Adds a window.
+    pub fn add(&mut self, window: &ProfilesData) {
+        let window = self.reduced(window);
+        self.pending_samples += window.sample_count();
+        self.pending.push(window);
+        let many = (self.whole.sample_count() / 2).max(FEW_SAMPLES);
+        if self.pending.len() >= MOST_PENDING || self.pending_samples >= many {
+            self.merge_pending();
+        }
+    }
+
+    /// Writes the file; its path, or why there is none.
+    pub fn write(&mut self) -> Result<String, String> {
+        self.merge_pending();
+        let shown = self.path.display().to_string();
+        if self.whole.sample_count() == 0 {
+            return Err(format!("{shown} not written: there are no samples"));
+        }
+        let bytes = match self.format {
+            Format::Pprof => pprof::encode(&self.whole),
+            Format::FlameGraph => {
+                let tree = query::tree(&self.whole, &self.type_shown());
+                let service = self.whole.resources.first().map_or("", |resource| resource.service_name());
+                flamegraph::html(&tree, &format!("{service} · {}", tree.type_name)).into_bytes()
+            }
+            Format::Folded => folded::encode(&query::tree(&self.whole, &self.type_shown())).into_bytes(),
+        };
+        self.replace(&bytes)
+            .map(|()| format!("{shown} written"))
+            .map_err(|error| format!("{shown} not written: {error}"))
+    }
+
+    /// Complete or absent: a process that is killed meanwhile leaves what was there before.
+    fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
+        std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
+    }
+
+    fn type_shown(&self) -> String {
+        let types = query::types(&self.whole);
+        let usual = USUAL_TYPES.into_iter().find(|usual| types.iter().any(|of| of.type_name == *usual));
+        usual.map(str::to_owned).or_else(|| types.first().map(|of| of.type_name.clone())).unwrap_or_default()
+    }
+
+    /// Links and times grow with the run, and no format here has them; only pprof has labels.
+    fn reduced(&self, window: &ProfilesData) -> ProfilesData {
+        let mut window = window.clone();
+        for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            for sample in &mut profile.samples {
+                sample.values = vec![sample.total()];
+                sample.timestamps_unix_nano = Vec::new();
+                sample.link = LinkId::default();
+                if self.format != Format::Pprof {
+                    sample.attributes = Default::default();
+                }
+            }
+        }
+        window
+    }
+
+    fn merge_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_samples = 0;
+        let merged = query::merge(std::iter::once(&self.whole).chain(&pending));
+        self.whole = bounded(merged, self.max_samples);
+    }
+}
+
+/// The heaviest samples; the others become one with the stack `[too_many_stacks]`, so that totals stay true.
+fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
+    let profiles = data.profiles().count().max(1);
+    if data.sample_count() <= max_samples {
+        return data;
+    }
+    let name = data.dictionary.string("[too_many_stacks]");
+    let function = data.dictionary.function(Function { name, ..Function::default() });
+    let lines = [Line { function, ..Line::default() }];
+    let location = data.dictionary.location(Location { lines: &lines, ..Location::default() });
+    let stack = data.dictionary.stack(&[location]);
+    for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+        let keep = (max_samples / profiles).max(1);
+        if profile.samples.len() <= keep {
+            continue;
+        }
+        let mut samples = std::mem::take(&mut profile.samples);
+        samples.sort_by_key(|sample| std::cmp::Reverse(profile.weight(sample)));
+        let mut rest = Sample { stack, values: vec![0], ..Sample::default() };
+        for sample in samples.split_off(keep) {
+            rest.values[0] += sample.total();
+            rest.exact_value += sample.exact_value;
+        }
+        samples.push(rest);
+        profile.samples = samples;
+    }
+    // Leaves behind the names that nothing refers to any more.
+    query::merge([&data])
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        // Absent once the file is written.
+        let _ = std::fs::remove_file(&self.claim);
+    }
+}
+
+/// The claim of a process on a file: the file itself while it is being written.
+fn claim_of(path: &Path, process_id: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{process_id}.part"))
+}
+
+/// Whether another process that runs has claimed the file. Removes claims of processes that are gone.
+fn is_claimed_by_another(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (Some(directory), before) = (path.parent(), format!(".{name}.")) else { return false };
+    let Ok(entries) = std::fs::read_dir(directory) else { return false };
+    let mut is_claimed = false;
+    for entry in entries.flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        let process_id = file.strip_prefix(&before).and_then(|rest| rest.strip_suffix(".part"));
+        let Some(process_id) = process_id.and_then(|digits| digits.parse::<u32>().ok()) else { continue };
+        if process_id == std::process::id() {
+            continue;
+        }
+        if Path::new("/proc").join(process_id.to_string()).exists() {
+            is_claimed = true;
+        } else {
+            // Another process may have removed it.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    is_claimed
+}
+
+/// `flame.html` of process 7 is `flame.7.html`.
+fn with_process_id(path: &Path, process_id: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, end) = name.split_once('.').unwrap_or((&name, ""));
+    path.with_file_name(format!("{stem}.{process_id}.{end}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spanprof_profile::{Profile, ResourceProfiles, ValueType};
+
+    /// A window with one sample for each number, of so many nanoseconds.
+    fn window(stacks: std::ops::Range<u32>, ns: i64) -> ProfilesData {
+        let mut data = ProfilesData::default();
+        let samples = stacks.map(|number| {
+            let name = data.dictionary.string(&format!("function_{number}"));
+            let function = data.dictionary.function(Function { name, ..Function::default() });
+            let lines = [Line { function, ..Line::default() }];
+            let location = data.dictionary.location(Location { lines: &lines, ..Location::default() });
+            let stack = data.dictionary.stack(&[location]);
+            Sample { stack, values: vec![ns], ..Sample::default() }
+        });
+        let samples = samples.collect();
+        let cpu = ValueType::new("cpu", "nanoseconds");
+        let profile = Profile { sample_type: cpu.clone(), period_type: cpu, samples, ..Profile::default() };
+        data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
+        data
+    }
+
+    fn folded_run(max_stacks: u32, windows: impl Iterator<Item = ProfilesData>) -> String {
+        let directory = std::env::temp_dir().join(format!("spanprof-output-{}-{max_stacks}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("run.folded");
+        let mut output = OutputFile::start(path.to_str().unwrap(), max_stacks, false).unwrap();
+        for window in windows {
+            output.add(&window);
+            let held = output.whole.sample_count() + output.pending_samples;
+            assert!(held <= 2 * max_stacks as usize + 2 * FEW_SAMPLES, "{held} samples are held");
+        }
+        output.write().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "no unfinished file is left");
+        std::fs::remove_dir_all(&directory).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_file_holds_the_sum_of_all_windows() {
+        let text = folded_run(1000, (0..100).map(|_| window(0..3, 7)));
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["function_0 700", "function_1 700", "function_2 700"]);
+    }
+
+    #[test]
+    fn a_run_with_too_many_stacks_keeps_the_heaviest_and_the_total() {
+        let hot = (0..50).map(|_| window(0..1, 1000));
+        let text = folded_run(100, hot.chain((0..200).map(|number| window(number * 50..number * 50 + 50, 1))));
+        let total: i64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<i64>().unwrap()).sum();
+        assert_eq!(total, 50 * 1000 + 200 * 50);
+        assert!(text.lines().count() <= 101 && text.contains("[too_many_stacks] "), "{text}");
+        assert!(text.lines().any(|line| line == "function_0 50001"), "{text}");
+    }
+
+    #[test]
+    fn the_format_follows_the_name_and_a_name_without_one_is_refused() {
+        assert_eq!(Format::of("a/flame.HTML"), Some(Format::FlameGraph));
+        assert_eq!(Format::of("run.pb.gz"), Some(Format::Pprof));
+        assert_eq!(Format::of("run.folded"), Some(Format::Folded));
+        assert_eq!(Format::of("run.svg"), None);
+        assert_eq!(Format::of(".html"), None);
+        let missing = OutputFile::start("/nonexistent/flame.html", 1, false).err().unwrap();
+        assert!(missing.message.contains("there is no directory `/nonexistent`"), "{}", missing.message);
+    }
+
+    #[test]
+    fn a_forked_child_and_a_process_beside_another_write_files_of_their_own() {
+        assert_eq!(with_process_id(Path::new("/a/flame.html"), 7), Path::new("/a/flame.7.html"));
+        assert_eq!(with_process_id(Path::new("run.pb.gz"), 7), Path::new("run.7.pb.gz"));
+        let directory = std::env::temp_dir().join(format!("spanprof-claims-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("flame.html");
+        let name = path.to_str().unwrap();
+        let own = with_process_id(&path, std::process::id());
+        assert_eq!(OutputFile::start(name, 1, false).unwrap().path, path);
+        assert_eq!(OutputFile::start(name, 1, true).unwrap().path, own);
+        // No process has the largest number; the first one always runs.
+        std::fs::write(claim_of(&path, u32::MAX), []).unwrap();
+        assert_eq!(OutputFile::start(name, 1, false).unwrap().path, path);
+        std::fs::write(claim_of(&path, 1), []).unwrap();
+        assert_eq!(OutputFile::start(name, 1, false).unwrap().path, own);
+        let left: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [claim_of(&path, 1)], "claims end with their owners");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

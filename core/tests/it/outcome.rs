@@ -1,0 +1,99 @@
+//! The line at the end of a run: samples and destination, or the reason.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use spanprof::fake::FakeRuntime;
+use spanprof::{Config, LogLevel, Profiler};
+
+use crate::profiler::{burn, nowhere, one_at_a_time, PATIENCE};
+
+/// Runs a short program under this configuration; the lines of its log.
+fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = lines.clone();
+    spanprof::set_log_callback(Some(Arc::new(move |level, line: &str| {
+        sink.lock().unwrap().push((level, line.to_owned()));
+    })));
+    let profiler = Profiler::start_with_runtime(config, FakeRuntime::new()).unwrap();
+    program();
+    profiler.stop();
+    profiler.stop();
+    spanprof::set_log_callback(None);
+    let lines = lines.lock().unwrap();
+    lines.clone()
+}
+
+#[test]
+fn a_program_shorter_than_a_window_warns_that_nothing_arrived() {
+    let _turn = one_at_a_time();
+    // Nothing listens on port 1.
+    let config = Config { endpoint: Some("http://127.0.0.1:1".to_owned()), stop_timeout: PATIENCE, ..nowhere() };
+    let config = Config { destinations: None, ..config };
+    let begun = Instant::now();
+    let lines = lines_of(config, || {
+        burn(Duration::from_millis(300));
+    });
+    assert!(begun.elapsed() < PATIENCE, "a receiver that is not there is not waited for");
+    let [(level, line)] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(*level, LogLevel::Warning);
+    assert!(line.starts_with(spanprof::OUTCOME_PREFIX), "{line}");
+    assert!(line.contains("nothing delivered to http://127.0.0.1:1") && line.contains("cannot connect"), "{line}");
+    assert!(line.contains("1 window lost (deadline 1)"), "{line}");
+}
+
+#[test]
+fn a_program_that_sends_nowhere_by_choice_reports_its_samples_as_information() {
+    let _turn = one_at_a_time();
+    let lines = lines_of(nowhere(), || {
+        burn(Duration::from_millis(100));
+    });
+    let [(level, line)] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(*level, LogLevel::Info);
+    assert!(line.contains(" samples, clock ") && line.ends_with("no destination"), "{line}");
+}
+
+#[test]
+fn output_is_one_file_of_the_whole_run_without_any_receiver() {
+    let _turn = one_at_a_time();
+    let directory = std::env::temp_dir().join(format!("spanprof-outcome-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for name in ["flame.html", "run.pb.gz", "run.folded"] {
+        let path = directory.join(name).to_str().unwrap().to_owned();
+        let upload_interval = Duration::from_millis(100);
+        let config = Config { destinations: None, output: Some(path.clone()), upload_interval, ..nowhere() };
+        assert_eq!(config.effective_destinations(), []);
+        let lines = lines_of(config, || {
+            burn(Duration::from_millis(400));
+        });
+        let (level, line) = lines.last().unwrap();
+        assert_eq!(*level, LogLevel::Info, "{line}");
+        assert!(line.ends_with(&format!("{path} written")), "{line}");
+        assert!(std::fs::metadata(&path).unwrap().len() > 0, "{path}");
+    }
+    let page = std::fs::read_to_string(directory.join("flame.html")).unwrap();
+    assert!(page.contains("test · cpu") && page.contains("</html>"), "the page is whole");
+    let data = spanprof_profile::decode::pprof::decode(
+        &std::fs::read(directory.join("run.pb.gz")).unwrap(),
+        &spanprof_profile::decode::Limits::default(),
+    )
+    .unwrap();
+    let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|it| profile.weight(it))).sum();
+    assert!((200_000_000..900_000_000).contains(&total), "{total} ns of about 400 ms");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_in_code_and_a_warning_in_a_variable() {
+    let _turn = one_at_a_time();
+    let config = Config { output: Some("/nonexistent/flame.html".to_owned()), ..nowhere() };
+    let error = Profiler::start_with_runtime(config, FakeRuntime::new()).err().unwrap();
+    assert!(error.message.contains("there is no directory"), "{error}");
+    let variables = [("SPANPROF_OUTPUT".to_owned(), "/nonexistent/flame.html".to_owned())].into_iter().collect();
+    let config = Config::builder().destinations(Vec::new()).load_with(&variables).unwrap();
+    let lines = lines_of(config, || ());
+    assert!(lines[0].1.contains("SPANPROF_OUTPUT") && lines[0].1.ends_with("it is ignored"), "{lines:?}");
+    let variables = [("SPANPROF_OUTPUT".to_owned(), "flame.svg".to_owned())].into_iter().collect();
+    let config = Config::load(&[], &variables).unwrap();
+    assert!(config.warnings[0].contains("expected a name that ends in .html"), "{:?}", config.warnings);
+}
