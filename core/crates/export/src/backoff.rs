@@ -1,10 +1,15 @@
 //! How long to pause before the next attempt: exponential with full jitter, never less than the receiver asked for.
 
+use crate::outcome::RetryReason;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_secs(1);
+/// For a receiver that answers: it may be overloaded.
 const LONGEST: Duration = Duration::from_secs(30);
+/// For a receiver that does not answer. An attempt is one connection with one payload, so that a receiver which comes back
+/// gets what waits within seconds, and one that stays away is asked ten times a minute at most.
+const LONGEST_UNANSWERED: Duration = Duration::from_secs(6);
 const LONGEST_DEMANDED: Duration = Duration::from_secs(300);
 
 /// Time to let pass before the next attempt.
@@ -35,8 +40,12 @@ impl Backoff {
 
     /// The pause after one more failure. The jitter comes on top of a demanded pause, so that clients which were sent
     /// away together do not come back together.
-    pub fn next_pause(&mut self, demanded: Option<Duration>) -> Pause {
-        let ceiling = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+    pub fn next_pause(&mut self, reason: RetryReason) -> Pause {
+        let (demanded, longest) = match reason {
+            RetryReason::Asked(demanded) => (demanded, LONGEST),
+            RetryReason::NotConnected | RetryReason::NoAnswer => (None, LONGEST_UNANSWERED),
+        };
+        let ceiling = FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
         self.failures = self.failures.saturating_add(1);
         let own = ceiling.mul_f64(self.dice.f64());
         Pause { demanded: demanded.unwrap_or_default().min(LONGEST_DEMANDED), own }
@@ -50,7 +59,7 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use super::Backoff;
+    use super::{Backoff, RetryReason};
     use std::time::Duration;
 
     #[test]
@@ -58,10 +67,20 @@ mod tests {
         for seed in 0..200 {
             let mut backoff = Backoff::with_seed(seed);
             for ceiling_s in [1, 2, 4, 8, 16, 30, 30, 30] {
-                assert!(backoff.next_pause(None).own <= Duration::from_secs(ceiling_s));
+                assert!(backoff.next_pause(RetryReason::Asked(None)).own <= Duration::from_secs(ceiling_s));
             }
             backoff.reset();
-            assert!(backoff.next_pause(None).own <= Duration::from_secs(1));
+            assert!(backoff.next_pause(RetryReason::Asked(None)).own <= Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_answer_is_tried_again_within_six_seconds_and_not_without_pause() {
+        for reason in [RetryReason::NotConnected, RetryReason::NoAnswer] {
+            let mut backoff = Backoff::with_seed(7);
+            let pauses: Vec<_> = (0..1000).map(|_| backoff.next_pause(reason).own).collect();
+            assert!(pauses.iter().all(|pause| *pause <= Duration::from_secs(6)));
+            assert!(pauses.iter().sum::<Duration>() > Duration::from_secs(2700), "tried too often");
         }
     }
 
@@ -71,7 +90,7 @@ mod tests {
             let mut buckets = [0u32; 20];
             for seed in 0..1000 {
                 let mut backoff = Backoff::with_seed(seed);
-                let pauses: Vec<_> = (0..=failure).map(|_| backoff.next_pause(None)).collect();
+                let pauses: Vec<_> = (0..=failure).map(|_| backoff.next_pause(RetryReason::Asked(None))).collect();
                 let ceiling = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0][failure];
                 let share = pauses[failure].own.as_secs_f64() / ceiling;
                 buckets[((share * 20.0) as usize).min(19)] += 1;
@@ -85,7 +104,7 @@ mod tests {
     #[test]
     fn a_demanded_pause_is_never_cut_short_and_at_most_five_minutes_long() {
         for (asked_s, demanded_s) in [(7, 7), (86_400, 300)] {
-            let pause = Backoff::with_seed(1).next_pause(Some(Duration::from_secs(asked_s)));
+            let pause = Backoff::with_seed(1).next_pause(RetryReason::Asked(Some(Duration::from_secs(asked_s))));
             assert_eq!(pause.demanded, Duration::from_secs(demanded_s));
             assert!(pause.own <= Duration::from_secs(1));
         }
@@ -93,7 +112,7 @@ mod tests {
 
     #[test]
     fn two_back_offs_of_one_process_differ() {
-        let pauses: Vec<_> = (0..8).map(|_| Backoff::new().next_pause(None)).collect();
+        let pauses: Vec<_> = (0..8).map(|_| Backoff::new().next_pause(RetryReason::NotConnected)).collect();
         assert!(pauses.windows(2).any(|pair| pair[0] != pair[1]), "{pauses:?}");
     }
 }

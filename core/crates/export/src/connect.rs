@@ -6,16 +6,14 @@ use crate::endpoint::Endpoint;
 use crate::error::ExportError;
 use crate::proxy::proxy_for;
 use crate::settings::{OtlpEndpoint, StartThread};
+use crate::socket::Socket;
 use crate::tls::Tls;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
@@ -32,6 +30,7 @@ pub(crate) struct Connector {
     pub proxy: Option<Endpoint>,
     tls: Option<Tls>,
     resolver: Resolver,
+    start_thread: StartThread,
     timeout: Duration,
 }
 
@@ -46,7 +45,8 @@ impl Connector {
         }
         let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
         let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
-        Ok(Self { endpoint, proxy, tls, resolver: Resolver::new(start_thread), timeout: settings.timeout })
+        let resolver = Resolver::new(start_thread);
+        Ok(Self { endpoint, proxy, tls, resolver, start_thread, timeout: settings.timeout })
     }
 
     /// Takes up rotated certificates; a connection opened under another generation must not be reused.
@@ -89,14 +89,17 @@ impl Connector {
         let share = self.timeout / addresses.len().clamp(1, 4) as u32;
         let mut failure = format!("the host of {} has no address", to.shown);
         for address in addresses {
-            match tokio::time::timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
-                    // Only delays small packets; a connection without it works as well.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Box::new(PlainTcp(stream)));
+            let connecting = Socket::connect(self.start_thread, address, share)
+                .map_err(|error| format!("no thread for a connection to {}: {error}", to.shown))?;
+            match tokio::time::timeout(share, connecting).await {
+                Ok(Ok(Ok(socket))) => return Ok(Box::new(socket)),
+                Ok(Ok(Err(error))) if error.kind() != io::ErrorKind::TimedOut => {
+                    failure = format!("cannot connect to {}: {error}", to.shown);
                 }
-                Ok(Err(error)) => failure = format!("cannot connect to {}: {error}", to.shown),
-                Err(_) => failure = format!("cannot connect to {}: no answer within {share:?}", to.shown),
+                Ok(Err(_)) => failure = format!("cannot connect to {}: an internal error", to.shown),
+                Ok(Ok(Err(_))) | Err(_) => {
+                    failure = format!("cannot connect to {}: no answer within {share:?}", to.shown);
+                }
             }
         }
         Err(failure)
@@ -172,53 +175,18 @@ impl Resolver {
     }
 }
 
-/// A TCP stream that writes one buffer at a time. Those writes ask the kernel for no SIGPIPE (MSG_NOSIGNAL); gathered
-/// writes cannot, and SIGPIPE would end a host that has it at its default.
-struct PlainTcp(TcpStream);
-
-impl AsyncRead for PlainTcp {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for PlainTcp {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Connector, PlainTcp, Resolver};
+    use super::{Connector, Resolver};
     use crate::settings::{ExporterSettings, OtlpEndpoint, StartThread};
     use std::time::Duration;
-    use tokio::io::AsyncWrite;
 
     fn start_thread() -> StartThread {
         ExporterSettings::default().start_thread
     }
 
     fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
-    }
-
-    #[test]
-    fn a_connection_never_gathers_writes_since_those_could_raise_a_signal() {
-        block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            assert!(stream.is_write_vectored(), "tokio has changed: the wrapper may no longer be needed");
-            assert!(!PlainTcp(stream).is_write_vectored());
-        });
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
     }
 
     #[test]

@@ -173,8 +173,7 @@ impl Delivery {
                 // A program that ends does not wait for a receiver that is not there.
                 return Verdict::GiveUp;
             }
-            let demanded = if let RetryReason::Asked(demanded) = reason { demanded } else { None };
-            let Pause { demanded, own } = patience.backoff.next_pause(demanded);
+            let Pause { demanded, own } = patience.backoff.next_pause(reason);
             let demanded_until = self.clock.monotonic() + demanded;
             patience.owed = Some(Owed { demanded_until, until: demanded_until + own, seen });
         }

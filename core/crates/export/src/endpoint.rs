@@ -24,29 +24,30 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// Reads `url`; `what` names it in errors (`OTLP endpoint`, `proxy`).
     pub fn parse(url: &str, what: &str) -> Result<Self, ExportError> {
-        let shown = shown(url);
-        let wrong = |found: &str| {
+        Self::read(url).map_err(|found| {
             ExportError::new(
-                format!("{what} `{shown}` {found}"),
+                format!("{what} `{}` {found}", shown(url)),
                 "expected http://host:port/path or https://host:port/path".to_owned(),
             )
-        };
-        let uri: http::Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
+        })
+    }
+
+    fn read(url: &str) -> Result<Self, &'static str> {
+        let shown = shown(url);
+        let uri: http::Uri = url.parse().map_err(|_| "is not a URL")?;
         let secure = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            Some(_) => return Err(wrong("has a scheme that is neither http nor https")),
-            None => return Err(wrong("has no scheme")),
+            Some(_) => return Err("has a scheme that is neither http nor https"),
+            None => return Err("has no scheme"),
         };
-        let bracketed = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
+        let bracketed = uri.host().filter(|host| !host.is_empty()).ok_or("has no host")?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         // An unreadable port reads as none: `http` checks digits only when asked for the number.
         let after_host = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
         let port_text = after_host.strip_prefix(bracketed).and_then(|rest| rest.strip_prefix(':'));
         let port = match port_text {
-            Some(text) => {
-                text.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(|| wrong("has no valid port"))?
-            }
+            Some(text) => text.parse::<u16>().ok().filter(|port| *port != 0).ok_or("has no valid port")?,
             None if secure => 443,
             None => 80,
         };
@@ -85,8 +86,16 @@ impl Endpoint {
     }
 }
 
+/// Whether a destination could be made of `url`; the error says what is wrong with it and repeats no part of it.
+///
+/// # Errors
+/// When it is not an `http` or `https` URL with a host and a valid port.
+pub fn check_url(url: &str) -> Result<(), &'static str> {
+    Endpoint::read(url).map(drop)
+}
+
 /// A URL as messages may show it: without userinfo, query and fragment. Also for text that is no URL at all.
-pub(crate) fn shown(url: &str) -> String {
+pub fn shown(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let url = &url[..end];
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));

@@ -63,8 +63,8 @@ impl Exporter {
                 "raise the limits of threads and files (pids.max, ulimit -u, ulimit -n)",
             )
         };
+        // Without tokio's event loop, so that nothing is kept open (see `socket`).
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
             .enable_time()
             .build()
             .map_err(|error| cannot_start("an event loop", error))?;

@@ -5,6 +5,7 @@ use crate::blocking;
 use crate::error::ExportError;
 use crate::file_name::{self, Writer};
 use crate::outcome::{Outcome, RetryReason};
+use crate::owned::Owned;
 use crate::queue::Parcel;
 use crate::settings::{FileDirectory, StartThread};
 use flate2::write::GzEncoder;
@@ -88,7 +89,7 @@ impl Directory {
     }
 
     fn write(&self, parcel: &Parcel) -> io::Result<()> {
-        let (unfinished, mut file) = match self.open_unfinished() {
+        let (unfinished, file) = match self.open_unfinished() {
             // The directory went away under us.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
@@ -97,7 +98,7 @@ impl Directory {
             opened => opened?,
         };
         let written =
-            fill(&mut file, parcel).and_then(|()| file.sync_all()).and_then(|()| self.publish(&unfinished, parcel));
+            fill(&file, parcel).and_then(|()| file.get()?.sync_all()).and_then(|()| self.publish(&unfinished, parcel));
         // After publishing the name is spare; after a failure the content is. It may be gone already.
         let _ = fs::remove_file(&unfinished);
         written?;
@@ -107,7 +108,7 @@ impl Directory {
         Ok(())
     }
 
-    fn open_unfinished(&self) -> io::Result<(PathBuf, File)> {
+    fn open_unfinished(&self) -> io::Result<(PathBuf, Owned<File>)> {
         let path = self.path.join(file_name::unfinished(self.writer, RandomState::new().hash_one(0u8)));
         let file = OpenOptions::new()
             .write(true)
@@ -115,7 +116,7 @@ impl Directory {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&path)?;
-        Ok((path, file))
+        Ok((path, Owned::new(file)?))
     }
 
     /// Gives the complete file its name, without ever replacing or following what may be there already.
@@ -173,11 +174,11 @@ impl Directory {
     }
 }
 
-fn fill(file: &mut File, parcel: &Parcel) -> io::Result<()> {
+fn fill(file: &Owned<File>, parcel: &Parcel) -> io::Result<()> {
     if parcel.body.starts_with(&GZIP_MAGIC) {
-        return file.write_all(&parcel.body);
+        return file.get()?.write_all(&parcel.body);
     }
-    let mut encoder = GzEncoder::new(file, flate2::Compression::fast());
+    let mut encoder = GzEncoder::new(file.get()?, flate2::Compression::fast());
     encoder.write_all(&parcel.body)?;
     encoder.finish().map(drop)
 }

@@ -13,6 +13,9 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Limit of OTLP for an answer, before and after decompression.
 pub(crate) const LONGEST_ANSWER_BYTES: usize = 4 << 20;
 
+/// Of an error text. A server's list of 30 labels of 2 KiB each, and the reason behind it.
+const LONGEST_REMARK_BYTES: usize = 128 << 10;
+
 /// A whole answer, as far as it came.
 pub(crate) struct Answer {
     pub status: StatusCode,
@@ -41,7 +44,9 @@ pub(crate) fn judge(answer: Answer, receiver: &str, redactor: &Redactor, unix_no
     let rpc_status = if is_protobuf(&answer.headers) { RpcStatus::decode(body.as_ref()).ok() } else { None };
     let remark = match &rpc_status {
         Some(rpc_status) => rpc_status.message.clone(),
-        None if is_text(&answer.headers) => String::from_utf8_lossy(&body[..body.len().min(4096)]).into_owned(),
+        None if is_text(&answer.headers) => {
+            String::from_utf8_lossy(&body[..body.len().min(LONGEST_REMARK_BYTES)]).into_owned()
+        }
         None => String::new(),
     };
     let shown = redactor.shown(&remark);

@@ -9,7 +9,7 @@ use crate::grpc_status::{judge_answer, judge_status};
 use crate::headers::request_headers;
 use crate::http_answer::LONGEST_ANSWER_BYTES;
 use crate::otlp_http::{redactor, LONGEST_IDLE};
-use crate::outcome::{Outcome, Redactor, RetryReason};
+use crate::outcome::{Outcome, Redactor, RetryReason, MAYBE_HTTP};
 use crate::queue::Parcel;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
@@ -128,7 +128,13 @@ impl OtlpGrpcSender {
             // A connection that let a call time out is not trusted with the next one.
             Err(_) => no_answer(format!("{receiver} did not answer within {:?}", self.timeout)),
             Ok(Err(status)) if seen.broken.load(Ordering::Relaxed) => {
-                no_answer(format!("{receiver} hung up without an answer: {}", self.redactor.shown(status.message())))
+                let why = self.redactor.shown(status.message());
+                // How h2 reads the first bytes of `HTTP/1.1 400 Bad Request`.
+                let hint = match why.contains("frame with invalid size") {
+                    true => format!("; {MAYBE_HTTP}"),
+                    false => String::new(),
+                };
+                no_answer(format!("{receiver} hung up without an answer: {why}{hint}"))
             }
             // The status is tonic's own word for an answer it cannot read; the request may well have been taken.
             Ok(Err(status)) if !seen.status.load(Ordering::Relaxed) => {

@@ -6,7 +6,7 @@ use crate::connect::{innermost, Connector, Transport};
 use crate::error::ExportError;
 use crate::headers::request_headers;
 use crate::http_answer::{judge, Answer, AnswerBody, LONGEST_ANSWER_BYTES};
-use crate::outcome::{Outcome, Redactor, RetryReason};
+use crate::outcome::{Outcome, Redactor, RetryReason, MAYBE_GRPC_OR_TLS};
 use crate::queue::Parcel;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
@@ -134,7 +134,9 @@ impl OtlpHttpSender {
         let response = match tokio::time::timeout_at(until, exchange).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_parse() => {
-                let message = format!("{} answered something that is not HTTP: {}", self.shown(), innermost(&error));
+                let why = innermost(&error);
+                let message =
+                    format!("{} answered something that is not HTTP: {why}; {MAYBE_GRPC_OR_TLS}", self.shown());
                 return Ok(Outcome::Refused { message });
             }
             Ok(Err(error)) => {

@@ -33,8 +33,18 @@ pub(crate) const PROFILES_NOT_ENABLED: &str =
     "profiles are not enabled at the receiver: check the path and port, and for \
      an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline";
 
-/// The longest text of a receiver that is kept.
-const LONGEST_REMARK_CHARS: usize = 300;
+/// Appended when the bytes of an answer are no HTTP/1: a gRPC server sends HTTP/2 frames, a TLS server an alert.
+pub(crate) const MAYBE_GRPC_OR_TLS: &str =
+    "if it is a gRPC port (4317 of an OpenTelemetry Collector), set protocol=grpc; if it expects TLS, write https://";
+
+/// Appended when the bytes of an answer are no HTTP/2: an HTTP/1 server answers `HTTP/1.1 400`.
+pub(crate) const MAYBE_HTTP: &str =
+    "if it is an HTTP port (4318 of an OpenTelemetry Collector), set protocol=http/protobuf";
+
+/// The longest text of a receiver that is kept: its first and its last characters. Pyroscope lists every label of the series
+/// before it names the reason.
+const REMARK_HEAD_CHARS: usize = 200;
+const REMARK_TAIL_CHARS: usize = 400;
 
 /// A receiver's own words as they may be shown: one line, short, and without what we told it in confidence.
 pub(crate) struct Redactor {
@@ -65,10 +75,13 @@ impl Redactor {
         let line: String =
             remark.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
         let line = line.trim();
-        match line.char_indices().nth(LONGEST_REMARK_CHARS) {
-            Some((end, _)) => format!("{}…", &line[..end]),
-            None => line.to_owned(),
+        let chars = line.chars().count();
+        if chars <= REMARK_HEAD_CHARS + REMARK_TAIL_CHARS {
+            return line.to_owned();
         }
+        let head: String = line.chars().take(REMARK_HEAD_CHARS).collect();
+        let tail: String = line.chars().skip(chars - REMARK_TAIL_CHARS).collect();
+        format!("{head} … {tail}")
     }
 }
 
@@ -85,10 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn the_reason_behind_a_long_list_of_labels_is_kept() {
+        let labels: Vec<String> = (0..30).map(|number| format!("label_{number}=\"{}\"", "v".repeat(40))).collect();
+        let remark = format!("invalid labels '{{{}}}' with error: invalid label name 'user-tier'", labels.join(", "));
+        let shown = Redactor::new(std::iter::empty()).shown(&remark);
+        assert!(shown.starts_with("invalid labels '{label_0=") && shown.ends_with("invalid label name 'user-tier'"));
+    }
+
+    #[test]
     fn a_remark_is_one_short_line() {
         let redactor = Redactor::new(std::iter::empty());
 
         assert_eq!(redactor.shown("  a\r\nb\u{1b}[31mc "), "a  b [31mc");
-        assert_eq!(redactor.shown(&"é".repeat(1000)).chars().count(), 301);
+        assert_eq!(redactor.shown(&"é".repeat(1000)).chars().count(), 603);
     }
 }

@@ -1,6 +1,7 @@
 //! OTLP/gRPC: what a call looks like, and what is made of its answers.
 
 use crate::scripted_grpc::{Reply, ScriptedGrpc};
+use crate::scripted_http::{Reply as HttpReply, ScriptedHttp};
 use crate::shared::{assert_accounts_balance, exporter_to, grpc_endpoint, payload, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Compression, Destination, DestinationStats, DropReason, Dropped, Payload, Secret};
 use std::time::Duration;
@@ -15,6 +16,16 @@ fn after_first_answer(first: Reply) -> (DestinationStats, Vec<Duration>) {
     assert_eq!(server.received().len() as u64, 1 + stats.retries, "{stats:#?}");
     assert_accounts_balance(&stats, 0);
     (stats, clock.pauses())
+}
+
+#[test]
+fn grpc_sent_to_an_http_port_names_the_protocol_to_set() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::status(400));
+    let (exporter, _) = exporter_to(Destination::OtlpGrpc(grpc_endpoint(server.port())));
+    exporter.enqueue(0, payload("body", 7));
+    let stats = wait_for(&exporter, "it has failed", |stats| stats.last_error.is_some());
+    let told = stats.last_error.unwrap();
+    assert!(told.contains("set protocol=http/protobuf"), "{told}");
 }
 
 /// google.rpc.Status with a RetryInfo of so many seconds.

@@ -187,6 +187,15 @@ fn a_redirect_is_not_followed_and_its_target_is_told_without_secrets() {
 }
 
 #[test]
+fn http_sent_to_a_grpc_port_names_the_protocol_to_set() {
+    // The SETTINGS frame that a Collector's gRPC port sends first.
+    let settings = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00".to_vec();
+    let (stats, _) = after_first_answer(Reply::Bytes(settings));
+    let told = assert_dropped_at_once(&stats, DropReason::Permanent);
+    assert!(told.contains("set protocol=grpc"), "{told}");
+}
+
+#[test]
 fn garbage_is_no_success_and_not_retried() {
     let html = Reply::Answer { status: 200, headers: vec![], body: b"<html>hello</html>".to_vec() };
     for reply in [

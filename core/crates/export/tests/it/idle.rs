@@ -1,4 +1,4 @@
-//! An exporter with nothing to do does nothing: no timer, no wake-up, no thread but its own.
+//! An exporter with nothing to do does nothing: no timer, no wakeup, no thread but its own and one for each connection.
 
 use crate::scripted_grpc::{self, ScriptedGrpc};
 use crate::scripted_http::{Reply, ScriptedHttp};
@@ -18,7 +18,7 @@ fn sleeps_of(task: &PathBuf) -> u64 {
 }
 
 #[test]
-fn an_idle_exporter_is_one_named_thread_that_never_wakes() {
+fn an_idle_exporter_has_one_thread_and_one_for_each_connection_and_none_of_them_wakes() {
     let server = ScriptedHttp::start(|_, _| Reply::ok());
     let settings = ExporterSettings {
         start_thread: |name, body| {
@@ -40,20 +40,23 @@ fn an_idle_exporter_is_one_named_thread_that_never_wakes() {
     assert!(exporter.flush(PATIENCE));
 
     let threads = THREADS.lock().unwrap().clone();
-    assert_eq!(threads.len(), 1, "a request to localhost needs no thread for look-ups");
-    let name = std::fs::read_to_string(PathBuf::from("/proc").join(&threads[0]).join("comm")).unwrap();
-    assert_eq!(name.trim(), "spanprof-export");
+    assert_eq!(threads.len(), 1 + 2, "a request to localhost needs no thread for look-ups");
+    for thread in &threads {
+        let name = std::fs::read_to_string(PathBuf::from("/proc").join(thread).join("comm")).unwrap();
+        assert_eq!(name.trim(), "spanprof-export");
+    }
     // What follows the answer (accounting, keeping the connection) may go on for a while; a timer would never let a second
     // pass.
+    let sleeps = || threads.iter().map(sleeps_of).sum::<u64>();
     let until = Instant::now() + PATIENCE;
-    let mut before = sleeps_of(&threads[0]);
+    let mut before = sleeps();
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        let now = sleeps_of(&threads[0]);
+        let now = sleeps();
         if now == before {
             break;
         }
-        assert!(Instant::now() < until, "it woke {} times in the last second", now - before);
+        assert!(Instant::now() < until, "they woke {} times in the last second", now - before);
         before = now;
     }
     drop(exporter);
