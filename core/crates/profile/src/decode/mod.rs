@@ -5,6 +5,7 @@ mod error;
 mod input;
 pub mod otlp;
 pub mod pprof;
+mod unknown;
 
 pub use error::DecodeError;
 
@@ -45,15 +46,21 @@ pub fn detect(bytes: &[u8], limits: &Limits) -> Result<Format, DecodeError> {
     Ok(format_of(&body))
 }
 
-/// Decodes either format.
+/// Decodes either format; the error names a file that is neither.
 pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
     let body = input::open("profile", bytes, limits)?;
     let format = format_of(&body);
+    let unknown = unknown::refusal(&body);
     let data = match format {
-        Format::Otlp => otlp::decode_opened(body, limits)?,
-        Format::Pprof => pprof::decode_opened(body, limits)?,
+        Format::Otlp => otlp::decode_opened(body, limits),
+        Format::Pprof => pprof::decode_opened(body, limits),
     };
-    Ok((format, data))
+    match (data, unknown) {
+        // JSON of another format has none of the fields, and is no error.
+        (Ok(data), Some(unknown)) if data.resources.is_empty() => Err(unknown),
+        (Ok(data), _) => Ok((format, data)),
+        (Err(error), unknown) => Err(unknown.unwrap_or(error)),
+    }
 }
 
 fn format_of(body: &[u8]) -> Format {

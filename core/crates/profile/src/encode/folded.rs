@@ -1,5 +1,5 @@
-//! Folded stacks: `root;…;leaf weight` lines, sorted. A `;` within a name is written as `:`, line breaks as a space, for
-//! the form knows no escape.
+//! Folded stacks: `root;…;leaf weight` lines, sorted. A `;` within a name is written as `:`, and a control character, such as
+//! a line break or the escape of a terminal, as a space, because the format has no escapes.
 
 use std::fmt::Write;
 
@@ -37,5 +37,15 @@ pub fn encode(tree: &StackTree) -> String {
 }
 
 fn escape(name: &str) -> String {
-    name.replace(';', ":").replace(['\n', '\r'], " ")
+    name.replace(';', ":").replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn names_keep_to_their_line_and_send_nothing_to_a_terminal() {
+        assert_eq!(escape("a;b\r\n\u{1b}[31mc\u{9b}d é"), "a:b   [31mc d é");
+    }
 }

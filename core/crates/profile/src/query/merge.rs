@@ -25,8 +25,9 @@ struct Identity {
     has_values: bool,
 }
 
+/// A profile whose samples each have an identity of their own.
 #[derive(Default)]
-struct Merged {
+pub(super) struct Merged {
     profile: Profile,
     samples: HashMap<Identity, usize>,
 }
@@ -63,7 +64,7 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesD
         }
     }
     for (resource, group) in merged.resources.iter_mut().zip(groups) {
-        resource.profiles = group.kinds.into_iter().map(|merged| merged.profile).collect();
+        resource.profiles = group.kinds.into_iter().map(Merged::into_profile).collect();
         resource.profiles.iter_mut().flat_map(|profile| &mut profile.samples).for_each(sort_by_time);
     }
     merged
@@ -86,7 +87,7 @@ impl Group {
                 merged
             }
             None => {
-                self.kinds.push(Merged { profile: empty, samples: HashMap::new() });
+                self.kinds.push(Merged::new(empty));
                 &mut self.kinds[at]
             }
         };
@@ -97,7 +98,17 @@ impl Group {
 }
 
 impl Merged {
-    fn add(&mut self, sample: Sample) {
+    /// Starts with the head of `profile`; its samples must be added one by one.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, samples: HashMap::new() }
+    }
+
+    /// The profile with the samples added.
+    pub fn into_profile(self) -> Profile {
+        self.profile
+    }
+
+    pub fn add(&mut self, sample: Sample) {
         let identity = Identity {
             stack: sample.stack,
             attributes: sample.attributes,
@@ -118,7 +129,8 @@ impl Merged {
     }
 }
 
-fn sort_by_time(sample: &mut Sample) {
+/// Orders the timestamps of a sample, and its values with them.
+pub(super) fn sort_by_time(sample: &mut Sample) {
     if sample.values.len() != sample.timestamps_unix_nano.len() {
         return sample.timestamps_unix_nano.sort_unstable();
     }

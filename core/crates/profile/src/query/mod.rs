@@ -1,20 +1,25 @@
-//! Questions to profiles: filter, merge, which types there are, the top table, the stack tree. Answers are values; the
+//! Questions to profiles: filter, merge, reduce, which types there are, the top table, the stack tree. Answers are values; the
 //! encoders and the command line print them.
 
 mod filter;
 mod functions;
+mod label_names;
 mod merge;
+mod reduce;
 mod top;
 mod tree;
 
 pub use filter::Filter;
+pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;
+pub use reduce::Reduction;
 pub use top::{top, TopRow, TopTable};
 pub use tree::{tree, Node, StackTree};
 
 use std::collections::BTreeMap;
 
-use crate::ProfilesData;
+use crate::wire::pprof_names::DEFAULT_SAMPLE_TYPE;
+use crate::{Profile, ProfilesData};
 
 /// One service's profiles of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,18 @@ pub struct TypeSummary {
     pub from_unix_nano: u64,
     /// End of the last window, Unix nanoseconds.
     pub to_unix_nano: u64,
+}
+
+/// The sample type that every profile here names as its default, as files of pprof do; `None` when they differ or none does.
+pub fn default_type(data: &ProfilesData) -> Option<String> {
+    let named = |profile: &Profile| {
+        let mut settings = data.dictionary.attributes_of(profile.attributes);
+        settings.find(|setting| setting.key == DEFAULT_SAMPLE_TYPE).map(|setting| setting.value.to_string())
+    };
+    let mut defaults = data.profiles().map(|(_, profile)| named(profile));
+    let first = defaults.next()??;
+    let is_there = data.profiles().any(|(_, profile)| profile.type_name() == first);
+    (is_there && defaults.all(|other| other.as_ref() == Some(&first))).then_some(first)
 }
 
 /// What is there, sorted by service and type.

@@ -1,0 +1,102 @@
+//! Names files that are no profiles, so that the error says what was given instead of where a protobuf reader stopped.
+//! The name counts only when decoding fails or finds nothing.
+
+use super::DecodeError;
+
+/// First bytes and what they begin.
+const MAGIC: &[(&[u8], &str)] = &[
+    (b"\x7fELF", "an ELF program or library"),
+    (b"FLR\0", "a recording of JDK Flight Recorder"),
+    (b"PERFILE2", "a recording of perf; `perf script | stackcollapse-perf.pl` makes text of it"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd data; decompress it first"),
+    (b"BZh", "bzip2 data; decompress it first"),
+    (b"\xfd7zXZ\0", "xz data; decompress it first"),
+    (b"{\"nodes\"", "a .cpuprofile file"),
+    (b"{\"head\"", "a .heapprofile file"),
+    (b"<", "an HTML or XML page"),
+];
+
+/// Enough to tell text from numbers.
+const LOOKED_AT_BYTES: usize = 4096;
+
+/// The error for a file that is recognized as something else, or that no protobuf message begins like.
+pub(super) fn refusal(body: &[u8]) -> Option<DecodeError> {
+    let got = name_of(body)?;
+    let expected = "OTLP profiles (protobuf or JSON) or pprof, plain or gzip".to_owned();
+    Some(DecodeError { what: "profile", at: String::new(), expected, got })
+}
+
+fn name_of(body: &[u8]) -> Option<String> {
+    if let Some((_, name)) = MAGIC.iter().find(|(magic, _)| body.starts_with(magic)) {
+        return Some((*name).to_owned());
+    }
+    let head = &body[..body.len().min(LOOKED_AT_BYTES)];
+    // Requests begin with a line feed (field 1), JSON with a brace; both have errors of their own.
+    if matches!(head.first(), None | Some(b'\n' | b'{')) {
+        return None;
+    }
+    if let Some(text) = text(head) {
+        return Some(match is_folded(text) {
+            true => "folded stacks, which have neither types nor times".to_owned(),
+            false => format!("text that begins with {:?}", text.chars().take(20).collect::<String>()),
+        });
+    }
+    let (field, wire_type) = (head[0] >> 3, head[0] & 7);
+    let begins_no_message = head[0] < 0x80 && head[0] != 0 && (!matches!(wire_type, 0 | 1 | 2 | 5) || field == 0);
+    begins_no_message.then(|| {
+        let bytes: Vec<_> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("an unknown format that begins with the bytes {}", bytes.join(" "))
+    })
+}
+
+/// The bytes when they are text; a character that the end cuts is left out.
+fn text(head: &[u8]) -> Option<&str> {
+    let text = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    let is_printed = |character: char| !character.is_control() || matches!(character, '\n' | '\r' | '\t');
+    text.chars().all(is_printed).then_some(text)
+}
+
+/// `root;leaf 12` in each whole line.
+fn is_folded(text: &str) -> bool {
+    let is_stack = |line: &str| {
+        line.rsplit_once(' ').is_some_and(|(stack, count)| !stack.is_empty() && count.parse::<u64>().is_ok())
+    };
+    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).take(10).peekable();
+    lines.peek().is_some() && lines.all(is_stack)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::decode::{any, Limits};
+
+    fn refusal(bytes: &[u8]) -> String {
+        any(bytes, &Limits::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_that_is_no_profile_is_named() {
+        for (bytes, name) in [
+            (&b"main;serve;cart 12\nmain;serve 3\n"[..], "got folded stacks"),
+            (b"hello, this is a note\nof two lines", "got text that begins with \"hello, this is a not\""),
+            (b"<!doctype html><html>", "got an HTML or XML page"),
+            (b"\x7fELF\x02\x01\x01\0\0\0\0", "got an ELF program or library"),
+            (b"FLR\0\0\x02\0\x01", "got a recording of JDK Flight Recorder"),
+            (br#"{"nodes":[{"id":1}]}"#, "got a .cpuprofile file"),
+            (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
+        ] {
+            let refused = refusal(bytes);
+            assert!(refused.contains("expected OTLP profiles (protobuf or JSON) or pprof"), "{refused}");
+            assert!(refused.contains(name), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_profile_keeps_the_place_of_its_damage() {
+        assert!(refusal(&[0x0a, 0x05, 0x12]).contains("expected 5 more bytes"));
+    }
+}

@@ -1,0 +1,172 @@
+//! Reduces profiles to the detail that one receiver stores well: less of the span link, fewer resource attributes, label
+//! names of Pyroscope 1.x. Samples that become identical are merged; totals do not change.
+
+use hashbrown::HashMap;
+
+use super::label_names::replacements;
+use super::merge::{sort_by_time, Merged};
+use crate::*;
+
+/// See the head of the module. `Default` leaves profiles as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reduction {
+    /// Links lose their trace id.
+    pub without_trace_ids: bool,
+    /// Links lose their span id.
+    pub without_span_ids: bool,
+    /// Keys of resource attributes that are left out.
+    pub without_attributes: Vec<String>,
+    /// Label names that Pyroscope 1.x refuses are replaced.
+    pub accepted_label_names: bool,
+}
+
+impl Reduction {
+    /// The profiles with less detail.
+    pub fn apply(&self, mut data: ProfilesData) -> ProfilesData {
+        if !self.without_attributes.is_empty() {
+            for resource in &mut data.resources {
+                resource.resource.retain(|attribute| !self.without_attributes.contains(&attribute.key));
+            }
+        }
+        let names = if self.accepted_label_names { replacements(&data) } else { Default::default() };
+        if !names.is_empty() {
+            rename_labels(&mut data, |name| names.get(name).map(String::as_str));
+        }
+        if self.without_trace_ids || self.without_span_ids {
+            self.reduce_links(&mut data);
+        }
+        data
+    }
+
+    fn reduce_links(&self, data: &mut ProfilesData) {
+        let reduced: Vec<LinkId> = data
+            .dictionary
+            .links()
+            .to_vec()
+            .into_iter()
+            .map(|link| self.link(link))
+            .map(|link| data.dictionary.link(link))
+            .collect();
+        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            let samples = std::mem::take(&mut profile.samples);
+            let mut merged = Merged::new(std::mem::take(profile));
+            for mut sample in samples {
+                sample.link = reduced.get(sample.link.index()).copied().unwrap_or_default();
+                merged.add(sample);
+            }
+            *profile = merged.into_profile();
+            profile.samples.iter_mut().for_each(sort_by_time);
+        }
+    }
+
+    fn link(&self, link: Link) -> Link {
+        Link {
+            trace_id: if self.without_trace_ids { [0; 16] } else { link.trace_id },
+            span_id: if self.without_span_ids { [0; 8] } else { link.span_id },
+        }
+    }
+}
+
+fn rename_labels<'n>(data: &mut ProfilesData, new_name: impl Fn(&str) -> Option<&'n str>) {
+    let ProfilesData { dictionary, resources } = data;
+    let mut known: HashMap<AttributeSetId, AttributeSetId> = HashMap::new();
+    for resource in resources {
+        for attribute in &mut resource.resource {
+            if let Some(name) = new_name(&attribute.key) {
+                attribute.key = name.to_owned();
+            }
+        }
+        for sample in resource.profiles.iter_mut().flat_map(|profile| &mut profile.samples) {
+            sample.attributes = *known.entry(sample.attributes).or_insert_with(|| {
+                let labels: Vec<Attribute> =
+                    dictionary.attributes_of(sample.attributes).map(|label| label.to_owned()).collect();
+                let labels: Vec<AttributeId> = labels
+                    .iter()
+                    .map(|label| {
+                        let key = new_name(&label.key).unwrap_or(&label.key);
+                        dictionary.attribute(key, label.value.as_ref(), &label.unit)
+                    })
+                    .collect();
+                dictionary.attribute_set(&labels)
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: [u8; 16] = [0xab; 16];
+
+    /// Two spans of one trace on one stack, with and without timestamps, and a sample without a link.
+    fn linked() -> ProfilesData {
+        let mut data = ProfilesData::default();
+        let dictionary = &mut data.dictionary;
+        let tier = dictionary.attribute("user-tier", Value::String("gold"), "");
+        let attributes = dictionary.attribute_set(&[tier]);
+        let first = dictionary.link(Link { trace_id: TRACE, span_id: [1; 8] });
+        let second = dictionary.link(Link { trace_id: TRACE, span_id: [2; 8] });
+        let sample = |link, value: i64| Sample {
+            attributes,
+            link,
+            values: vec![value],
+            exact_value: value * 10,
+            ..Sample::default()
+        };
+        let timed = |link, value, time| Sample { timestamps_unix_nano: vec![time], ..sample(link, value) };
+        let samples = vec![
+            sample(first, 3),
+            sample(second, 4),
+            sample(LinkId::default(), 5),
+            timed(first, 6, 200),
+            timed(second, 7, 100),
+        ];
+        let profile = Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() };
+        data.resources.push(ResourceProfiles {
+            resource: vec![Attribute::string("service.name", "shop"), Attribute::string("process.pid", "7")],
+            profiles: vec![profile],
+            ..ResourceProfiles::default()
+        });
+        data
+    }
+
+    fn samples(data: &ProfilesData) -> &[Sample] {
+        &data.resources[0].profiles[0].samples
+    }
+
+    #[test]
+    fn a_link_without_its_trace_keeps_spans_apart() {
+        let data = Reduction { without_trace_ids: true, ..Reduction::default() }.apply(linked());
+        let links: Vec<Link> = samples(&data).iter().map(|sample| data.dictionary.get_link(sample.link)).collect();
+        let span = |span_id| Link { trace_id: [0; 16], span_id };
+        assert_eq!(links, [span([1; 8]), span([2; 8]), Link::default(), span([1; 8]), span([2; 8])]);
+    }
+
+    #[test]
+    fn samples_that_differed_in_their_link_alone_become_one_with_the_same_total() {
+        let none = Reduction { without_trace_ids: true, without_span_ids: true, ..Reduction::default() };
+        let data = none.apply(linked());
+        let [summed, timed] = samples(&data) else { panic!("{:?}", samples(&data)) };
+        assert_eq!((summed.values.as_slice(), summed.exact_value), (&[12][..], 120));
+        assert_eq!((timed.values.as_slice(), timed.timestamps_unix_nano.as_slice()), (&[7, 6][..], &[100, 200][..]));
+        assert_eq!(timed.exact_value, 130);
+        assert_eq!(summed.link, LinkId::default());
+    }
+
+    #[test]
+    fn attributes_of_the_resource_are_left_out_by_key() {
+        let reduction = Reduction { without_attributes: vec!["process.pid".to_owned()], ..Reduction::default() };
+        assert_eq!(reduction.apply(linked()).resources[0].resource, [Attribute::string("service.name", "shop")]);
+    }
+
+    #[test]
+    fn refused_label_names_are_replaced_and_values_stay() {
+        let data = Reduction { accepted_label_names: true, ..Reduction::default() }.apply(linked());
+        for sample in samples(&data) {
+            let labels: Vec<_> =
+                data.dictionary.attributes_of(sample.attributes).map(|label| label.to_owned()).collect();
+            assert_eq!(labels, [Attribute::string("user_tier", "gold")]);
+        }
+    }
+}
