@@ -30,8 +30,9 @@ pub(crate) const TO: &[Flag] = &[Flag::value("--to", "TIME", "only up to here; s
 /// What `convert --to` can write. None of these words is a time, so `--to` can say either.
 pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", "json"];
 
-/// The profile types shown first when nobody says which.
-const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
+/// The profile types shown first when neither the user nor the file names one. Of types that are measured together this is
+/// the one that pprof shows, the last: `inuse_space` of a heap, `delay` of locks.
+const USUAL_TYPES: [&str; 5] = ["cpu", "wall", "inuse_space", "alloc_space", "delay"];
 
 /// Reads the flags of a verb.
 pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Failure> {
@@ -48,7 +49,10 @@ pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Fail
     Ok(filter)
 }
 
-/// Reads the query parameters of a request; names that are not ours are left to the caller.
+/// The query parameters that [`of_parameters`] reads.
+pub(crate) const PARAMETERS: [&str; 7] = ["service", "type", "label", "trace_id", "span_id", "from", "to"];
+
+/// Reads the query parameters of a request; other names are left to the caller.
 pub(crate) fn of_parameters(parameters: &[(String, String)], now_unix_ns: u64) -> Result<Filter, String> {
     let mut filter = Filter::default();
     for (name, value) in parameters {
@@ -127,10 +131,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The type to show: the one asked for, else the most usual of those present. "" when there is none.
+/// The type to show: the one asked for, else the file's own default, else the most usual of those present. "" when there is
+/// none.
 pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if let Some(name) = &filter.type_name {
         return name.clone();
+    }
+    if let Some(name) = query::default_type(data) {
+        return name;
     }
     let types = query::types(data);
     let usual = USUAL_TYPES.iter().find(|name| types.iter().any(|of| of.type_name == **name));
@@ -140,6 +148,7 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanprof_profile::{Profile, ResourceProfiles, Value, ValueType};
 
     const NOW: u64 = 1_769_860_800_000_000_000;
 
@@ -168,6 +177,28 @@ mod tests {
         assert!(written.contains(&("trace_id", "0af7651916cd43dd8448eb211c80319c".to_owned())));
         let pairs: Vec<_> = written.iter().map(|(name, value)| (*name, value.as_str())).collect();
         assert_eq!(read(&pairs).unwrap(), filter);
+    }
+
+    #[test]
+    fn the_type_that_is_shown_is_the_one_that_pprof_shows() {
+        let shown = |types: &[&str], default: &str| {
+            let mut data = ProfilesData::default();
+            let setting = Value::String(default);
+            let setting = data.dictionary.attribute("pprof.scope.default_sample_type", setting, "");
+            let attributes =
+                data.dictionary.attribute_set(if default.is_empty() { &[] } else { std::slice::from_ref(&setting) });
+            let of_type =
+                |kind: &&str| Profile { sample_type: ValueType::new(*kind, ""), attributes, ..Profile::default() };
+            let profiles = types.iter().map(of_type).collect();
+            data.resources.push(ResourceProfiles { profiles, ..ResourceProfiles::default() });
+            type_to_show(&data, &Filter::default())
+        };
+        let heap = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
+        assert_eq!(shown(&heap, ""), "inuse_space");
+        assert_eq!(shown(&heap, "alloc_space"), "alloc_space", "a file's own default wins");
+        assert_eq!(shown(&heap, "elsewhere"), "inuse_space");
+        assert_eq!(shown(&["contentions", "delay"], ""), "delay");
+        assert_eq!(shown(&["wall", "cpu"], ""), "cpu");
     }
 
     #[test]

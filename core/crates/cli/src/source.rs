@@ -137,8 +137,7 @@ fn question(server: &Server, filter: &Filter) -> String {
     let mut pairs = selection::to_parameters(filter);
     let of_url = query_string::parse(&server.query);
     for (name, value) in &of_url {
-        let known =
-            ["service", "type", "label", "trace_id", "span_id", "from", "to"].into_iter().find(|known| known == name);
+        let known = selection::PARAMETERS.into_iter().find(|known| known == name);
         if let Some(known) = known {
             if known == "label" || !pairs.iter().any(|(of, _)| *of == known) {
                 pairs.push((known, value.clone()));

@@ -88,7 +88,26 @@ pub(crate) async fn answer(shared: &Arc<Shared>, path: &str, request: &Request<I
     answered
 }
 
+/// A misspelt parameter would otherwise answer another question.
+fn refuse_unknown(path: &str, parameters: &[(String, String)]) -> Result<(), (StatusCode, String)> {
+    let own: &[&str] = match path {
+        "/api/top" | "/api/traces" => &["limit"],
+        "/api/profile" => &["format", "detail"],
+        _ => &[],
+    };
+    let known = || selection::PARAMETERS.iter().chain(own).copied();
+    match parameters.iter().find(|(name, _)| !known().any(|known| known == name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let known: Vec<_> = known().collect();
+            let message = format!("unknown parameter `{name}` of {path}: expected one of {}", known.join(", "));
+            Err((StatusCode::BAD_REQUEST, message))
+        }
+    }
+}
+
 fn outcome(shared: &Shared, path: &str, parameters: &[(String, String)]) -> Outcome {
+    refuse_unknown(path, parameters)?;
     let filter =
         selection::of_parameters(parameters, unix_ns()).map_err(|message| (StatusCode::BAD_REQUEST, message))?;
     let parameter = |name: &str| parameters.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str());
@@ -382,6 +401,7 @@ fn stats(shared: &Shared) -> Json {
             ("received_requests", &received.requests),
             ("received_bytes", &received.bytes),
             ("received_samples", &received.samples),
+            ("duplicate_profiles", &received.duplicate_profiles),
             ("refused_invalid", &received.refused_invalid),
             ("refused_too_large", &received.refused_too_large),
             ("refused_too_slow", &received.refused_too_slow),

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
+
 use crate::failure::Failure;
 
 const SUFFIX: &str = ".otlp.pb.gz";
@@ -22,6 +25,8 @@ pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 pub(crate) struct Directory {
     path: PathBuf,
     written: AtomicU64,
+    /// Held until the process ends: two servers would remove each other's files.
+    _lock: fs::File,
 }
 
 /// A file found at start.
@@ -42,7 +47,8 @@ impl Directory {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| failed("create", error))?;
         let path = path.canonicalize().map_err(|error| failed("open", error))?;
-        let directory = Directory { path, written: AtomicU64::new(0) };
+        let lock = lock(&path)?;
+        let directory = Directory { path, written: AtomicU64::new(0), _lock: lock };
         let probe = directory.path.join(format!(".probe-{}.tmp", std::process::id()));
         create_anew(&probe).map_err(|error| failed("write into", error))?;
         fs::remove_file(&probe).map_err(|error| failed("write into", error))?;
@@ -105,6 +111,19 @@ impl Directory {
         }
         found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
         Ok(found)
+    }
+}
+
+/// Locks the directory itself, so that no file is left behind. File systems without locks are used without.
+fn lock(path: &Path) -> Result<fs::File, Failure> {
+    let opened = fs::File::open(path)
+        .map_err(|error| Failure::new(format!("cannot open the directory {}: {error}", path.display())))?;
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            Err(Failure::new(format!("another `spanprof serve` keeps its profiles in {}", path.display()))
+                .hint("stop it, or give this one a directory of its own: --dir DIR"))
+        }
+        Ok(()) | Err(_) => Ok(opened),
     }
 }
 
@@ -172,6 +191,16 @@ mod tests {
         assert!(read(&home.path().join(&name)).is_err());
         assert!(directory.write(b"data", 1_700_000_000_000).is_err());
         assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_directory_serves_one_server_at_a_time() {
+        let home = crate::scratch::Scratch::new("locked");
+        let first = Directory::open(home.path()).unwrap();
+        let failure = Directory::open(home.path()).unwrap_err();
+        assert!(failure.message.contains("another `spanprof serve`"), "{failure}");
+        drop(first);
+        assert!(Directory::open(home.path()).is_ok());
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) struct Counters {
     pub requests: AtomicU64,
     pub bytes: AtomicU64,
     pub samples: AtomicU64,
+    /// Profiles that an earlier request brought.
+    pub duplicate_profiles: AtomicU64,
     pub refused_invalid: AtomicU64,
     pub refused_too_large: AtomicU64,
     pub refused_too_slow: AtomicU64,
@@ -213,7 +215,9 @@ fn keep_now(shared: &Shared, payload: Payload, bytes: &[u8]) -> Result<u64, Refu
         return Err(Refused::Invalid(format!("the headers say {said}, the body is {found}")));
     }
     let limits = &shared.settings.limits;
-    let data = decode::otlp::decode(bytes, limits).map_err(|error| Refused::Invalid(error.to_string()))?;
+    let mut data = decode::otlp::decode(bytes, limits).map_err(|error| Refused::Invalid(error.to_string()))?;
+    let claim = shared.store.received.claim(&mut data);
+    shared.counters.duplicate_profiles.fetch_add(claim.duplicates, Ordering::Relaxed);
     let samples = data.sample_count() as u64;
     // Nothing to show, nothing to keep; still a success on the wire.
     if samples == 0 {
@@ -221,6 +225,10 @@ fn keep_now(shared: &Shared, payload: Payload, bytes: &[u8]) -> Result<u64, Refu
     }
     let gzipped: Vec<u8>;
     let kept = match payload {
+        _ if claim.duplicates > 0 => {
+            gzipped = gzip(&otlp::encode(&data, Revision::One));
+            &gzipped
+        }
         // What came is what is kept: a file can be checked for what the sender really sent.
         Payload::Protobuf { gzipped: true } => bytes,
         Payload::Protobuf { gzipped: false } => {
@@ -234,6 +242,7 @@ fn keep_now(shared: &Shared, payload: Payload, bytes: &[u8]) -> Result<u64, Refu
     };
     announce_new_services(shared, &data);
     shared.store.keep(kept, &data).map_err(|error| {
+        shared.store.received.withdraw(&claim);
         Refused::Unavailable(format!("cannot write into {}: {error}", shared.store.directory().display()))
     })?;
     Ok(samples)

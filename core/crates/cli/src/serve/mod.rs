@@ -8,6 +8,7 @@ mod intake;
 mod otlp_grpc;
 mod otlp_http;
 mod page;
+mod received;
 mod reply;
 mod route;
 mod slices;

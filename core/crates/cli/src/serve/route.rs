@@ -129,6 +129,10 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
 
 /// A page of another site whose name was made to resolve to this machine (DNS rebinding) still sends that site's name.
 fn refuse_foreign_host(shared: &Shared, request: &Request<Incoming>) -> Option<Reply> {
+    // RFC 9112, section 3.2: a proxy in front may have checked the other one.
+    if request.headers().get_all(HOST).iter().count() > 1 {
+        return Some(reply::text(StatusCode::BAD_REQUEST, "expected one Host header, got several"));
+    }
     let host = match request.uri().authority() {
         Some(authority) => Some(authority.as_str()),
         None => request.headers().get(HOST).and_then(|value| value.to_str().ok()),

@@ -14,6 +14,7 @@ use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
 use super::directory::{self, Directory};
+use super::received::Received;
 use super::slices::{self, Part, Slices};
 use super::spans::Spans;
 use super::window::Window;
@@ -81,6 +82,7 @@ pub(crate) struct Store {
     decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
     answers: Mutex<VecDeque<Known>>,
     slices: Slices,
+    pub received: Received,
     pub counters: Counters,
 }
 
@@ -96,6 +98,7 @@ impl Store {
             decoded: Mutex::default(),
             answers: Mutex::default(),
             slices: Slices::default(),
+            received: Received::default(),
             counters: Counters::default(),
         }
     }
@@ -159,6 +162,7 @@ impl Store {
     }
 
     fn remember(&self, window: Window) {
+        self.received.add(&window.identities);
         let mut windows = lock(&self.windows);
         let at = windows.partition_point(|other| other.received_unix_ms <= window.received_unix_ms);
         windows.insert(at, Arc::new(window));
@@ -181,15 +185,16 @@ impl Store {
             bytes -= window.bytes;
             let counter = if is_old { &self.counters.removed_by_age } else { &self.counters.removed_by_size };
             counter.fetch_add(1, Ordering::Relaxed);
-            removed.push(window.path.clone());
+            removed.push(window.clone());
             false
         });
         drop(windows);
         if !removed.is_empty() {
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
-        for path in removed {
-            let _ = std::fs::remove_file(path);
+        for window in removed {
+            self.received.remove(&window.identities);
+            let _ = std::fs::remove_file(&window.path);
         }
     }
 

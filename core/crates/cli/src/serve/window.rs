@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use super::received;
 use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
 
@@ -24,6 +25,8 @@ pub(crate) struct Window {
     pub from_unix_nano: u64,
     pub to_unix_nano: u64,
     pub services: Vec<Service>,
+    /// Of its profiles, see `received`.
+    pub identities: Vec<u64>,
     links: LinkSet,
 }
 
@@ -67,6 +70,7 @@ impl Window {
             from_unix_nano: types.iter().map(|of| of.from_unix_nano).min().unwrap_or(0),
             to_unix_nano: types.iter().map(|of| of.to_unix_nano).max().unwrap_or(0),
             services,
+            identities: received::identities(data),
             links,
         }
     }

@@ -201,12 +201,22 @@ fn a_taken_port_is_a_clear_error() {
 }
 
 #[test]
+fn a_directory_of_a_running_server_is_a_clear_error() {
+    let home = Scratch::new();
+    let _serve = Serve::start(home.path(), &[]);
+    let done = spanprof(&["serve", "--grpc", "0", "--http", "0", "--dir", home.path().to_str().unwrap()]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stderr.contains("another `spanprof serve` keeps its profiles in"), "{done:?}");
+}
+
+#[test]
 fn the_first_line_says_where_the_server_is() {
     let home = Scratch::new();
     let serve = Serve::start(home.path(), &[]);
     assert!(serve.first_line.contains(&format!("\"url\":\"http://{}/\"", serve.http)), "{}", serve.first_line);
     assert_eq!(number(&serve.first_line, "pid"), i64::from(serve.pid()));
-    let mut plain = command(&["serve", "--grpc", "0", "--http", "0", "--dir", home.path().to_str().unwrap()])
+    let other = Scratch::new();
+    let mut plain = command(&["serve", "--grpc", "0", "--http", "0", "--dir", other.path().to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

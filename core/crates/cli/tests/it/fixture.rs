@@ -208,7 +208,8 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[Taken
         period: PERIOD_NS,
         time_unix_nano: start_ns,
         duration_nano: 10_000_000_000,
-        profile_id: [7; 16],
+        // Without an id a profile is never taken for one that was received before.
+        profile_id: [0; 16],
         samples,
         ..Profile::default()
     };

@@ -16,6 +16,18 @@ fn resident_bytes(serve: &Serve) -> u64 {
 }
 
 #[test]
+fn a_request_with_two_host_headers_is_refused() {
+    let home = Scratch::new();
+    let serve = Serve::start(home.path(), &[]);
+    let mut peer = TcpStream::connect(&serve.http).unwrap();
+    peer.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
+#[test]
 fn a_decompression_bomb_is_refused_within_memory_and_time() {
     let home = Scratch::new();
     let serve = Serve::start(home.path(), &[]);

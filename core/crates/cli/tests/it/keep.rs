@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use spanprof_profile::Profile;
+
 use crate::client::{get, post};
 use crate::fixture::{encoded, gzip, number, shop, window, Scratch, Serve, Taken};
 
@@ -39,6 +41,32 @@ fn a_restart_keeps_the_profiles_and_passes_over_corrupt_files() {
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stderr.contains("passed over") && stderr.contains("1700000000000-1-000000.otlp.pb.gz"), "{stderr}");
     assert!(!stderr.contains("notes.txt"), "{stderr}");
+}
+
+#[test]
+fn a_profile_that_is_sent_twice_is_counted_once() {
+    let home = Scratch::new();
+    let mut first = Serve::start(home.path(), &[]);
+    let mut data = shop("checkout");
+    data.resources[0].profiles[0].profile_id = [7; 16];
+    let total = |serve: &Serve| number(&get(&serve.http, "/api/top?type=cpu").text(), "total");
+    for _ in 0..3 {
+        assert_eq!(post(&first.http, &[], &encoded(&data)).status, 200);
+    }
+    assert_eq!(total(&first), 1_000_000_000);
+    let stats = get(&first.http, "/api/stats").text();
+    assert_eq!((number(&stats, "windows"), number(&stats, "duplicate_profiles")), (1, 2), "{stats}");
+    // A request with one profile that is known and one that is new.
+    let mut mixed = data.clone();
+    let new = Profile { profile_id: [8; 16], ..mixed.resources[0].profiles[0].clone() };
+    mixed.resources[0].profiles.push(new);
+    assert_eq!(post(&first.http, &[], &encoded(&mixed)).status, 200);
+    assert_eq!(total(&first), 2_000_000_000);
+    first.end("-TERM");
+
+    let second = Serve::start(home.path(), &[]);
+    assert_eq!(post(&second.http, &[], &encoded(&mixed)).status, 200);
+    assert_eq!(total(&second), 2_000_000_000, "profiles of an earlier run are known");
 }
 
 #[test]

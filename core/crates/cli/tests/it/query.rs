@@ -156,6 +156,8 @@ fn wrong_questions_are_answered_with_what_was_expected() {
         ("label=x", "KEY=VALUE"),
         ("limit=-1", "expected a number"),
         ("from=now&to=-1h", "must be before"),
+        ("servcie=checkout", "unknown parameter `servcie` of /api/top: expected one of service, type"),
+        ("format=pprof", "unknown parameter `format` of /api/top"),
     ] {
         let answer = get(&serve.http, &format!("/api/top?{query}"));
         assert_eq!(answer.status, 400, "{query}");
