@@ -29,15 +29,18 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         }
         // Nothing of the interpreter is looked at when switched off.
         let switched_off = !config.enabled || config.disabled_by.is_some();
-        let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py)? };
+        let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py, config.signals)? };
         py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
     })
 }
 
-/// Stops the profiler and sends the last window within `stop_timeout`. True when everything was delivered.
+/// Stops the profiler and sends the last window within `stop_timeout`, or `at_most` seconds where that is shorter. True when
+/// everything was delivered.
 #[pyfunction]
-pub fn stop(py: Python<'_>) -> bool {
-    quiet(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop())))
+#[pyo3(signature = (at_most=None))]
+pub fn stop(py: Python<'_>, at_most: Option<f64>) -> bool {
+    let at_most = at_most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(Duration::MAX);
+    quiet(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop_within(at_most))))
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout` seconds.
@@ -141,7 +144,11 @@ pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
     quiet(70, || py.detach(|| spanprof_cli::run(&arguments)))
 }
 
-fn python_runtime(py: Python<'_>) -> Result<Arc<dyn Runtime>, Error> {
+fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Error> {
+    // The check of the interpreter reads memory; without the guard each word is a system call.
+    if signals {
+        spanprof::sys::install_fault_guard();
+    }
     let unsupported = |message: String, hint: String| Error::new(ErrorKind::UnsupportedRuntime, message, hint);
     let runtime = PythonRuntime::new(py).map_err(|error| unsupported(error.message, error.hint))?;
     let variable = variable::create(py).map_err(|error| unsupported(error.to_string(), String::new()))?;

@@ -1,11 +1,12 @@
 //! The module's context functions, for the package's hooks: spans becoming current, calls carried to another thread,
 //! Pyroscope's thread tags. None of them raises. Not here: `tag_wrapper` ([`crate::ffi::scope`]).
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use spanprof::context::{hold_context, HeldContext, Link};
 
-use crate::context;
+use crate::context::{self, PreparedLabels};
 use crate::convert;
 use crate::error::quiet;
 use crate::ffi::variable::{self, Value};
@@ -47,59 +48,69 @@ fn hex(bytes: &[u8]) -> String {
 /// What a span made current, and what was current before it. What it made current does not expire while this lives.
 #[pyclass(frozen, module = "spanprof._spanprof")]
 pub struct LinkToken {
+    /// OpenTelemetry's own.
+    pub token: Option<Py<PyAny>>,
     written: Value,
     previous: Value,
     _held: HeldContext,
 }
 
-/// Makes a span current: trace id, span id and local root span id as OpenTelemetry's integers; 0 for "none". None when that
-/// changes nothing.
-///
-/// No local root given means "that of the span current so far, if it is of the same trace".
-#[pyfunction]
-#[pyo3(signature = (trace_id, span_id, local_root_span_id=None, labels=None))]
-pub fn attach_link(
-    trace_id: u128,
-    span_id: u64,
-    local_root_span_id: Option<u64>,
-    labels: Option<&Bound<'_, PyAny>>,
-) -> Option<LinkToken> {
-    quiet(None, || {
-        let previous = variable::get();
-        let row = context::row(previous.id());
-        let link = Link { trace_id: trace_id.to_be_bytes(), span_id: span_id.to_be_bytes() };
-        if row.link == link {
-            return None;
-        }
-        let local_root = match local_root_span_id {
-            Some(id) => id.to_be_bytes(),
-            None if row.link.trace_id == link.trace_id => row.local_root_span_id,
-            None => [0; 8],
-        };
-        let labels = labels.map(convert::prepared_labels).unwrap_or_default();
-        let written = Value::new(context::linked(previous.id(), link, local_root, &labels));
-        variable::set(&written);
-        Some(LinkToken { _held: hold_context(written.id()), written, previous })
-    })
+#[pymethods]
+impl LinkToken {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.token)
+    }
+}
+
+impl LinkToken {
+    /// The same beside OpenTelemetry's token.
+    pub fn beside(self, token: Py<PyAny>) -> Self {
+        Self { token: Some(token), ..self }
+    }
+}
+
+/// The span of an OpenTelemetry context; all zero without one.
+#[derive(Default)]
+pub struct ActiveSpan {
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+    /// Otherwise the local root is that of the span current so far, if it is of the same trace.
+    pub is_local_root: bool,
+    pub labels: PreparedLabels,
+}
+
+/// Makes a span current; `None` when that changes nothing.
+pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
+    let previous = variable::get();
+    let row = context::row(previous.id());
+    let link = Link { trace_id: span.trace_id, span_id: span.span_id };
+    if row.link == link {
+        return None;
+    }
+    let local_root = match span.is_local_root {
+        true => span.span_id,
+        false if row.link.trace_id == link.trace_id => row.local_root_span_id,
+        false => [0; 8],
+    };
+    let written = Value::new(context::linked(previous.id(), link, local_root, &span.labels));
+    variable::set(&written);
+    Some(LinkToken { token: None, _held: hold_context(written.id()), written, previous })
+}
+
+/// Takes a span's link away again. In another context than it was attached in, nothing changes.
+pub fn detach_span(token: &LinkToken) {
+    let current = variable::get();
+    if current.is(&token.written) {
+        variable::set(&token.previous);
+    } else if let Some(id) = context::without_link(current.id(), token.written.id(), token.previous.id()) {
+        variable::set(&Value::new(id));
+    }
 }
 
 /// Whether a span is current here.
 #[pyfunction]
 pub fn is_linked() -> bool {
     quiet(false, || context::row(variable::get().id()).link != Link::default())
-}
-
-/// Takes a span's link away again. In another context than it was attached in, nothing changes.
-#[pyfunction]
-pub fn detach_link(token: &LinkToken) {
-    quiet((), || {
-        let current = variable::get();
-        if current.is(&token.written) {
-            variable::set(&token.previous);
-        } else if let Some(id) = context::without_link(current.id(), token.written.id(), token.previous.id()) {
-            variable::set(&Value::new(id));
-        }
-    });
 }
 
 /// Adds labels to what is current here, with no end: Pyroscope's thread tags.

@@ -1,7 +1,7 @@
 //! Python values into the core's, and back: configuration, labels, statistics. No policy: what a value means, which bounds
 //! it has and what replaces a bad one is the core's. Called by the module's functions and by the scope type.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
@@ -94,7 +94,10 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
             return context::prepare(pairs.as_slice());
         }
     }
-    if labels.is_none() {
+    if labels.cast::<PyMapping>().is_err() {
+        UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
+        let kind = labels.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+        warn_of_labels(&kind);
         return PreparedLabels::default();
     }
     let owned = owned_pairs(labels);
@@ -102,14 +105,22 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     context::prepare(&pairs)
 }
 
+/// Warns, once in a process, that a `tag_wrapper` call sets no labels.
+pub fn warn_of_labels(got: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        crate::host_log::warn(&format!(
+            "spanprof: tag_wrapper() expects a mapping such as {{\"endpoint\": \"/cart\"}} or keywords such as \
+             endpoint=\"/cart\", got {got}; the scope sets no labels (reported once)"
+        ));
+    }
+}
+
 /// The slow way: any mapping, any values, text that is not valid Unicode.
 fn owned_pairs(labels: &Bound<'_, PyAny>) -> Vec<(String, String)> {
     let snapshot = PyDict::new(labels.py());
-    let filled = match labels.cast::<PyMapping>() {
-        Ok(map) => snapshot.update(map),
-        Err(error) => Err(error.into()),
-    };
-    if filled.is_err() {
+    let filled = labels.cast::<PyMapping>().is_ok_and(|map| snapshot.update(map).is_ok());
+    if !filled {
         UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
         return Vec::new();
     }

@@ -52,6 +52,11 @@ fn waiting() -> MutexGuard<'static, Waiting> {
     }
 }
 
+/// Logs a warning of the binding's own.
+pub fn warn(line: &str) {
+    queue(LogLevel::Warning, line);
+}
+
 fn queue(level: LogLevel, line: &str) {
     let mut waiting = waiting();
     if waiting.closed || waiting.lines.len() >= MAX_WAITING {

@@ -23,6 +23,7 @@ use pyo3::wrap_pyfunction;
 #[pyo3(name = "_spanprof")]
 fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("version", env!("CARGO_PKG_VERSION"))?;
+    module.add("outcome_prefix", ::spanprof::OUTCOME_PREFIX)?;
     module.add("variable", ffi::variable::create(module.py())?)?;
     ffi::scope_calls::add_to(module)?;
     host_log::install();
@@ -50,8 +51,8 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<context_calls::Carried>()?;
     module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::describe, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::attach_link, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::detach_link, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;
+    module.add_function(wrap_pyfunction!(ffi::otel_calls::name_root_spans, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::is_linked, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::add_labels, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::remove_label, module)?)?;

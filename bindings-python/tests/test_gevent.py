@@ -119,3 +119,32 @@ child.switch()
 assert child.dead and _spanprof.describe()["labels"] == {}
 """
     )
+
+
+def test_a_greenlet_starts_without_labels_and_has_them_where_it_is_given_the_context(run_target):
+    run_target(
+        """
+        import contextvars
+        import gevent
+        import spanprof
+        from spanprof import _spanprof
+
+        seen = {}
+
+        def look(name):
+            for _ in range(3):
+                seen.setdefault(name, []).append(_spanprof.describe()["labels"])
+                gevent.sleep(0)
+
+        spanprof.start()
+        greenlets = []
+        for number in range(3):
+            with spanprof.tag_wrapper({"n": str(number)}):
+                greenlets.append(gevent.spawn(look, f"bare {number}"))
+                greenlets.append(gevent.spawn(contextvars.copy_context().run, look, f"given {number}"))
+        gevent.joinall(greenlets, raise_error=True)
+        for number in range(3):
+            assert seen[f"bare {number}"] == [{}] * 3
+            assert seen[f"given {number}"] == [{"n": str(number)}] * 3
+        """
+    )

@@ -94,6 +94,47 @@ def test_what_is_no_mapping_gives_no_labels_and_does_not_raise(labels):
     assert labels_under(labels) == {}
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("tag_wrapper(a='b')", {"a": "b"}),
+        ("tag_wrapper({'a': '1', 'b': '1'}, b=2)", {"a": "1", "b": "2"}),
+        ("tag_wrapper(labels={'a': '1'})", {"a": "1"}),
+        ("tag_wrapper(labels={'a': '1'}, b=2)", {"a": "1", "b": "2"}),
+        ("tag_wrapper(labels='red')", {"labels": "red"}),
+        ("tag_wrapper({'a': '1'}, labels='red')", {"a": "1", "labels": "red"}),
+    ],
+)
+def test_keywords_are_labels_too(call, expected):
+    with eval(f"spanprof.{call}"):
+        assert native.describe()["labels"] == expected
+
+
+@pytest.mark.parametrize("call", ["tag_wrapper(None)", "tag_wrapper('abc')", "tag_wrapper()", "tag_wrapper('a', 'b')", "tag_wrapper(7)"])
+def test_what_is_no_label_is_one_warning_and_the_body_runs(run_target, call):
+    target = run_target(
+        f"""
+        import spanprof
+
+        spanprof.start(upload_interval=60)
+        for _ in range(3):
+            with spanprof.{call}:
+                print("ran")
+        """
+    )
+    assert target.stdout.split() == ["ran"] * 3
+    assert target.stderr.count("tag_wrapper() expects a mapping") == 1, target.stderr
+
+
+def test_a_decorated_class_stays_a_class_with_one_warning(caplog):
+    @spanprof.tag_wrapper({"a": "1"})
+    class Job:
+        pass
+
+    assert isinstance(Job, type) and isinstance(Job(), Job)
+    assert "decorate its methods" in caplog.text
+
+
 def test_a_mapping_that_changes_itself_while_it_is_read_does_not_crash():
     class Growing(dict):
         def items(self):

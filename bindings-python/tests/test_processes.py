@@ -297,6 +297,27 @@ def test_subprocesses_run_as_ever(run_target):
     )
 
 
+def test_a_subprocess_with_a_function_before_exec_starts_no_profiler_and_writes_nothing_of_its_own(run_target):
+    # With close_fds, its default, `subprocess` closes the profiler's descriptors in a child where it was just started.
+    run_target(
+        BURN
+        + """
+import subprocess, threading
+import spanprof
+
+def before_exec():
+    os.write(2, b"%d " % len(os.listdir("/proc/self/task")))
+
+spanprof.start(sample_rate=1000, endpoint="http://127.0.0.1:9", upload_interval=0.2)
+threading.Thread(target=burn, args=(100,), daemon=True).start()
+for _ in range(200):
+    done = subprocess.run(["true"], preexec_fn=before_exec, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"1 "), done
+os._exit(0)
+"""
+    )
+
+
 @pytest.mark.parametrize("had_a_hook", [False, True])
 def test_workers_that_uwsgi_forks_in_c_profile_themselves_once(run_target, had_a_hook):
     target = run_target(

@@ -225,7 +225,7 @@ def test_a_kill_switch_keeps_the_profiler_out_of_the_process(run_target, variabl
         with spanprof.tag_wrapper({"a": "1"}):
             pass
         assert len(os.listdir("/proc/self/task")) == 1
-        assert signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
+        assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL
         assert spanprof.stop() is True
         """,
         **variable,

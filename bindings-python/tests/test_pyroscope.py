@@ -144,3 +144,40 @@ def test_pyroscopes_variables_configure_an_unchanged_program(run_target):
     (service,) = {s.labels["service.name"] for s in target.profiles().samples}
     assert service == "from.environment"
     assert {s.labels["zone"] for s in target.profiles().samples} == {"a"}
+
+
+def test_every_name_of_pyroscopes_package_is_there_and_positional_arguments_too(run_target):
+    target = run_target(
+        """
+        import sys
+        import spanprof as pyroscope
+
+        assert pyroscope.configure_experimental_stack_profiler(max_nframe=64) is True
+        assert pyroscope.runtime_name() == sys.implementation.name
+        assert pyroscope.runtime_version().startswith("3.")
+        assert pyroscope.configure(
+            "my.app",
+            tags={"hostname": None, "region": "eu"},
+            cpu_implementation=pyroscope.ProfilerImplementation.Stack,
+            mem_enable_mem_domain=True,
+        )
+        assert pyroscope.stats()["config.service_name"] == "my.app"
+        assert "hostname" not in pyroscope.stats()["config.tags"]
+        assert pyroscope.shutdown() is True
+        """
+    )
+    assert "SpanprofError" not in target.stderr
+
+
+def test_the_second_and_third_positional_arguments_are_those_of_pyroscope(run_target):
+    run_target(
+        """
+        import spanprof as pyroscope
+
+        assert pyroscope.configure(None, "my.app", "http://127.0.0.1:9")
+        stats = pyroscope.stats()
+        assert (stats["config.service_name"], stats["config.endpoint"]) == ("my.app", "http://127.0.0.1:9")
+        pyroscope.update(stop_timeout=0.1)
+        """,
+        SPANPROF_FILE_DIRECTORY="",
+    )

@@ -20,6 +20,7 @@ def main_work():
 
 if __name__ == "__main__":
     print(sys.argv[1:], os.path.basename(sys.argv[0]), os.path.basename(__file__), __name__)
+    print(sys.argv[0], __file__, main_work.__code__.co_filename, sys.excepthook is sys.__excepthook__)
     print(os.path.isdir(sys.path[0]), __spec__, __package__, sys.modules["__main__"].main_work is main_work)
     main_work()
     sys.exit(3)
@@ -94,20 +95,82 @@ def test_a_traceback_of_the_program_is_printed_and_the_last_window_sent(run_targ
     assert target.profiles().through("main_work")
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["def f():\n    1 / 0\nf()", "raise KeyboardInterrupt", "import missing_module", "x = = 1", "raise ValueError from KeyError()"],
+)
+@pytest.mark.parametrize("way", [["target.py"], ["-m", "target"]])
+def test_a_traceback_and_an_exit_code_are_those_of_python(tmp_path, source, way):
+    (tmp_path / "target.py").write_text(source)
+
+    def done(*command: str) -> tuple[int, list[str]]:
+        ran = subprocess.run([*command, *way], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "SPANPROF_DISABLED": "1"})
+        # The launcher's own line comes before those of the program.
+        lines = [line for line in ran.stderr.splitlines() if not line.startswith("spanprof run: not profiled: disabled by")]
+        return ran.returncode, lines
+
+    assert done(*RUN) == done(sys.executable)
+
+
+@pytest.mark.parametrize("way", ["/dev/stdin", "-", "/dev/fd/0"])
+def test_a_program_that_comes_through_a_pipe_runs(way):
+    source = "import sys, time\nprint('ran', sys.argv[0], __name__)\nassert not sys.stdin.read()\nsys.exit(7)\n"
+    environment = {**os.environ, "SPANPROF_DISABLED": "1"}
+    ran = subprocess.run([*RUN, way, "a"], input=source, capture_output=True, text=True, env=environment)
+    assert (ran.returncode, ran.stdout) == (7, f"ran {way} __main__\n"), ran.stderr
+
+
 def test_a_program_that_starts_the_profiler_itself_runs_unchanged(run_target):
     run_target("import spanprof\nassert spanprof.start(sample_rate=50) is True\n", command=RUN)
+
+
+def outcome_of(target):
+    lines = [line for line in target.stderr.splitlines() if "spanprof" in line]
+    assert len(lines) == 1, target.stderr
+    return lines[0]
+
+
+def test_the_outcome_is_one_line_on_standard_error(run_target):
+    line = outcome_of(run_target(PROGRAM, command=RUN, expect=3))
+    assert line.startswith("spanprof: stopped after ") and " samples, clock " in line and "1 file delivered to" in line
+
+
+def test_the_outcome_with_a_receiver_that_is_not_there_is_one_line_with_the_reason(run_target):
+    dead = {"SPANPROF_FILE_DIRECTORY": "", "SPANPROF_ENDPOINT": "http://127.0.0.1:1"}
+    line = outcome_of(run_target(PROGRAM, command=RUN, expect=3, **dead))
+    assert "nothing delivered to http://127.0.0.1:1" in line and "cannot connect" in line
+
+
+def test_a_program_without_run_warns_that_nothing_arrived(run_target):
+    dead = {"SPANPROF_FILE_DIRECTORY": "", "SPANPROF_ENDPOINT": "http://127.0.0.1:1"}
+    line = outcome_of(run_target("import spanprof\nspanprof.start()\n" + PROGRAM, expect=3, **dead))
+    assert line.startswith("spanprof: stopped after ") and "nothing delivered" in line
+
+
+def test_a_program_that_is_switched_off_is_reported_too(run_target):
+    line = outcome_of(run_target(PROGRAM, command=RUN, expect=3, SPANPROF_DISABLED="1"))
+    assert line == "spanprof run: not profiled: disabled by SPANPROF_DISABLED"
+
+
+def test_output_writes_a_flame_graph_without_a_receiver(run_target, tmp_path):
+    for option in (["-o", "flame.html"], ["-oflame.html"], ["--output=flame.html"]):
+        (tmp_path / "flame.html").unlink(missing_ok=True)
+        line = outcome_of(run_target(PROGRAM, command=[*RUN, *option], expect=3, SPANPROF_FILE_DIRECTORY=""))
+        assert line.endswith(f"{tmp_path / 'flame.html'} written"), line
+        assert "main_work" in (tmp_path / "flame.html").read_text()
 
 
 def test_a_configuration_that_cannot_work_is_said_and_the_program_runs(run_target):
     target = run_target("print('ran')", command=[*RUN, "--sample-rate=0"])
     assert target.stdout.strip() == "ran"
-    assert "sample_rate" in target.stderr
+    assert target.stderr.startswith("spanprof run: not profiled: sample_rate (code) must lie between 1 and 10000 Hz")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ([], "no program"),
+        (["-o"], "-o flame.html"),
         (["missing.py"], "missing.py"),
         (["--sample-rate", "x.py"], "needs a value"),
         (["-x", "x.py"], "unknown option"),

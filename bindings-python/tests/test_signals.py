@@ -99,6 +99,27 @@ signal.setitimer(signal.ITIMER_PROF, 0)
     )
 
 
+def test_a_handler_for_sigurg_installed_after_us_stays_and_profiling_goes_on_within_two_windows(run_target):
+    target = run_target(
+        BURN
+        + """
+spanprof.start(upload_interval=1)
+burn(0.2)
+seen = []
+signal.signal(signal.SIGURG, lambda *_: seen.append(1))
+burn(2.5)
+before, got = profiled(), len(seen)
+burn(0.5)
+assert profiled() > before + 5, (before, profiled())
+assert len(seen) == got, "the program's handler gets no signals of ours any more"
+os.kill(os.getpid(), signal.SIGURG)
+assert len(seen) == got + 1
+assert spanprof.stats()["clock.signal"] == signal.SIGPROF
+"""
+    )
+    assert "another handler was installed for SIGURG" in target.stderr
+
+
 def test_stray_signals_after_stop_do_not_end_the_program(run_target):
     run_target(
         BURN
@@ -108,7 +129,7 @@ for _ in range(20):
     burn(0.01)
     spanprof.stop()
     for _ in range(200):
-        os.kill(os.getpid(), signal.SIGPROF)
+        os.kill(os.getpid(), signal.SIGURG)
 """
     )
 
@@ -163,12 +184,13 @@ libc = ctypes.CDLL(None, use_errno=True)
 )
 
 
-def test_sleeps_and_polls_of_c_code_are_not_cut_short_by_thread_timers(run_target):
-    # usleep and poll are never restarted by the kernel; a thread timer signals only on the way back to the program.
+@pytest.mark.parametrize("clock", ["auto", "thread_timer"])
+def test_sleeps_and_polls_of_c_code_are_not_cut_short(run_target, clock):
+    # The kernel never restarts usleep and poll after a handler ran; the handler of the clocks does.
     run_target(
         BUSY_BESIDE
+        + f"spanprof.start(sample_rate=1000, clock={clock!r})"
         + """
-spanprof.start(sample_rate=1000, clock="thread_timer")
 try:
     for _ in range(10):
         start = time.monotonic()
@@ -222,7 +244,7 @@ def test_without_signals_the_wall_clock_alone_works_and_no_clock_signal_is_handl
             return bool(int(fields["SigCgt"], 16) >> (number - 1) & 1)
 
         spanprof.start(signals=False, cpu=False, wall=True)
-        assert not caught(signal.SIGPROF)
+        assert not caught(signal.SIGURG) and not caught(signal.SIGPROF)
         waiting()
         """
     )

@@ -16,12 +16,16 @@ from .lifecycle import flush, start, stats, stop, update
 from .native import native as _native
 from .pyroscope import (
     LineNo,
+    ProfilerImplementation,
     add_thread_tag,
     build_summary,
     change_name,
     configure,
+    configure_experimental_stack_profiler,
     remove_tags,
     remove_thread_tag,
+    runtime_name,
+    runtime_version,
     shutdown,
     tag,
     test_logger,
@@ -30,19 +34,27 @@ from .pyroscope import (
 _native.set_decorate(_decorate)
 
 __version__: str = _native.version
-tag_wrapper = _native.tag_wrapper
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._spanprof import Scope, tag_wrapper
+else:
+    tag_wrapper = _native.tag_wrapper
 
 __all__ = [
     "LineNo",
+    "ProfilerImplementation",
     "SpanprofError",
     "__version__",
     "add_thread_tag",
     "build_summary",
     "change_name",
     "configure",
+    "configure_experimental_stack_profiler",
     "flush",
     "remove_tags",
     "remove_thread_tag",
+    "runtime_name",
+    "runtime_version",
     "shutdown",
     "start",
     "stats",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 
 version = "0"
+outcome_prefix = "spanprof: stopped"
 variable = None
 #: Message and hint where this kind of interpreter is never profiled: ``start`` raises them, as the native module would.
 declined: tuple[str, str] | None = None
@@ -44,7 +45,7 @@ class Scope:
 _SCOPE = Scope()
 
 
-def tag_wrapper(labels: Any) -> Scope:
+def tag_wrapper(labels: Any = None, /, *more: Any, **keyword_labels: Any) -> Scope:
     return _SCOPE
 
 
@@ -58,7 +59,7 @@ def _is_off(switch: str) -> bool:
     return os.environ.get(switch, "").lower() not in ("", "0", "false")
 
 
-def stop() -> bool:
+def stop(at_most: float | None = None) -> bool:
     return True
 
 
@@ -130,18 +131,16 @@ def describe(id: int | None = None) -> dict:
     return {"labels": {}, "trace_id": "", "span_id": "", "local_root_span_id": ""}
 
 
-def attach_link(
-    trace_id: int, span_id: int, local_root_span_id: int | None = None, labels: dict | None = None
-) -> None:
+def link_opentelemetry(originals: tuple, variable: Any, key: Any, span_context: type, describe: Callable) -> tuple:
+    return originals
+
+
+def name_root_spans() -> None:
     return None
 
 
 def is_linked() -> bool:
     return False
-
-
-def detach_link(token: Any) -> None:
-    return None
 
 
 def add_labels(labels: Any) -> None:

@@ -17,6 +17,14 @@ def decorate(scope: Any, function: Callable) -> Callable:
     """``function`` with each call inside ``scope``."""
     if not callable(function):
         raise TypeError(f"tag_wrapper decorates a function, got {type(function).__name__}")
+    if isinstance(function, type):
+        import logging
+
+        logging.getLogger("spanprof").warning(
+            "tag_wrapper() decorates functions, got the class %s; it stays as it is and has no labels: decorate its methods",
+            function.__qualname__,
+        )
+        return function
     import inspect  # Not at the top: it costs more than all the rest of the package.
 
     if inspect.isasyncgenfunction(function):

@@ -1,12 +1,21 @@
-"""Forked children profile themselves, and send their last window although ``multiprocessing`` ends them by ``os._exit``."""
+"""Forked children profile themselves, and send their last window although most end by ``os._exit``. Not here: processes that
+SIGTERM ends, among them the workers of ``with Pool`` (native core)."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
 
 from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import NoReturn
+
+#: How long ``os._exit`` waits for receivers.
+_EXIT_SECONDS = 0.2
 
 _installed = False
 # Of the process whose hooks have run, so that two ways of being told of one fork are one.
@@ -27,7 +36,20 @@ def install() -> None:
         _installed = True
         _pid = os.getpid()
         os.register_at_fork(after_in_child=_after_in_child)
+        _deliver_before_exit()
         _install_in_uwsgi()
+
+
+def _deliver_before_exit() -> None:
+    original = os._exit
+
+    @functools.wraps(original)
+    def _exit(status: int) -> NoReturn:
+        if isinstance(status, int):  # Else it raises and the process goes on.
+            native.stop(_EXIT_SECONDS)
+        original(status)
+
+    os._exit = _exit
 
 
 def _install_in_uwsgi() -> None:
@@ -54,9 +76,18 @@ def _install_in_uwsgi() -> None:
     uwsgi.post_fork_hook = after_fork  # type: ignore[attr-defined]
 
 
+def _is_replaced_at_once() -> bool:
+    # `subprocess` with `preexec_fn` runs fork hooks in a child that executes another program right afterwards.
+    try:
+        caller = sys._getframe(2)
+    except ValueError:  # Called by C code that no Python code called.
+        return False
+    return caller.f_code.co_name == "_execute_child" and caller.f_globals.get("__name__") == "subprocess"
+
+
 def _after_in_child() -> None:
     global _pid
-    if _pid == os.getpid():
+    if _pid == os.getpid() or _is_replaced_at_once():
         return
     _pid = os.getpid()
     native.after_fork_in_child()

@@ -1,22 +1,42 @@
-"""Says the profiler's few lines on the program's own logger, ``logging.getLogger("spanprof")``.
+"""Writes the profiler's few lines to the program's own logger, ``logging.getLogger("spanprof")``.
 
 Not here: what is said (native core). A logger that raises loses the line, nothing else.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 
 from .native import native
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Callable
+
+#: The process whose outcome is printed: that of ``spanprof run``, and none of its children.
+_prints_outcome: int | None = None
+#: Native calls that hand over their lines themselves.
+_calls = 0
+
+
+def print_outcome() -> None:
+    """Prints the line at the end of the run on standard error, whatever the program's logging does."""
+    global _prints_outcome
+    _prints_outcome = os.getpid()
+
 
 def hand_over() -> None:
-    """Says what waits, on this thread."""
+    """Logs what waits, on this thread."""
     while True:
         line = native.take_log_line()
         if line is None:
             return
         try:
+            if _prints_outcome == os.getpid() and line[1].startswith(native.outcome_prefix):
+                print(line[1], file=sys.__stderr__, flush=True)
+                continue
             import logging
 
             logging.getLogger("spanprof").log(line[0], "%s", line[1])
@@ -24,16 +44,48 @@ def hand_over() -> None:
             pass
 
 
+def logged_here(call: Callable[[], bool]) -> bool:
+    """The result of a native call; its lines are logged on this thread, before it returns.
+
+    At the end of the program a courier could take a line and be frozen before it is logged.
+    """
+    global _calls
+    _calls += 1
+    try:
+        return call()
+    finally:
+        hand_over()
+        _calls -= 1
+        # What came from other threads meanwhile.
+        hand_over()
+
+
+_courier: threading.Thread | None = None
+
+
+def wait_for_courier() -> None:
+    """At the end of the program: a line that is on its way arrives."""
+    courier = _courier
+    if courier is not None and courier is not threading.current_thread():
+        courier.join(1)
+
+
 def send_courier() -> None:
-    """Lets a short-lived thread say what waits. Called on the main thread, in the middle of anything."""
+    """Lets a short-lived thread log what waits. Called on the main thread, in the middle of anything."""
+    if _calls > 0:
+        native.log_not_fetched()
+        return
     # Interrupted while it starts or lists threads itself, the main thread may hold this lock (not reentrant before 3.9.6).
     lock = threading._active_limbo_lock  # type: ignore[attr-defined]
     if not lock.acquire(blocking=False):
         native.log_not_fetched()
         return
     lock.release()
+    global _courier
     try:
-        threading.Thread(target=hand_over, name="spanprof-log", daemon=True).start()
+        courier = threading.Thread(target=hand_over, name="spanprof-log", daemon=True)
+        courier.start()
+        _courier = courier
     except Exception:
         native.log_not_fetched()
 

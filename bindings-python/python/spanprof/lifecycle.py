@@ -12,10 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any
 
+    from typing_extensions import Unpack
+
+    from .options import Options, PyroscopeOptions
+
 _at_exit = False
 
 
-def start(**config: Any) -> bool:
+def start(**config: Unpack[PyroscopeOptions]) -> bool:
     """Starts profiling this process; True when samples are being taken afterwards.
 
     Settings are keyword arguments; what is left out comes from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named
@@ -23,7 +27,7 @@ def start(**config: Any) -> bool:
     running changes nothing. Raises :class:`SpanprofError` for an impossible configuration or an interpreter that cannot be
     profiled.
     """
-    return _start(pyroscope.translated(config))
+    return _start(pyroscope.translated(dict(config)))
 
 
 def start_quietly(config: dict[str, Any]) -> bool:
@@ -59,14 +63,13 @@ def _start(config: dict[str, Any]) -> bool:
 def _end() -> None:
     # Runs after `stop`: the interpreter is not asked for anything while it ends.
     host_log.hand_over()
+    host_log.wait_for_courier()
     native.close_log()
 
 
 def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when everything was delivered."""
-    delivered = native.stop()
-    host_log.hand_over()
-    return delivered
+    return host_log.logged_here(native.stop)
 
 
 def flush(timeout: float | None = None) -> bool:
@@ -76,21 +79,21 @@ def flush(timeout: float | None = None) -> bool:
     return delivered
 
 
-def update(**config: Any) -> bool:
+def update(**config: Unpack[Options]) -> bool:
     """Changes settings while running; False when the profiler does not run.
 
     Raises :class:`SpanprofError` for a setting that cannot change while running, or cannot have this value.
     """
     try:
-        updated = native.update(config)
+        updated = native.update(dict(config))
     finally:
         host_log.hand_over()
     if updated:
-        spawn.remember(config)
+        spawn.remember(dict(config))
         threads.install()
     return updated
 
 
-def stats() -> dict[str, Any]:
+def stats() -> dict[str, int | str]:
     """The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources."""
     return native.stats()

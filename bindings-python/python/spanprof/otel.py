@@ -21,7 +21,7 @@ class SpanProcessor(_SdkSpanProcessor):
     """Sets ``pyroscope.profile.id`` on every local root span: ``provider.add_span_processor(SpanProcessor())``."""
 
     def __init__(self) -> None:
-        otel_link.name_root_spans = True
+        otel_link.name_root_spans()
         otel_link.install()
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:

@@ -1,12 +1,12 @@
-"""The active OpenTelemetry span links itself to the samples: the context API's attach and detach are wrapped once.
+"""The active OpenTelemetry span links itself to the samples: attach and detach of the runtime context are replaced once.
 
 Our variable is set in the same ``contextvars.Context`` in the same call, so it follows tasks exactly as the span does. Works
-with the API alone or with an SDK, loaded before or after ``start``. Not here: the span processor (``otel``).
+with the API alone or with an SDK, loaded before or after ``start``. The functions themselves are native, since every span makes
+two calls. Not here: the span processor (``otel``).
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 from types import ModuleType
 
@@ -18,67 +18,60 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
     from typing import Any
 
 _installed = False
-#: Whether the name of a local root span becomes the label ``span_name``; set by the Pyroscope span processor.
-name_root_spans = False
-
-
-class LinkedToken:
-    """OpenTelemetry's token and ours."""
-
-    __slots__ = ("token", "link")
-
-    def __init__(self, token: Any, link: Any) -> None:
-        self.token = token
-        self.link = link
+_names_root_spans = False
 
 
 def install() -> None:
-    """Wraps OpenTelemetry's context API, now or when it is imported."""
+    """Replaces the functions of OpenTelemetry's context API, now or when its tracing API is imported."""
     global _installed
     if not _installed:
         _installed = True
-        when_imported("opentelemetry.context", _wrap)
+        # Without it there are no spans.
+        when_imported("opentelemetry.trace", _link)
 
 
-def _wrap(module: ModuleType) -> None:
-    runtime_context = module._RUNTIME_CONTEXT
-    context_type = type(runtime_context)
-    original_attach = context_type.attach
-    original_detach = context_type.detach
-
-    @functools.wraps(original_attach)
-    def attach(self: Any, context: Any) -> Any:
-        token = original_attach(self, context)
-        link = _attach_link(context)
-        return token if link is None else LinkedToken(token, link)
-
-    @functools.wraps(original_detach)
-    def detach(self: Any, token: Any) -> None:
-        if type(token) is LinkedToken:
-            original_detach(self, token.token)
-            native.detach_link(token.link)
-        else:
-            original_detach(self, token)
-
-    context_type.attach = attach
-    context_type.detach = detach
-    _attach_link(runtime_context.get_current())
+def name_root_spans() -> None:
+    """Has the names of local root spans become the label ``span_name``."""
+    global _names_root_spans
+    _names_root_spans = True
+    native.name_root_spans()
 
 
-def _attach_link(context: Any) -> Any:
-    try:
-        trace = sys.modules.get("opentelemetry.trace")
-        if trace is None:
-            return None
-        span = trace.get_current_span(context)
-        span_context = span.get_span_context()
-        span_id = span_context.span_id
-        parent = getattr(span, "parent", _UNKNOWN)
-        is_local_root = parent is None or (parent is not _UNKNOWN and parent.is_remote)
-        labels = {"span_name": span.name} if is_local_root and name_root_spans else None
-        return native.attach_link(span_context.trace_id, span_id, span_id if is_local_root else None, labels)
-    except Exception:
+def _link(trace: ModuleType) -> None:
+    runtime_context = sys.modules["opentelemetry.context"]._RUNTIME_CONTEXT
+    originals = (runtime_context.attach, runtime_context.detach)
+    attach, detach = native.link_opentelemetry(
+        originals,
+        _variable_of(runtime_context),
+        sys.modules["opentelemetry.trace.propagation"]._SPAN_KEY,
+        trace.SpanContext,
+        _describe,
+    )
+    runtime_context.attach = attach
+    runtime_context.detach = detach
+    # Links a span that is current already.
+    attach(runtime_context.get_current())
+
+
+def _variable_of(runtime_context: Any) -> Any:
+    # Only where attach and detach are known to set and reset this variable, and nothing else.
+    standard = getattr(sys.modules.get("opentelemetry.context.contextvars_context"), "ContextVarsRuntimeContext", None)
+    variable = getattr(runtime_context, "_current_context", None)
+    if type(runtime_context) is not standard or type(variable).__name__ != "ContextVar":
         return None
+    methods = (standard.attach, standard.detach)
+    is_original = all(getattr(method, "__module__", None) == standard.__module__ for method in methods)
+    return variable if is_original else None
+
+
+def _describe(context: Any) -> tuple:
+    """Trace id, span id, whether it is a local root, and labels: for spans of unknown kinds and for named root spans."""
+    span = sys.modules["opentelemetry.trace"].get_current_span(context)
+    span_context = span.get_span_context()
+    parent = getattr(span, "parent", _UNKNOWN)
+    is_local_root = parent is None or (parent is not _UNKNOWN and parent.is_remote)
+    labels = {"span_name": span.name} if is_local_root and _names_root_spans else None
+    return span_context.trace_id, span_context.span_id, bool(is_local_root), labels
 
 
 _UNKNOWN = object()

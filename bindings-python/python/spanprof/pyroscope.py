@@ -6,12 +6,17 @@ Not here: its ``PYROSCOPE_*`` variables (the core reads them). Where a name has 
 from __future__ import annotations
 
 import enum
+import sys
 
 from .native import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Any
+
+    from typing_extensions import Unpack
+
+    from .options import ConfigureOptions
 
 
 class LineNo(enum.Enum):
@@ -20,6 +25,13 @@ class LineNo(enum.Enum):
     LastInstruction = 0
     First = 1
     NoLine = 2
+
+
+class ProfilerImplementation(enum.Enum):
+    """Accepted for compatibility; there is one implementation."""
+
+    PySpy = 0
+    Stack = 1
 
 
 _RENAMED = {
@@ -34,6 +46,7 @@ _WITHOUT_MEANING = {
     "report_pid": "the process id is part of the resource",
     "detect_subprocesses": "child processes profile themselves",
     "native": "native frames are not walked",
+    "cpu_implementation": "there is one implementation",
     "log_level": "set the level of the logger `spanprof`",
 }
 
@@ -61,6 +74,8 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
         elif key == "tenant_id":
             if value:
                 headers["x-scope-orgid"] = value
+        elif key == "tags" and isinstance(value, dict):
+            ours[key] = {name: text for name, text in value.items() if text is not None}
         elif key == "http_headers":
             headers.update(value or {})
         elif key == "oncpu":
@@ -109,18 +124,43 @@ def _deprecated(name: str, instead: str) -> None:
     warnings.warn(f"spanprof: `{name}` is deprecated, use {instead}", DeprecationWarning, stacklevel=5)
 
 
-def configure(**config: Any) -> bool:
+def configure(
+    app_name: str | None = None,
+    application_name: str | None = None,
+    server_address: str | None = None,
+    **config: Unpack[ConfigureOptions],
+) -> bool:
     """Pyroscope's name of :func:`spanprof.start`."""
     from .lifecycle import start
 
-    return start(**config)
+    named = {"app_name": app_name, "application_name": application_name, "server_address": server_address}
+    given: Any = {**{name: value for name, value in named.items() if value is not None}, **config}
+    return start(**given)
 
 
-def shutdown() -> None:
+def shutdown() -> bool:
     """Pyroscope's name of :func:`spanprof.stop`."""
     from .lifecycle import stop
 
-    stop()
+    return stop()
+
+
+def configure_experimental_stack_profiler(*_options: object, **_more: object) -> bool:
+    """Accepted for compatibility: adjusts a profiler of Pyroscope's that is not here."""
+    _logger().debug("configure_experimental_stack_profiler is ignored: there is one implementation")
+    return True
+
+
+def runtime_name() -> str:
+    """The name of the interpreter, as in Pyroscope."""
+    return sys.implementation.name
+
+
+def runtime_version() -> str:
+    """The version of the interpreter, as in Pyroscope."""
+    version = sys.implementation.version
+    is_release = version.releaselevel == "final" and not version.serial
+    return ".".join(str(part) for part in (version[:3] if is_release else version))
 
 
 def add_thread_tag(key: str, value: str) -> None:

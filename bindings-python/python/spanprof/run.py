@@ -1,28 +1,31 @@
 """``spanprof run``: profiles an unmodified program, as ``python app.py`` or ``python -m module`` would run it.
 
-    spanprof run [--KEY=VALUE ...] app.py [ARGUMENTS ...]
-    spanprof run [--KEY=VALUE ...] -m module [ARGUMENTS ...]
+    spanprof run [-o FILE] [--KEY=VALUE ...] app.py [ARGUMENTS ...]
+    spanprof run [-o FILE] [--KEY=VALUE ...] -m module [ARGUMENTS ...]
 
-The keys are those of the configuration, with ``-`` or ``_``. Not here: what they mean (native core).
+The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
+outcome. Not here: what the keys mean (native core).
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import runpy
 import signal
 import sys
 import types
-from typing import Any
+from typing import Any, Callable
 
-from .native import native
+from .native import missing_because, native
 
 _USAGE = """\
-usage: spanprof run [--KEY=VALUE ...] PROGRAM.py [ARGUMENTS ...]
-       spanprof run [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
+usage: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|- [ARGUMENTS ...]
+       spanprof run [-o FILE] [--KEY=VALUE ...] -m MODULE [ARGUMENTS ...]
 
-Runs a Python program and profiles it. Keys (also as SPANPROF_* variables):
+Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (.html), pprof (.pb.gz) or folded stacks
+(.folded) at the end; without it profiles go to a receiver (--endpoint). Keys (also as SPANPROF_* variables):
 """
 
 
@@ -30,13 +33,18 @@ def main(arguments: list[str]) -> int:
     """Runs what the arguments name; returns the exit code when the program itself does not end the process."""
     config: dict[str, Any] = {}
     rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != "-m":
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m"):
         option = rest.pop(0)
         if option in ("-h", "--help"):
             # No program runs: a closed pipe may end the process, as it ends the other verbs.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             print(_usage())
             return 0
+        if option.startswith("-o"):
+            if option == "-o" and not rest:
+                return _refuse("`-o` needs a file: `-o flame.html`")
+            config["output"] = option[2:] or rest.pop(0)
+            continue
         key, equals, value = option[2:].partition("=")
         if not option.startswith("--") or not key:
             return _refuse(f"unknown option `{option}`")
@@ -46,22 +54,62 @@ def main(arguments: list[str]) -> int:
     if not rest or rest == ["-m"]:
         return _refuse("no program was named")
 
-    from .lifecycle import start_quietly
-
     if rest[0] == "-m":
         sys.argv = [rest[1], *rest[2:]]
         # `python -m` looks in the current directory first.
         sys.path.insert(0, os.getcwd())
         _fresh_main()
-        start_quietly(config)
-        _run_module(rest[1])
+        _start(config)
+        run_program: Callable[[], None] = functools.partial(_run_module, rest[1])
     else:
-        if not os.path.exists(rest[0]):
+        if rest[0] != "-" and not os.path.exists(rest[0]):
             return _refuse(f"there is no file `{rest[0]}`")
         sys.argv = rest
-        start_quietly(config)
-        _run_path(rest[0])
+        _start(config)
+        run_program = _run_stdin if rest[0] == "-" else functools.partial(_run_path, rest[0])
+    try:
+        run_program()
+    except SystemExit:
+        raise
+    except BaseException:
+        _hide_launcher()
+        raise
     return 0
+
+
+def _start(config: dict[str, Any]) -> None:
+    from . import host_log, lifecycle
+    from .errors import SpanprofError
+
+    host_log.print_outcome()
+    try:
+        because = "" if lifecycle.start(**config) else _why_off()
+    except SpanprofError as error:
+        because = str(error)
+    if because:
+        print(f"spanprof run: not profiled: {because}", file=sys.stderr)
+
+
+def _why_off() -> str:
+    if missing_because:
+        return f"the native module could not be loaded ({missing_because})"
+    switches = [name for name in ("SPANPROF_DISABLED", "OTEL_SDK_DISABLED") if os.environ.get(name)]
+    return f"disabled by {switches[0] if switches else 'enabled=false'}"
+
+
+def _hide_launcher() -> None:
+    # The interpreter prints the exception and chooses the exit code; only the traceback begins where the program begins.
+    excepthook = sys.excepthook
+
+    def without_launcher(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
+        inside, step = traceback, traceback
+        while step is not None:
+            if step.tb_frame.f_code.co_filename == __file__:
+                inside = step.tb_next
+            step = step.tb_next
+        excepthook(kind, error.with_traceback(inside), inside)
+
+    sys.excepthook = without_launcher
 
 
 def _usage() -> str:
@@ -70,7 +118,7 @@ def _usage() -> str:
 
 
 def _refuse(message: str) -> int:
-    print(f"spanprof run: {message}\nexpected: spanprof run [--KEY=VALUE ...] PROGRAM.py|-m MODULE [ARGUMENTS ...]", file=sys.stderr)
+    print(f"spanprof run: {message}\nexpected: spanprof run [-o FILE] [--KEY=VALUE ...] PROGRAM.py|-|-m MODULE [ARGUMENTS ...]", file=sys.stderr)
     return 2
 
 
@@ -93,14 +141,25 @@ def _run_path(path: str) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    # Absolute, as Python has it since 3.9; links are not followed.
+    path = os.path.abspath(path)
     module = _fresh_main()
     module.__file__ = path
     module.__dict__["__cached__"] = None
-    with io.open_code(os.path.abspath(path)) as file:
+    with io.open_code(path) as file:
         source = file.read()
     exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
 
 
+def _run_stdin() -> None:
+    sys.path.insert(0, "")
+    source = sys.stdin.buffer.read()
+    exec(compile(source, "<stdin>", "exec", dont_inherit=True), _fresh_main().__dict__)
+
+
 def _is_source(path: str) -> bool:
+    if not os.path.isfile(path):
+        # A pipe is read once.
+        return True
     with open(path, "rb") as file:
         return file.read(4)[:2] != b"PK" and not path.endswith((".pyc", ".pyz"))

@@ -3,12 +3,14 @@
 //!
 //! Law: functions here run with the GIL held unless they say otherwise, and none of them leaves a Python exception set.
 
+pub mod otel_calls;
 pub mod pending;
 pub mod scope;
 pub mod scope_calls;
 mod scope_method;
 pub mod symbols;
 pub mod text;
+mod trace_id;
 pub mod variable;
 
 /// The catching door of the raw entry points: a panic becomes `fallback`, is counted, and never crosses into C.

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMapping};
 
 use super::catching;
 use super::scope::Scope;
 use super::scope_method;
+use crate::context::PreparedLabels;
 use crate::convert;
 
 #[repr(C)]
@@ -72,7 +74,7 @@ static TAG_WRAPPER: Table<2> = Table([
         c"tag_wrapper",
         fast_keywords(tag_wrapper),
         METH_FASTCALL | ffi::METH_KEYWORDS,
-        c"tag_wrapper(labels)\n--\n\nLabels for a scope: use it in `with`, in `async with`, or as a decorator of a function, a \
+        c"tag_wrapper(labels=None, /, *more, **keyword_labels)\n--\n\nLabels for a scope: use it in `with`, in `async with`, or as a decorator of a function, a \
           coroutine function or a generator function. Scopes nest: inner labels override outer ones of the same name. \
           `trace_id` and `span_id` with hex values become the link of the samples.",
     ),
@@ -183,20 +185,14 @@ unsafe extern "C" fn tag_wrapper(
     keyword_names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     catching(ptr::null_mut(), || {
-        // SAFETY: the vectorcall convention gives `positional` values, then one per keyword name.
-        let keywords = if keyword_names.is_null() { 0 } else { unsafe { ffi::PyTuple_Size(keyword_names) } };
-        let labels = if positional + keywords == 1 {
-            // SAFETY: one argument is there, borrowed for the call.
-            unsafe { *arguments }
+        let prepared = if positional == 1 && keyword_names.is_null() {
+            // SAFETY: the GIL is held by the calling interpreter; one argument is there, borrowed for the call.
+            let labels = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), *arguments) };
+            convert::prepared_labels(&labels)
         } else {
-            // SAFETY: the GIL is held by the calling interpreter.
-            let py = unsafe { Python::assume_attached() };
-            PyTypeError::new_err("tag_wrapper() takes exactly one argument: the labels").restore(py);
-            return ptr::null_mut();
+            // SAFETY: as the interpreter passes them.
+            unsafe { labels_of_call(arguments, positional, keyword_names) }
         };
-        // SAFETY: the GIL is held by the calling interpreter, `labels` is borrowed for the call.
-        let labels = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), labels) };
-        let prepared = convert::prepared_labels(&labels);
         let scope_type = SCOPE_TYPE.load(Ordering::Acquire);
         // SAFETY: the type is alive for ever; the new instance is written before anyone can see it.
         unsafe {
@@ -207,6 +203,53 @@ unsafe extern "C" fn tag_wrapper(
             object
         }
     })
+}
+
+/// The labels of a call with keywords: `tag_wrapper(labels)`, `tag_wrapper(labels=…)`, `tag_wrapper(endpoint="/cart")`, or a
+/// mapping and keywords, which win. Other calls give no labels and one warning.
+///
+/// # Safety
+/// The arguments of a vectorcall.
+#[cold]
+unsafe fn labels_of_call(
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keyword_names: *mut ffi::PyObject,
+) -> PreparedLabels {
+    // SAFETY: the vectorcall convention gives `positional` values, then one per keyword name, borrowed for the call.
+    let (py, values, names) = unsafe {
+        let py = Python::assume_attached();
+        let names = Bound::from_borrowed_ptr_or_opt(py, keyword_names);
+        let keywords = names.as_ref().map_or(0, |names| names.len().unwrap_or(0));
+        let count = positional as usize + keywords;
+        let values = (0..count).map(|at| Bound::from_borrowed_ptr(py, *arguments.add(at))).collect::<Vec<_>>();
+        (py, values, names)
+    };
+    let (given, keyword_values) = values.split_at((positional as usize).min(values.len()));
+    let labels = PyDict::new(py);
+    let filled = (|| -> PyResult<bool> {
+        let mut mapping = given.first().cloned();
+        let mut keywords = Vec::new();
+        for (at, value) in keyword_values.iter().enumerate() {
+            let Some(name) = names.as_ref().map(|names| names.get_item(at)).transpose()? else { continue };
+            let is_mapping = name.eq("labels")? && mapping.is_none() && value.cast::<PyMapping>().is_ok();
+            match is_mapping {
+                true => mapping = Some(value.clone()),
+                false => keywords.push((name, value)),
+            }
+        }
+        if let Some(mapping) = &mapping {
+            labels.update(mapping.cast::<PyMapping>()?)?;
+        }
+        for (name, value) in &keywords {
+            labels.set_item(name, value)?;
+        }
+        Ok(given.len() <= 1 && (mapping.is_some() || !keywords.is_empty()))
+    })();
+    if !matches!(filled, Ok(true)) {
+        convert::warn_of_labels(&format!("{} arguments", values.len()));
+    }
+    convert::prepared_labels(labels.as_any())
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {

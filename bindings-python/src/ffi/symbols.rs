@@ -9,6 +9,8 @@ use pyo3::ffi::{PyObject, Py_ssize_t};
 type ContextVarGet = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut *mut PyObject) -> c_int;
 type ContextVarSet = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 type ContextVarReset = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> c_int;
+type AsNativeBytes = unsafe extern "C" fn(*mut PyObject, *mut c_void, Py_ssize_t, c_int) -> Py_ssize_t;
+type AsByteArray = unsafe extern "C" fn(*mut PyObject, *mut u8, usize, c_int, c_int) -> c_int;
 type AsUtf8AndSize = unsafe extern "C" fn(*mut PyObject, *mut Py_ssize_t) -> *const c_char;
 
 /// `PyContextVar_Get`, `PyContextVar_Set` and `PyContextVar_Reset` (3.7.1 and later).
@@ -18,12 +20,24 @@ pub struct ContextVarFunctions {
     pub reset: ContextVarReset,
 }
 
+/// A big-endian copy of an `int`'s value.
+#[derive(Clone, Copy)]
+pub enum LongBytes {
+    /// `PyLong_AsNativeBytes` (3.13 and later): object, bytes, their number, flags; gives the number that is needed.
+    Native(AsNativeBytes),
+    /// `_PyLong_AsByteArray` before its last parameter came (up to 3.12): object, bytes, their number, is little-endian, is
+    /// signed; gives 0.
+    Array(AsByteArray),
+}
+
 /// The functions found in this interpreter.
 pub struct Symbols {
     /// All or none.
     pub context_var: Option<ContextVarFunctions>,
     /// `PyUnicode_AsUTF8AndSize`: in the limited API from 3.10 only, exported since 3.3.
     pub as_utf8_and_size: Option<AsUtf8AndSize>,
+    /// For trace ids, which no function of the limited API converts.
+    pub long_bytes: Option<LongBytes>,
 }
 
 impl Symbols {
@@ -55,7 +69,7 @@ pub fn symbols() -> &'static Symbols {
     FOUND.get_or_init(|| {
         #[cfg(feature = "testing")]
         if HIDDEN.load(std::sync::atomic::Ordering::Relaxed) {
-            return Symbols { context_var: None, as_utf8_and_size: None };
+            return Symbols { context_var: None, as_utf8_and_size: None, long_bytes: None };
         }
         let context_get = look_up(c"PyContextVar_Get");
         let context_set = look_up(c"PyContextVar_Set");
@@ -76,8 +90,19 @@ pub fn symbols() -> &'static Symbols {
                 // SAFETY: CPython 3.3 to 3.15 declare the function with exactly this C type.
                 unsafe { std::mem::transmute::<*mut c_void, AsUtf8AndSize>(function) }
             }),
+            long_bytes: long_bytes(),
         }
     })
+}
+
+fn long_bytes() -> Option<LongBytes> {
+    if let Some(function) = look_up(c"PyLong_AsNativeBytes") {
+        // SAFETY: CPython 3.13 to 3.15 declare the function with exactly this C type.
+        return Some(LongBytes::Native(unsafe { std::mem::transmute::<*mut c_void, AsNativeBytes>(function) }));
+    }
+    let function = look_up(c"_PyLong_AsByteArray")?;
+    // SAFETY: CPython 3.9 to 3.12, which lack the function above, declare this one with exactly this C type.
+    Some(LongBytes::Array(unsafe { std::mem::transmute::<*mut c_void, AsByteArray>(function) }))
 }
 
 fn look_up(name: &CStr) -> Option<*mut c_void> {

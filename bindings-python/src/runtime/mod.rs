@@ -39,6 +39,7 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
+use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
 use code_lifetime::Notice;
@@ -73,6 +74,8 @@ impl PythonRuntime {
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Arc::clone(runtime));
         }
+        // Guarded reads go through the kernel until the fault guard is installed, where a seccomp filter allows it.
+        sys::may_use(sys::SystemCall::ProcessVmReadv);
         let version = InterpreterVersion::running(py)?;
         let interpreter = interpreter::publish(Interpreter::recognise(py, &version)?);
         self_check::run(py, &interpreter.layout).inspect_err(|_| interpreter::withdraw())?;
@@ -144,6 +147,10 @@ impl Runtime for PythonRuntime {
 
     fn capture(&self) -> CaptureFn {
         capture_signal::capture
+    }
+
+    fn delays_termination(&self) -> bool {
+        true
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {

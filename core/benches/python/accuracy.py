@@ -20,8 +20,11 @@ RATES_HZ = (19, 100, 250, 1000)
 DEPTHS = (20, 100)
 THREADS = (1, 16)
 CLOCKS = ("thread_timer", "perf")
-#: The mix of the last table: that of "python", beside a busy program.
-CROWDED = "crowded"
+CHOICES = ("thread_timer", "auto")
+#: Before the name of a mix: beside a busy program on the same processor.
+CROWDED = "crowded-"
+#: Milliseconds of CPU time in which a periodic program repeats itself; 4 is the kernel's tick at 250 Hz.
+CYCLES_MS = (1, 4, 10, 100)
 #: Samples aimed at in a run, within the CPU seconds allowed for it.
 SAMPLES = 5000
 LONGEST_CPU_SECONDS = 20
@@ -50,8 +53,8 @@ def busy_program(processor):
 def run(given, mix, clock, rate, depth, threads, number):
     folder = os.path.join(given.folder, f"{mix}-{clock}-{rate}-{depth}-{threads}-{number}")
     cpu_seconds = 2.0 if given.short else min(SAMPLES / rate, LONGEST_CPU_SECONDS)
-    beside = busy_program if mix == CROWDED else contextlib.nullcontext
-    words = ("accuracy_run.py", "python" if mix == CROWDED else mix, clock, rate, depth, threads, cpu_seconds, folder)
+    beside = busy_program if mix.startswith(CROWDED) else contextlib.nullcontext
+    words = ("accuracy_run.py", mix.removeprefix(CROWDED), clock, rate, depth, threads, cpu_seconds, folder)
     processor = processors.get()
     try:
         with beside(processor):
@@ -96,7 +99,14 @@ def main():
     cases = [("python", "auto", rate, depth, threads) for rate in RATES_HZ for depth in DEPTHS for threads in THREADS]
     cases += [("python", clock, rate, 20, 1) for rate in (250, 1000) for clock in CLOCKS]
     cases += [("native", "auto", rate, 20, threads) for rate in (100, 1000) for threads in THREADS]
-    cases += [(CROWDED, clock, 100, 20, 1) for clock in ("thread_timer", "auto")]
+    cases += [(CROWDED + "python", clock, 100, 20, 1) for clock in CHOICES]
+    cases += [
+        (f"{beside}cycle-{cycle}", clock, rate, 20, 1)
+        for beside in ("", CROWDED)
+        for cycle in CYCLES_MS
+        for rate in (100, 250, 1000)
+        for clock in CHOICES
+    ]
     usable = sorted(os.sched_getaffinity(0))
     for processor in usable:
         processors.put(processor)
@@ -125,7 +135,12 @@ def main():
     print("Python code beside hashlib and zlib, which run without the interpreter lock; depth 20.\n")
     measuring.table(["Hz", "threads", *results], rows("native", ["auto"], 2, 4))
     print("The 50/30/20 mix beside a busy program on the same processor; depth 20, one thread.\n")
-    measuring.table(["Hz", "asked for", *results], rows(CROWDED, ["thread_timer", "auto"], 2, 1))
+    measuring.table(["Hz", "asked for", *results], rows(CROWDED + "python", CHOICES, 2, 1))
+    print("A program that repeats itself: a part of 30 % of each cycle of CPU time; depth 20, one thread.\n")
+    measuring.table(
+        ["mix", "Hz", "asked for", *results],
+        [row([case[0], case[2], case[1]], done[case]) for case in cases if "cycle-" in case[0]],
+    )
 
 
 if __name__ == "__main__":

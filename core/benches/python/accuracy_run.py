@@ -1,6 +1,8 @@
 """One run of the accuracy benchmark: burns a known mix under spanprof; prints the truth and the counters as JSON.
 
     accuracy_run.py MIX CLOCK RATE DEPTH THREADS CPU_SECONDS FOLDER
+
+MIX is a name of work.MIXES, or cycle-N: a part of 30 % of each N ms of CPU time.
 """
 
 import json
@@ -13,7 +15,7 @@ import work
 
 
 def main():
-    parts, clock, folder = work.MIXES[sys.argv[1]], sys.argv[2], sys.argv[7]
+    mix, clock, folder = sys.argv[1], sys.argv[2], sys.argv[7]
     rate, depth, threads, cpu_seconds = int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6])
     destination = {"type": "file", "directory": folder}
     began = time.process_time()
@@ -23,7 +25,10 @@ def main():
     each = cpu_seconds / threads
 
     def run():
-        truths.append(work.mix(parts, depth, each))
+        if mix.startswith("cycle-"):
+            truths.append(work.cycles(depth, int(mix.removeprefix("cycle-")), each))
+        else:
+            truths.append(work.mix(work.MIXES[mix], depth, each))
 
     others = [threading.Thread(target=run) for _ in range(threads - 1)]
     for thread in others:
@@ -35,7 +40,7 @@ def main():
     stats = spanprof.stats()
     process = time.process_time() - began - stats["cost.own_cpu_ns"] / 1e9
     spanprof.stop()
-    burnt = {part.__name__: sum(truth[part.__name__] for truth in truths) for part in parts}
+    burnt = {part: sum(truth[part] for truth in truths) for part in truths[0]}
     print(json.dumps({"burnt": burnt, "process": process, "samples": stats["samples.cpu"], "clock": stats["clock.name"]}))
 
 

@@ -73,3 +73,28 @@ def fixed(depth, rounds, units=10_000):
     for _ in range(rounds):
         for work in PARTS:
             below(depth, work, units)
+
+
+def part(until, clock):
+    while clock() < until:
+        pass
+
+
+def rest(until, clock):
+    while clock() < until:
+        pass
+
+
+def cycles(depth, cycle_ms, cpu_seconds):
+    """Spends 30 % of each cycle of CPU time in one function and the rest in another; returns what each really burnt."""
+    burnt = {"part": 0.0, "rest": 0.0}
+    clock = time.thread_time
+    now = clock()
+    end = now + cpu_seconds
+    while now < end:
+        for work, share in ((part, 0.3), (rest, 0.7)):
+            began = now
+            below(depth, lambda until, work=work: work(until, clock), began + share * cycle_ms / 1000)
+            now = clock()
+            burnt[work.__name__] += now - began
+    return burnt

@@ -1,0 +1,90 @@
+"""The settings of ``start`` and ``update``, for type checkers; nothing here runs. What they mean is in docs/configuration.md."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping, Sequence
+
+from typing_extensions import Literal, TypedDict
+
+_Text = Mapping[str, object]
+
+
+class Options(TypedDict, total=False):
+    """Settings by their keys."""
+
+    enabled: bool
+    service_name: str
+    resource_attributes: _Text
+    tags: _Text
+    sample_rate: int
+    clock: Literal["auto", "thread_timer", "perf"]
+    cpu: bool
+    wall: bool
+    wall_rate: int | None
+    wall_max_threads: int
+    upload_interval: float
+    max_stack_depth: int
+    max_stacks: int
+    max_label_sets: int
+    max_contexts: int
+    max_label_value_bytes: int
+    keep_timestamps: bool
+    endpoint: str | None
+    protocol: Literal["http/protobuf", "grpc"]
+    headers: _Text
+    compression: Literal["gzip", "none"]
+    timeout: float
+    certificate: str | os.PathLike[str]
+    client_key: str | os.PathLike[str]
+    client_certificate: str | os.PathLike[str]
+    insecure: bool
+    link: Literal["trace_and_span", "span", "none"]
+    instance_attributes: bool
+    label_names: Literal["strict", "as_is"]
+    destinations: Sequence[Mapping[str, Any]]
+    file_directory: str | os.PathLike[str] | None
+    file_keep: int
+    queue_max_bytes: int
+    max_profile_size: int
+    stop_timeout: float
+    thread_labels: bool
+    service_name_attribute: bool
+    inherit_threads: bool
+    signals: bool
+    config_file: str | os.PathLike[str]
+    output: str | os.PathLike[str]
+
+
+class ConfigureOptions(Options, total=False):
+    """The same, and the keyword arguments of Pyroscope's ``configure`` behind the first three."""
+
+    basic_auth_username: str
+    basic_auth_password: str
+    auth_token: str
+    enable_logging: bool
+    oncpu: bool
+    native: bool | None
+    gil_only: bool
+    report_pid: bool
+    report_thread_id: bool
+    report_thread_name: bool
+    detect_subprocesses: bool
+    tenant_id: str
+    http_headers: Mapping[str, str] | None
+    line_no: object
+    log_level: object
+    mem_enabled: bool
+    mem_max_nframe: int
+    mem_heap_sample_size: int
+    mem_enable_mem_domain: bool
+    cpu_enabled: bool
+    cpu_implementation: object
+
+
+class PyroscopeOptions(ConfigureOptions, total=False):
+    """The same, and the first three."""
+
+    app_name: str | None
+    application_name: str | None
+    server_address: str

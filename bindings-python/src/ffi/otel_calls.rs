@@ -1,0 +1,237 @@
+//! `attach` and `detach` of OpenTelemetry's runtime context with the link of the active span, as C functions: a service makes
+//! two such calls for each span, and in Python they cost 8 µs. Spans of the SDK and of the API keep a `SpanContext`, a tuple,
+//! in `_context` (opentelemetry-api 1.x, trace/span.py); other spans are described by a Python function. Not here: what becomes
+//! current ([`crate::context_calls`]), and where the functions are put (`otel_link.py`).
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use super::catching;
+use super::symbols::symbols;
+use super::trace_id::trace_id_bytes;
+use crate::context_calls::{attach_span, detach_span, ActiveSpan, LinkToken};
+use crate::convert;
+
+/// Whether the name of a local root span becomes the label `span_name`.
+static NAMES_ROOT_SPANS: AtomicBool = AtomicBool::new(false);
+
+/// Has the names of local root spans become labels, for Pyroscope's span profiles.
+#[pyfunction]
+pub fn name_root_spans() {
+    NAMES_ROOT_SPANS.store(true, Ordering::Relaxed);
+}
+
+/// What the two functions share.
+#[pyclass(frozen, module = "spanprof._spanprof")]
+pub struct Linking {
+    /// The context variable that `attach` sets and `detach` resets; without one the originals are called.
+    variable: Option<Py<PyAny>>,
+    attach: Py<PyAny>,
+    detach: Py<PyAny>,
+    /// The key of the active span in a context.
+    key: Py<PyAny>,
+    span_context: Py<PyType>,
+    /// `(trace id, span id, is local root, labels)` of a context whose span is of an unknown kind.
+    describe: Py<PyAny>,
+}
+
+struct Functions([ffi::PyMethodDef; 2]);
+
+// SAFETY: the rows hold pointers to static data and functions only, and are never written.
+unsafe impl Sync for Functions {}
+
+const fn function(name: &'static std::ffi::CStr, meth: ffi::PyCFunction, flags: c_int) -> Functions {
+    let meth = ffi::PyMethodDefPointer { PyCFunction: meth };
+    let row = ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: ptr::null() };
+    Functions([row, ffi::PyMethodDef::zeroed()])
+}
+
+static ATTACH: Functions = function(c"attach", attach, ffi::METH_O);
+static DETACH: Functions = function(c"detach", detach, ffi::METH_O);
+
+/// `attach` and `detach` in place of those given. `variable` is the context variable that they set, when they do nothing else.
+#[pyfunction]
+pub fn link_opentelemetry<'py>(
+    py: Python<'py>,
+    originals: (Py<PyAny>, Py<PyAny>),
+    variable: Option<Py<PyAny>>,
+    key: Py<PyAny>,
+    span_context: Py<PyType>,
+    describe: Py<PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let variable = variable.filter(|_| symbols().context_var.is_some());
+    let (attach, detach) = originals;
+    let linking = Bound::new(py, Linking { variable, attach, detach, key, span_context, describe })?;
+    let bound = |functions: &'static Functions| {
+        let definition = functions.0.as_ptr().cast_mut();
+        // SAFETY: the row is static; the function takes a reference to `linking`; the result is new, or null with an exception.
+        unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, linking.as_ptr(), ptr::null_mut()))
+        }
+    };
+    Ok((bound(&ATTACH)?, bound(&DETACH)?))
+}
+
+impl Linking {
+    /// Makes `context` current; OpenTelemetry's token, or null with an exception.
+    fn set(&self, py: Python<'_>, context: &Bound<'_, PyAny>) -> *mut ffi::PyObject {
+        match (&self.variable, &symbols().context_var) {
+            // SAFETY: both are live objects; the token is a new reference, null comes with an exception.
+            (Some(variable), Some(functions)) => unsafe { (functions.set)(variable.as_ptr(), context.as_ptr()) },
+            _ => into_result(py, self.attach.bind(py).call1((context,))),
+        }
+    }
+
+    /// Makes current what was before `token`; None, or null with an exception.
+    fn reset(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> *mut ffi::PyObject {
+        let (Some(variable), Some(functions)) = (&self.variable, &symbols().context_var) else {
+            return into_result(py, self.detach.bind(py).call1((token,)));
+        };
+        // SAFETY: both are live objects; what is no token of this variable and context is refused with an exception. That needs
+        // a Token: the function does not check the type of what it is given.
+        unsafe {
+            if !is_token(token) {
+                return into_result(py, self.detach.bind(py).call1((token,)));
+            }
+            match (functions.reset)(variable.as_ptr(), token.as_ptr()) {
+                0 => py.None().into_ptr(),
+                _ => ptr::null_mut(),
+            }
+        }
+    }
+
+    fn span_of(&self, context: &Bound<'_, PyAny>) -> Option<ActiveSpan> {
+        let py = context.py();
+        let Some(span) = context.cast::<PyDict>().ok()?.get_item(&self.key).ok()? else {
+            return Some(ActiveSpan::default());
+        };
+        let Some(described) =
+            span.getattr_opt(intern!(py, "_context")).ok()?.filter(|found| self.is_span_context(found))
+        else {
+            return self.described(context);
+        };
+        let described = described.cast::<PyTuple>().ok()?;
+        let is_local_root = self.is_local_root(&span)?;
+        if is_local_root && NAMES_ROOT_SPANS.load(Ordering::Relaxed) {
+            return self.described(context);
+        }
+        let (trace_id, span_id) = (described.get_item(0).ok()?, described.get_item(1).ok()?);
+        let span_id: u64 = span_id.extract().ok()?;
+        Some(ActiveSpan {
+            trace_id: trace_id_bytes(&trace_id)?,
+            span_id: span_id.to_be_bytes(),
+            is_local_root,
+            ..ActiveSpan::default()
+        })
+    }
+
+    fn is_local_root(&self, span: &Bound<'_, PyAny>) -> Option<bool> {
+        let py = span.py();
+        let parent = match span.getattr_opt(intern!(py, "_parent")).ok()? {
+            Some(parent) => parent,
+            None => match span.getattr_opt(intern!(py, "parent")).ok()? {
+                Some(parent) => parent,
+                None => return Some(false),
+            },
+        };
+        if parent.is_none() {
+            return Some(true);
+        }
+        if !self.is_span_context(&parent) {
+            return parent.getattr(intern!(py, "is_remote")).ok()?.is_truthy().ok();
+        }
+        parent.cast::<PyTuple>().ok()?.get_item(2).ok()?.is_truthy().ok()
+    }
+
+    fn is_span_context(&self, found: &Bound<'_, PyAny>) -> bool {
+        found.get_type().is(&self.span_context)
+    }
+
+    fn described(&self, context: &Bound<'_, PyAny>) -> Option<ActiveSpan> {
+        let described = self.describe.bind(context.py()).call1((context,)).ok()?;
+        let (trace_id, span_id, is_local_root, labels): (Bound<'_, PyAny>, u64, bool, Option<Bound<'_, PyAny>>) =
+            described.extract().ok()?;
+        Some(ActiveSpan {
+            trace_id: trace_id_bytes(&trace_id)?,
+            span_id: span_id.to_be_bytes(),
+            is_local_root,
+            labels: labels.as_ref().map(convert::prepared_labels).unwrap_or_default(),
+        })
+    }
+}
+
+/// Whether it is a `contextvars.Token`.
+fn is_token(object: &Bound<'_, PyAny>) -> bool {
+    static TOKEN: pyo3::sync::PyOnceLock<Py<PyType>> = pyo3::sync::PyOnceLock::new();
+    let py = object.py();
+    TOKEN.import(py, "contextvars", "Token").is_ok_and(|token| object.get_type().is(token))
+}
+
+fn into_result(py: Python<'_>, result: PyResult<Bound<'_, PyAny>>) -> *mut ffi::PyObject {
+    match result {
+        Ok(value) => value.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The arguments of a call of the two functions.
+///
+/// # Safety
+/// `linking` and `argument` are what the interpreter passes to a function made by [`link_opentelemetry`].
+unsafe fn borrowed<'a>(
+    linking: *mut ffi::PyObject,
+    argument: *mut ffi::PyObject,
+) -> (Bound<'a, Linking>, Bound<'a, PyAny>) {
+    // SAFETY: the caller's promise; the GIL is held by the calling interpreter, and both are borrowed for the call.
+    unsafe {
+        let py = Python::assume_attached();
+        (Bound::from_borrowed_ptr(py, linking).cast_into_unchecked(), Bound::from_borrowed_ptr(py, argument))
+    }
+}
+
+unsafe extern "C" fn attach(linking: *mut ffi::PyObject, context: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    catching(ptr::null_mut(), || {
+        // SAFETY: called by the interpreter.
+        let (linking, context) = unsafe { borrowed(linking, context) };
+        let py = context.py();
+        let linking = linking.get();
+        let token = linking.set(py, &context);
+        if token.is_null() {
+            return token;
+        }
+        let link = catching(None, || attach_span(linking.span_of(&context)?));
+        let Some(link) = link else { return token };
+        // SAFETY: a new reference, which the link takes over.
+        let token = unsafe { Bound::from_owned_ptr(py, token) }.unbind();
+        let unlinked = token.clone_ref(py);
+        match Bound::new(py, link.beside(token)) {
+            Ok(token) => token.into_any().into_ptr(),
+            Err(_) => unlinked.into_ptr(),
+        }
+    })
+}
+
+unsafe extern "C" fn detach(linking: *mut ffi::PyObject, token: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    catching(ptr::null_mut(), || {
+        // SAFETY: called by the interpreter.
+        let (linking, token) = unsafe { borrowed(linking, token) };
+        let py = token.py();
+        let linking = linking.get();
+        let Some(link) = token.cast_exact::<LinkToken>().ok() else { return linking.reset(py, &token) };
+        let Some(inner) = &link.get().token else { return py.None().into_ptr() };
+        let reset = linking.reset(py, inner.bind(py));
+        if !reset.is_null() {
+            catching((), || detach_span(link.get()));
+        }
+        reset
+    })
+}

@@ -1,0 +1,138 @@
+"""How short-lived processes end: each delivers its last window, ends as it would without a profiler, or is counted."""
+
+from __future__ import annotations
+
+import pytest
+from receiver import refused
+from test_processes import BURN, seconds_by_process
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_the_workers_of_a_pool_that_is_terminated_deliver_their_last_window(run_target, method):
+    target = run_target(
+        BURN
+        + f"""
+import multiprocessing
+import spanprof
+
+if __name__ == "__main__":
+    spanprof.start()
+    with multiprocessing.get_context("{method}").Pool(2) as pool:
+        pool.map(in_child, range(2), chunksize=1)
+"""
+    )
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.8, rel=0.1)
+
+
+def test_forked_children_that_end_by_os_exit_deliver_their_last_window(run_target):
+    target = run_target(
+        BURN
+        + """
+import spanprof
+
+spanprof.start()
+for status in range(5):
+    pid = os.fork()
+    if pid == 0:
+        burn(0.01) if status else in_child()
+        os._exit(status=status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status
+for wrong in ("3", None):
+    try:
+        os._exit(wrong)
+    except TypeError:
+        pass
+assert spanprof.stats()["state"] == "running"
+assert spanprof.stats()["process.children_cut_off"] == 0
+"""
+    )
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.4, rel=0.1)
+
+
+def test_a_process_that_sigterm_ends_delivers_its_last_window_and_ends_by_sigterm(run_target):
+    target = run_target(
+        BURN
+        + """
+import signal
+import spanprof
+
+spanprof.start()
+in_child()
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(30)
+""",
+        expect=-15,
+    )
+    assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.4, rel=0.1)
+
+
+def test_sigterm_and_os_exit_wait_for_no_dead_receiver(run_target):
+    run_target(
+        BURN
+        + """
+import signal
+import spanprof
+
+def ends_within(seconds, end):
+    pid = os.fork()
+    if pid == 0:
+        burn(0.1)
+        end()
+        time.sleep(30)
+    start = time.monotonic()
+    os.waitpid(pid, 0)
+    took = time.monotonic() - start - 0.1
+    assert took < seconds, took
+
+spanprof.start(endpoint=sys.argv[1], stop_timeout=0.1)
+# Generous: the machine may be busy. Without a bound of their own they would take much longer.
+ends_within(5, lambda: os._exit(0))
+ends_within(5, lambda: os.kill(os.getpid(), signal.SIGTERM))
+""",
+        refused(),
+        SPANPROF_FILE_DIRECTORY="",
+    )
+
+
+def test_handlers_of_the_program_for_sigterm_come_first_before_and_after_the_start(run_target):
+    target = run_target(
+        """
+        import os, signal
+        import spanprof
+
+        def handler(*_):
+            # At once: two processes write.
+            os.write(1, b"handled\\n")
+
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, handler)
+            spanprof.start()
+        else:
+            spanprof.start()
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            signal.signal(signal.SIGTERM, handler)
+        os.kill(os.getpid(), signal.SIGTERM)
+        spanprof.stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        """
+    )
+    assert target.stdout.split() == ["handled"] * 4
+
+
+def test_children_that_sigkill_ends_are_counted(run_target):
+    run_target(
+        BURN
+        + """
+import signal
+import spanprof
+
+spanprof.start()
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        burn(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+assert spanprof.stats()["process.children_cut_off"] == 3, spanprof.stats()
+"""
+    )
