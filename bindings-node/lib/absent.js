@@ -9,6 +9,7 @@
  * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
  *   JSON: `kind`, `message`, `hint`
  * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
  * @property {(profileJson: string) => number} submitProfile
  * @property {() => void} expectSelfTest
  * @property {(ownIsAllowed: boolean) => string} judgeWalks
@@ -46,6 +47,7 @@ const absent = {
   version: () => '0',
   start: () => false,
   isWanted: () => false,
+  optionValues: () => ['0', 'false', 'auto'],
   submitProfile: () => 0,
   expectSelfTest: () => {},
   judgeWalks: () => 'none',

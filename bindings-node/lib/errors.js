@@ -16,17 +16,38 @@ class SpanprofError extends Error {
   }
 
   /**
+   * An object of options whose reading threw.
+   * @param {unknown} error
+   */
+  static unreadable(error) {
+    return new SpanprofError(`the options could not be read: ${textOf(error)}`, 'invalid_config', 'pass a plain object');
+  }
+
+  /**
    * What the native module threw, as ours.
    * @param {unknown} error
    */
   static of(error) {
-    const text = error instanceof Error ? error.message : String(error);
+    if (error instanceof SpanprofError) return error;
+    const text = textOf(error);
     try {
       const { message, kind, hint } = JSON.parse(text);
       return new SpanprofError(String(message), String(kind), String(hint));
     } catch {
       return new SpanprofError(text);
     }
+  }
+}
+
+/**
+ * @param {any} error
+ * @returns {string}
+ */
+function textOf(error) {
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    return 'an error without a text';
   }
 }
 

@@ -1,6 +1,6 @@
 'use strict';
-// Says the profiler's few lines: warnings as process warnings, the rest on the logger that the program gave, if any. Not
-// here: what is said (native core). A logger that throws loses the line, nothing else.
+// Logs the profiler's few lines: warnings as process warnings, the rest on the logger that the program gave, if any. Not
+// here: what they report (native core). A logger that throws loses the line, nothing else.
 
 const { native } = require('./native.js');
 
@@ -11,6 +11,12 @@ const DELIVERY_MS = 1_500;
 
 /** @type {Logger | undefined} */
 let logger;
+/** @type {NodeJS.Timeout | undefined} */
+let timer;
+/** Whether the process ends: no tick follows in which Node would emit a warning. */
+let ends = false;
+/** Warnings that Node emits with the next tick. @type {Set<Error>} */
+const unemitted = new Set();
 
 /** @param {Logger | undefined} given */
 function setLogger(given) {
@@ -25,13 +31,31 @@ function say(level, line) {
   try {
     if (level !== 'warning') logger?.info?.(line);
     else if (logger !== undefined) logger.warn?.(line);
-    else process.emitWarning(line, { type: 'SpanprofWarning' });
+    else warn(line);
   } catch {
     // The program's logger is the program's.
   }
 }
 
-/** Says what waits. */
+/** @param {string} line */
+function warn(line) {
+  const warning = Object.assign(new Error(line), { name: 'SpanprofWarning' });
+  // Node's own listener writes to standard error before it returns, and `--no-warnings` removes it.
+  if (ends) return process.emit('warning', warning);
+  process.emitWarning(warning);
+  unemitted.add(warning);
+  process.nextTick(() => unemitted.delete(warning));
+}
+
+/** Logs what waits, in a handler of `exit`: everything is written before it returns. */
+function handOverAtExit() {
+  ends = true;
+  for (const warning of unemitted) process.emit('warning', warning);
+  unemitted.clear();
+  handOver();
+}
+
+/** Logs what waits. */
 function handOver() {
   try {
     const lines = native.takeLogLines();
@@ -42,11 +66,16 @@ function handOver() {
 }
 
 /**
- * Says what waits when the first window has ended: one timer, once, that keeps no process alive.
+ * Logs what waits after each window of so many seconds; the timer keeps no process alive.
  * @param {number} seconds
  */
-function handOverAfter(seconds) {
-  setTimeout(handOver, (seconds > 0 ? seconds : 10) * 1000 + DELIVERY_MS).unref();
+function handOverEvery(seconds) {
+  handOverNoMore();
+  timer = setInterval(handOver, (seconds > 0 ? seconds : 10) * 1000 + DELIVERY_MS).unref();
 }
 
-module.exports = { say, handOver, handOverAfter, setLogger };
+function handOverNoMore() {
+  clearInterval(timer);
+}
+
+module.exports = { say, handOver, handOverAtExit, handOverEvery, handOverNoMore, setLogger };

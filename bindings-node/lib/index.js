@@ -2,6 +2,7 @@
 // Continuous profiler that lives inside the service: every sample knows its trace and span. The public names, and nothing
 // else. `lib/index.mjs` has the same ones for `import`.
 
+const copies = require('./copies.js');
 const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
 const lifecycle = require('./lifecycle.js');
@@ -14,7 +15,7 @@ const { fastifyPlugin } = require('./fastify.js');
 /** @typedef {lifecycle.Options} Options */
 /** @typedef {scope.Labels} Labels */
 
-module.exports = {
+module.exports = copies.exported('index', {
   version: native.version(),
   SpanprofError,
   start: pyroscope.start,
@@ -42,4 +43,4 @@ module.exports = {
   stopHeapProfiling: pyroscope.stopHeapProfiling,
   setLogger: pyroscope.setLogger,
   SourceMapper: pyroscope.SourceMapper,
-};
+});

@@ -5,58 +5,70 @@ const path = require('node:path');
 const { isMainThread } = require('node:worker_threads');
 const { native } = require('./native.js');
 const { SpanprofError } = require('./errors.js');
-const { toJson } = require('./options.js');
+const settings = require('./options.js');
 const hostLog = require('./host_log.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
+const signals = require('./signals.js');
 const opentelemetry = require('./opentelemetry.js');
 const workers = require('./workers.js');
 
 /**
+ * Names and their values; those that are undefined are left out. An `object`, so that an interface is one too.
+ * @typedef {Readonly<Record<string, string | number | boolean | null | undefined>> | object} Texts
+ */
+
+/**
  * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
  * @typedef {object} Options
- * @property {boolean} [enabled]
- * @property {string} [serviceName]
- * @property {Record<string, string>} [resourceAttributes]
- * @property {Record<string, string>} [tags]
- * @property {number} [sampleRate] Hz
- * @property {'auto' | 'thread_timer' | 'perf'} [clock]
- * @property {boolean} [cpu]
- * @property {boolean} [wall]
- * @property {number} [wallRate] Hz
- * @property {number} [wallMaxThreads]
- * @property {number} [uploadInterval] seconds
- * @property {number} [maxStackDepth]
- * @property {number} [maxStacks]
- * @property {number} [maxLabelSets]
- * @property {number} [maxContexts]
- * @property {number} [maxLabelValueBytes]
- * @property {boolean} [keepTimestamps]
- * @property {string} [endpoint]
- * @property {'http/protobuf' | 'grpc'} [protocol]
- * @property {Record<string, string>} [headers]
- * @property {'gzip' | 'none'} [compression]
- * @property {number} [timeout] seconds
- * @property {string} [certificate]
- * @property {string} [clientKey]
- * @property {string} [clientCertificate]
- * @property {boolean} [insecure]
- * @property {object[]} [destinations]
- * @property {string} [fileDirectory]
- * @property {number} [fileKeep]
- * @property {number} [queueMaxBytes]
- * @property {number} [maxProfileSize]
- * @property {number} [stopTimeout] seconds
- * @property {boolean} [threadLabels]
- * @property {boolean} [serviceNameAttribute]
- * @property {boolean} [inheritThreads] whether a worker thread begins with the labels and the span of the scope that makes it;
+ * @property {boolean | undefined} [enabled]
+ * @property {string | undefined} [serviceName]
+ * @property {Texts | undefined} [resourceAttributes]
+ * @property {Texts | undefined} [tags]
+ * @property {number | undefined} [sampleRate] Hz
+ * @property {'auto' | 'thread_timer' | 'perf' | 'sigtrap' | undefined} [clock]
+ * @property {boolean | undefined} [cpu]
+ * @property {boolean | undefined} [wall]
+ * @property {number | undefined} [wallRate] Hz
+ * @property {number | undefined} [wallMaxThreads]
+ * @property {number | undefined} [uploadInterval] seconds
+ * @property {number | undefined} [maxStackDepth]
+ * @property {number | undefined} [maxStacks]
+ * @property {number | undefined} [maxLabelSets]
+ * @property {number | undefined} [maxContexts]
+ * @property {number | undefined} [maxLabelValueBytes]
+ * @property {boolean | undefined} [keepTimestamps]
+ * @property {string | undefined} [endpoint]
+ * @property {'http/protobuf' | 'grpc' | undefined} [protocol]
+ * @property {Readonly<Record<string, string | undefined>> | undefined} [headers]
+ * @property {'gzip' | 'none' | undefined} [compression]
+ * @property {number | undefined} [timeout] seconds
+ * @property {string | undefined} [certificate]
+ * @property {string | undefined} [clientKey]
+ * @property {string | undefined} [clientCertificate]
+ * @property {boolean | undefined} [insecure]
+ * @property {'trace_and_span' | 'span' | 'none' | undefined} [link]
+ * @property {boolean | undefined} [instanceAttributes]
+ * @property {'as_is' | 'strict' | undefined} [labelNames]
+ * @property {readonly object[] | undefined} [destinations]
+ * @property {string | undefined} [fileDirectory]
+ * @property {number | undefined} [fileKeep]
+ * @property {string | undefined} [output] file for the whole run: `.html`, `.pb.gz` or `.folded`
+ * @property {number | undefined} [queueMaxBytes]
+ * @property {number | undefined} [maxProfileSize]
+ * @property {number | undefined} [stopTimeout] seconds
+ * @property {boolean | undefined} [threadLabels]
+ * @property {boolean | undefined} [serviceNameAttribute]
+ * @property {boolean | undefined} [inheritThreads] whether a worker thread begins with the labels and the span of the scope that makes it;
  *   false unless said otherwise
- * @property {boolean} [signals]
- * @property {string} [configFile]
- * @property {boolean} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
- * @property {number} [eventLoopBlock] milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
+ * @property {boolean | undefined} [signals]
+ * @property {string | undefined} [configFile]
+ * @property {boolean | undefined} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
+ * @property {number | undefined} [eventLoopBlock] milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
  *   unless said otherwise, 0 for none
- * @property {sampling.StackWalk} [stackWalk] the best means to be tried; the first that works in this Node unless said otherwise
+ * @property {sampling.StackWalk | undefined} [stackWalk] the best means to be tried; the first that works in this Node unless said otherwise
+ * @property {readonly NodeJS.Signals[] | undefined} [stopOnSignals] signals before whose default action the last window is sent; none
+ *   unless said otherwise
  */
 
 let atExit = false;
@@ -68,34 +80,37 @@ let atExit = false;
  * @returns {boolean}
  */
 function start(options) {
-  const { workerThreads = true, eventLoopBlock = 50, stackWalk = 'auto', ...config } = options ?? {};
+  const { json, stopOnSignals } = settings.read(options);
   const wasRunning = native.isRunning();
   let running;
+  let [eventLoopBlock, workerThreads, stackWalk] = ['0', 'false', 'auto'];
   try {
-    running = sampling.begin(toJson(config), programName(), stackWalk);
+    [eventLoopBlock, workerThreads, stackWalk] = native.optionValues(json);
+    const walk = /** @type {sampling.StackWalk} */ (stackWalk);
+    // A worker thread joins what runs; its settings are the process's.
+    running = !isMainThread && wasRunning ? native.registerThread() : sampling.begin(json, programName(), walk);
   } catch (error) {
-    throw SpanprofError.of(error);
+    const failure = SpanprofError.of(error);
+    if (failure.kind !== 'second_copy') throw failure;
+    // What else is loaded here is not the program's doing.
+    hostLog.say('warning', `spanprof does nothing in this process: ${failure.message}`);
+    return false;
   } finally {
     hostLog.handOver();
   }
   if (running) {
-    if (!wasRunning) native.reportTurnsLongerThan(milliseconds(eventLoopBlock));
+    if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
     scope.beginFollowing();
     opentelemetry.install();
-    if (workerThreads) workers.install();
-    hostLog.handOverAfter(Number(native.setting('upload_interval')));
-    if (!atExit && isMainThread) {
+    if (workerThreads === 'true') workers.install();
+    hostLog.handOverEvery(Number(native.setting('upload_interval')));
+    if (isMainThread) {
+      if (!atExit) process.once('exit', stopAtExit);
       atExit = true;
-      process.once('exit', stopAtExit);
+      signals.install(stopOnSignals, stop);
     }
   }
   return running;
-}
-
-/** @param {unknown} value */
-function milliseconds(value) {
-  const number = Number(value);
-  return number > 0 && number < 3_600_000 ? number : 0;
 }
 
 /** The script without its ending; of an `index.js` its folder; empty when Node runs a command line or a prompt. */
@@ -123,10 +138,10 @@ function stopAtExit() {
   try {
     sampling.end();
     native.stopSync();
-    hostLog.handOver();
   } catch {
     // The program ends as it would without us.
   }
+  hostLog.handOverAtExit();
 }
 
 /**
@@ -135,11 +150,13 @@ function stopAtExit() {
  */
 async function stop() {
   try {
+    signals.uninstallAll();
     sampling.end();
     return await native.stop();
   } catch {
     return false;
   } finally {
+    hostLog.handOverNoMore();
     hostLog.handOver();
   }
 }
@@ -168,7 +185,7 @@ async function flush(timeout) {
  */
 function update(options) {
   try {
-    return native.update(toJson(options));
+    return native.update(settings.toJson(options));
   } catch (error) {
     throw SpanprofError.of(error);
   } finally {

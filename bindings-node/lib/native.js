@@ -2,7 +2,14 @@
 // Finds the native half of the package once; everything else here asks for `native`. One file per platform serves every
 // Node from 18 on. When it cannot be loaded, `absent` stands in: the program runs on, one warning says why.
 
+const fs = require('node:fs');
 const path = require('node:path');
+const copies = require('./copies.js');
+const { checkWhole } = require('./elf.js');
+
+const { HERE, IS_BUNDLED } = copies;
+
+const MODULE = 'spanprof.node';
 
 /** @returns {string} the platform's folder below `prebuilds` */
 function platform() {
@@ -12,28 +19,97 @@ function platform() {
   return `${process.platform}-${process.arch}${musl ? '-musl' : ''}`;
 }
 
-/** @returns {import('./absent.js').Native} */
-function load() {
-  const folder = path.join(__dirname, '..', 'prebuilds');
-  try {
-    // Most machines are answered without a diagnostic report, which takes milliseconds.
-    const glibc = path.join(folder, `${process.platform}-${process.arch}`, 'spanprof.node');
-    try {
-      return require(glibc);
-    } catch (error) {
-      const other = path.join(folder, platform(), 'spanprof.node');
-      if (other === glibc) throw error;
-      return require(other);
+/** @returns {string[]} where the package may be installed: here, and for a bundle beside it or the program. */
+function packages() {
+  if (!IS_BUNDLED) return [path.join(HERE, '..')];
+  /** @type {{version: string}} */
+  // @ts-expect-error JSON outside of the folder that is compiled
+  const { version } = require('../package.json');
+  const from = [HERE || undefined, process.argv[1] === undefined ? undefined : path.dirname(process.argv[1])];
+  const found = from.flatMap((folder) => {
+    const above = [];
+    for (let at = folder; at !== undefined; at = path.dirname(at) === at ? undefined : path.dirname(at)) {
+      above.push(path.join(at, 'node_modules', 'spanprof'));
     }
+    return above;
+  });
+  return [...new Set(found)].filter((folder) => {
+    try {
+      // Both halves are of one version.
+      return JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8')).version === version;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/**
+ * @param {string} file
+ * @returns {import('./absent.js').Native}
+ */
+function loadFile(file) {
+  // A mapping behind the end of a file ends the process at its first read.
+  checkWhole(file);
+  const loaded = { exports: {} };
+  // Not `require`, which bundlers replace.
+  process.dlopen(loaded, file);
+  return /** @type {any} */ (loaded.exports);
+}
+
+/** @returns {{native: import('./absent.js').Native, folder: string}} */
+function load() {
+  const [folder] = packages();
+  if (folder === undefined) throw new Error('the program is a bundle, and the package is not installed beside it');
+  // Most machines are answered without a diagnostic report, which takes milliseconds.
+  const glibc = path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, MODULE);
+  try {
+    return { native: loadFile(glibc), folder: fs.realpathSync(folder) };
   } catch (error) {
-    const [because] = String(error instanceof Error ? error.message : error).split('\n', 1);
-    process.emitWarning(
-      `spanprof does nothing in this process: its native module could not be loaded (${because}). ` +
-        'Install the package for this platform and Node.',
-      { type: 'SpanprofWarning', code: 'SPANPROF_NATIVE_MISSING' },
-    );
-    return require('./absent.js');
+    const other = path.join(folder, 'prebuilds', platform(), MODULE);
+    if (other === glibc) throw error;
+    return { native: loadFile(other), folder: fs.realpathSync(folder) };
   }
 }
 
-module.exports = { native: load() };
+/**
+ * What the user can do about it.
+ * @param {any} error
+ */
+function wayOut(error) {
+  if (error?.code === 'ERR_DLOPEN_DISABLED') return 'Node.js runs with --permission: add --allow-addons.';
+  if (error?.code === 'ERR_ACCESS_DENIED') return 'Node.js runs with --permission: add --allow-fs-read for the package and --allow-addons.';
+  if (IS_BUNDLED) {
+    return "Mark spanprof external (esbuild: --external:spanprof, webpack: externals: { spanprof: 'commonjs spanprof' }) and " +
+      'install it where the bundle runs.';
+  }
+  return 'Install the package for this platform and Node.js again.';
+}
+
+/** @returns {{native: import('./absent.js').Native, folder: string}} */
+function loadOrWarn() {
+  if (copies.other() !== undefined) return { native: require('./absent.js'), folder: '' };
+  try {
+    const loaded = load();
+    copies.register({
+      folder: HERE,
+      version: loaded.native.version(),
+      isRunning: () => loaded.native.isRunning(),
+      load(module) {
+        if (module === 'index') return require('./index.js');
+        return module === 'pyroscope' ? require('./pyroscope.js') : require('./lifecycle.js');
+      },
+    });
+    return loaded;
+  } catch (error) {
+    const [because] = String(error instanceof Error ? error.message : error).split('\n', 1);
+    process.emitWarning(
+      `spanprof does nothing in this process: its native module could not be loaded (${because}). ${wayOut(error)}`,
+      { type: 'SpanprofWarning', code: 'SPANPROF_NATIVE_MISSING' },
+    );
+    return { native: require('./absent.js'), folder: '' };
+  }
+}
+
+const { native, folder } = loadOrWarn();
+
+module.exports = { native, folder };

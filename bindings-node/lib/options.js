@@ -1,6 +1,10 @@
 'use strict';
-// Options as JSON for the native module, which translates keys. Here only what JSON has no form for: paths as URLs, maps,
-// numbers that are none. No policy: what a key means, its bounds and what is said of an unknown one is the core's.
+// Options as JSON for the native module, which translates keys: here only what JSON has no form for, paths as URLs, maps,
+// numbers that are none, and the one option that native code cannot use. No policy for the rest: what a key means, its bounds
+// and the message about an unknown one come from the core.
+
+const { SpanprofError } = require('./errors.js');
+const { canListen } = require('./signals.js');
 
 /**
  * @param {unknown} value
@@ -27,16 +31,46 @@ function plain(value, depth) {
   if (Array.isArray(value)) return value.map((item) => plain(item, depth + 1));
   /** @type {[string, unknown][]} */
   const entries = value instanceof Map ? [...value] : Object.entries(/** @type {object} */ (value));
-  return Object.fromEntries(entries.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
+  // A tag or header without a value, say a variable that is not set, is none.
+  const given = depth === 0 ? entries : entries.filter(([, inner]) => inner !== undefined && inner !== null);
+  return Object.fromEntries(given.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
 }
 
 /**
- * The code layer of the configuration as JSON.
+ * @param {unknown} signals
+ * @returns {readonly string[]}
+ */
+function checkedSignals(signals) {
+  if (Array.isArray(signals) && signals.every(canListen)) return signals;
+  const message = `stopOnSignals must be a list of signals such as ['SIGTERM', 'SIGINT'], got ${String(signals)}`;
+  throw new SpanprofError(message, 'invalid_config', 'docs/node.md describes the option');
+}
+
+/**
+ * The code layer of the configuration as JSON, and the option that only this package reads. Throws `SpanprofError` only.
+ * @param {object | null | undefined} options
+ * @returns {{json: string, stopOnSignals: readonly string[]}}
+ */
+function read(options) {
+  try {
+    const { stopOnSignals, ...rest } = /** @type {Record<string, unknown>} */ (options ?? {});
+    return { json: JSON.stringify(plain(rest, 0)), stopOnSignals: checkedSignals(stopOnSignals ?? []) };
+  } catch (error) {
+    throw error instanceof SpanprofError ? error : SpanprofError.unreadable(error);
+  }
+}
+
+/**
+ * The same of `update`, which changes keys of the core alone.
  * @param {object | null | undefined} options
  * @returns {string}
  */
 function toJson(options) {
-  return JSON.stringify(plain(options ?? {}, 0));
+  try {
+    return JSON.stringify(plain(options ?? {}, 0));
+  } catch (error) {
+    throw SpanprofError.unreadable(error);
+  }
 }
 
-module.exports = { toJson };
+module.exports = { read, toJson };

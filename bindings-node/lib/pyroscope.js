@@ -2,6 +2,8 @@
 // The names of `@pyroscope/nodejs` as thin aliases: its documented snippets run with the import renamed. Where a name has no
 // meaning for us it is accepted and said.
 
+const copies = require('./copies.js');
+const { SpanprofError } = require('./errors.js');
 const hostLog = require('./host_log.js');
 const lifecycle = require('./lifecycle.js');
 const scope = require('./scope.js');
@@ -11,17 +13,24 @@ const { fastifyPlugin } = require('./fastify.js');
 /**
  * Options of `@pyroscope/nodejs`; ours are taken too and win.
  * @typedef {Omit<lifecycle.Options, 'wall'> & {
- *   appName?: string, serverAddress?: string, authToken?: string, basicAuthUser?: string, basicAuthPassword?: string,
- *   tenantID?: string, flushIntervalMs?: number, sourceMapper?: unknown, stripFilenames?: string, shortenPaths?: boolean,
- *   wall?: boolean | {samplingDurationMs?: number, samplingIntervalMicros?: number, collectCpuTime?: boolean},
- *   heap?: {samplingIntervalBytes?: number, stackDepth?: number},
+ *   appName?: string | undefined, serverAddress?: string | undefined, authToken?: string | undefined,
+ *   basicAuthUser?: string | undefined, basicAuthPassword?: string | undefined, tenantID?: string | undefined,
+ *   flushIntervalMs?: number | undefined, sourceMapper?: unknown, stripFilenames?: string | undefined,
+ *   shortenPaths?: boolean | undefined,
+ *   wall?: boolean | {samplingDurationMs?: number | undefined, samplingIntervalMicros?: number | undefined,
+ *     collectCpuTime?: boolean | undefined} | undefined,
+ *   heap?: boolean | {samplingIntervalBytes?: number | undefined, stackDepth?: number | undefined} | undefined,
  * }} PyroscopeOptions
  */
 
 const WITHOUT_MEANING = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths', 'heap']);
 
-/** @type {lifecycle.Options} */
+/** What `init` was given. @type {lifecycle.Options} */
 let configured = {};
+/** Whether `start` is Pyroscope's, which profiles memory too. */
+let heapIsImplied = false;
+/** Why `init` could not read its options; `start` throws it. @type {Error | undefined} */
+let unreadable;
 let heapWasAsked = false;
 
 /**
@@ -45,8 +54,8 @@ function translated(options) {
   const { appName, serverAddress, authToken, basicAuthUser, basicAuthPassword, tenantID, flushIntervalMs, wall, ...rest } =
     options;
   if (appName !== undefined) ours.serviceName = appName;
-  const adhoc = process.env.PYROSCOPE_ADHOC_SERVER_ADDRESS;
-  if (adhoc || serverAddress !== undefined) ours.endpoint = adhoc || serverAddress;
+  const address = process.env.PYROSCOPE_ADHOC_SERVER_ADDRESS || serverAddress;
+  if (address) ours.endpoint = address;
   const milliseconds = flushIntervalMs ?? variable('PYROSCOPE_FLUSH_INTERVAL_MS', 'SPANPROF_UPLOAD_INTERVAL');
   if (milliseconds !== undefined) ours.uploadInterval = Number(milliseconds) / 1000;
   const asked = typeof wall === 'object' && wall !== null ? wall.samplingIntervalMicros : undefined;
@@ -62,16 +71,25 @@ function translated(options) {
   for (const [key, value] of Object.entries(rest)) {
     if (!WITHOUT_MEANING.has(key) && value !== undefined) ours[key] = value;
   }
+  // A variable that is not set is written as an empty text in many a program.
+  if (ours.endpoint === '') delete ours.endpoint;
+  if (rest.heap) startHeapProfiling();
   if (Object.keys(headers).length > 0) ours.headers = { ...headers, ...ours.headers };
   return ours;
 }
 
 /**
- * Takes the configuration; `start` begins.
+ * Takes the configuration; `start` begins, with the wall clock unless `wall` is false: it is Pyroscope's first profile.
  * @param {PyroscopeOptions} [options]
  */
 function init(options) {
-  configured = translated(options ?? {});
+  try {
+    configured = { wall: true, ...translated(options ?? {}) };
+    heapIsImplied = options?.heap !== false;
+    unreadable = undefined;
+  } catch (error) {
+    unreadable = SpanprofError.unreadable(error);
+  }
 }
 
 /**
@@ -80,7 +98,18 @@ function init(options) {
  * @returns {boolean}
  */
 function start(options) {
-  return lifecycle.start({ ...configured, ...translated(options ?? {}) });
+  if (unreadable !== undefined) throw unreadable;
+  if (heapIsImplied) startHeapProfiling();
+  return lifecycle.start({ ...configured, ...readable(options) });
+}
+
+/** @param {PyroscopeOptions | undefined} options */
+function readable(options) {
+  try {
+    return translated(options ?? {});
+  } catch (error) {
+    throw SpanprofError.unreadable(error);
+  }
 }
 
 /** Starts CPU and wall-clock profiling. */
@@ -92,7 +121,8 @@ function startWallProfiling() {
 function startHeapProfiling() {
   if (heapWasAsked) return;
   heapWasAsked = true;
-  hostLog.say('warning', 'memory is not profiled by this version');
+  hostLog.say('warning', "spanprof: memory is not profiled by this version; Pyroscope's heap profile is left out " +
+    '(`heap: false` in `init` ends this warning)');
 }
 
 /** @returns {Promise<void>} */
@@ -127,7 +157,7 @@ class SourceMapper {
   }
 }
 
-module.exports = {
+module.exports = copies.exported('pyroscope', {
   init,
   start,
   stop: lifecycle.stop,
@@ -146,4 +176,4 @@ module.exports = {
   SourceMapper,
   expressMiddleware,
   fastifyMiddleware: fastifyPlugin,
-};
+});

@@ -2,4 +2,12 @@
 // `node --require spanprof/register app.js`, `node --import spanprof/register app.mjs`: profiles a program that knows nothing
 // of it. Settings come from variables and the configuration file.
 
-require('./lifecycle.js').startQuietly();
+const copies = require('./copies.js');
+
+const lifecycle = require('./lifecycle.js');
+const first = copies.other();
+if (first === undefined) lifecycle.startQuietly();
+else {
+  copies.warnOnce(first);
+  if (!first.isRunning()) first.load('lifecycle').startQuietly();
+}

@@ -4,15 +4,18 @@
 
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { native } = require('./native.js');
-const hooks = require('./hooks.js');
 
-/** @typedef {Record<string, unknown> | Map<string, unknown>} Labels */
+/**
+ * Names and values, as an object or a map. An `object`, so that an interface of TypeScript is one too.
+ * @typedef {Readonly<Record<string, unknown>> | ReadonlyMap<string, unknown> | object} Labels
+ */
 
 /** @type {AsyncLocalStorage<number>} */
 const storage = new AsyncLocalStorage();
 let entered = false;
 let told = false;
-let hooked = false;
+/** What is told at each switch, where the profiler does not read the storage. @type {typeof import('./hooks.js') | undefined} */
+let hooks;
 
 /** Makes the storage known, the first time that a scope is entered while profiling: before, nobody asks for it. */
 function tell() {
@@ -23,16 +26,26 @@ function tell() {
     native.registerThread();
     // Two numbers that no context has: found twice, the place is certain.
     const found = [1_234_567, 7_654_321].map((probe) => storage.run(probe, () => native.registerStorage(storage, probe)));
-    hooked = !found[1];
-    if (hooked) hooks.install(storage);
+    if (found[1]) return;
+    const needed = require('./hooks.js');
+    needed.install(storage);
+    hooks = needed;
   } catch {
-    hooked = false;
+    hooks = undefined;
   }
 }
 
 /** Profiling begins: scopes that were entered before go on in its samples. */
 function beginFollowing() {
   if (entered && !told) tell();
+}
+
+/**
+ * Makes `id` the one that samples carry from here on, where that is to be told.
+ * @param {number} id
+ */
+function follow(id) {
+  hooks?.exchange(id);
 }
 
 /** The id of the context that is current here. */
@@ -51,12 +64,12 @@ function current() {
  */
 function run(id, fn, args) {
   if (!told) tell();
-  if (!hooked) {
+  if (hooks === undefined) {
     try {
       return storage.run(id, fn, ...args);
     } finally {
       // Profiling began meanwhile.
-      if (hooked) hooks.exchange(current());
+      follow(current());
     }
   }
   const before = hooks.exchange(id);
@@ -74,7 +87,31 @@ function run(id, fn, args) {
 function enter(id) {
   if (!told) tell();
   storage.enterWith(id);
-  if (hooked) hooks.exchange(id);
+  follow(id);
+}
+
+let refusalWarned = false;
+
+/**
+ * A label's value as text: of primitive values, and of objects that have a text of their own, such as a URL, a
+ * date or an identifier of a database. What has none (`[object Object]`) and a function is no value.
+ * @param {string} key
+ * @param {unknown} value
+ * @returns {string | undefined}
+ */
+function textOf(key, value) {
+  if (typeof value === 'string') return value;
+  if (typeof value !== 'function') {
+    const text = String(value);
+    if (typeof value !== 'object' || !/^\[object [^\]]*\]$/.test(text)) return text;
+  }
+  if (!refusalWarned) {
+    refusalWarned = true;
+    const kind = typeof value === 'object' ? Object.prototype.toString.call(value) : 'a function';
+    require('./host_log.js').say('warning', `spanprof: the label '${key}' is left out: its value must be a string, a number or a boolean, got ${kind}; ` +
+      'pass the field that is meant. Further such labels are left out without a warning.');
+  }
+  return undefined;
 }
 
 /**
@@ -90,8 +127,8 @@ function pairsOf(labels) {
     for (const [key, value] of labels instanceof Map ? labels : Object.entries(labels)) {
       if (value === undefined || value === null) continue;
       try {
-        const text = typeof value === 'string' ? value : String(value);
-        pairs.push(String(key), text);
+        const text = textOf(String(key), value);
+        if (text !== undefined) pairs.push(String(key), text);
       } catch {
         // A value whose text throws is left out.
       }
@@ -193,8 +230,12 @@ function bind(fn) {
   function bound(...args) {
     return run(id, () => fn.apply(this, args), []);
   }
-  Object.defineProperty(bound, 'length', { value: fn.length, configurable: true });
-  Object.defineProperty(bound, 'name', { value: fn.name, configurable: true });
+  try {
+    Object.defineProperty(bound, 'length', { value: fn.length, configurable: true });
+    Object.defineProperty(bound, 'name', { value: fn.name, configurable: true });
+  } catch {
+    // A proxy that refuses: the bound function keeps names of its own.
+  }
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 

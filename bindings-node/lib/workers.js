@@ -6,10 +6,10 @@ const fs = require('node:fs');
 const path = require('node:path');
 const workerThreads = require('node:worker_threads');
 const { syncBuiltinESMExports } = require('node:module');
-const { native } = require('./native.js');
+const { native, folder } = require('./native.js');
 const scope = require('./scope.js');
 
-const PRELOAD = path.join(__dirname, 'worker.js');
+const PRELOAD = path.join(folder, 'lib', 'worker.js');
 const WRAPPED = Symbol.for('spanprof.worker');
 /** Under which the id of the context that made a worker is handed to it, while it is being made. */
 const CREATOR = 'spanprof.creator';

@@ -15,7 +15,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::config::{from_json, process_environment, KEYS};
+use spanprof::config::{from_json, process_environment, BindingOption, OptionValues, KEYS};
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
@@ -23,6 +23,41 @@ use crate::context_calls;
 use crate::error::{panics, quiet, raising};
 use crate::runtime::{self, NodeRuntime};
 use crate::submitted::Submitted;
+
+/// What this package can be told beyond the keys of the core.
+pub static OPTIONS: [BindingOption; 3] = [
+    BindingOption {
+        name: "event_loop_block",
+        values: OptionValues::Number { min: 0.0, max: 3_600_000.0, unit: "ms" },
+        default: "50",
+        doc: "milliseconds; a turn of an event loop that takes longer is reported with its stacks, 0 for none",
+    },
+    BindingOption {
+        name: "worker_threads",
+        values: OptionValues::Flag,
+        default: "true",
+        doc: "whether worker threads are profiled by their JavaScript stacks",
+    },
+    BindingOption {
+        name: "stack_walk",
+        values: OptionValues::Choice(&["auto", "own", "v8", "inspector"]),
+        default: "auto",
+        doc: "the best means to be tried; leave it out for the first that works",
+    },
+];
+
+fn load(config_json: &str) -> std::result::Result<Config, Error> {
+    Config::load_with_options(&from_json(config_json)?, &process_environment(), &OPTIONS)
+}
+
+/// The values of [`OPTIONS`] under this configuration, in their order, as text. Throws as `start` does.
+#[napi]
+pub fn option_values(config_json: String) -> Result<Vec<String>> {
+    raising(|| {
+        let config = load(&config_json)?;
+        Ok(OPTIONS.iter().map(|option| config.option(option.name).to_owned()).collect())
+    })
+}
 
 /// Version of the addon.
 #[napi]
@@ -34,9 +69,15 @@ pub fn version() -> &'static str {
 #[napi]
 pub fn is_wanted(config_json: String) -> Result<bool> {
     raising(|| {
-        let config = Config::load(&from_json(&config_json)?, &process_environment())?;
+        let config = load(&config_json)?;
         runtime::allow_handling_of_faults(config.signals);
-        Ok(config.enabled && config.disabled_by.is_none())
+        let is_wanted = config.enabled && config.disabled_by.is_none();
+        if is_wanted {
+            // V8 has one callback for code: to enrol a thread takes it from the copy that runs.
+            spanprof::sys::announce_copy()
+                .map_err(|other| Error::new(ErrorKind::SecondCopy, other.to_string(), "start only one of them"))?;
+        }
+        Ok(is_wanted)
     })
 }
 
@@ -47,8 +88,7 @@ pub fn is_wanted(config_json: String) -> Result<bool> {
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
     raising(|| {
-        let code = from_json(&config_json)?;
-        let mut config = Config::load(&code, &process_environment())?;
+        let mut config = load(&config_json)?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
         }

@@ -4,7 +4,10 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spanprof::config::in_camel_case;
 use spanprof::{Error, ErrorKind};
+
+use crate::door::OPTIONS;
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -27,7 +30,8 @@ pub fn raising<T>(body: impl FnOnce() -> Result<T, Error>) -> napi::Result<T> {
         || Error::new(ErrorKind::System, "the profiler failed inside; the program is not affected", "report it");
     let outcome = quiet(None, || Some(body())).unwrap_or_else(|| Err(panicked()));
     outcome.map_err(|error| {
-        let reason = serde_json::json!({"kind": error.kind.name(), "message": error.message, "hint": error.hint});
+        let [message, hint] = [error.message, error.hint].map(|text| in_camel_case(&text, &OPTIONS));
+        let reason = serde_json::json!({"kind": error.kind.name(), "message": message, "hint": hint});
         napi::Error::from_reason(reason.to_string())
     })
 }

@@ -4,7 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use spanprof::config::in_camel_case;
 use spanprof::LogLevel;
+
+use crate::door::OPTIONS;
 
 const MAX_WAITING: usize = 64;
 static WAITING: Mutex<VecDeque<(LogLevel, String)>> = Mutex::new(VecDeque::new());
@@ -16,7 +19,7 @@ pub fn install() {
         spanprof::set_log_callback(Some(Arc::new(|level, line: &str| {
             let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.len() < MAX_WAITING {
-                waiting.push_back((level, line.to_owned()));
+                waiting.push_back((level, in_camel_case(line, &OPTIONS)));
             }
         })));
     });

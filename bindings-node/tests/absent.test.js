@@ -63,6 +63,21 @@ test('a damaged native module is as good as none', (t) => {
   assert.match(done.stderr, /could not be loaded/);
 });
 
+test('a native module that is cut off anywhere is as good as none', (t) => {
+  const whole = fs.readFileSync(path.join(PACKAGE, 'prebuilds', `${process.platform}-${process.arch}`, 'spanprof.node'));
+  for (const part of [0, 40, 64, 5000, whole.length >> 1, whole.length - 1]) {
+    const run = installedWithout(t, (folder) => {
+      fs.mkdirSync(folder, { recursive: true });
+      fs.writeFileSync(path.join(folder, 'spanprof.node'), whole.subarray(0, part));
+    });
+    const done = run('program.js', EVERY_VERB);
+    assert.equal(done.status, 0, `${part} bytes: ${done.signal} ${done.stderr}`);
+    assert.match(done.stdout, /whole/);
+    assert.equal(done.stderr.match(/SpanprofWarning/g)?.length, 1, done.stderr);
+    if (part >= 64) assert.match(done.stderr, new RegExp(`cut off: ${part} bytes of at least \\d+`));
+  }
+});
+
 test('preloading by require and by import lets a program run that knows nothing of us', (t) => {
   const run = installedWithout(t, () => {});
   for (const flag of ['--require', '--import']) {

@@ -79,9 +79,24 @@ test('a block of the event loop is reported with its length, stack, labels and s
   const waited = sum(ofName('(not on the CPU)'));
   assert.ok(waited > 100e6, `of 120 ms of waiting ${waited / 1e6}`);
   // All parts together are no less than the blocks, a millisecond each for two clocks; starting may be one, too.
-  const least = ['blockLong', 'blockShort', 'wait'].reduce((sum, name) => sum + said.took[name][0], 0);
+  const least = ['blockLong', 'blockShort', 'wait', 'runProgram'].reduce((sum, name) => sum + said.took[name][0], 0);
   assert.ok(sum(samples) > least - 3e6, `${sum(samples) / 1e6} ms, really at least ${least / 1e6}`);
   assert.ok(said.loop['runtime.node.loop_blocks'] >= 3);
+});
+
+test('a block that waits has the stack, the labels and the span of the wait where the wall clock samples', (t) => {
+  const { said, folder } = profiled(t, 'blocks.js', 'wall');
+  const samples = pprof.readAll(folder, 'event_loop_lag');
+  const sum = (some) => some.reduce((sum, sample) => sum + sample.values.event_loop_lag, 0);
+  for (const [name, trace] of [['wait', '4'], ['runProgram', '5']]) {
+    const own = samples.filter((sample) => names(sample).includes(name));
+    for (const { labels } of own) assert.deepEqual([labels.kind, labels.trace_id], [name, trace.padStart(32, 'c')]);
+    assert.ok(sum(own) > 0.75 * said.took[name][0], `${name}: ${sum(own) / 1e6} ms of ${said.took[name]}`);
+    assert.ok(sum(own) < said.took[name][1] + 20e6, `${name}: ${sum(own) / 1e6} ms of ${said.took[name]}`);
+  }
+  // The wall-clock profile shows the wait for a program as its caller too, not as an idle loop.
+  const wall = pprof.readAll(folder, 'wall').filter((sample) => names(sample).includes('runProgram'));
+  assert.ok(wall.reduce((sum, sample) => sum + sample.values.wall, 0) > 100e6);
 });
 
 test('a worker is known by its functions and the built-in ones, also after a stop and a start', (t) => {

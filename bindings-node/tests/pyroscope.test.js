@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
-const { execFileSync } = require('node:child_process');
+const { execFileSync, spawnSync } = require('node:child_process');
 const Pyroscope = require('spanprof/pyroscope');
 
 const NAMES = [
@@ -71,4 +71,39 @@ test('variables of Pyroscope are read below ours', (t) => {
 test('wall-clock profiling starts and stops by its own names', (t) => {
   const stats = settings(t, 'Pyroscope.init({ appName: "ride" }); Pyroscope.startWallProfiling();');
   assert.equal(stats['config.wall'], 'true');
+});
+
+test('init and start sample the wall clock, which is Pyroscope\'s first profile, unless it is switched off', (t) => {
+  assert.equal(settings(t, 'Pyroscope.init({ appName: "ride" }); Pyroscope.start();')['config.wall'], 'true');
+  assert.equal(settings(t, 'Pyroscope.init({ appName: "ride", wall: false }); Pyroscope.start();')['config.wall'], 'false');
+  assert.equal(settings(t, 'Pyroscope.start({ serviceName: "ours" });')['config.wall'], 'false');
+});
+
+test('tags and addresses that are not set are left out, and nothing throws', (t) => {
+  const stats = settings(t, `
+    Pyroscope.init({ appName: 'ride', serverAddress: '', tags: { region: undefined, zone: null, kind: 'a' } });
+    Pyroscope.start({ endpoint: '' });`);
+  assert.match(stats['config.tags'], /kind/);
+  assert.doesNotMatch(stats['config.tags'], /region|zone/);
+});
+
+test('the CommonJS module has itself as default, as compiled imports read it', () => {
+  for (const name of ['spanprof', 'spanprof/pyroscope']) {
+    const module = require(name);
+    assert.equal(module.default, module);
+    assert.equal(Object.keys(module).includes('default'), false);
+  }
+});
+
+test('a heap profile that is asked for is left out with one warning', (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const warnings = (options) => {
+    const source = `const Pyroscope = require('spanprof'); Pyroscope.init(${options}); Pyroscope.start(); Pyroscope.startHeapProfiling(); Pyroscope.stop();`;
+    const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder };
+    const done = spawnSync(process.execPath, ['-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
+    assert.equal(done.status, 0, done.stderr);
+    return done.stderr.match(/memory is not profiled/g)?.length;
+  };
+  for (const options of ['', '{ heap: { samplingIntervalBytes: 1 } }', '{ heap: false }']) assert.equal(warnings(options), 1, options);
 });

@@ -12,6 +12,21 @@ const labels: Record<string, string> = spanprof.getLabels();
 spanprof.update({ wall: true });
 Pyroscope.init({ appName: 'checkout', serverAddress: 'http://127.0.0.1:4040', wall: { collectCpuTime: true } });
 Pyroscope.wrapWithLabels({ vehicle: 'bike' }, () => sum);
+interface RequestLabels {
+  endpoint: string;
+  tenant?: string | undefined;
+}
+const requestLabels: RequestLabels = { endpoint: '/cart' };
+const labelled: number = spanprof.tagWrapper(requestLabels, () => 1);
+spanprof.setLabels(requestLabels);
+Pyroscope.wrapWithLabels(requestLabels, () => 1);
+spanprof.tagWrapper(new Map([['endpoint', '/cart']]), () => 1);
+spanprof.start({ tags: requestLabels, serviceName: process.env.SERVICE, headers: { authorization: process.env.TOKEN }, stopOnSignals: ['SIGTERM'] });
+Pyroscope.init({ appName: process.env.SERVICE, heap: false, wall: { samplingIntervalMicros: undefined } });
+// @ts-expect-error one text is no set of labels
+spanprof.tagWrapper('endpoint', () => 1);
+// @ts-expect-error there is no such signal
+spanprof.start({ stopOnSignals: ['SIGNONE'] });
 // @ts-expect-error a rate is a number
 spanprof.start({ sampleRate: 'often' });
-export { bound, delivered, labels, later, running };
+export { bound, labelled, delivered, labels, later, running };

@@ -6,6 +6,7 @@ export = absent;
  * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
  *   JSON: `kind`, `message`, `hint`
  * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
  * @property {(profileJson: string) => number} submitProfile
  * @property {() => void} expectSelfTest
  * @property {(ownIsAllowed: boolean) => string} judgeWalks
@@ -55,6 +56,10 @@ type Native = {
      * whether a start would sample; throws as `start` does
      */
     isWanted: (configJson: string) => boolean;
+    /**
+     * values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
+     */
+    optionValues: (configJson: string) => string[];
     submitProfile: (profileJson: string) => number;
     expectSelfTest: () => void;
     judgeWalks: (ownIsAllowed: boolean) => string;

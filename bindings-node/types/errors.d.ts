@@ -1,6 +1,11 @@
 /** The profiler cannot start, or cannot take a new setting. */
 export class SpanprofError extends Error {
     /**
+     * An object of options whose reading threw.
+     * @param {unknown} error
+     */
+    static unreadable(error: unknown): SpanprofError;
+    /**
      * What the native module threw, as ours.
      * @param {unknown} error
      */

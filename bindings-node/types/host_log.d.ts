@@ -7,12 +7,15 @@ export type Logger = {
  * @param {string} line
  */
 export function say(level: string, line: string): void;
-/** Says what waits. */
+/** Logs what waits. */
 export function handOver(): void;
+/** Logs what waits, in a handler of `exit`: everything is written before it returns. */
+export function handOverAtExit(): void;
 /**
- * Says what waits when the first window has ended: one timer, once, that keeps no process alive.
+ * Logs what waits after each window of so many seconds; the timer keeps no process alive.
  * @param {number} seconds
  */
-export function handOverAfter(seconds: number): void;
+export function handOverEvery(seconds: number): void;
+export function handOverNoMore(): void;
 /** @param {Logger | undefined} given */
 export function setLogger(given: Logger | undefined): void;

@@ -1,16 +1,20 @@
 /**
+ * Names and their values; those that are undefined are left out. An `object`, so that an interface is one too.
+ */
+export type Texts = Readonly<Record<string, string | number | boolean | null | undefined>> | object;
+/**
  * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
  */
 export type Options = {
     enabled?: boolean | undefined;
     serviceName?: string | undefined;
-    resourceAttributes?: Record<string, string> | undefined;
-    tags?: Record<string, string> | undefined;
+    resourceAttributes?: Texts | undefined;
+    tags?: Texts | undefined;
     /**
      * Hz
      */
     sampleRate?: number | undefined;
-    clock?: "auto" | "thread_timer" | "perf" | undefined;
+    clock?: "auto" | "thread_timer" | "perf" | "sigtrap" | undefined;
     cpu?: boolean | undefined;
     wall?: boolean | undefined;
     /**
@@ -30,8 +34,8 @@ export type Options = {
     keepTimestamps?: boolean | undefined;
     endpoint?: string | undefined;
     protocol?: "http/protobuf" | "grpc" | undefined;
-    headers?: Record<string, string> | undefined;
-    compression?: "none" | "gzip" | undefined;
+    headers?: Readonly<Record<string, string | undefined>> | undefined;
+    compression?: "gzip" | "none" | undefined;
     /**
      * seconds
      */
@@ -40,9 +44,16 @@ export type Options = {
     clientKey?: string | undefined;
     clientCertificate?: string | undefined;
     insecure?: boolean | undefined;
-    destinations?: object[] | undefined;
+    link?: "trace_and_span" | "span" | "none" | undefined;
+    instanceAttributes?: boolean | undefined;
+    labelNames?: "as_is" | "strict" | undefined;
+    destinations?: readonly object[] | undefined;
     fileDirectory?: string | undefined;
     fileKeep?: number | undefined;
+    /**
+     * file for the whole run: `.html`, `.pb.gz` or `.folded`
+     */
+    output?: string | undefined;
     queueMaxBytes?: number | undefined;
     maxProfileSize?: number | undefined;
     /**
@@ -71,6 +82,11 @@ export type Options = {
      * the best means to be tried; the first that works in this Node unless said otherwise
      */
     stackWalk?: sampling.StackWalk | undefined;
+    /**
+     * signals before whose default action the last window is sent; none
+     * unless said otherwise
+     */
+    stopOnSignals?: readonly NodeJS.Signals[] | undefined;
 };
 /**
  * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes

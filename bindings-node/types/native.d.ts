@@ -1,1 +1,2 @@
-export let native: import("./absent.js").Native;
+export const native: import("./absent.js").Native;
+export const folder: string;

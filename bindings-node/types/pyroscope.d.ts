@@ -26,28 +26,28 @@ export = _exports;
  * Options of `@pyroscope/nodejs`; ours are taken too and win.
  */
 type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
-    appName?: string;
-    serverAddress?: string;
-    authToken?: string;
-    basicAuthUser?: string;
-    basicAuthPassword?: string;
-    tenantID?: string;
-    flushIntervalMs?: number;
+    appName?: string | undefined;
+    serverAddress?: string | undefined;
+    authToken?: string | undefined;
+    basicAuthUser?: string | undefined;
+    basicAuthPassword?: string | undefined;
+    tenantID?: string | undefined;
+    flushIntervalMs?: number | undefined;
     sourceMapper?: unknown;
-    stripFilenames?: string;
-    shortenPaths?: boolean;
+    stripFilenames?: string | undefined;
+    shortenPaths?: boolean | undefined;
     wall?: boolean | {
-        samplingDurationMs?: number;
-        samplingIntervalMicros?: number;
-        collectCpuTime?: boolean;
-    };
-    heap?: {
-        samplingIntervalBytes?: number;
-        stackDepth?: number;
-    };
+        samplingDurationMs?: number | undefined;
+        samplingIntervalMicros?: number | undefined;
+        collectCpuTime?: boolean | undefined;
+    } | undefined;
+    heap?: boolean | {
+        samplingIntervalBytes?: number | undefined;
+        stackDepth?: number | undefined;
+    } | undefined;
 };
 /**
- * Takes the configuration; `start` begins.
+ * Takes the configuration; `start` begins, with the wall clock unless `wall` is false: it is Pyroscope's first profile.
  * @param {PyroscopeOptions} [options]
  */
 declare function init(options?: PyroscopeOptions): void;

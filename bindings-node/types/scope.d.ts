@@ -1,4 +1,7 @@
-export type Labels = Record<string, unknown> | Map<string, unknown>;
+/**
+ * Names and values, as an object or a map. An `object`, so that an interface of TypeScript is one too.
+ */
+export type Labels = Readonly<Record<string, unknown>> | ReadonlyMap<string, unknown> | object;
 /** Profiling begins: scopes that were entered before go on in its samples. */
 export function beginFollowing(): void;
 /** The id of the context that is current here. */

@@ -1,3 +1,7 @@
-export = spanprofSelfTestOuter;
-/** @param {boolean} ownIsAllowed */
-declare function spanprofSelfTestOuter(ownIsAllowed: boolean): string;
+export = selfTest;
+/**
+ * How stacks are walked from here on: `own`, `v8` or `none`.
+ * @param {boolean} ownIsAllowed
+ * @returns {string}
+ */
+declare function selfTest(ownIsAllowed: boolean): string;

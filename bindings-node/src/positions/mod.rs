@@ -3,11 +3,13 @@
 
 mod baseline;
 mod inlining;
+mod line_table;
 mod scripts;
 mod table;
 
 pub use baseline::{Baseline, Operations};
 pub use inlining::{Call, Inlining};
+pub use line_table::LineTable;
 pub use scripts::{At, Held, ScriptFacts, Scripts};
 pub use table::{unpack, Entry, Form, FORMS};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use spanprof::runtime::{Frame, FrameType};
 
 use super::inlining::Step;
-use super::{script_offset, Inlining, Position, NOWHERE};
+use super::{script_offset, Inlining, LineTable, Position, NOWHERE};
 use crate::runtime::CodeName;
 use crate::source_map::{self, Limits, Origin, SourceMap};
 
@@ -85,7 +85,7 @@ struct Script {
     told: u64,
     /// Ring position at which its isolate ended.
     ended: Option<u64>,
-    functions: Vec<(Arc<CodeName>, Arc<[Position]>)>,
+    functions: Vec<(Arc<CodeName>, Arc<LineTable>)>,
     /// Index of a function by the address of its name, of which there is one.
     by_name: HashMap<usize, usize>,
     /// Script offsets with the function that has them in its byte code; sorted.
@@ -211,12 +211,12 @@ impl Scripts {
     }
 
     /// Takes in a function of a script, by the line table of its byte code.
-    pub fn function(&mut self, number: u32, name: &Arc<CodeName>, positions: &Arc<[Position]>) {
-        let Some(script) = self.scripts.get_mut(&number).filter(|_| !positions.is_empty()) else { return };
+    pub fn function(&mut self, number: u32, name: &Arc<CodeName>, lines: &Arc<LineTable>) {
+        let Some(script) = self.scripts.get_mut(&number).filter(|_| !lines.is_empty()) else { return };
         match script.by_name.entry(Arc::as_ptr(name) as usize) {
-            Entry::Occupied(known) if script.functions[*known.get()].1 == *positions => {}
+            Entry::Occupied(known) if script.functions[*known.get()].1 == *lines => {}
             Entry::Occupied(known) => {
-                script.functions[*known.get()].1 = positions.clone();
+                script.functions[*known.get()].1 = lines.clone();
                 // Its old places are among them.
                 script.owners = Vec::new();
                 script.to_own = (0..script.functions.len() as u32).collect();
@@ -224,7 +224,7 @@ impl Scripts {
             Entry::Vacant(place) => {
                 script.to_own.push(script.functions.len() as u32);
                 place.insert(script.functions.len());
-                script.functions.push((name.clone(), positions.clone()));
+                script.functions.push((name.clone(), lines.clone()));
                 self.script_bytes += FUNCTION_BYTES;
             }
         }
@@ -387,7 +387,7 @@ impl Script {
     fn owners_of(&mut self, offset: u32) -> impl Iterator<Item = &Arc<CodeName>> {
         if !self.to_own.is_empty() {
             for index in self.to_own.drain(..) {
-                let places = self.functions[index as usize].1.iter().map(|position| position.1);
+                let places = self.functions[index as usize].1.positions().iter().map(|position| position.1);
                 self.owners.extend(places.filter(|place| *place != NOWHERE).map(|place| (place, index)));
             }
             // What is sorted already is only merged.

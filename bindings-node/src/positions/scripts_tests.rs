@@ -66,8 +66,8 @@ fn without_a_believable_place_the_function_is_named_by_its_first_line() {
 #[test]
 fn an_inlined_function_is_a_frame_above_its_caller() {
     let (mut scripts, outer, inner) = (scripts(None), name("outer", 1, 1), name("inner", 6, 1));
-    scripts.function(1, &outer, &[(0, 2), (4, 21), (6, 35)].into());
-    scripts.function(1, &inner, &[(0, 55), (3, 68)].into());
+    scripts.function(1, &outer, &LineTable::decoded([(0, 2), (4, 21), (6, 35)]));
+    scripts.function(1, &inner, &LineTable::decoded([(0, 55), (3, 68)]));
     let entries = [(0, 21, 0), (10, 68, 1), (20, 71, 1), (30, 5, 2)];
     let entries = entries.map(|(code_offset, script_offset, inlining)| Entry { code_offset, script_offset, inlining });
     let calls = vec![Call { script: 1, called_at: 35, caller: 0 }, Call { script: 0, called_at: 21, caller: 0 }];
@@ -94,11 +94,11 @@ fn functions_told_of_later_are_found_by_the_places_they_have_now() {
         let at = At { inlining: Some(&inlining), is_optimised: true, ..at(&outer, &[], offset) };
         frames(scripts, &at)[0].0.clone()
     };
-    scripts.function(1, &outer, &[(0, 2), (4, 12)].into());
+    scripts.function(1, &outer, &LineTable::decoded([(0, 2), (4, 12)]));
     assert_eq!(named(&mut scripts, 0), "(inlined)");
-    scripts.function(1, &late, &[(0, 55), (3, 68)].into());
+    scripts.function(1, &late, &LineTable::decoded([(0, 55), (3, 68)]));
     assert_eq!([named(&mut scripts, 0), named(&mut scripts, 4)], ["late", "(inlined)"]);
-    scripts.function(1, &late, &[(0, 55), (3, 75)].into());
+    scripts.function(1, &late, &LineTable::decoded([(0, 55), (3, 75)]));
     assert_eq!([named(&mut scripts, 0), named(&mut scripts, 4)], ["(inlined)", "late"]);
     assert_eq!(frames(&mut scripts, &at(&outer, &[(0, 2)], 0)), [expected("outer", 1, 1, 3)]);
 }
@@ -106,8 +106,8 @@ fn functions_told_of_later_are_found_by_the_places_they_have_now() {
 #[test]
 fn a_place_that_two_functions_have_names_neither() {
     let (mut scripts, one, other) = (scripts(None), name("one", 1, 1), name("other", 2, 1));
-    scripts.function(1, &one, &[(0, 15)].into());
-    scripts.function(1, &other, &[(0, 15)].into());
+    scripts.function(1, &one, &LineTable::decoded([(0, 15)]));
+    scripts.function(1, &other, &LineTable::decoded([(0, 15)]));
     let entry = Entry { code_offset: 0, script_offset: 15, inlining: 1 };
     let call = Call { script: 1, called_at: 12, caller: 0 };
     let inlining = Inlining::new(vec![entry], vec![call], true).unwrap();
@@ -118,7 +118,7 @@ fn a_place_that_two_functions_have_names_neither() {
 #[test]
 fn optimised_code_whose_inlining_is_unknown_has_a_line_only_if_all_its_places_are_its_own() {
     let (mut scripts, name) = (scripts(None), name("f", 1, 1));
-    scripts.function(1, &name, &[(0, 12), (4, 33)].into());
+    scripts.function(1, &name, &LineTable::decoded([(0, 12), (4, 33)]));
     let own = At { is_optimised: true, ..at(&name, &[(0, 12), (9, 33)], 10) };
     assert_eq!(frames(&mut scripts, &own), [expected("f", 1, 4, 4)]);
     let mixed = At { is_optimised: true, ..at(&name, &[(0, 12), (9, 34)], 2) };
@@ -128,8 +128,8 @@ fn optimised_code_whose_inlining_is_unknown_has_a_line_only_if_all_its_places_ar
 #[test]
 fn inlining_that_nobody_told_is_believed_only_if_most_of_the_callers_places_are_its_own() {
     let (mut scripts, outer, inner) = (scripts(None), name("outer", 1, 1), name("inner", 6, 1));
-    scripts.function(1, &outer, &[(0, 2), (4, 21), (6, 35)].into());
-    scripts.function(1, &inner, &[(0, 55), (3, 68)].into());
+    scripts.function(1, &outer, &LineTable::decoded([(0, 2), (4, 21), (6, 35)]));
+    scripts.function(1, &inner, &LineTable::decoded([(0, 55), (3, 68)]));
     let mut named = |strange, called_at, offset| {
         let entries = [(0, strange, 0), (5, 21, 0), (10, 68, 1)];
         let entry = |(code_offset, script_offset, inlining)| Entry { code_offset, script_offset, inlining };

@@ -248,7 +248,7 @@ fn bytes_of(change: &Change) -> usize {
             }
             Change::Unlisted { inlining, .. } => inlining.as_ref().map_or(0, |inlining| inlining.bytes()),
             Change::Script { facts, .. } => facts.bytes(),
-            Change::Table { bytes, .. } => bytes.len(),
+            Change::Table { bytes, .. } => bytes.bytes(),
             Change::Baseline { baseline, .. } => baseline.bytes(),
             Change::Lines { positions, .. } => positions.bytes(),
             _ => 0,

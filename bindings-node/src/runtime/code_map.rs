@@ -11,8 +11,8 @@ use spanprof::runtime::{Ended, Frame};
 use super::dead_code::{DeadCode, NOT_YET};
 use super::names::CodeName;
 use super::operation_sizes::OperationSizes;
-use super::told::{Places, Text};
-use crate::positions::{At, Baseline, Form, Inlining, Position, ScriptFacts, Scripts};
+use super::told::{Bytes, Places, Text};
+use crate::positions::{At, Baseline, Form, Inlining, LineTable, ScriptFacts, Scripts};
 
 /// One thing that happened to code, as an isolate's thread saw it.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub enum Change {
         start: usize,
         len: usize,
         form: Form,
-        bytes: Box<[u8]>,
+        bytes: Bytes,
     },
     /// As `Lines`, of code that follows its byte code.
     Baseline {
@@ -117,7 +117,7 @@ pub struct Code {
     /// Number of the script among those the process saw; 0 unknown.
     pub script: u32,
     pub kind: Kind,
-    pub positions: Arc<[Position]>,
+    pub lines: Arc<LineTable>,
     pub inlining: Option<Arc<Inlining>>,
     kind_word: Option<(usize, u64)>,
     born: u64,
@@ -141,7 +141,7 @@ impl Code {
     /// Memory held.
     fn bytes(&self) -> usize {
         let inlining = self.inlining.as_ref().map_or(0, |inlining| inlining.bytes());
-        CODE_BYTES + size_of_val(&*self.positions) + inlining
+        CODE_BYTES + self.lines.bytes() + inlining
     }
 }
 
@@ -181,7 +181,9 @@ pub struct CodeMap {
     pub codes_forgotten: u64,
     /// Position up to which samples must be named before names and scripts without code are forgotten.
     prune_at: Option<u64>,
-    pending: BTreeMap<usize, Arc<[Position]>>,
+    pending: BTreeMap<usize, Arc<LineTable>>,
+    /// Of all code without a table.
+    no_lines: Arc<LineTable>,
     names: HashMap<Box<str>, Arc<CodeName>>,
     /// Of the name that came last: the next is mostly of the same one.
     last_file: Arc<str>,
@@ -271,15 +273,13 @@ impl CodeMap {
         let CodeEvent { ring, position, isolate, change } = event;
         let position = if ring == self.ring { position } else { 0 };
         match change {
-            Change::Lines { start, positions } => self.expect(start, positions.into()),
+            Change::Lines { start, positions } => self.expect(start, LineTable::decoded(positions.as_slice())),
             Change::Table { start, len, form, bytes } => {
-                if let Some(positions) = form.positions(&bytes, len) {
-                    self.expect(start, positions.into());
-                }
+                self.expect(start, LineTable::encoded(form, bytes.into(), len))
             }
             Change::Baseline { start, len, baseline } => {
                 if let Some(positions) = baseline.positions(len, self.sizes()) {
-                    self.expect(start, positions.into());
+                    self.expect(start, LineTable::decoded(positions));
                 }
             }
             Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
@@ -289,24 +289,21 @@ impl CodeMap {
                 if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
                     return;
                 }
-                let positions = self.pending.remove(&start).unwrap_or_default();
+                let lines = self.pending.remove(&start).unwrap_or_else(|| self.no_lines.clone());
                 if kind == Kind::ByteCode {
-                    self.scripts.function(script, &name, &positions);
+                    self.scripts.function(script, &name, &lines);
                 }
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
                 let born = position;
                 self.new += 1;
-                self.insert(
-                    Code { start, len, isolate, name, script, kind, positions, inlining, kind_word, born },
-                    ended,
-                );
+                self.insert(Code { start, len, isolate, name, script, kind, lines, inlining, kind_word, born }, ended);
             }
             Change::Unlisted { start, len, byte_code, inlining } => {
                 let of = self.live.get(&byte_code).filter(|of| of.kind == Kind::ByteCode && of.isolate == isolate);
                 let Some((name, script)) = of.map(|of| (of.name.clone(), of.script)) else { return };
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
-                let (kind, positions, kind_word, born) = (Kind::Optimised, Arc::default(), None, position);
-                let code = Code { start, len, isolate, name, script, kind, positions, inlining, kind_word, born };
+                let (kind, lines, kind_word, born) = (Kind::Optimised, self.no_lines.clone(), None, position);
+                let code = Code { start, len, isolate, name, script, kind, lines, inlining, kind_word, born };
                 self.insert(code, ended);
             }
             Change::Moved { from, to, stays_seen } => {
@@ -334,11 +331,11 @@ impl CodeMap {
     }
 
     /// A line table whose code is to come.
-    fn expect(&mut self, start: usize, positions: Arc<[Position]>) {
+    fn expect(&mut self, start: usize, lines: Arc<LineTable>) {
         if self.pending.len() >= MAX_PENDING {
             self.pending.clear();
         }
-        self.pending.insert(start, positions);
+        self.pending.insert(start, lines);
     }
 
     fn sizes(&mut self) -> Option<&OperationSizes> {
@@ -410,7 +407,7 @@ impl CodeMap {
         let at = At {
             name: &code.name,
             script: code.script,
-            positions: &code.positions,
+            positions: code.lines.positions(),
             inlining: code.inlining.as_deref(),
             is_optimised: code.kind == Kind::Optimised,
             offset: u32::try_from(address.saturating_sub(code.start)).unwrap_or(u32::MAX),

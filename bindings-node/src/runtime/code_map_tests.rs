@@ -242,5 +242,5 @@ fn a_line_table_comes_before_its_code() {
     let change = Change::Lines { start: 8192, positions: [(0, 7), (10, 9)].into() };
     map.apply(CodeEvent { ring: RING, position: 1, isolate: 1, change }, &mut ended);
     map.apply(added(1, 8192, "JS:*f /a.js:1:1"), &mut ended);
-    assert_eq!(*map.find(8192, 1).unwrap().positions, [(0, 7), (10, 9)]);
+    assert_eq!(*map.find(8192, 1).unwrap().lines.positions(), [(0, 7), (10, 9)]);
 }

@@ -1,7 +1,8 @@
 //! How long each turn of an event loop keeps it from its waiting events: one libuv handle that runs before the loop
 //! waits, once a turn. A turn longer than the threshold becomes samples of the kind `EventLoop` that sum up to its
 //! length: what the thread was on the CPU is shared among the stacks that ran, each with the labels and the span it had;
-//! the rest has a frame that says so. Nothing wakes up for it. Not here: the stacks themselves (`recent_signal`).
+//! the rest among the stacks in which the wall sampler found it waiting, or it has a frame that says so. Nothing wakes up for
+//! it. Not here: the stacks themselves (`recent_signal`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -187,10 +188,14 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
     if let Some(turns) = place.and_then(|place| TURNS.get(place)) {
         turns.fetch_add(1, Ordering::Relaxed);
     }
-    let recent = thread.recent();
+    let (recent, exchange) = (thread.recent(), thread.exchange());
     let Some(profiler) = Profiler::running().filter(|_| busy_ns >= threshold_ns) else {
         // SAFETY: on the thread itself, not in its handler.
-        return recent.into_iter().for_each(|recent| unsafe { recent.take(|_| {}) });
+        unsafe {
+            recent.into_iter().for_each(|recent| recent.take(|_| {}));
+            exchange.into_iter().for_each(|exchange| exchange.take_waited(|_| {}));
+        }
+        return;
     };
     BLOCKS.fetch_add(1, Ordering::Relaxed);
     LONGEST_NS.fetch_max(busy_ns, Ordering::Relaxed);
@@ -208,41 +213,56 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
         });
     };
     let ring = RingPosition::now().ring;
-    let report = |stacks: &[Ran]| {
-        let known = || stacks.iter().filter(|ran| ran.seen.ring == ring && !ran.frames().is_empty());
-        let shares = known().count() as u64;
-        let off_cpu_ns = Some(busy_ns - turn.on_cpu_ns).filter(|off_ns| *off_ns > CPU_READING_NS).unwrap_or(0);
-        if off_cpu_ns > 0 {
-            submit(off_cpu_ns, Context::None, &[marker::OFF_CPU]);
+    let known = |ran: &&Ran| ran.seen.ring == ring && !ran.frames().is_empty();
+    let submit_shares = |whole_ns: u64, stacks: &[Ran], otherwise: RawFrame| {
+        let stacks = || stacks.iter().filter(known);
+        let looks: Vec<u64> = stacks().map(|ran| ran.looks.into()).collect();
+        if looks.is_empty() {
+            return submit(whole_ns, Context::None, &[otherwise]);
         }
-        match shares {
-            0 => submit(busy_ns - off_cpu_ns, Context::None, &[marker::NO_STACK]),
-            _ => known().enumerate().for_each(|(at, ran)| {
-                let frames: Vec<RawFrame> = ran.frames().iter().map(|frame| as_seen(*frame, ran.seen.head)).collect();
-                submit(share(busy_ns - off_cpu_ns, shares, at as u64), ran.context, &frames);
-            }),
+        for (ran, length_ns) in stacks().zip(shares(whole_ns, &looks)) {
+            let frames: Vec<RawFrame> = ran.frames().iter().map(|frame| as_seen(*frame, ran.seen.head)).collect();
+            submit(length_ns, ran.context, &frames);
         }
     };
-    match recent {
-        // SAFETY: as above.
-        Some(recent) => unsafe { recent.take(report) },
-        None => report(&[]),
+    let off_cpu_ns = Some(busy_ns - turn.on_cpu_ns).filter(|off_ns| *off_ns > CPU_READING_NS).unwrap_or(0);
+    let report_waits = |stacks: &[Ran]| {
+        if off_cpu_ns > 0 {
+            submit_shares(off_cpu_ns, stacks, marker::OFF_CPU);
+        }
+    };
+    let report_work = |stacks: &[Ran]| submit_shares(busy_ns - off_cpu_ns, stacks, marker::NO_STACK);
+    // SAFETY: as above.
+    unsafe {
+        match exchange {
+            Some(exchange) => exchange.take_waited(report_waits),
+            None => report_waits(&[]),
+        }
+        match recent {
+            Some(recent) => recent.take(report_work),
+            None => report_work(&[]),
+        }
     }
 }
 
 /// A frame of a stack that was seen when the ring stood at `position`: by now other code may lie at its address.
 fn as_seen(frame: RawFrame, position: u64) -> RawFrame {
-    let is_code = (RawFrame::FIRST_RUNTIME_CODE..marker::CODE).contains(&frame.code);
-    if is_code {
+    if marker::is_code(frame) {
         ring_position_signal::seen_at(position, frame.code + frame.at)
     } else {
         frame
     }
 }
 
-/// The part at `at` of `whole` in `parts`, so that all parts sum up to it.
-fn share(whole: u64, parts: u64, at: u64) -> u64 {
-    whole / parts + u64::from(at < whole % parts)
+/// `whole` in parts of these weights, so that all parts sum up to it.
+fn shares(whole: u64, weights: &[u64]) -> Vec<u64> {
+    let all: u64 = weights.iter().sum();
+    let mut before = 0;
+    let ends = weights.iter().scan(0, |sum, weight| {
+        *sum += weight;
+        Some((u128::from(whole) * u128::from(*sum) / u128::from(all.max(1))) as u64)
+    });
+    ends.map(|end| end - std::mem::replace(&mut before, end)).collect()
 }
 
 /// For `stats()`.
@@ -266,9 +286,11 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_block_sum_up_to_it() {
-        for (whole, parts) in [(50_000_003, 7), (5, 5), (3, 16)] {
-            assert_eq!((0..parts).map(|at| share(whole, parts, at)).sum::<u64>(), whole);
+    fn the_parts_of_a_block_have_their_weights_and_sum_up_to_it() {
+        for (whole, weights) in [(50_000_003, &[1; 7][..]), (5, &[1; 5]), (3, &[1; 16]), (90_000_001, &[3, 1, 8])] {
+            assert_eq!(shares(whole, weights).iter().sum::<u64>(), whole);
         }
+        assert_eq!(shares(120, &[3, 1, 8]), [30, 10, 80]);
+        assert!(shares(7, &[]).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::recent_signal::Recent;
+use super::recent_signal::{Recent, MAX_RAN};
 use super::wall_signal::Exchange;
 
 pub const MAX_THREADS: usize = 512;
@@ -45,7 +45,7 @@ pub struct JsThread {
     /// How often its addresses ceased to mean what they had meant: those of code that a collection moves mean it to its end.
     pub address_epoch: AtomicU64,
     /// What ran since the loop last came round; made once, then kept with the entry.
-    recent: AtomicPtr<Recent>,
+    recent: AtomicPtr<Recent<MAX_RAN>>,
     /// Context id for threads whose storage the handler does not read: the bits of a number as JavaScript has it.
     pub current: AtomicU64,
     /// The context in which the outermost collection began.
@@ -145,7 +145,7 @@ impl JsThread {
     }
 
     /// What ran since the loop last came round.
-    pub fn recent(&self) -> Option<&'static Recent> {
+    pub fn recent(&self) -> Option<&'static Recent<MAX_RAN>> {
         // SAFETY: only leaked boxes are ever stored there.
         unsafe { self.recent.load(Ordering::Acquire).as_ref() }
     }

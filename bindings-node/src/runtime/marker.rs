@@ -26,6 +26,11 @@ pub const COMPILING: RawFrame = RawFrame { code: CODE, at: 1 << 43 };
 /// The thread makes its code known to us.
 pub const LISTING: RawFrame = RawFrame { code: CODE, at: 1 << 44 };
 
+/// Whether the frame is code of V8, of a script or built in: neither native code nor a marker.
+pub fn is_code(frame: RawFrame) -> bool {
+    (RawFrame::FIRST_RUNTIME_CODE..CODE).contains(&frame.code)
+}
+
 const KIND_SHIFT: u32 = 32;
 
 /// A thread that runs no JavaScript.

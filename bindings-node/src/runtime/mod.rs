@@ -36,8 +36,9 @@ pub use names::CodeName;
 use ring_position_signal::RingPosition;
 use v8::V8;
 
-/// SIGPROF is V8's own profiler's (--cpu-prof, inspector). This one nobody uses, and it does not queue.
-const CPU_SIGNAL: libc::c_int = libc::SIGSTKFLT;
+/// Carries the clocks where SIGURG is not free. SIGPROF belongs to V8's own profiler (--cpu-prof, inspector). Nothing uses this
+/// one, and it does not queue.
+const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 
 /// Major version of Node; 0 before the first start.
 static MAJOR: AtomicU32 = AtomicU32::new(0);
@@ -327,8 +328,8 @@ impl Runtime for NodeRuntime {
         }));
     }
 
-    fn signal(&self) -> libc::c_int {
-        CPU_SIGNAL
+    fn fallback_signal(&self) -> libc::c_int {
+        FALLBACK_SIGNAL
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {

@@ -1,8 +1,6 @@
 //! What a code event carries, most of it without memory of its own: what one thread allocates and another frees makes the
 //! first one's next allocations dear, and the first one is the program's. Written on JavaScript threads, read by the drain.
 
-use std::sync::Arc;
-
 use crate::positions::Position;
 
 const SHORT: usize = 103;
@@ -43,6 +41,44 @@ impl From<&str> for Text {
                 Self::Short { len: text.len() as u8, bytes }
             }
             None => Self::Long(text.into()),
+        }
+    }
+}
+
+/// A line table as V8 has it.
+#[derive(Debug)]
+pub enum Bytes {
+    Short { len: u8, bytes: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl Bytes {
+    /// `len` bytes that `read` writes; `None` when it cannot.
+    pub fn read(len: usize, read: impl FnOnce(&mut [u8]) -> bool) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        match bytes.get_mut(..len) {
+            Some(place) => read(place).then_some(Self::Short { len: len as u8, bytes }),
+            None => {
+                let mut bytes = vec![0; len];
+                read(&mut bytes).then(|| Self::Long(bytes.into()))
+            }
+        }
+    }
+
+    /// Memory held beside its own place.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Short { .. } => 0,
+            Self::Long(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl From<Bytes> for Box<[u8]> {
+    fn from(bytes: Bytes) -> Self {
+        match bytes {
+            Bytes::Short { len, bytes } => bytes.get(..len.into()).unwrap_or(&[]).into(),
+            Bytes::Long(bytes) => bytes,
         }
     }
 }
@@ -90,12 +126,6 @@ impl<const COUNT: usize> From<[Position; COUNT]> for Places {
     }
 }
 
-impl From<Places> for Arc<[Position]> {
-    fn from(places: Places) -> Self {
-        places.as_slice().into()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,11 +138,20 @@ mod tests {
             assert_eq!((told.as_str(), told.bytes()), (&*text, if length > SHORT { length } else { 0 }));
         }
         assert_eq!(Text::from("näme").as_str(), "näme");
+        for length in [0, 1, SHORT, SHORT + 1, 5000] {
+            let bytes = Bytes::read(length, |place| {
+                place.fill(7);
+                true
+            });
+            let bytes = bytes.unwrap();
+            assert_eq!(bytes.bytes(), if length > SHORT { length } else { 0 });
+            assert_eq!(*Box::<[u8]>::from(bytes), *vec![7; length]);
+            assert!(Bytes::read(length, |_| false).is_none());
+        }
         for length in [0, 1, FEW, FEW + 1, 500] {
             let positions: Vec<Position> = (0..length as u32).map(|at| (at, at * 3)).collect();
             let told = Places::from(&positions[..]);
             assert_eq!((told.as_slice(), told.bytes() > 0), (&positions[..], length > FEW));
-            assert_eq!(*Arc::<[Position]>::from(told), *positions);
         }
     }
 }

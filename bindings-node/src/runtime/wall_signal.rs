@@ -15,6 +15,8 @@ use spanprof::sys;
 use spanprof_signal::{futex, guarded, question, Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, JsThread};
+use super::recent_signal::{Ran, Recent, MAX_WAITED};
+use super::ring_position_signal::RingPosition;
 use super::{capture_signal, context_signal, marker};
 
 const FREE: u32 = 0;
@@ -53,6 +55,10 @@ pub struct Exchange {
     cpu_ns: AtomicU64,
     /// Whether that was after it came to rest.
     is_settled: AtomicBool,
+    /// Looks since the last answer that it still held for. The asker's, taken by the thread.
+    held: AtomicU32,
+    /// Stacks in which the thread waited in this turn of its event loop.
+    waited: Recent<MAX_WAITED>,
 }
 
 // SAFETY: `answer` is touched by the handler between ANSWERING and ANSWERED, and by the one asker otherwise.
@@ -75,7 +81,22 @@ impl Exchange {
             answer: UnsafeCell::new(answer),
             cpu_ns: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
+            held: AtomicU32::new(0),
+            waited: Recent::new(),
         }
+    }
+
+    /// Gives the stacks in which the thread has waited since the last call to `take`, and how often it was found in each.
+    ///
+    /// # Safety
+    /// On the thread itself, not in its handler.
+    pub unsafe fn take_waited(&self, take: impl FnOnce(&[Ran])) {
+        if self.held.load(Ordering::Relaxed) != 0 {
+            // SAFETY: on the thread; its handler's answer comes before or behind this.
+            unsafe { self.waited.found_again(self.held.swap(0, Ordering::Relaxed)) };
+        }
+        // SAFETY: as the caller's.
+        unsafe { self.waited.take(take) };
     }
 
     /// Whether the last answer is what the thread would answer now. The asker's.
@@ -102,7 +123,7 @@ impl Exchange {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    question::install::<Answerer>(super::CPU_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && question::install::<Answerer>(super::FALLBACK_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -123,6 +144,8 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
                 return Captured::Dropped(DropReason::SignalBlocked);
             }
             exchange.cpu_ns.store(sys::thread_cpu_ns(thread_id).unwrap_or(0), Ordering::Relaxed);
+        } else {
+            exchange.held.fetch_add(1, Ordering::Relaxed);
         }
         // SAFETY: no question is open, so that no handler writes.
         let answer = unsafe { &*exchange.answer.get() };
@@ -154,10 +177,13 @@ fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
     let was_open = exchange.open_for.swap(thread_id, Ordering::Relaxed) == thread_id;
     if !was_open {
         exchange.state.store(ASKED, Ordering::Release);
-        if !question::send(thread_id, std::ptr::from_ref(thread) as usize) {
-            exchange.open_for.store(0, Ordering::Relaxed);
-            return false;
-        }
+    }
+    // Also for a question that is still open: a tick of the thread's clock that was pending may have absorbed its signal.
+    let is_answered = exchange.state.load(Ordering::Acquire) == ANSWERED;
+    let is_sent = is_answered || question::send(thread_id, std::ptr::from_ref(thread) as usize);
+    if !is_sent && !was_open {
+        exchange.open_for.store(0, Ordering::Relaxed);
+        return false;
     }
     let patience_ns = if was_open { SHORT_PATIENCE_NS } else { PATIENCE_NS };
     let until_ns = sys::monotonic_ns() + patience_ns;
@@ -201,7 +227,18 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     (answer.len, answer.truncated, answer.context) = (len, truncated, context);
     // SAFETY: the kernel's context of this signal, in its handler.
     answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
-    if is_waiting_for_events(answer.frames.first().copied()) {
+    let frames = answer.frames.get(..len).unwrap_or(&[]);
+    let is_idle = is_waiting_for_events(frames);
+    let held = exchange.held.swap(0, Ordering::Relaxed);
+    // SAFETY: in a handler of the thread; that of the clocks and this one exclude each other.
+    unsafe {
+        exchange.waited.found_again(held);
+        match answer.in_call && !is_idle {
+            true => exchange.waited.note(frames, context, RingPosition::now()),
+            false => exchange.waited.went_on(),
+        }
+    }
+    if is_idle {
         // What leads there is Node's, and always the same.
         if let Some(caller) = answer.frames.get_mut(1) {
             *caller = marker::IDLE;
@@ -226,12 +263,14 @@ pub fn learn_waits() {
     }
 }
 
-fn is_waiting_for_events(leaf: Option<RawFrame>) -> bool {
-    let pc = leaf.and_then(RawFrame::native_pc).unwrap_or(0);
-    WAITS.iter().any(|wait| {
+/// Whether an event loop waits that no JavaScript called: `spawnSync` runs one of its own.
+fn is_waiting_for_events(frames: &[RawFrame]) -> bool {
+    let pc = frames.first().copied().and_then(RawFrame::native_pc).unwrap_or(0);
+    let is_wait = WAITS.iter().any(|wait| {
         let start = wait.load(Ordering::Relaxed);
         start != 0 && pc.wrapping_sub(start) < WAIT_BYTES as u64
-    })
+    });
+    is_wait && !frames.iter().any(|frame| marker::is_code(*frame))
 }
 
 #[cfg(test)]
@@ -251,6 +290,17 @@ mod tests {
         assert!(exchange.still_holds(1_004_000), "the way back");
         assert!(exchange.still_holds(1_004_000));
         assert!(!exchange.still_holds(1_004_001), "it ran again");
+    }
+
+    #[test]
+    fn a_loop_that_javascript_runs_is_not_idle() {
+        learn_waits();
+        let wait = RawFrame::native(libc::epoll_wait as *const () as u64 + 20);
+        let (native, code) = (RawFrame::native(0x5000), RawFrame { code: 0x7000, at: 4 });
+        assert!(is_waiting_for_events(&[wait, native]));
+        for other in [&[wait, native, code][..], &[native, wait], &[]] {
+            assert!(!is_waiting_for_events(other));
+        }
     }
 
     #[test]

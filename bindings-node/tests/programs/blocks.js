@@ -1,12 +1,13 @@
 'use strict';
-// Blocks the event loop for known times, in functions of known names, labels and traces; one block waits instead of working.
-// Prints how long each really took, and until when the turn of the loop had ended, in nanoseconds.
+// Blocks the event loop for known times, in functions of known names, labels and traces; some blocks wait instead of working.
+// Sampled by the wall clock too where it is asked for. Prints how long each really took, and until when the turn of the loop had ended, in nanoseconds.
 
+const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
 
-const directory = process.argv[2];
+const [, , directory, clock] = process.argv;
 
 /** CPU time of this thread, where the kernel tells: what others of the process burn meanwhile is no part of a block. */
 function ownCpuMs() {
@@ -29,13 +30,14 @@ function blockLong() { return burn(150); }
 function blockShort() { return burn(90); }
 function blockNot() { return burn(4); }
 function wait() { Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 120); }
+function runProgram() { execFileSync('sleep', ['0.2']); }
 
-spanprof.start({ serviceName: 'blocks', eventLoopBlock: 60, destinations: [{ type: 'file', directory }] });
+spanprof.start({ serviceName: 'blocks', eventLoopBlock: 60, wall: clock === 'wall', wallRate: 100, destinations: [{ type: 'file', directory }] });
 const took = {};
 (async () => {
   await timers.setTimeout(50);
   await timers.setImmediate();
-  for (const [number, block] of [blockLong, blockShort, blockNot, wait].entries()) {
+  for (const [number, block] of [blockLong, blockShort, blockNot, wait, runProgram].entries()) {
     await timers.setTimeout(20);
     const trace = (number + 1).toString(16).padStart(32, 'c');
     const begin = process.hrtime.bigint();

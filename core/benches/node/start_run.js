@@ -1,5 +1,6 @@
 'use strict';
-// Loads and starts one profiler in a fresh process, before or after so many functions are made; prints how long each took.
+// Loads and starts one profiler in a fresh process, before or after so many functions are made; prints how long each took, and
+// the CPU time of the whole process until then.
 //
 //     start_run.js PROFILER FUNCTIONS late|first ADDRESS
 
@@ -14,13 +15,29 @@ function make() {
   }
 }
 
+/** CPU time of the process in milliseconds, and its page faults, since its beginning. */
+function used() {
+  const { user, system } = process.cpuUsage();
+  return { cpu: (user + system) / 1000, faults: process.resourceUsage().minorPageFault };
+}
+
 if (order === 'late') make();
 const profilers = require('./profilers.js');
+const before = used();
 const began = performance.now();
 const profiler = profilers.load(name);
 const loaded = performance.now();
+const usedToLoad = used();
 profiler.start(100, address);
-const said = { loadMs: loaded - began, startMs: performance.now() - loaded };
+const startMs = performance.now() - loaded;
+const usedToStart = used();
+const said = {
+  loadMs: loaded - began,
+  startMs,
+  loadCpuMs: usedToLoad.cpu - before.cpu,
+  startCpuMs: usedToStart.cpu - usedToLoad.cpu,
+  faults: usedToStart.faults - before.faults,
+};
 if (order === 'first') make();
 Promise.resolve(profiler.stop()).then(() => {
   console.log(JSON.stringify(said));

@@ -2,6 +2,7 @@
 //! functions inlined into it. On the isolate's own thread, inside V8's call about new code or right behind it: nothing moves
 //! meanwhile. Offsets are V8's own constants for debuggers; what they lead to is checked before it is believed.
 
+mod resident;
 mod text;
 mod unlisted;
 
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spanprof_signal::guarded;
 
+use super::told::Bytes;
 use super::v8;
 use crate::positions::{self, Baseline, Call, Entry, Form, Inlining, Position, FORMS};
 pub use text::Text;
@@ -222,10 +224,12 @@ impl Layout {
     }
 
     /// The line table of the byte code at `start`, once it is known where that is and how it is written.
-    pub fn byte_code_table(&self, start: usize) -> Option<(Form, Box<[u8]>)> {
+    pub fn byte_code_table(&self, start: usize) -> Option<(Form, Bytes)> {
         let back = Some(BYTE_CODE_FIELD.load(Ordering::Relaxed)).filter(|back| *back != 0)?;
         let table = guarded::read_u64(start.wrapping_sub(back)).filter(|word| is_object(*word))?;
-        Some((known_form()?, bytes(table)?.into()))
+        let length = length(table).filter(|length| (1..=MAX_TABLE_BYTES).contains(length))?;
+        let contents = untagged(table)? + 2 * WORD;
+        Some((known_form()?, Bytes::read(length, |place| copy(place, contents))?))
     }
 
     /// What leads from the baseline code at `start` to its places: by its byte code, which it follows step by step.
@@ -239,7 +243,7 @@ impl Layout {
         let mut byte_code = vec![0; length];
         let (form, table) = self.byte_code_table(first)?;
         copy(&mut byte_code, first).then_some(())?;
-        Some(Baseline { steps: bytes(pair[1])?.into(), byte_code: byte_code.into(), form, table })
+        Some(Baseline { steps: bytes(pair[1])?.into(), byte_code: byte_code.into(), form, table: table.into() })
     }
 
     /// Whether `object` is the data that optimised code of `function` has beside its table.

@@ -1,8 +1,9 @@
 //! Optimised code that lies there and that V8 does not list: loops that it compiled while they ran, and code whose function
-//! has newer code by now. It is looked for in the executable memory around what was listed: all machine code begins
+//! has newer code by now. It is searched for in the resident executable memory around what was listed: all machine code begins
 //! with the same word, and says what function it is of at the same place, both learnt from listed pieces. On the isolate's own
 //! thread, right after the listing. Not here: the functions' names (the listing).
 
+use super::resident::resident;
 use super::{code_fields, copy, field, is_object, Layout, HEADER_WORDS, WORD};
 
 /// A piece of machine code that was listed.
@@ -39,6 +40,8 @@ const ALIGNMENT: usize = 32;
 const MAX_CODE_BYTES: usize = 16 << 20;
 /// V8 makes an isolate's machine code within so many bytes.
 const CODE_RANGE_BYTES: usize = 128 << 20;
+/// V8 allocates memory for code in pages of this size (`kRegularPageSize`, src/base/build_config.h, V8 10 to 14).
+const CODE_PAGE_BYTES: usize = 256 << 10;
 const CHUNK_BYTES: usize = 64 << 10;
 const PAGE: usize = 4096;
 
@@ -96,7 +99,7 @@ impl Layout {
     ) -> Vec<Found> {
         let mut found: Vec<Found> = Vec::new();
         let mut free_from = 0;
-        for start in ranges.iter().flat_map(|range| shape.beginnings(*range)) {
+        for start in searched(ranges, listed).into_iter().flat_map(|range| shape.beginnings(range)) {
             let next = listed.partition_point(|piece| piece.start < start);
             let before = next.checked_sub(1).and_then(|at| listed.get(at)).map_or(0, |piece| piece.start + piece.len);
             if start < before.max(free_from) {
@@ -118,7 +121,7 @@ impl Layout {
 impl Shape {
     /// Where instructions may begin in a range of memory.
     fn beginnings(&self, (low, high): (usize, usize)) -> Vec<usize> {
-        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut chunk = vec![0; CHUNK_BYTES.min(high - low)];
         let map = self.map.to_le_bytes();
         let mut beginnings = Vec::new();
         for from in (low..high).step_by(CHUNK_BYTES) {
@@ -145,6 +148,21 @@ impl Shape {
         let data = *said.get(self.data_at)?;
         (said.len() == self.words && (1..=MAX_CODE_BYTES).contains(&len)).then_some((len, data))
     }
+}
+
+/// The parts of `ranges` worth reading: resident ones, or where the kernel does not report them, V8's pages with listed code.
+fn searched(ranges: &[(usize, usize)], listed: &[Listed]) -> Vec<(usize, usize)> {
+    resident(ranges).unwrap_or_else(|| code_pages(ranges, listed))
+}
+
+fn code_pages(ranges: &[(usize, usize)], listed: &[Listed]) -> Vec<(usize, usize)> {
+    let mut pages: Vec<usize> = listed.iter().map(|piece| piece.start & !(CODE_PAGE_BYTES - 1)).collect();
+    pages.dedup();
+    let overlap = |page: usize, (low, high): (usize, usize)| {
+        let overlap = (low.max(page), high.min(page + CODE_PAGE_BYTES));
+        (overlap.0 < overlap.1).then_some(overlap)
+    };
+    pages.iter().flat_map(|page| ranges.iter().filter_map(|range| overlap(*page, *range))).collect()
 }
 
 /// The words that describe a piece, and those before its first instruction.
@@ -178,6 +196,7 @@ fn ranges_near(maps: &str, places: &[usize]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resident::tests::Reserved;
     use super::*;
 
     #[test]
@@ -193,6 +212,27 @@ mod tests {
         let near = [(0x7f00000000, 0x7f00040000), (0x7f00080000, 0x7f000c0000), (0x7f00100000, 0x7f00140000)];
         assert_eq!(ranges_near(maps, &[0x7f00010000]), near);
         assert!(ranges_near(maps, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_search_reads_no_memory_that_is_reserved_only() {
+        let shape = Shape { map: 0x7f12_3401, header_bytes: 64, words: 20, length_at: 0, data_at: 0 };
+        let memory = Reserved::new(128 << 20);
+        memory.write(90 << 20, shape.map);
+        let found: Vec<usize> =
+            searched(&[memory.range()], &[]).into_iter().flat_map(|range| shape.beginnings(range)).collect();
+        assert_eq!(found, [memory.low + (90 << 20) + 64]);
+        let resident: usize = resident(&[memory.range()]).unwrap().iter().map(|(low, high)| high - low).sum();
+        assert!(resident <= 64 << 10, "{resident} bytes are resident after the search");
+    }
+
+    #[test]
+    fn where_residency_is_not_reported_v8s_pages_with_listed_code_are_searched() {
+        let piece = |start| Listed { start, len: 64, function: 0 };
+        let listed = [piece(0x7f00_0004_1000), piece(0x7f00_0004_2000), piece(0x7f00_0010_0000), piece(0x1000)];
+        let ranges = [(0x7f00_0000_0000, 0x7f00_0007_0000), (0x7f00_0010_0000, 0x7f00_0020_0000)];
+        let expected = [(0x7f00_0004_0000, 0x7f00_0007_0000), (0x7f00_0010_0000, 0x7f00_0014_0000)];
+        assert_eq!(code_pages(&ranges, &listed), expected);
     }
 
     #[test]

@@ -1,0 +1,85 @@
+'use strict';
+// One profiler per process and thread of JavaScript: the copy of the package that loaded its native module first. A second copy
+// (the application's own beside a preloaded one, or a nested dependency) loads no native module and uses the first one's functions.
+// Knows where its own copy lies. Not here: copies of the native library outside of npm packages (native core).
+
+const path = require('node:path');
+const { isMainThread } = require('node:worker_threads');
+
+/** The folder of this file; empty in a bundle in ESM form, which has none. */
+const HERE = typeof __dirname === 'string' ? __dirname : '';
+/** Whether a bundler has put this module into a file of its own choice. */
+const IS_BUNDLED = typeof __filename !== 'string' || path.basename(__filename) !== 'copies.js';
+
+/** Where the first copy is registered. Every version of the package keeps the form of {@link Copy}. */
+const REGISTRY = Symbol.for('spanprof.copy');
+
+/**
+ * @typedef {object} Copy
+ * @property {string} folder of its `lib`
+ * @property {string} version
+ * @property {() => boolean} isRunning
+ * @property {(module: 'index' | 'lifecycle' | 'pyroscope') => any} load
+ */
+
+let warned = false;
+
+/** @param {Copy} own */
+function register(own) {
+  try {
+    // Not enumerable: programs and test runners compare the keys of the global object.
+    Object.defineProperty(globalThis, REGISTRY, { value: own, configurable: true });
+  } catch {
+    // A program that froze its globals; a second copy's `start` declines.
+  }
+}
+
+/**
+ * The copy that was there before this one, if any.
+ * @returns {Copy | undefined}
+ */
+function other() {
+  const first = /** @type {any} */ (globalThis)[REGISTRY];
+  return typeof first?.load === 'function' && first.folder !== HERE ? first : undefined;
+}
+
+/** @param {Copy} first */
+function warnOnce(first) {
+  // Worker threads load what the main thread has loaded.
+  if (warned || !isMainThread) return;
+  warned = true;
+  process.emitWarning(
+    `two copies of spanprof are loaded: version ${first.version} from ${first.folder} came first and profiles; the one from ` +
+      `${HERE} does nothing by itself and uses the first one. Install one copy, and load \`spanprof/register\` from it.`,
+    { type: 'SpanprofWarning', code: 'SPANPROF_SECOND_COPY' },
+  );
+}
+
+/**
+ * What a module of this package exports: `own`, or the functions of the same names of the copy that came first.
+ * @template {Record<string, any>} T
+ * @param {'index' | 'pyroscope'} module
+ * @param {T} own
+ * @returns {T}
+ */
+function exported(module, own) {
+  const first = other();
+  if (first !== undefined) {
+    warnOnce(first);
+    try {
+      const theirs = first.load(module);
+      // A name that only this version has stays; without a native module it does nothing.
+      for (const name of Object.keys(own)) if (name in theirs) /** @type {any} */ (own)[name] = theirs[name];
+      const { start } = own;
+      // What is running stays as it is, which the warning has said.
+      if (typeof start === 'function') /** @type {any} */ (own).start = (/** @type {any[]} */ ...args) => first.isRunning() || start(...args);
+    } catch {
+      // Every function does nothing.
+    }
+  }
+  // `import x from` compiled to CommonJS reads it.
+  Object.defineProperty(own, 'default', { value: own });
+  return own;
+}
+
+module.exports = { HERE, IS_BUNDLED, register, other, warnOnce, exported };

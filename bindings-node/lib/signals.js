@@ -1,0 +1,53 @@
+'use strict';
+// Sends the last window before a signal ends the process, where `stopOnSignals` asks for it. Without that option no signal is
+// listened to: a listener replaces the signal's default action.
+
+const os = require('node:os');
+
+/** @type {Map<string, () => void>} */
+const installed = new Map();
+
+/**
+ * Whether a process can listen to it.
+ * @param {unknown} name
+ */
+function canListen(name) {
+  return typeof name === 'string' && Object.hasOwn(os.constants.signals, name) && name !== 'SIGKILL' && name !== 'SIGSTOP';
+}
+
+/**
+ * @param {readonly string[]} names
+ * @param {() => Promise<unknown>} stop
+ */
+function install(names, stop) {
+  for (const name of names) {
+    if (installed.has(name)) continue;
+    const listener = () => {
+      uninstall(name);
+      // A second signal meets the default action, and ends the process at once.
+      const isAlone = process.listenerCount(name) === 0;
+      stop().finally(() => {
+        // Listeners of the program decide by themselves how it ends.
+        if (isAlone && process.listenerCount(name) === 0) process.kill(process.pid, name);
+      });
+    };
+    installed.set(name, listener);
+    // First, so that the program's own `once` listeners are still counted.
+    process.prependListener(/** @type {NodeJS.Signals} */ (name), listener);
+  }
+}
+
+/** @param {string} name */
+function uninstall(name) {
+  const listener = installed.get(name);
+  if (listener === undefined) return;
+  installed.delete(name);
+  process.removeListener(name, listener);
+}
+
+/** Restores the default actions. */
+function uninstallAll() {
+  for (const name of [...installed.keys()]) uninstall(name);
+}
+
+module.exports = { canListen, install, uninstallAll };

@@ -1,0 +1,153 @@
+'use strict';
+// What start refuses, and how it says so; what a scope leaves out; what a signal leaves behind.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawn, spawnSync } = require('node:child_process');
+const { once } = require('node:events');
+const spanprof = require('spanprof');
+
+function folder(t) {
+  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-options-'));
+  t.after(() => fs.rmSync(made, { recursive: true, force: true }));
+  return made;
+}
+
+const refused = (options, message) => assert.throws(() => spanprof.start(options), (error) => {
+  assert.equal(error.constructor, spanprof.SpanprofError);
+  assert.equal(error.kind, 'invalid_config');
+  assert.match(error.message, message);
+  return true;
+});
+
+test('messages spell options as JavaScript does', () => {
+  refused({ sampleRate: 99_999 }, /^sampleRate .* got `?99999/);
+  refused({ wallRate: 0 }, /^wallRate /);
+  assert.doesNotThrow(() => spanprof.update({ sampleRate: 1e9 }), 'nothing runs');
+});
+
+test('options of Node.js alone are checked', () => {
+  refused({ stackWalk: 'magic' }, /stackWalk \(code\) must be auto or own or v8 or inspector, got `magic`/);
+  refused({ workerThreads: 'maybe' }, /workerThreads \(code\) must be true or false, got `maybe`/);
+  for (const eventLoopBlock of [-1, NaN, {}]) refused({ eventLoopBlock }, /eventLoopBlock \(code\) must be a number between 0 and 3600000 ms/);
+  for (const stopOnSignals of ['SIGTERM', ['SIGKILL'], ['SIGNONE'], [15]]) refused({ stopOnSignals }, /stopOnSignals must be a list/);
+  assert.equal(spanprof.stats().state, undefined);
+});
+
+test('options whose reading throws are refused as such', () => {
+  const throwing = new Proxy({}, { ownKeys() { throw new RangeError('mine'); }, get() { throw new RangeError('mine'); } });
+  refused(throwing, /the options could not be read: mine/);
+  refused({ tags: throwing }, /the options could not be read: mine/);
+  assert.throws(() => spanprof.update(throwing), spanprof.SpanprofError);
+  assert.doesNotThrow(() => spanprof.init(throwing));
+  refused({}, /the options could not be read: mine/);
+  spanprof.init({});
+});
+
+test('a value without a text of its own is left out with one warning, others become text', async () => {
+  const warned = [];
+  spanprof.setLogger({ warn: (line) => warned.push(line) });
+  const labels = spanprof.tagWrapper({
+    text: 'a', number: 1.5, flag: false, big: 2n, url: new URL('http://a/b'), list: [1, 2],
+    object: { id: 1 }, map: new Map(), made: () => 1, none: null, absent: undefined,
+  }, spanprof.getLabels);
+  assert.deepEqual(labels, { text: 'a', number: '1.5', flag: 'false', big: '2', url: 'http://a/b', list: '1,2' });
+  spanprof.setLogger(undefined);
+  assert.equal(warned.length, 1);
+  assert.match(warned[0], /label 'object' is left out.*got \[object Object\]/);
+});
+
+test('labels, functions and loggers that throw never reach the program', () => {
+  const throwing = new Proxy(() => 7, { get() { throw new RangeError('mine'); }, getPrototypeOf() { throw new RangeError('mine'); }, ownKeys() { throw new RangeError('mine'); } });
+  assert.equal(spanprof.tagWrapper(throwing, () => 1), 1);
+  assert.equal(spanprof.tagWrapper({ a: throwing, b: 1 }, () => spanprof.getLabels().b), '1');
+  spanprof.setLabels(throwing);
+  assert.doesNotThrow(() => spanprof.bind(throwing));
+  assert.doesNotThrow(() => spanprof.setLogger(throwing));
+  spanprof.setLogger(undefined);
+});
+
+const SERVICE = `
+  const spanprof = require('spanprof');
+  spanprof.start({ serviceName: 'signalled', destinations: [{ type: 'file', directory: process.argv[1] }], stopOnSignals: JSON.parse(process.argv[2]) });
+  if (process.argv[3] === 'own') process.once('SIGTERM', () => setTimeout(() => process.exit(5), 300));
+  const until = performance.now() + 300;
+  while (performance.now() < until);
+  setInterval(() => {}, 1000);
+  console.log('at work');`;
+
+/** How a service ends that is sent SIGTERM, and how many profiles it leaves. */
+async function ended(t, signals, own = '') {
+  const directory = folder(t);
+  const child = spawn(process.execPath, ['-e', SERVICE, directory, JSON.stringify(signals), own], { cwd: __dirname, stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(child.stdout, 'data');
+  child.kill('SIGTERM');
+  const [code, signal] = await once(child, 'exit');
+  return { code, signal, profiles: fs.existsSync(directory) ? fs.readdirSync(directory).filter((name) => name.startsWith('cpu-')).length : 0 };
+}
+
+test('a signal sends the last window where stopOnSignals asks for it, and ends the process all the same', async (t) => {
+  assert.deepEqual(await ended(t, ['SIGTERM']), { code: null, signal: 'SIGTERM', profiles: 1 });
+});
+
+test('without stopOnSignals no signal is listened to', async (t) => {
+  assert.deepEqual(await ended(t, []), { code: null, signal: 'SIGTERM', profiles: 0 });
+});
+
+test('a program that listens to the signal decides by itself how it ends', async (t) => {
+  assert.deepEqual(await ended(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
+});
+
+test('a worker under a preloaded profiler joins it without a warning', (t) => {
+  const source = 'new (require("node:worker_threads").Worker)("process.exit()", { eval: true }).on("exit", () => console.log("whole"));';
+  const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder(t) };
+  const done = spawnSync(process.execPath, ['--require', 'spanprof/register', '-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
+  assert.equal(done.stdout, 'whole\n', done.stderr);
+  assert.equal(done.stderr, '');
+});
+
+const PROGRAM = `
+const { Worker } = require('node:worker_threads');
+const spanprof = require('spanprof');
+spanprof.start({ destinations: [] });
+const until = Date.now() + 40;
+while (Date.now() < until);
+setTimeout(() => {
+  const stats = spanprof.stats();
+  console.log(JSON.stringify({
+    blocks: stats['runtime.node.loop_blocks'] > 0,
+    walk: stats['runtime.node.stack_walk'],
+    workers: require('node:worker_threads').Worker !== Worker,
+  }));
+  process.reallyExit(0);
+}, 100);`;
+
+function under(variables) {
+  const env = { ...process.env, ...variables };
+  const done = spawnSync(process.execPath, ['-e', PROGRAM], { cwd: __dirname, encoding: 'utf8', env, timeout: 60_000 });
+  assert.equal(done.status, 0, done.stderr);
+  return { said: JSON.parse(done.stdout), stderr: done.stderr };
+}
+
+test('eventLoopBlock, workerThreads and stackWalk have variables', () => {
+  const none = under({ SPANPROF_EVENT_LOOP_BLOCK: '0' });
+  assert.deepEqual([none.said.blocks, none.said.workers], [false, true]);
+  const { said, stderr } = under({
+    SPANPROF_EVENT_LOOP_BLOCK: '10', SPANPROF_WORKER_THREADS: 'no', SPANPROF_STACK_WALK: 'v8',
+  });
+  assert.deepEqual(said, { blocks: true, walk: 'v8', workers: false });
+  assert.equal(stderr, '');
+});
+
+test('an impossible value of such a variable is a warning, in code it throws', () => {
+  const { stderr } = under({ SPANPROF_STACK_WALK: 'magic', SPANPROF_EVENT_LOOP_BLOCK: '-1' });
+  assert.match(stderr, /SPANPROF_STACK_WALK\) must be auto or own or v8 or inspector, got `magic`; using auto \(default\)/);
+  assert.match(stderr, /SPANPROF_EVENT_LOOP_BLOCK\) must be a number between 0 and 3600000 ms, got `-1`; using 50 \(default\)/);
+  const program = "require('spanprof').start({ stackWalk: 'magic' })";
+  const done = spawnSync(process.execPath, ['-e', program], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  assert.doesNotMatch(done.stderr, /stack_walk/);
+  assert.match(done.stderr, /SpanprofError: stackWalk \(code\) must be auto or own/);
+});

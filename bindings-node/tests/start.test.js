@@ -1,0 +1,39 @@
+'use strict';
+// What a start does to the process that starts: how much of its memory it touches.
+
+const test = require('node:test');
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
+
+/** Runs a program in a process of its own, beside this package; the JSON of its last line. */
+function answer(t, source) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-start-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const done = spawnSync(process.execPath, ['-e', source, folder], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
+  assert.equal(done.status, 0, done.stderr);
+  return JSON.parse(done.stdout.trim().split('\n').at(-1));
+}
+
+// V8 reserves 510 MB for machine code from Node.js 24 on, 128 MB before: 130,000 pages.
+const MOST_FAULTS = 10_000;
+
+test('a start and a worker thread touch no memory that V8 has only reserved', (t) => {
+  const faults = answer(t, `
+    const { once } = require('node:events');
+    const spanprof = require('spanprof');
+    const faults = () => process.resourceUsage().minorPageFault;
+    const before = faults();
+    spanprof.start({ serviceName: 'start', destinations: [{ type: 'file', directory: process.argv[1] }] });
+    const started = faults();
+    const { Worker } = require('node:worker_threads');
+    once(new Worker('require("node:worker_threads").parentPort.postMessage(1)', { eval: true }), 'message').then(async () => {
+      const worker = faults() - started;
+      await spanprof.stop();
+      console.log(JSON.stringify({ start: started - before, worker }));
+      process.exit(0);
+    });`);
+  assert.ok(faults.start < MOST_FAULTS && faults.worker < MOST_FAULTS, JSON.stringify(faults));
+});
