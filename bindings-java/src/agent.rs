@@ -60,7 +60,7 @@ fn say_unless_well(outcome: Result<(), String>) {
 
 /// There is no logger of the program's here. Standard output is the program's own.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", convert::message(line));
 }
 
 /// # Safety
@@ -111,18 +111,24 @@ unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv) {
 /// `env` is the calling thread's.
 unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
     // Until the package, if it is there, brings the lines to the program's own logger.
-    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| say(line))));
+    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| say(&convert::message(line)))));
     let options = OPTIONS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // SAFETY: the caller's promise.
     unsafe {
         runtime::share(env, &natives::all());
         let command = runtime::property(c"sun.java.command").unwrap_or_default();
-        let outcome = door::start(env, convert::options(&options), program_name(&command), &[]);
+        let mut applications = runtime::applications::gate();
+        let code = convert::agent_options(options);
+        let outcome = door::start(env, code, program_name(&command), &[], true);
+        if let Ok(Started::Running) = outcome {
+            applications.hold_by_agent();
+        }
+        drop(applications);
         runtime::take_warning().iter().for_each(|line| say(line));
         match outcome {
             Ok(Started::Running | Started::Off) => Ok(()),
             Ok(Started::Declined(message)) => Err(message),
-            Err(error) => Err(format!("{} ({})", error.message, error.hint)),
+            Err(error) => Err(convert::message(&format!("{} ({})", error.message, error.hint))),
         }
     }
 }

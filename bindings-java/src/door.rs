@@ -1,24 +1,28 @@
 //! The door to Java: the native methods of `io.spanprof.Native`. Each converts, calls the core and converts back. No
 //! panic and no exception leaves this file. Texts come and go packed (`packed`), scopes as five words (`context_calls`).
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray};
+use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
-use spanprof::config::{from_json, process_environment, Environment, KEYS};
+use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
 use spanprof::context::labels_lost;
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
+use crate::runtime::applications::{self, Left};
 use crate::runtime::{self, virtual_threads, JavaRuntime};
 use crate::{convert, host_log, natives};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
+/// Arguments that a verb could not use, such as null labels.
+static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
 
 /// The VM loads the library.
 #[no_mangle]
@@ -93,16 +97,17 @@ pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _cla
     through(env, |env| given(env, [env!("CARGO_PKG_VERSION")]))
 }
 
-/// Starts the profiler. The configuration is JSON with keys in camelCase; variables win over those of the environment. One
-/// text when it worked, `running` or `off`; else kind, message and hint of the error. A VM that cannot be profiled is `off`,
+/// Starts the profiler for an application, which any object of its own stands for. The configuration is JSON with keys in
+/// camelCase; variables win over those of the environment. One text when it worked, `running` or `off`; else kind, message and hint of the error. A VM that cannot be profiled is `off`,
 /// and said once.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_start<'l>(
     env: EnvUnowned<'l>,
-    _class: JClass<'l>,
+    class: JClass<'l>,
     config: JByteArray<'l>,
     program_name: JByteArray<'l>,
     variables: JByteArray<'l>,
+    application: JObject<'l>,
 ) -> Given {
     through(env, |env| {
         host_log::install();
@@ -110,7 +115,16 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
         let variables = texts_of(env, &variables)?;
         let outcome = from_json(&config).and_then(|code| {
             // SAFETY: the environment of a native method is its thread's.
-            unsafe { start(env.get_raw(), code, program_name, &variables) }
+            unsafe {
+                let (raw, mut applications) = (env.get_raw(), applications::gate());
+                let is_first =
+                    applications.count() == 0 || applications.is_held_by(raw, class.as_raw(), application.as_raw());
+                let started = start(raw, code, program_name, &variables, is_first)?;
+                if let Started::Running = started {
+                    applications.hold(raw, class.as_raw(), application.as_raw());
+                }
+                Ok(started)
+            }
         });
         runtime::take_warning().iter().for_each(|line| host_log::warn(line));
         match outcome {
@@ -134,7 +148,9 @@ pub enum Started {
     Declined(String),
 }
 
-/// Starts with the keys given in code, which `stackWalk` is among, and variables in place of those of the environment.
+/// Starts with the keys given in code, which `stackWalk` is among, and variables in place of those of the environment. For
+/// another application than those that have started it (`is_first` is false) a running profiler is no news, unless this one
+/// configures it differently.
 ///
 /// # Safety
 /// `env` is the calling thread's.
@@ -143,9 +159,12 @@ pub unsafe fn start(
     mut code: Vec<(String, ConfigValue)>,
     program_name: String,
     variables: &[String],
+    is_first: bool,
 ) -> Result<Started, Error> {
-    let stack_walk = convert::take_stack_walk(&mut code)?;
-    let mut config = Config::load(&code, &environment(variables))?;
+    let warnings = convert::take_agent_options(&mut code);
+    let mut config = Config::load_with_options(&code, &environment(variables), &convert::OPTIONS)?;
+    config.warnings.extend(warnings);
+    let stack_walk = convert::stack_walk(&config);
     if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
         config.service_name = program_name;
     }
@@ -158,38 +177,96 @@ pub unsafe fn start(
         Ok(runtime) => runtime,
         Err(message) => return Ok(Started::Declined(message)),
     };
-    if Profiler::running().is_none() {
-        runtime::session_begins();
+    match Profiler::running() {
+        None => runtime::session_begins(),
+        Some(running) if !is_first => {
+            different(&config, &running.config()).iter().for_each(|line| host_log::warn(line));
+            return Ok(if running.is_running() { Started::Running } else { Started::Off });
+        }
+        Some(_) => {}
     }
     let profiler = Profiler::start_with_runtime(config, runtime)?;
     virtual_threads::session_begins();
     Ok(if profiler.is_running() { Started::Running } else { Started::Off })
 }
 
-fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
-    given(env, [error.kind.name(), error.message.as_str(), error.hint.as_str()])
+/// What an application configures in code and does not get, since another one has started the profiler before.
+fn different(given: &Config, running: &Config) -> Option<String> {
+    let in_force: BTreeMap<_, _> = running.entries().into_iter().map(|(name, value, _)| (name, value)).collect();
+    let lost: Vec<String> = given
+        .entries()
+        .into_iter()
+        .filter(|(name, value, source)| *source == ConfigSource::Code && in_force.get(name) != Some(value))
+        .map(|(name, value, _)| {
+            let now = in_force.get(name).map_or("", String::as_str);
+            format!("{} is `{now}`, not `{value}`", camel_case(name))
+        })
+        .collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "spanprof: another application of this process has started the profiler, whose settings stay: {}; give all \
+             applications the same settings, or change them with update()",
+            lost.join(", ")
+        )
+    })
 }
 
-/// Stops and sends the last window within `stopTimeout`. True when everything was delivered.
+fn refused(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<Given> {
+    given(env, [error.kind.name().to_owned(), convert::message(&error.message), convert::message(&error.hint)])
+}
+
+/// An application stops the profiler, which ends with the last one that has started it, and at the end of the program (no
+/// application). The open window is sent within `stopTimeout` in any case. True when everything was delivered.
 #[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_stop(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
-    through(env, |_| {
-        let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
-        virtual_threads::rest();
-        runtime::inherited::end_asking();
+pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
+    env: EnvUnowned<'l>,
+    class: JClass<'l>,
+    application: JObject<'l>,
+) -> bool {
+    through(env, |env| {
+        let (raw, mut applications) = (env.get_raw(), applications::gate());
+        // SAFETY: the environment and arguments of this native method.
+        let left = unsafe {
+            if application.is_null() {
+                applications.release_all(raw);
+            }
+            applications.release(raw, class.as_raw(), application.as_raw())
+        };
+        let count = applications.count();
+        if left == Left::Nobody {
+            let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+            virtual_threads::rest();
+            runtime::inherited::end_asking();
+            host_log::stopped();
+            return Ok(delivered);
+        }
+        drop(applications);
+        if left == Left::OthersAlone {
+            host_log::note(&format!(
+                "spanprof: stop() was called by an application that has not started the profiler; it goes on for {count} that have"
+            ));
+        }
         host_log::stopped();
-        Ok(delivered)
+        Ok(flush(None))
     })
+}
+
+/// Whether an application that calls this copy of the package has started the profiler and not stopped it.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_isHeld(env: EnvUnowned<'_>, class: JClass<'_>) -> bool {
+    // SAFETY: the environment and an argument of this native method.
+    through(env, |env| Ok(unsafe { applications::gate().is_held_through(env.get_raw(), class.as_raw()) }))
+}
+
+/// Closes the open window and sends it, within `stopTimeout` where no time is given.
+fn flush(timeout: Option<Duration>) -> bool {
+    Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
 }
 
 /// Closes the open window and sends it; a negative time is `stopTimeout`. True when everything was delivered in time.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_flush(env: EnvUnowned<'_>, _class: JClass<'_>, nanos: jlong) -> bool {
-    through(env, |_| {
-        let Some(profiler) = Profiler::running() else { return Ok(true) };
-        let timeout = u64::try_from(nanos).ok().map(Duration::from_nanos);
-        Ok(profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
-    })
+    through(env, |_| Ok(flush(u64::try_from(nanos).ok().map(Duration::from_nanos))))
 }
 
 /// Changes keys of the running profiler. `changed`, `not running`, or kind, message and hint of the error.
@@ -218,7 +295,9 @@ pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class
     through(env, |env| {
         let mut entries = Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default();
         if !entries.is_empty() {
-            entries.push(("java.panics".to_owned(), StatValue::Count(PANICS.load(Ordering::Relaxed))));
+            let count = |counter: &AtomicU64| StatValue::Count(counter.load(Ordering::Relaxed));
+            entries.push(("java.panics".to_owned(), count(&PANICS)));
+            entries.push(("java.invalid_arguments".to_owned(), count(&INVALID_ARGUMENTS)));
         }
         let texts = entries.into_iter().flat_map(|(name, value)| match value {
             StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
@@ -232,6 +311,12 @@ pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
     through(env, |_| Ok(Profiler::running().is_some_and(|profiler| profiler.is_running())))
+}
+
+/// Counts an argument that a verb could not use.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_countInvalidArgument(_env: EnvUnowned<'_>, _class: JClass<'_>) {
+    INVALID_ARGUMENTS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Every configuration key in snake_case, in threes: name, what its value is, what it does.
@@ -318,25 +403,43 @@ fn words_given(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni::
     Ok(Given(buffer.into_raw()))
 }
 
-/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them; null when none will come:
-/// the profiler does not run, and no virtual thread's labels are followed any more.
+/// Lines for the host's logger: `info` or `warning`, then the text. Waits for the first of them; null when none will come to
+/// this copy of the package: no application that calls it has the profiler running, and either others fetch the lines or the
+/// profiler does not run and no virtual thread's labels are followed any more.
 #[no_mangle]
-pub extern "system" fn Java_io_spanprof_Native_logLines(
-    env: EnvUnowned<'_>,
-    _class: JClass<'_>,
+pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
+    env: EnvUnowned<'l>,
+    class: JClass<'l>,
     nanos: jlong,
 ) -> Given {
     let patience = Duration::from_nanos(nanos.max(0) as u64);
     through(env, |env| {
         runtime::exempt(spanprof::sys::thread_id());
-        let lines = host_log::take(patience);
+        // SAFETY: the environment and an argument of this native method.
+        let is_held = || unsafe { applications::gate().is_held_through(env.get_raw(), class.as_raw()) };
+        let runs_for_caller = || host_log::is_running() && is_held();
+        let lines = host_log::take(patience, runs_for_caller);
         virtual_threads::rest();
-        let is_over = lines.is_empty() && !host_log::is_running() && !virtual_threads::is_followed();
+        let others_fetch_lines = host_log::is_running() && !is_held();
+        let nothing_comes = !host_log::is_running() && !virtual_threads::is_followed();
+        let is_over = lines.is_empty() && (others_fetch_lines || nothing_comes);
         if is_over {
             return Ok(Given::default());
         }
         given(env, lines)
     })
+}
+
+/// From now on lines are kept for the caller, who stops the profiler; those that wait already.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_holdLog(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| given(env, host_log::hold()))
+}
+
+/// What came since `holdLog`; other threads are given lines again.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_heldLines(env: EnvUnowned<'_>, _class: JClass<'_>) -> Given {
+    through(env, |env| given(env, host_log::release()))
 }
 
 fn environment(given: &[String]) -> Environment {

@@ -22,12 +22,14 @@ macro_rules! methods {
 pub fn all() -> Vec<NativeMethod> {
     methods![
         c"version" c"()[B" Java_io_spanprof_Native_version,
-        c"start" c"([B[B[B)[B" Java_io_spanprof_Native_start,
-        c"stop" c"()Z" Java_io_spanprof_Native_stop,
+        c"start" c"([B[B[BLjava/lang/Object;)[B" Java_io_spanprof_Native_start,
+        c"stop" c"(Ljava/lang/Object;)Z" Java_io_spanprof_Native_stop,
+        c"isHeld" c"()Z" Java_io_spanprof_Native_isHeld,
         c"flush" c"(J)Z" Java_io_spanprof_Native_flush,
         c"update" c"([B)[B" Java_io_spanprof_Native_update,
         c"stats" c"()[B" Java_io_spanprof_Native_stats,
         c"isRunning" c"()Z" Java_io_spanprof_Native_isRunning,
+        c"countInvalidArgument" c"()V" Java_io_spanprof_Native_countInvalidArgument,
         c"configKeys" c"()[B" Java_io_spanprof_Native_configKeys,
         c"child" c"([J[B)Z" Java_io_spanprof_Native_child,
         c"merge" c"([J[J)Z" Java_io_spanprof_Native_merge,
@@ -36,6 +38,8 @@ pub fn all() -> Vec<NativeMethod> {
         c"virtualBuffer" c"()Ljava/nio/ByteBuffer;" Java_io_spanprof_Native_virtualBuffer,
         c"inherit" c"(Ljava/lang/Class;)Z" Java_io_spanprof_Native_inherit,
         c"logLines" c"(J)[B" Java_io_spanprof_Native_logLines,
+        c"holdLog" c"()[B" Java_io_spanprof_Native_holdLog,
+        c"heldLines" c"()[B" Java_io_spanprof_Native_heldLines,
     ]
 }
 
@@ -48,9 +52,11 @@ mod tests {
         let part = |kind: &str| match kind {
             "byte[]" => "[B",
             "long[]" => "[J",
+            "void" => "V",
             "boolean" => "Z",
             "long" => "J",
             "int" => "I",
+            "Object" => "Ljava/lang/Object;",
             "Class<?>" => "Ljava/lang/Class;",
             "ByteBuffer" => "Ljava/nio/ByteBuffer;",
             other => panic!("a new kind: {other}"),

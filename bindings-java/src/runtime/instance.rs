@@ -73,7 +73,8 @@ unsafe fn first_instance(env: *mut JNIEnv, own: &[u64]) -> Option<String> {
             c"getProperties".as_ptr(),
             c"()Ljava/util/Properties;".as_ptr(),
         ))?;
-        let properties = non_null(((**env).v1_1.CallStaticObjectMethodA)(env, system, get, std::ptr::null()))?;
+        let properties = ((**env).v1_1.CallStaticObjectMethodA)(env, system, get, std::ptr::null());
+        let properties = unless_thrown(env, properties)?;
         let class = non_null(((**env).v1_1.FindClass)(env, c"java/util/Properties".as_ptr()))?;
         let pair = c"(Ljava/lang/Object;Ljava/lang/Object;)Ljava/lang/Object;";
         let keep = non_null(((**env).v1_1.GetMethodID)(env, class, c"putIfAbsent".as_ptr(), pair.as_ptr()))?;
@@ -82,7 +83,7 @@ unsafe fn first_instance(env: *mut JNIEnv, own: &[u64]) -> Option<String> {
         let value = non_null(((**env).v1_1.NewStringUTF)(env, told.as_ptr()))?;
         let entry = [jvalue { l: key }, jvalue { l: value }];
         let before = ((**env).v1_1.CallObjectMethodA)(env, properties, keep, entry.as_ptr());
-        let first = non_null(before).and_then(|before| text(env, before));
+        let first = unless_thrown(env, before).and_then(|before| text(env, before));
         if first.as_deref().and_then(|first| joined(first, own)).is_some() {
             return first;
         }
@@ -90,7 +91,8 @@ unsafe fn first_instance(env: *mut JNIEnv, own: &[u64]) -> Option<String> {
         sys::pin_library();
         if !before.is_null() {
             // Left over from another process, whose properties this one was started with; or of another version.
-            ((**env).v1_1.CallObjectMethodA)(env, properties, put, entry.as_ptr());
+            let replaced = ((**env).v1_1.CallObjectMethodA)(env, properties, put, entry.as_ptr());
+            unless_thrown(env, replaced);
         }
         None
     }
@@ -130,6 +132,16 @@ unsafe fn register(env: *mut JNIEnv, natives: &[NativeMethod], addresses: &[usiz
             ((**env).v1_1.RegisterNatives)(env, class, methods.as_ptr(), methods.len() as i32);
         }
     }
+}
+
+/// What a method of Java returned; `None` when it threw, or returned null. `-Xcheck:jni` reports calls without this check.
+///
+/// # Safety
+/// `env` is the calling thread's.
+unsafe fn unless_thrown(env: *mut JNIEnv, returned: jobject) -> Option<jobject> {
+    // SAFETY: the caller's promise.
+    let has_thrown = unsafe { ((**env).v1_2.ExceptionCheck)(env) };
+    non_null(returned).filter(|_| !has_thrown)
 }
 
 fn non_null<T>(pointer: *mut T) -> Option<*mut T> {

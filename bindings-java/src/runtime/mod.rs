@@ -3,6 +3,7 @@
 //! names its methods (`call_trace_signal`, `method_ids`): degraded, by name in `stats()`: `vm_stack_walk`. Declined: a VM that
 //! is no HotSpot, and one that has neither. Called by the doors, the core's handler and its drain thread.
 
+pub mod applications;
 mod cache_signal;
 mod call_trace_signal;
 mod capture_signal;
@@ -32,6 +33,7 @@ mod self_test;
 mod structures;
 mod stub_names;
 mod switches;
+mod thread_groups;
 mod threads_signal;
 pub mod virtual_threads;
 mod walk_signal;
@@ -133,8 +135,9 @@ pub struct JavaRuntime {
     threads_named_ns: AtomicU64,
 }
 
-/// SIGPROF is the VM's own flight recorder's, and other profilers'. This one nobody uses, and it does not queue.
-const CPU_SIGNAL: libc::c_int = libc::SIGSTKFLT;
+/// Carries the clocks where SIGURG is not free. SIGPROF belongs to the VM's flight recorder and to other profilers. Nothing
+/// uses this one, and it does not queue.
+const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 /// A name of a thread is believed for so long.
 const THREAD_NAMES_LAST_NS: u64 = 1_000_000_000;
 
@@ -273,8 +276,8 @@ impl Runtime for JavaRuntime {
         capture_signal::capture
     }
 
-    fn signal(&self) -> libc::c_int {
-        CPU_SIGNAL
+    fn fallback_signal(&self) -> libc::c_int {
+        FALLBACK_SIGNAL
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
@@ -334,7 +337,8 @@ impl Runtime for JavaRuntime {
             }
             Place::Thread(thread_id) => {
                 let name = sys::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
-                out.push(Frame { frame_type: FrameType::Native, ..mark(format!("[{name}]")) });
+                let function = thread_groups::of(&name).map_or_else(|| format!("[{name}]"), str::to_owned);
+                out.push(Frame { frame_type: FrameType::Native, ..mark(function) });
             }
             Place::FramesInHeap => out.push(mark("[frames_in_heap]".to_owned())),
         }

@@ -9,7 +9,7 @@ use super::frame_word;
 use super::instructions_signal::{self, Built};
 use super::memory_signal::word;
 use super::registers_signal::{self, Registers};
-use super::walk_signal::{Cause, Step, Walk};
+use super::walk_signal::{Cause, Step, Walk, LAST_SP, SENDER_SP};
 
 /// Native frames looked through for the Java frame that called them.
 const MAX_NATIVE_FRAMES: usize = 32;
@@ -233,6 +233,18 @@ impl Walk<'_, '_> {
             return Step::Broken(Cause::Anchor);
         }
         self.to(pc, sp, fp)
+    }
+
+    /// To the caller of an interpreted frame that deoptimization has made and not filled: it has its links, no position on the
+    /// operand stack and no method yet (`SharedRuntime::generate_deopt_blob`, JDK 17 to 25: "make it walkable"). The method is
+    /// unknown until `Deoptimization::unpack_frames` has written it, so the frame is left out.
+    #[cold]
+    pub fn over_unfilled(&mut self) -> Option<Step> {
+        let frame = self.fp;
+        let is_unfilled = !self.leaf && word(frame.checked_sub(LAST_SP)?)? == 0;
+        let (pc, sp, fp) = (word(frame + 8)?, word(frame.checked_sub(SENDER_SP)?)?, word(frame)?);
+        let is_linked = self.layout.is_code(pc) && sp > frame + 8 && sp < self.limit && sp.is_multiple_of(8);
+        (is_unfilled && is_linked).then(|| self.to(pc, sp, fp))
     }
 
     /// A call from native code into Java: its wrapper tells which Java frame called that native code, if any.

@@ -24,7 +24,8 @@ const MAX_STEPS: usize = 4096;
 /// An interpreted frame with its expressions and locks is no larger.
 const MAX_INTERPRETED_BYTES: usize = 1 << 20;
 /// Frames of an interpreted method, from its frame pointer.
-const SENDER_SP: usize = 8;
+pub const SENDER_SP: usize = 8;
+pub const LAST_SP: usize = 16;
 const METHOD: usize = 24;
 const BYTE_CODE: usize = 64;
 /// What an interpreted frame has before its method is in it.
@@ -350,7 +351,10 @@ impl<'a, 'b> Walk<'a, 'b> {
             && frame.is_multiple_of(8)
             && !self.is_at_edge_of_interpreter();
         let method = if near { word(frame - METHOD).and_then(|method| Method::at(layout, method)) } else { None };
-        let Some(method) = method else { return self.without_interpreted_frame() };
+        let Some(method) = method else {
+            let unfilled = if near { self.over_unfilled() } else { None };
+            return unfilled.unwrap_or_else(|| self.without_interpreted_frame());
+        };
         let live = if self.leaf { method.index_of(layout, self.interrupted.byte_code) } else { None };
         let kept = || word(frame - BYTE_CODE).and_then(|at| method.index_of(layout, at));
         let index = live.or_else(kept).unwrap_or(frame_word::NO_INDEX);

@@ -62,7 +62,7 @@ pub fn asked_so_far() -> u64 {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    question::install::<Answerer>(super::CPU_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && question::install::<Answerer>(super::FALLBACK_SIGNAL)
 }
 
 /// A sampler begins: what another one was told is of another time.
@@ -119,11 +119,14 @@ impl Asker {
         let known = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
         let known = known.filter(|(_, java_thread)| *java_thread != 0);
         if let Some(open) = self.open.get(&thread_id) {
+            let index = open.index;
             let is_the_same = known.is_none_or(|(_, java_thread)| java_thread == open.java_thread);
             if is_the_same && self.take_answer(thread_id, stack) {
                 return Captured::Walked;
             }
             if is_the_same && known.is_some() {
+                // A tick of its clock that was pending may have absorbed the signal.
+                question::send(thread_id, index);
                 return Captured::Dropped(DropReason::SignalBlocked);
             }
             // It ended, unanswered; a later thread may have its id.

@@ -20,7 +20,8 @@ pub const VERB: Verb = Verb {
     about: "builds the JAR into target/dist, audits it and starts it once\n\n\
         One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17\n\
         and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a repository wants them;\n\
-        then run from a clean folder on every JDK here, as a library and as an agent.",
+        then run from a clean folder on every JDK here, as a library and as an agent, and as an agent of a program on Java 11,\n\
+        which must run on without a profile.",
     options: &[],
     run: |_| run(),
 };
@@ -50,6 +51,7 @@ fn run() -> Outcome {
     for java in &javas {
         first_run(java, &jar)?;
     }
+    declined_run(&javas[0], &javas::unsupported()?, &jar)?;
     println!("jar: {}", jar.display());
     Ok(())
 }
@@ -163,6 +165,28 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
         .run()
+}
+
+/// As the agent of a program on a Java that is not supported: the program runs, after one line.
+fn declined_run(compiles: &Java, runs: &Java, jar: &Path) -> Outcome {
+    let folder = scratch::empty("jar-declined-run")?;
+    Step::new("compile the run that is declined", compiles.home.join("bin/javac"))
+        .args(["--release", "8", "-Xlint:-options", "-d"])
+        .arg(&folder)
+        .arg(workspace::root().join("xtask/jar/DeclinedRun.java"))
+        .run()?;
+    let name = format!("run that is declined on Java {}", runs.version);
+    let (status, text) = Step::new(&name, runs.home.join("bin/java"))
+        .arg(format!("-javaagent:{}=sampleRate=99", jar.display()))
+        .arg("-cp")
+        .arg(&folder)
+        .arg("DeclinedRun")
+        .capture_any()?;
+    let declined = text.lines().filter(|line| line.starts_with("spanprof: this process is not profiled")).count();
+    match status.success() && declined == 1 && text.lines().count() == 2 && text.contains("declined run: ended") {
+        true => Ok(()),
+        false => Err(Failure::new(name, format!("expected one line and the program's own, got ({status}):\n{text}"))),
+    }
 }
 
 /// A JAR with the libraries for tests, for programs that are tests.

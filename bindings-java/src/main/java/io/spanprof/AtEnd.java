@@ -1,6 +1,6 @@
 package io.spanprof;
 
-/** The end of the program sends the last window, as {@link Spanprof#stop} does. */
+/** The end of the program stops the profiler, whoever has started it, and sends the last window. */
 final class AtEnd {
     private static Thread hook;
 
@@ -11,7 +11,8 @@ final class AtEnd {
             Thread thread = new Thread(null, null, "spanprof-end", 256 * 1024, false) {
                 @Override
                 public void run() {
-                    Spanprof.stop();
+                    HostLog.programEnds();
+                    HostLog.logging(() -> Native.stop(null));
                 }
             };
             thread.setContextClassLoader(null);
@@ -25,9 +26,9 @@ final class AtEnd {
         }
     }
 
-    /** There is nothing to send any more: the VM need not keep these classes for the end of the program. */
+    /** No application of these classes profiles any more: the VM need not keep them for the end of the program. */
     static synchronized void forget() {
-        if (hook != null && !Native.isRunning()) {
+        if (hook != null && !Native.isHeld()) {
             try {
                 Runtime.getRuntime().removeShutdownHook(hook);
                 hook = null;

@@ -1,13 +1,12 @@
 package io.spanprof;
 
-import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.function.BiFunction;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/** What the scopes of a thread said when it handed work over, for the thread that does the work. */
+/** What the scopes of a thread said when it handed work over, for the thread that does the work. Null work stays null. */
 final class CarriedScope {
     private final long[] words;
 
@@ -20,11 +19,13 @@ final class CarriedScope {
     }
 
     Runnable over(Runnable work) {
-        return new Work(this, Objects.requireNonNull(work));
+        return work == null ? null : new Work(this, work);
     }
 
     <T> Callable<T> over(Callable<T> work) {
-        Objects.requireNonNull(work);
+        if (work == null) {
+            return null;
+        }
         return () -> {
             Scope scope = Scope.replace(words);
             try {
@@ -36,7 +37,6 @@ final class CarriedScope {
     }
 
     <T> Supplier<T> overSupplier(Supplier<T> work) {
-        Objects.requireNonNull(work);
         return () -> {
             Scope scope = Scope.replace(words);
             try {
@@ -48,17 +48,14 @@ final class CarriedScope {
     }
 
     <T, R> Function<T, R> overFunction(Function<T, R> work) {
-        Objects.requireNonNull(work);
         return value -> overSupplier(() -> work.apply(value)).get();
     }
 
     <T, U, R> BiFunction<T, U, R> overBiFunction(BiFunction<T, U, R> work) {
-        Objects.requireNonNull(work);
         return (first, second) -> overSupplier(() -> work.apply(first, second)).get();
     }
 
     <T> Consumer<T> overConsumer(Consumer<T> work) {
-        Objects.requireNonNull(work);
         return value -> over(() -> work.accept(value)).run();
     }
 

@@ -2,6 +2,7 @@ package io.spanprof;
 
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 
 /**
  * Brings the profiler's few lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one that
@@ -12,6 +13,8 @@ final class HostLog {
     /** How often lines were asked for, and whether a thread waits for them; under the lock of this class. */
     private static long asked;
     private static boolean isWaiting;
+    /** Whether the VM ends: loggers of the JDK may have lost their handlers, which a hook like ours removes. */
+    private static volatile boolean programEnds;
 
     private HostLog() {}
 
@@ -40,13 +43,49 @@ final class HostLog {
         say(System.Logger.Level.WARNING, line);
     }
 
+    static void programEnds() {
+        programEnds = true;
+    }
+
+    /** The outcome of a call; its lines are logged on this thread, before it returns. */
+    static boolean logging(BooleanSupplier call) {
+        say(Native.holdLog());
+        try {
+            return call.getAsBoolean();
+        } finally {
+            say(Native.heldLines());
+        }
+    }
+
     /** The program's logger may fail: that is not our business, and no reason to fail louder. */
     private static void say(System.Logger.Level level, String line) {
         try {
-            System.Logger logger = chosen;
-            (logger != null ? logger : System.getLogger("spanprof")).log(level, line);
+            System.Logger logger = chosen != null ? chosen : System.getLogger("spanprof");
+            if (programEnds && level == System.Logger.Level.WARNING && isOfTheJdk(logger)) {
+                if (logger.isLoggable(level)) {
+                    System.err.println(level + ": " + line);
+                }
+                return;
+            }
+            logger.log(level, line);
         } catch (RuntimeException | Error failed) {
             return;
+        }
+    }
+
+    private static boolean isOfTheJdk(System.Logger logger) {
+        return Object.class.getModule().equals(logger.getClass().getModule())
+                || "java.logging".equals(logger.getClass().getModule().getName());
+    }
+
+    private static void say(byte[] packed) {
+        if (packed == null) {
+            return;
+        }
+        List<String> lines = Packed.unpack(packed);
+        for (int i = 0; i + 1 < lines.size(); i += 2) {
+            boolean isInfo = lines.get(i).equals("info");
+            say(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
         }
     }
 
@@ -55,11 +94,7 @@ final class HostLog {
         do {
             seen = asked();
             for (byte[] packed = lines(); packed != null; packed = lines()) {
-                List<String> lines = Packed.unpack(packed);
-                for (int i = 0; i + 1 < lines.size(); i += 2) {
-                    boolean isInfo = lines.get(i).equals("info");
-                    say(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
-                }
+                say(packed);
             }
         } while (!isOver(seen));
     }
@@ -72,7 +107,7 @@ final class HostLog {
         return asked;
     }
 
-    /** When the profiler stopped, whoever stopped it, nothing of this class loader's stays behind in the VM. */
+    /** When no application of this class loader profiles any more, nothing of the class loader stays behind in the VM. */
     private static synchronized boolean isOver(long seen) {
         if (asked != seen) {
             return false;

@@ -1,6 +1,7 @@
 package io.spanprof;
 
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.Map;
 
 /** Labels made ready once and used many times: the quickest way into {@link Spanprof#tag(Labels)}. */
@@ -23,12 +24,22 @@ public final class Labels {
 
     /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the link to the span. */
     public static Labels of(Map<String, ?> labels) {
-        return NativeLibrary.isReady() ? read(labels) : NONE;
+        if (!NativeLibrary.isReady() || InvalidArgument.isNull(labels, "tag() or Labels.of()", "there are no labels")) {
+            return NONE;
+        }
+        try {
+            return read(labels);
+        } catch (RuntimeException | Error failure) {
+            // The map is the program's own, and so are its failures, which a request must not see.
+            InvalidArgument.report("labels cannot be read: their map threw " + failure.getClass().getName(),
+                    "there are no labels");
+            return NONE;
+        }
     }
 
     /** One label. */
     public static Labels of(String key, String value) {
-        return of(Map.of(key, value));
+        return of(Collections.singletonMap(key, value));
     }
 
     boolean isEmpty() {
@@ -38,6 +49,17 @@ public final class Labels {
     /** Whether they name a trace. */
     boolean hasTrace() {
         return (traceHigh | traceLow) != 0;
+    }
+
+    /** Null for null, and where the value's own method fails. */
+    private static String text(String key, Object value) {
+        try {
+            return value == null ? null : value.toString();
+        } catch (RuntimeException | Error failure) {
+            InvalidArgument.report("the value of label `" + key + "` has no text: its toString() threw "
+                    + failure.getClass().getName(), "the label is left out");
+            return null;
+        }
     }
 
     /** What is null on either side is left out. */
@@ -51,7 +73,7 @@ public final class Labels {
         for (Map.Entry<String, ?> label : labels.entrySet()) {
             String key = label.getKey();
             Object given = label.getValue();
-            String value = given instanceof String text ? text : given == null ? null : given.toString();
+            String value = given instanceof String text ? text : text(key, given);
             if (key == null || value == null) {
                 continue;
             }

@@ -8,10 +8,17 @@ final class Native {
 
     static native byte[] version();
 
-    /** {@code variables}: names and values in turn, in place of those of the environment. */
-    static native byte[] start(byte[] config, byte[] programName, byte[] variables);
+    /**
+     * {@code variables}: names and values in turn, in place of those of the environment. {@code application}: stands for the
+     * application, held weakly.
+     */
+    static native byte[] start(byte[] config, byte[] programName, byte[] variables, Object application);
 
-    static native boolean stop();
+    /** {@code application}: as given to {@code start}; null at the end of the program. */
+    static native boolean stop(Object application);
+
+    /** Whether an application that calls this class has started the profiler and not stopped it. */
+    static native boolean isHeld();
 
     static native boolean flush(long nanos);
 
@@ -20,6 +27,8 @@ final class Native {
     static native byte[] stats();
 
     static native boolean isRunning();
+
+    static native void countInvalidArgument();
 
     static native byte[] configKeys();
 
@@ -41,4 +50,10 @@ final class Native {
     static native boolean inherit(Class<?> asked);
 
     static native byte[] logLines(long nanos);
+
+    /** Until {@link #heldLines} no other thread is given lines; those that wait already. */
+    static native byte[] holdLog();
+
+    /** What waits, for the thread that called {@link #holdLog}. */
+    static native byte[] heldLines();
 }

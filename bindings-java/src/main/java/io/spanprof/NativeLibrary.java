@@ -59,6 +59,10 @@ final class NativeLibrary {
             try {
                 loadFirstThatWorks();
                 loaded = true;
+            } catch (SecurityException denied) {
+                HostLog.warn("spanprof: this process is not profiled: the security manager of this program denies what loading "
+                        + "the library needs, " + denied.getMessage()
+                        + "; grant spanprof.jar java.security.AllPermission in its policy, or run without a security manager");
             } catch (IOException | LinkageError | RuntimeException failure) {
                 HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
             } finally {
@@ -85,7 +89,7 @@ final class NativeLibrary {
         if (!isWithin && beside == null) {
             throw new IOException("the JAR has no library for " + platform());
         }
-        boolean mayLieInMemory = System.getProperty(DIRECTORY_PROPERTY) == null;
+        boolean mayLieInMemory = namedDirectory() == null;
         for (Path directory : directories()) {
             try {
                 loadThrough(directory, isWithin ? null : beside, mayLieInMemory);
@@ -227,10 +231,16 @@ final class NativeLibrary {
         }
     }
 
+    /** The directory that the property or its variable names; null where none does. */
+    private static String namedDirectory() {
+        return System.getProperty(DIRECTORY_PROPERTY, System.getenv("SPANPROF_LIBRARY_DIRECTORY"));
+    }
+
     private static List<Path> directories() {
         List<Path> directories = new ArrayList<>();
         String theirs = System.getProperty("pyroscope.tmp.dir", System.getenv("PYROSCOPE_TMP_DIR"));
-        String asked = System.getProperty(DIRECTORY_PROPERTY, theirs);
+        String named = namedDirectory();
+        String asked = named != null ? named : theirs;
         if (asked != null) {
             directories.add(Path.of(asked));
         }
@@ -251,6 +261,8 @@ final class NativeLibrary {
     private static Path jar() {
         try {
             return Path.of(NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        } catch (SecurityException denied) {
+            throw denied;
         } catch (Exception unknown) {
             return null;
         }

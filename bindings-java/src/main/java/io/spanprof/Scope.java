@@ -34,6 +34,9 @@ public final class Scope implements AutoCloseable {
 
     /** Labels on top of what the thread says now: theirs win, and their link replaces its when they have one. */
     static Scope open(Labels labels) {
+        if (InvalidArgument.isNull(labels, "tag()", "the work runs without labels")) {
+            return NONE;
+        }
         boolean isEmpty = labels.isEmpty();
         LongBuffer words = isEmpty ? ThreadScope.existing() : ThreadScope.current();
         if (words == null) {

@@ -17,7 +17,9 @@ import java.util.function.Supplier;
 
 /**
  * The profiler of this process. Every verb may be called from any thread, any number of times; after {@link #start}
- * nothing is thrown at the program.
+ * nothing is thrown at the program. An argument that is null is counted, and the verb does what it can without it: labels
+ * are left out, and what cannot be wrapped is returned as null, for its receiver to refuse. Work given to
+ * {@link #tagWrapper} must not be null: it would throw without the profiler too.
  */
 public final class Spanprof {
     private Spanprof() {}
@@ -37,14 +39,27 @@ public final class Spanprof {
      * Starts the profiler. True when samples are being taken afterwards; false when switched off, or when there is no
      * library for this machine or this VM cannot be profiled, which is said in one warning.
      *
+     * <p>The applications of one process share one profiler, which runs until each application that started it has stopped
+     * it. An application is known by its context class loader; to start it twice is to start it once. The settings are those
+     * of the first start; a later one that differs is a warning.
+     *
      * @throws SpanprofException when the configuration cannot work, or this system cannot be profiled
      */
     public static boolean start(SpanprofConfig config) {
+        return start(config, application());
+    }
+
+    /** For an application that an object stands for. */
+    static boolean start(SpanprofConfig config, Object application) {
+        if (InvalidArgument.isNull(config, "start()", "the environment and the defaults apply")) {
+            return start(SpanprofConfig.builder().build(), application);
+        }
         if (!NativeLibrary.load()) {
             return false;
         }
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
-        List<String> outcome = Packed.unpack(Native.start(json(config), programName, Packed.pack(Variables.given())));
+        byte[] variables = Packed.pack(Variables.given());
+        List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));
         HostLog.begin();
         check(outcome);
         boolean isRunning = outcome.equals(List.of("running"));
@@ -54,12 +69,15 @@ public final class Spanprof {
         return isRunning;
     }
 
-    /** Stops, and sends the last window within {@code stopTimeout}. True when everything was delivered. */
+    /**
+     * Stops, and sends the last window within {@code stopTimeout}. True when everything was delivered. Where other
+     * applications of the process, or an agent, have started the profiler too, it goes on for them.
+     */
     public static boolean stop() {
         if (!NativeLibrary.isLoaded()) {
             return true;
         }
-        boolean isDelivered = Native.stop();
+        boolean isDelivered = HostLog.logging(() -> Native.stop(application()));
         AtEnd.forget();
         return isDelivered;
     }
@@ -71,6 +89,9 @@ public final class Spanprof {
 
     /** Closes the open window and sends it. True when everything was delivered in time. */
     public static boolean flush(Duration timeout) {
+        if (InvalidArgument.isNull(timeout, "flush()", "stopTimeout applies")) {
+            return flush();
+        }
         return !NativeLibrary.isLoaded() || Native.flush(nanoseconds(timeout));
     }
 
@@ -89,6 +110,9 @@ public final class Spanprof {
      * @throws SpanprofException when a key cannot change while running, or its value cannot work; nothing has changed then
      */
     public static boolean update(SpanprofConfig changes) {
+        if (InvalidArgument.isNull(changes, "update()", "nothing changes")) {
+            return false;
+        }
         if (!NativeLibrary.isLoaded()) {
             return false;
         }
@@ -178,46 +202,73 @@ public final class Spanprof {
      * threads one piece at a time.
      */
     public static Runnable wrap(Runnable work) {
+        if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().over(work);
     }
 
     /** As {@link #wrap(Runnable)}, for work with a value. */
     public static <T> Callable<T> wrap(Callable<T> work) {
+        if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().over(work);
     }
 
     /** As {@link #wrap(Runnable)}, for stages of a {@link java.util.concurrent.CompletableFuture}. */
     public static <T> Supplier<T> wrapSupplier(Supplier<T> work) {
+        if (InvalidArgument.isNull(work, "wrapSupplier()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().overSupplier(work);
     }
 
     /** As {@link #wrapSupplier}. */
     public static <T, R> Function<T, R> wrapFunction(Function<T, R> work) {
+        if (InvalidArgument.isNull(work, "wrapFunction()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().overFunction(work);
     }
 
     /** As {@link #wrapSupplier}. */
     public static <T, U, R> BiFunction<T, U, R> wrapBiFunction(BiFunction<T, U, R> work) {
+        if (InvalidArgument.isNull(work, "wrapBiFunction()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().overBiFunction(work);
     }
 
     /** As {@link #wrapSupplier}. */
     public static <T> Consumer<T> wrapConsumer(Consumer<T> work) {
+        if (InvalidArgument.isNull(work, "wrapConsumer()", "null is returned")) {
+            return null;
+        }
         return CarriedScope.here().overConsumer(work);
     }
 
     /** An executor whose tasks say what the scopes of the thread that handed them over said then. */
     public static Executor wrap(Executor executor) {
+        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
+            return null;
+        }
         return work -> executor.execute(wrap(work));
     }
 
     /** As {@link #wrap(Executor)}; all else is the executor's own. */
     public static ExecutorService wrap(ExecutorService executor) {
+        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
+            return null;
+        }
         return new CarryingExecutor<>(executor);
     }
 
     /** As {@link #wrap(Executor)}; periodic work keeps what was said when it was scheduled. */
     public static ScheduledExecutorService wrap(ScheduledExecutorService executor) {
+        if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
+            return null;
+        }
         return new CarryingScheduler(executor);
     }
 
@@ -226,7 +277,20 @@ public final class Spanprof {
      * structured concurrency makes them. Threads of a pool would keep what their first task said.
      */
     public static ThreadFactory wrapThreadFactory(ThreadFactory factory) {
+        if (InvalidArgument.isNull(factory, "wrapThreadFactory()", "null is returned")) {
+            return null;
+        }
         return work -> factory.newThread(wrap(work));
+    }
+
+    /** Servers give the threads that start and stop an application its class loader, wherever this class comes from. */
+    private static Object application() {
+        try {
+            ClassLoader loader = Thread.currentThread().getContextClassLoader();
+            return loader != null ? loader : Spanprof.class;
+        } catch (SecurityException mayNotAsk) {
+            return Spanprof.class;
+        }
     }
 
     private static byte[] json(SpanprofConfig config) {

@@ -1,8 +1,12 @@
 package io.spanprof;
 
+import io.spanprof.entry.JavaSupport;
+import java.lang.reflect.InvocationTargetException;
+
 /**
- * {@code -javaagent:spanprof.jar=serviceName=checkout,sampleRate=99}: starts the profiler before the program. A setting
- * that cannot work is said in one warning; the program runs on.
+ * {@code -javaagent:spanprof.jar=serviceName=checkout,sampleRate=99}: starts the profiler before the program. What keeps it
+ * from starting is one warning; the program runs on. Compiled for Java 8: an older VM than the profiler needs must be able
+ * to load this class.
  */
 public final class SpanprofAgent {
     private SpanprofAgent() {}
@@ -17,25 +21,17 @@ public final class SpanprofAgent {
         start(settings);
     }
 
+    /** Whatever leaves this method ends the VM. */
     private static void start(String settings) {
+        if (!JavaSupport.isSupported()) {
+            return;
+        }
         try {
-            Spanprof.start(parse(settings));
-        } catch (SpanprofException failure) {
-            HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
+            Class.forName("io.spanprof.AgentStart").getDeclaredMethod("start", String.class).invoke(null, settings);
+        } catch (InvocationTargetException failure) {
+            JavaSupport.decline(String.valueOf(failure.getCause()));
+        } catch (Throwable failure) {
+            JavaSupport.decline(String.valueOf(failure));
         }
-    }
-
-    /** {@code key=value} pairs with commas between them. */
-    static SpanprofConfig parse(String settings) {
-        SpanprofConfig.Builder builder = SpanprofConfig.builder();
-        if (settings != null) {
-            for (String setting : settings.split(",")) {
-                int equals = setting.indexOf('=');
-                if (equals > 0) {
-                    builder.set(setting.substring(0, equals).trim(), setting.substring(equals + 1).trim());
-                }
-            }
-        }
-        return builder.build();
     }
 }

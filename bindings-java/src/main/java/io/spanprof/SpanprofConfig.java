@@ -1,10 +1,12 @@
 package io.spanprof;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * Settings given in code. What is not given comes from {@code SPANPROF_*} and {@code OTEL_*} variables, the
@@ -25,7 +27,9 @@ public final class SpanprofConfig {
     /** Keys in camelCase, as {@link Builder#set} takes them. */
     public static SpanprofConfig of(Map<String, ?> values) {
         Builder builder = builder();
-        values.forEach(builder::set);
+        if (!InvalidArgument.isNull(values, "SpanprofConfig.of()", "nothing is set")) {
+            values.forEach(builder::set);
+        }
         return builder.build();
     }
 
@@ -44,6 +48,17 @@ public final class SpanprofConfig {
         private final Map<String, Object> values = new LinkedHashMap<>();
 
         private Builder() {}
+
+        /** Pairs with a null on either side are left out; a map that is null is a key that is not set. */
+        private static Map<String, String> copy(Map<String, String> pairs) {
+            if (pairs == null) {
+                return null;
+            }
+            Map<String, String> copy = new LinkedHashMap<>(pairs);
+            copy.keySet().removeIf(Objects::isNull);
+            copy.values().removeIf(Objects::isNull);
+            return copy;
+        }
 
         /** Any key by its name in camelCase. A name that is no key is a warning that tells the nearest one. */
         public Builder set(String key, Object value) {
@@ -65,11 +80,11 @@ public final class SpanprofConfig {
         }
 
         public Builder resourceAttributes(Map<String, String> value) {
-            return set("resourceAttributes", Map.copyOf(value));
+            return set("resourceAttributes", copy(value));
         }
 
         public Builder tags(Map<String, String> value) {
-            return set("tags", Map.copyOf(value));
+            return set("tags", copy(value));
         }
 
         public Builder sampleRate(int hz) {
@@ -133,7 +148,7 @@ public final class SpanprofConfig {
         }
 
         public Builder headers(Map<String, String> value) {
-            return set("headers", Map.copyOf(value));
+            return set("headers", copy(value));
         }
 
         public Builder compression(String value) {
@@ -160,12 +175,28 @@ public final class SpanprofConfig {
             return set("insecure", value);
         }
 
+        public Builder link(String value) {
+            return set("link", value);
+        }
+
+        public Builder instanceAttributes(boolean value) {
+            return set("instanceAttributes", value);
+        }
+
+        public Builder labelNames(String value) {
+            return set("labelNames", value);
+        }
+
         public Builder destinations(List<? extends Map<String, ?>> value) {
-            return set("destinations", List.copyOf(value));
+            return set("destinations", value == null ? null : new ArrayList<>(value));
         }
 
         public Builder fileDirectory(String directory) {
             return set("fileDirectory", directory);
+        }
+
+        public Builder output(String file) {
+            return set("output", file);
         }
 
         public Builder fileKeep(int files) {

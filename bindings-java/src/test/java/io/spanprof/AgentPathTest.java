@@ -55,7 +55,7 @@ class AgentPathTest {
         List<String> said = runWith("sampleRate=fast");
         List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
         assertEquals(1, warnings.size(), said::toString);
-        assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+        assertTrue(warnings.get(0).contains("sampleRate"), warnings::toString);
     }
 
     @Test

@@ -9,18 +9,21 @@ import org.junit.jupiter.api.condition.JRE;
 
 /** Labels of threads that inherit them from the thread that made them. */
 class InheritedTest {
+    /** The outcome of each run is logged as INFO, which the JDK's loggers print unless they have no handler. */
+    private static final List<String> QUIET = List.of("-Djava.util.logging.config.file=/dev/null");
+
     @Test
     void withInheritThreadsAThreadStartsWithTheLabelsOfItsMakerAndAnExecutorsWithNone() throws Exception {
         assertEquals(List.of("thread [a, 1]", "grandchild [a, 1, b, 2]", "untouched_grandchild [a, 1]", "pool []",
                 "pool_with_lambda []", "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []", "without_it []"),
-                Programs.run(Inherits.class, List.of(), "yes"));
+                Programs.run(Inherits.class, QUIET, "yes"));
     }
 
     @Test
     void withoutItAThreadStartsWithoutLabels() throws Exception {
         assertEquals(List.of("thread []", "grandchild []", "untouched_grandchild []", "pool []", "pool_with_lambda []",
                 "fork_join []", "itself [a, 1]", "before []", "after []", "stopped []", "without_it []"),
-                Programs.run(Inherits.class, List.of(), "no"));
+                Programs.run(Inherits.class, QUIET, "no"));
     }
 
     @Test
@@ -29,7 +32,7 @@ class InheritedTest {
         assertEquals(List.of("thread [a, 1]", "grandchild [a, 1, b, 2]", "untouched_grandchild [a, 1]",
                 "platform_grandchild [a, 1]", "per_task [a, 1]", "per_task_with_lambda [a, 1]", "per_task_on_platform [a, 1]",
                 "pool []", "factory []", "without_locals []", "itself [a, 1]", "after []", "stopped []", "without_it []",
-                "again_with_it [a, 1]"), Programs.run(InheritsVirtual.class, List.of(), "yes"));
+                "again_with_it [a, 1]"), Programs.run(InheritsVirtual.class, QUIET, "yes"));
     }
 
     @Test
@@ -38,6 +41,6 @@ class InheritedTest {
         assertEquals(List.of("thread []", "grandchild []", "untouched_grandchild []", "platform_grandchild []", "per_task []",
                 "per_task_with_lambda []", "per_task_on_platform []", "pool []", "factory []", "without_locals []",
                 "itself [a, 1]", "after []", "stopped []", "without_it []", "again_with_it []"),
-                Programs.run(InheritsVirtual.class, List.of(), "no"));
+                Programs.run(InheritsVirtual.class, QUIET, "no"));
     }
 }

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.jar.Attributes;
 import java.util.jar.JarEntry;
 import java.util.jar.JarOutputStream;
@@ -94,7 +95,34 @@ class LibraryTest {
         List<String> said = runWith(jar(true), "-javaagent:" + folder.resolve("spanprof.jar") + "=sampleRate=fast");
         List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
         assertEquals(1, warnings.size(), said::toString);
-        assertTrue(warnings.get(0).contains("sample_rate"), warnings::toString);
+        assertTrue(warnings.get(0).contains("sampleRate"), warnings::toString);
+    }
+
+    @Test
+    void optionsThatMeanNothingAreWarningsAndPairsBehindTagsAreTags() throws Exception {
+        List<String> said = runWith(jar(true),
+                "-javaagent:" + folder.resolve("spanprof.jar") + "=foo,sampelRate=9,tags=region=eu,zone=b,fileDirectory=" + profiles);
+        for (String expected : List.of("option `foo` of the agent is ignored", "unknown key `sampelRate`", "`sampleRate`?")) {
+            assertTrue(said.stream().anyMatch(line -> line.contains(expected)), () -> expected + " in " + said);
+        }
+        Map<String, String> labels = ProfileFile.readAll(profiles).get(0).labels();
+        assertEquals(List.of("eu", "b"), List.of(labels.get("region"), labels.get("zone")), labels::toString);
+    }
+
+    @Test
+    void theVmFindsNoUncheckedCallOfTheLibrary() throws Exception {
+        List<String> said = runWith(jar(true), "-Xcheck:jni");
+        List<String> found = said.stream().filter(line -> line.contains("WARNING in native method")).toList();
+        assertEquals(List.of(), found, said::toString);
+    }
+
+    @Test
+    void whatAPolicyDeniesIsNamed() throws Exception {
+        assumeTrue(Runtime.version().feature() < 24, "a VM that has security managers");
+        List<String> said = runWith(jar(true), "-Djava.security.manager=default");
+        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), said::toString);
+        assertTrue(warnings.get(0).contains("security manager"), warnings::toString);
     }
 
     @Test

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.spanprof.programs.Barriers;
+import io.spanprof.programs.Deoptimized;
 import io.spanprof.programs.Hazards;
 import io.spanprof.programs.Inlined;
 import io.spanprof.programs.Interpreted;
@@ -24,6 +25,7 @@ class ProfileTest {
     private static final String WAITS = "io.spanprof.programs.Waits.";
     private static final String BARRIERS = "io.spanprof.programs.Barriers.";
     private static final String INTERPRETED = "io.spanprof.programs.Interpreted.";
+    private static final String DEOPTIMIZED = Deoptimized.class.getName() + ".";
     private static final String INLINED = "io.spanprof.programs.Inlined.";
     private static final String REQUESTS = "io.spanprof.programs.Requests.";
 
@@ -83,6 +85,18 @@ class ProfileTest {
     }
 
     @Test
+    void stacksAreWholeWhileADebuggersAgentHasMethodsDeoptimized() throws Exception {
+        List<String> agent = List.of("-agentlib:jdwp=transport=dt_socket,server=y,suspend=n,address=127.0.0.1:0");
+        List<String> said = Programs.run(Deoptimized.class, agent, profiles.toString(), "4000");
+        List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
+        Predicate<ProfileFile.Sample> work = sample -> sample.has(DEOPTIMIZED + "outer") || sample.has("[invalid_frame]");
+        long all = ProfileFile.sum(samples, work);
+        long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(DEOPTIMIZED + "main") && !sample.has("[invalid_frame]")));
+        // While the VM itself builds their frames, one instruction after the other, nothing leads out of them.
+        assertTrue(all > 0 && whole >= all * 0.98, () -> "of " + all + " ns " + whole + " whole: " + said);
+    }
+
+    @Test
     void stacksAreWholeWhereInterpretedCodeIsCalledFaultsAndThrows() throws Exception {
         List<String> exclude = List.of("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude," + Interpreted.METHOD);
         List<String> said = Programs.run(Interpreted.class, exclude, profiles.toString(), "3000");
@@ -95,7 +109,7 @@ class ProfileTest {
         long within = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "middle")));
         assertTrue(within >= all * 0.95, () -> "of " + all + " ns " + within + " in what the loop calls");
         // Our handler of faults was called by who made them.
-        Predicate<ProfileFile.Sample> fault = sample -> sample.leaf().startsWith("[libspanprof") && sample.has(INTERPRETED + "outer");
+        Predicate<ProfileFile.Sample> fault = sample -> sample.leaf().equals("spanprof") && sample.has(INTERPRETED + "outer");
         long faults = ProfileFile.sum(samples, fault);
         long theirs = ProfileFile.sum(samples, fault.and(sample -> sample.has(INTERPRETED + "inner")));
         assertTrue(faults > 0 && theirs >= faults * 0.9, () -> "of " + faults + " ns in our handler " + theirs + " by the method");

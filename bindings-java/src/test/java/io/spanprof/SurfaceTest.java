@@ -82,7 +82,7 @@ class SurfaceTest {
         SpanprofConfig config = SpanprofConfig.builder().sampleRate(0).build();
         SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
         assertEquals("invalid_config", error.kind());
-        assertTrue(error.getMessage().contains("sample_rate"), error::getMessage);
+        assertTrue(error.getMessage().contains("sampleRate"), error::getMessage);
         assertFalse(error.hint().isEmpty());
         assertFalse(Spanprof.isRunning());
     }
@@ -102,7 +102,7 @@ class SurfaceTest {
         assertTrue(Spanprof.flush(ages) && Spanprof.flush(ages.negated()));
         SpanprofConfig config = SpanprofConfig.builder().uploadInterval(ages).build();
         SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
-        assertTrue(error.getMessage().contains("upload_interval"), error::getMessage);
+        assertTrue(error.getMessage().contains("uploadInterval"), error::getMessage);
     }
 
     @Test
@@ -113,12 +113,5 @@ class SurfaceTest {
         assertEquals("{\"uploadInterval\":1.5,\"tags\":{\"a\\\"b\":\"\\u000a\\\\\"},"
                 + "\"destinations\":[{\"type\":\"file\"}],\"nothing\":null}", config.toJson());
         assertEquals("SpanprofConfig[uploadInterval, tags, destinations, nothing]", config.toString());
-    }
-
-    @Test
-    void settingsOfTheAgentAreKeysAndValues() {
-        assertEquals("{\"serviceName\":\"checkout\",\"sampleRate\":\"99\"}",
-                SpanprofAgent.parse("serviceName=checkout, sampleRate=99,").toJson());
-        assertEquals("{}", SpanprofAgent.parse(null).toJson());
     }
 }

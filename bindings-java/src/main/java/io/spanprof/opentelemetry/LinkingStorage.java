@@ -17,6 +17,11 @@ record LinkingStorage(ContextStorage storage) implements ContextStorage {
         return IS_MADE.compareAndSet(false, true);
     }
 
+    /** The storage that {@link SpanprofContextStorageProvider} returns; called by name. */
+    static ContextStorage around(ContextStorage own) {
+        return isFirst() ? new LinkingStorage(own) : own;
+    }
+
     @Override
     public Scope attach(Context context) {
         Scope scope = storage.attach(context);

@@ -34,7 +34,7 @@ public final class ConstantContext {
         if (scopes.size() == MOST_OPEN) {
             scopes.removeLast();
         }
-        scopes.push(Spanprof.tag(labels.labels));
+        scopes.push(Spanprof.tag(LabelsSet.labelsOf(labels)));
     }
 
     /** The labels are not any more, as far as this context's last activation on this thread goes. */

@@ -16,8 +16,8 @@ public final class LabelsSet {
     }
 
     public LabelsSet(Map<String, String> labels) {
-        this.pairs = new LinkedHashMap<>(labels);
-        this.labels = Labels.of(pairs);
+        this.pairs = labels == null ? new LinkedHashMap<>() : new LinkedHashMap<>(labels);
+        this.labels = Labels.of(labels == null ? null : pairs);
     }
 
     /** Calls with each key and its value. */
@@ -25,7 +25,15 @@ public final class LabelsSet {
         pairs.forEach(consumer);
     }
 
+    /** Null for no set: the verbs count it, and go on without labels. */
+    static Labels labelsOf(LabelsSet set) {
+        return set == null ? null : set.labels;
+    }
+
     private static Map<String, String> pairs(Object[] keysAndValues) {
+        if (keysAndValues == null) {
+            return null;
+        }
         if (keysAndValues.length % 2 != 0) {
             throw new IllegalArgumentException("keys and values come in turn, got " + keysAndValues.length + " of them");
         }

@@ -21,7 +21,7 @@ public final class Pyroscope {
     public static void setStaticLabels(Map<String, String> labels) {
         SpanprofConfig changes;
         synchronized (Pyroscope.class) {
-            ofProgram = Map.copyOf(labels);
+            ofProgram = labels == null ? Map.of() : new LinkedHashMap<>(labels);
             Map<String, String> all = new LinkedHashMap<>(ofConfig);
             all.putAll(ofProgram);
             changes = SpanprofConfig.builder().tags(all).build();
@@ -46,14 +46,14 @@ public final class Pyroscope {
 
         /** Gives the work's value, throws what it throws. */
         public static <T> T run(LabelsSet labels, Callable<T> work) throws Exception {
-            try (Scope scope = Spanprof.tag(labels.labels)) {
+            try (Scope scope = Spanprof.tag(LabelsSet.labelsOf(labels))) {
                 return work.call();
             }
         }
 
         /** As the other, without a value. */
         public static void run(LabelsSet labels, Runnable work) {
-            try (Scope scope = Spanprof.tag(labels.labels)) {
+            try (Scope scope = Spanprof.tag(LabelsSet.labelsOf(labels))) {
                 work.run();
             }
         }

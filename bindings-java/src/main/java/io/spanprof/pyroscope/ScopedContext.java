@@ -11,7 +11,7 @@ public final class ScopedContext implements AutoCloseable, ProfilerScopedContext
 
     public ScopedContext(LabelsSet labels) {
         this.labels = labels;
-        this.scope = Spanprof.tag(labels.labels);
+        this.scope = Spanprof.tag(LabelsSet.labelsOf(labels));
     }
 
     /** As the other: what the thread said before is there again after each scope. */
@@ -21,7 +21,9 @@ public final class ScopedContext implements AutoCloseable, ProfilerScopedContext
 
     @Override
     public void forEachLabel(BiConsumer<String, String> consumer) {
-        labels.forEachLabel(consumer);
+        if (labels != null) {
+            labels.forEachLabel(consumer);
+        }
     }
 
     @Override

@@ -46,17 +46,19 @@ public final class Redeployed {
         application.getMethod(verb, String.class).invoke(null, directory);
     }
 
-    /** An application's life from its start to its end, which another one may bring about. */
-    private static List<WeakReference<ClassLoader>> life(ExecutorService server, String directory, boolean endedByAnother)
+    /** An application's life from its start to its end; another one may live longer. */
+    private static List<WeakReference<ClassLoader>> life(ExecutorService server, String directory, boolean isOutlived)
             throws Exception {
         Class<?> application = TwoLoaders.loadedAnew(Application.class);
-        Class<?> ends = endedByAnother ? TwoLoaders.loadedAnew(Application.class) : application;
+        Class<?> ends = isOutlived ? TwoLoaders.loadedAnew(Application.class) : application;
         call(application, "start", directory);
+        call(ends, "start", directory);
         call(application, "serve", directory);
         server.submit(() -> {
             call(application, "serve", directory);
             return null;
         }).get(30, TimeUnit.SECONDS);
+        call(application, "stop", directory);
         call(ends, "stop", directory);
         return List.of(new WeakReference<>(application.getClassLoader()), new WeakReference<>(ends.getClassLoader()));
     }

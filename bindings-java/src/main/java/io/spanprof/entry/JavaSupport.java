@@ -1,0 +1,56 @@
+package io.spanprof.entry;
+
+/**
+ * Whether this Java can run the profiler, and the one line when it cannot. Compiled for Java 8, as is every entry point: an
+ * agent or a provider with a class file of Java 17 aborts an older VM, and the program with it. For the package's entry
+ * points only.
+ */
+public final class JavaSupport {
+    /** Oldest Java that the other classes are compiled for. */
+    private static final int OLDEST = 17;
+    /** Set once the line is written: several entry points, of several class loaders, decline for the same reason. */
+    private static final String DECLINED_PROPERTY = "io.spanprof.declined";
+
+    private JavaSupport() {}
+
+    /** False on a Java that is too old, after one line on standard error per process. Throws nothing. */
+    public static boolean isSupported() {
+        try {
+            String version = System.getProperty("java.specification.version", "");
+            if (feature(version) >= OLDEST) {
+                return true;
+            }
+            decline("it runs on Java " + version + ", and spanprof needs Java " + OLDEST
+                    + " or later; start it with a later Java, or leave spanprof out");
+        } catch (Throwable failure) {
+            decline("the version of Java cannot be read: " + failure);
+        }
+        return false;
+    }
+
+    /**
+     * Writes why this process is not profiled, once per process. Standard error, since loggers of this Java may not be
+     * initialized before the program configures them.
+     */
+    public static void decline(String reason) {
+        try {
+            if (System.getProperty(DECLINED_PROPERTY) != null) {
+                return;
+            }
+            System.setProperty(DECLINED_PROPERTY, "true");
+        } catch (RuntimeException mayNotTouchProperties) {
+            // A second line is better than none.
+        }
+        System.err.println("spanprof: this process is not profiled: " + reason);
+    }
+
+    /** {@code 1.8} is 8, {@code 11} is 11; 0 for anything else. */
+    static int feature(String version) {
+        String number = version.startsWith("1.") ? version.substring(2) : version;
+        try {
+            return Integer.parseInt(number);
+        } catch (NumberFormatException unknown) {
+            return 0;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+package io.spanprof.programs;
+
+import io.spanprof.Spanprof;
+import java.util.ResourceBundle;
+
+/** Ends before its first window, in the way that its word names. */
+public final class Short {
+    private Short() {}
+
+    public static void main(String[] words) {
+        if (words[0].equals("chooses")) {
+            Spanprof.setLogger(new Printer());
+        }
+        if (words[0].equals("logs")) {
+            // From now on the logging of the JDK has a hook of its own.
+            System.getLogger("mine").log(System.Logger.Level.INFO, "begun");
+        }
+        Spanprof.start();
+        System.out.println("burnt " + burn());
+        if (words[0].equals("stops")) {
+            Spanprof.stop();
+        } else if (words[0].equals("exits")) {
+            System.exit(0);
+        }
+    }
+
+    private static long burn() {
+        long sum = 0;
+        for (long until = System.nanoTime() + 300_000_000L; System.nanoTime() < until;) {
+            sum += until;
+        }
+        return sum;
+    }
+
+    private static final class Printer implements System.Logger {
+        @Override
+        public String getName() {
+            return "printer";
+        }
+
+        @Override
+        public boolean isLoggable(Level level) {
+            return true;
+        }
+
+        @Override
+        public void log(Level level, ResourceBundle bundle, String text, Throwable thrown) {
+            System.out.println("chosen " + level + " " + text);
+        }
+
+        @Override
+        public void log(Level level, ResourceBundle bundle, String format, Object... parameters) {
+            System.out.println("chosen " + level + " " + format);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+package io.spanprof.programs;
+
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A program that keeps the VM's own threads busy: it collects garbage, and has code compiled ({@code -Xcomp}). */
+public final class VmThreads {
+    private static Object last;
+
+    private VmThreads() {}
+
+    public static void main(String[] words) throws Exception {
+        Spanprof.start(SpanprofConfig.builder().serviceName("vm").sampleRate(250).fileDirectory(words[0]).build());
+        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+        List<byte[]> kept = new ArrayList<>();
+        for (int i = 0; i < 1000; i++) {
+            kept.add(new byte[32 * 1024]);
+        }
+        for (long end = threads.getCurrentThreadCpuTime() + 300_000_000L; threads.getCurrentThreadCpuTime() < end; ) {
+            for (int i = 0; i < 10_000; i++) {
+                last = new byte[1024 + i % 64];
+            }
+            System.gc();
+        }
+        Spanprof.stop();
+        System.out.println("kept " + kept.size() + (last == null ? "" : " "));
+    }
+}

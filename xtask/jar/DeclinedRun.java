@@ -1,0 +1,6 @@
+/** A program of Java 8, for a VM that the profiler does not support. */
+public class DeclinedRun {
+    public static void main(String[] words) {
+        System.out.println("declined run: ended");
+    }
+}
