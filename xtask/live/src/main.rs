@@ -4,6 +4,7 @@
 
 mod collector;
 mod payload;
+mod requests;
 
 use std::process::ExitCode;
 
@@ -12,8 +13,12 @@ fn main() -> ExitCode {
     let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["collector", grpc, http, written @ ..] if !written.is_empty() => collector::run(grpc, http, written),
         ["reference", page] => reference(page),
+        ["requests", endpoint, protocol, service, count, figure] => {
+            requests::run(endpoint, protocol, service, count, figure)
+        }
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
-        _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | reference PAGE"
+        _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
+             requests URL PROTOCOL SERVICE COUNT FILE | reference PAGE"
             .to_owned()),
     };
     match outcome {

@@ -1,28 +1,33 @@
 //! The real OpenTelemetry Collector: accepts every transport, gives back what was sent, and says what it says when the
 //! profiles signal is off.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{go_program, rust_half};
+use super::{free_port, go_program, rust_half};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Running, Step};
-use crate::{http, javas, nodes, pythons, scratch, verbs};
+use crate::{javas, nodes, pythons, scratch, verbs};
 
 /// Newest version of which every module could be had when this was written.
 const VERSION: &str = "0.161.0";
-const GATE: &str = "--feature-gates=service.profilesSupport";
+pub(super) const GATE: &str = "--feature-gates=service.profilesSupport";
 /// What the Collector says without the gate; docs/troubleshooting.md quotes it.
 const WITHOUT_GATE: &str =
     "profiling signal support is at alpha level, gated under the \"service.profilesSupport\" feature gate";
 
 pub fn run(_: &Arguments) -> Outcome {
-    let collector = go_program("collector", ".", VERSION)?;
+    let collector = built()?;
     let folder = scratch::empty("live-collector")?;
     example(&collector)?;
     without_gate(&collector, &folder)?;
     without_pipeline(&collector, &folder)?;
     every_transport(&collector, &folder)
+}
+
+/// The Collector's program.
+pub(super) fn built() -> Outcome<PathBuf> {
+    go_program("collector", ".", VERSION)
 }
 
 /// The configuration that users copy is one that this Collector takes.
@@ -34,8 +39,7 @@ fn example(collector: &Path) -> Outcome {
 
 /// Two free ports: gRPC and HTTP.
 fn ports() -> Outcome<(u16, u16)> {
-    let port = || http::free_port().map_err(|error| Failure::new("free port", error.to_string()));
-    Ok((port()?, port()?))
+    Ok((free_port()?, free_port()?))
 }
 
 fn receiver(grpc: u16, http: u16) -> String {
@@ -44,7 +48,7 @@ fn receiver(grpc: u16, http: u16) -> String {
     )
 }
 
-fn profiles_config(folder: &Path, grpc: u16, http: u16) -> Outcome<std::path::PathBuf> {
+fn profiles_config(folder: &Path, grpc: u16, http: u16) -> Outcome<PathBuf> {
     let file = |name: &str| folder.join(name).display().to_string();
     let config = format!(
         "{receiver}\
@@ -157,7 +161,8 @@ fn from_programs(grpc: &str, http: &str, written: &str) -> Outcome {
     Ok(())
 }
 
-fn start(collector: &Path, config: &Path, words: &[&str], log: &Path) -> Outcome<Running> {
+/// Starts the Collector and waits until it is ready.
+pub(super) fn start(collector: &Path, config: &Path, words: &[&str], log: &Path) -> Outcome<Running> {
     let mut running = Step::new("Collector", collector).arg("--config").arg(config).args(words).start(log)?;
     running.wait_until(Duration::from_secs(20), |log| log.contains("Everything is ready").then_some(()))?;
     Ok(running)

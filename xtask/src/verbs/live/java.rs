@@ -82,6 +82,7 @@ pub fn compiled() -> Outcome<String> {
         .arg(&classes)
         .args(programs)
         .arg(sources.join("collector/Program.java"))
+        .arg(sources.join("pyroscope/Requests.java"))
         .arg(workspace::root().join("core/benches/java/Threads.java"))
         .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"))
         .run()?;
