@@ -1,12 +1,14 @@
-//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, google/pprof, every CPython,
+//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every CPython,
 //! Node.js and Java here, a browser, a dead network. Longer than `test`; each says how long it took.
 
 mod collector;
 mod debian;
+mod field;
 mod java;
 mod node;
 mod outage;
 mod pprof;
+mod pyroscope;
 mod python;
 mod serve;
 
@@ -21,8 +23,9 @@ use crate::workspace;
 pub const VERB: Verb = Verb {
     name: "live",
     usage: "live [NAME…] [--seconds N]",
-    about: "suites against real programs: collector, pprof, serve, outage, python, node, java\n\n\
+    about: "suites against real programs: collector, pyroscope, pprof, serve, outage, python, node, java, field\n\n\
         collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
+        pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector\n\
         pprof      files read back by google/pprof, built from its Go module\n\
         serve      the page of `spanprof serve` in headless Chromium\n\
         outage     receivers that refuse, swallow, never answer, reset: the service must not notice\n\
@@ -31,7 +34,8 @@ pub const VERB: Verb = Verb {
         node       stress, ends, labels under load, Node's own tools beside us, idleness, on Node.js 18 to 26 from npm;\n\
                    --seconds of stress each (60), --node 18,24\n\
         java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
-                   --seconds of stress each (60), --java 17,25\n\n\
+                   --seconds of stress each (60), --java 17,25\n\
+        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
         Known::Value("seconds"),
@@ -41,20 +45,23 @@ pub const VERB: Verb = Verb {
         Known::Value("clock"),
         Known::Value("forks"),
         Known::Value("cycles"),
+        Known::Value("cell"),
     ],
     run,
 };
 
 type Suite = (&'static str, fn(&Arguments) -> Outcome);
 
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 9] = [
     ("collector", collector::run),
+    ("pyroscope", pyroscope::run),
     ("pprof", pprof::run),
     ("serve", serve::run),
     ("outage", outage::run),
     ("python", python::run),
     ("node", node::run),
     ("java", java::run),
+    ("field", field::run),
 ];
 
 fn run(given: &Arguments) -> Outcome {
@@ -88,6 +95,11 @@ fn find(name: &str) -> Outcome<Suite> {
         let known: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
         Failure::new("live", format!("no suite `{name}`; there are: {}", known.join(", ")))
     })
+}
+
+/// A free port of the loopback.
+fn free_port() -> Outcome<u16> {
+    crate::http::free_port().map_err(|error| Failure::new("free port", error.to_string()))
 }
 
 /// Builds a Go program of `xtask/live/<name>` once per content of its sources.

@@ -1,0 +1,42 @@
+import io.spanprof.Spanprof;
+import io.spanprof.SpanprofConfig;
+import io.spanprof.SpanprofException;
+import java.lang.management.ManagementFactory;
+import java.util.List;
+import java.util.Map;
+
+/** Starts spanprof in a program of this folder, if the cell asks for it; without, the same program is the reference. */
+final class Profiled {
+    private Profiled() {}
+
+    /** True when the profiler runs; false in the reference run, and where the machine has no clock, which one line reports. */
+    static boolean start() {
+        String directory = System.getenv("FIELD_PROFILES");
+        if (directory == null || directory.isEmpty()) {
+            return false;
+        }
+        try {
+            return Spanprof.start(SpanprofConfig.builder().serviceName("field").set("uploadInterval", 1)
+                    .destinations(List.of(Map.of("type", "file", "directory", directory, "keep", 10_000))).build());
+        } catch (SpanprofException refused) {
+            if (!refused.kind().equals("no_clock")) {
+                throw refused;
+            }
+            System.err.println("spanprof: " + refused.getMessage().replace('\n', ' '));
+            return false;
+        }
+    }
+
+    /** Burns CPU time of this thread; the function that every profile must hold. */
+    static long fieldWork(long milliseconds) {
+        var clocks = ManagementFactory.getThreadMXBean();
+        long began = clocks.getCurrentThreadCpuTime();
+        long sum = 0;
+        while (clocks.getCurrentThreadCpuTime() - began < milliseconds * 1_000_000) {
+            for (int number = 0; number < 100_000; number++) {
+                sum += number % 7;
+            }
+        }
+        return sum;
+    }
+}

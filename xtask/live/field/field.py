@@ -1,0 +1,182 @@
+"""What the cells of this folder share: reference run and profiled run, comparison, profiles, and the row of the table."""
+
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import namedtuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
+
+import pprof_file  # noqa: E402
+import profiled  # noqa: E402
+
+#: The function that burns CPU time in every program here, in Python and in Node.js and Java.
+WORK = ["field_work", "fieldWork"]
+
+Ended = namedtuple("Ended", "code stdout stderr")
+
+
+class Wrong(Exception):
+    """A cell that failed; its text becomes the row."""
+
+
+class Skip(Exception):
+    """A cell that cannot run on this machine; its text is the reason."""
+
+
+def expect(condition, message):
+    """Fails the cell unless the condition holds."""
+    if not condition:
+        raise Wrong(message)
+
+
+def folder():
+    """A fresh directory; `cell` removes it."""
+    made = tempfile.mkdtemp(prefix="spanprof-field-")
+    _folders.append(made)
+    return made
+
+
+_folders = []
+
+
+def environment(profiles=None, **more):
+    """Environment of a run; without `profiles` that of the reference run."""
+    env = dict(os.environ, PYTHONPATH=HERE, PYTHONFAULTHANDLER="1", **more)
+    env.pop(profiled.PROFILES, None)
+    if profiles:
+        env[profiled.PROFILES] = profiles
+    return env
+
+
+def run(words, profiles=None, limit=120, **more):
+    """A program to its end. One that exceeds its limit is killed with its process group and fails the cell."""
+    process = subprocess.Popen(
+        words, env=environment(profiles, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        errors="replace", start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        raise Wrong(f"hung: {' '.join(words)} did not end within {limit} s\n{stdout}{stderr}") from None
+    return Ended(process.returncode, stdout, stderr)
+
+
+def compared(words, limit=120, **more):
+    """Runs a program without and with spanprof: both must print the same and end the same. The profiled run and its profiles."""
+    reference = run(words, None, limit, **more)
+    profiles = folder()
+    ours = run(words, profiles, limit, **more)
+    described = f"without spanprof:\n{reference}\nwith spanprof:\n{ours}"
+    expect(ours.code == reference.code, f"ended with {ours.code}, expected {reference.code}\n{described}")
+    expect(ours.stdout == reference.stdout, f"printed something else\n{described}")
+    return ours, profiles
+
+
+def functions(profiles):
+    """CPU samples per function name."""
+    found = {}
+    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
+        types, samples = pprof_file.read(path)
+        # Profiles of waiting and of blocks of the event loop count something else.
+        if "cpu" not in types:
+            continue
+        for values, _, stack in samples:
+            for name in set(stack):
+                found[name] = found.get(name, 0) + values[0]
+    return found
+
+
+def samples_of(profiles, name=None):
+    """Samples whose stack holds a function of this name, in all profiles; without a name, the one of every language here."""
+    names = [name] if name else WORK
+    return sum(count for function, count in functions(profiles).items() if any(part in function for part in names))
+
+
+def expect_samples(profiles, at_least=1, name=None):
+    """Fails the cell unless the profiles hold the function; returns its number of samples."""
+    count = samples_of(profiles, name)
+    files = len(glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True))
+    expect(count >= at_least, f"{count} samples of {name or WORK[0]} in {files} profiles, expected {at_least} or more")
+    return count
+
+
+def wait_until(condition, within, what):
+    """Polls until the condition holds; fails the cell when it does not in time."""
+    until = time.monotonic() + within
+    while not condition():
+        expect(time.monotonic() < until, f"{what} did not happen within {within} s")
+        time.sleep(0.1)
+
+
+class Server:
+    """A started program in a process group of its own; its output goes to a file. Ends with the `with` block."""
+
+    def __init__(self, words, profiles=None, **more):
+        self.log_path = os.path.join(folder(), "log")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                words, env=environment(profiles, **more), stdout=log, stderr=log, start_new_session=True
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def log(self):
+        """What it has printed so far."""
+        with open(self.log_path, errors="replace") as log:
+            return log.read()
+
+    def end(self, number=signal.SIGTERM, within=30):
+        """Sends a signal to the main process and returns its exit code."""
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise Wrong(f"hung: did not end within {within} s of signal {number}\n{self.log()}") from None
+
+
+def children(pid):
+    """Process ids of the children."""
+    found = set()
+    for path in glob.glob(f"/proc/{pid}/task/*/children"):
+        try:
+            with open(path) as file:
+                found.update(map(int, file.read().split()))
+        except OSError:
+            pass
+    return found
+
+
+def cell(main):
+    """Runs the cell and prints its row: `row: passed …`, `row: skipped …` or `row: FAILED …`."""
+    code = 0
+    try:
+        print(f"row: passed  {main(*sys.argv[1:])}")
+    except Skip as reason:
+        print(f"row: skipped {reason}")
+    except Wrong as reason:
+        head, _, rest = str(reason).partition("\n")
+        print(rest, file=sys.stderr)
+        print(f"row: FAILED  {head}")
+        code = 1
+    finally:
+        for made in _folders:
+            shutil.rmtree(made, ignore_errors=True)
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,36 @@
+'use strict';
+// Starts spanprof in a program of this folder, if the cell asks for it; without, the same program is the reference.
+
+/** True when the profiler runs; false in the reference run, and where the machine has no clock, which one line reports. */
+function start(settings) {
+  const directory = process.env.FIELD_PROFILES;
+  if (!directory) return false;
+  try {
+    return require('spanprof').start({
+      serviceName: 'field',
+      clock: process.env.FIELD_CLOCK || 'auto',
+      sampleRate: Number(process.env.FIELD_RATE || 100),
+      wall: Boolean(process.env.FIELD_WALL),
+      uploadInterval: 1,
+      destinations: [{ type: 'file', directory, keep: 10_000 }],
+      ...settings,
+    });
+  } catch (error) {
+    if (error.kind !== 'no_clock') throw error;
+    console.error(`spanprof: ${error.message.replaceAll('\n', ' ')}`);
+    return false;
+  }
+}
+
+/** Burns CPU time of this process; the function that every profile must hold. */
+function fieldWork(milliseconds) {
+  const began = process.cpuUsage();
+  let sum = 0;
+  for (;;) {
+    for (let number = 0; number < 100_000; number++) sum += number % 7;
+    const { user, system } = process.cpuUsage(began);
+    if (user + system > milliseconds * 1000) return sum;
+  }
+}
+
+module.exports = { fieldWork, start };

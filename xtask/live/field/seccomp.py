@@ -1,0 +1,131 @@
+"""A program under a seccomp filter: it lives, its results are those without spanprof, and either samples arrive or one line
+says why not.
+
+    seccomp.py python|node|java
+
+The filters kill at one call of the profiler, or refuse it; and systemd's `@system-service`, Docker's default profile.
+"""
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import field
+
+CALLS = ["perf_event_open", "memfd_create", "timer_create", "process_vm_readv"]
+#: The module with the default profile of Docker, read from Go's module cache.
+DOCKER = "github.com/moby/profiles/seccomp@v0.2.4"
+#: Programs at the same time.
+PARALLEL = 2
+
+
+def denied(action, names):
+    """Rules that deny some calls."""
+    return {"default": "allow", "calls": dict.fromkeys(names, action)}
+
+
+def systemd():
+    """`SystemCallFilter=@system-service` as the systemd of this machine expands it; it kills by default."""
+    if not shutil.which("systemd-analyze"):
+        return None
+    text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, text=True, check=True).stdout
+    sets, current = {}, None
+    for line in text.splitlines():
+        if re.match(r"@[\w-]+$", line):
+            current = sets.setdefault(line, [])
+        elif current is not None and line.startswith("    ") and not line.lstrip().startswith("#"):
+            current.append(line.strip())
+
+    def members(name):
+        return {call for word in sets[name] for call in (members(word) if word.startswith("@") else [word])}
+
+    return {"default": "kill", "calls": dict.fromkeys(sorted(members("@system-service")), "allow")}
+
+
+def docker():
+    """Docker's default profile for a container without added capabilities on this architecture."""
+    if not shutil.which("go"):
+        return None
+    answer = subprocess.run(["go", "mod", "download", "-json", DOCKER], capture_output=True, text=True, cwd="/", check=False)
+    directory = json.loads(answer.stdout or "{}").get("Dir")
+    if not directory:
+        return None
+    with open(os.path.join(directory, "default.json")) as file:
+        profile = json.load(file)
+    calls = {}
+    for rule in profile["syscalls"]:
+        includes = rule.get("includes") or {}
+        if includes.get("caps") or "amd64" not in includes.get("arches", ["amd64"]):
+            continue
+        # Conditions on arguments (namespaces, AF_VSOCK, personalities) concern no program of this suite: they count as met.
+        action = "allow" if rule["action"] == "SCMP_ACT_ALLOW" else rule.get("errnoRet", errno.EPERM)
+        calls.update({name: action for name in rule["names"] if calls.get(name) != "allow"})
+    return {"default": profile.get("defaultErrnoRet", errno.EPERM), "calls": calls}
+
+
+def filters():
+    """Rules by name; None where this machine has no such definition."""
+    found = {}
+    for action, value in (("kill", "kill"), ("EPERM", errno.EPERM)):
+        found.update({f"{action} {call}": denied(value, [call]) for call in CALLS})
+        found[f"{action} all four"] = denied(value, CALLS)
+    return {**found, "systemd @system-service": systemd(), "Docker default": docker()}
+
+
+def program(language):
+    """The words that run the language's program."""
+    if language == "python":
+        return [sys.executable, os.path.join(field.HERE, "burner.py")]
+    if language == "node":
+        return [os.environ["FIELD_NODE"], os.path.join(field.HERE, "burner.js")]
+    return [os.environ["FIELD_JAVA"], "-XX:-CreateCoredumpOnCrash", "-cp", os.environ["FIELD_CLASSES"], "Burner"]
+
+
+def one(language, name, rules):
+    """Samples under one filter, or the line that says why there are none."""
+    path = os.path.join(field.folder(), "rules.json")
+    with open(path, "w") as file:
+        json.dump(rules, file)
+    words = [sys.executable, os.path.join(field.HERE, "filtered.py"), path, *program(language)]
+    try:
+        ours, profiles = field.compared(words)
+    except field.Wrong as wrong:
+        raise field.Wrong(f"{name}: {wrong}") from wrong
+    count = field.samples_of(profiles)
+    lines = [line for line in ours.stderr.splitlines() if "spanprof" in line or "no samples" in line]
+    if count == 0:
+        field.expect(len(lines) == 1, f"{name}: no samples, and {len(lines)} lines about it, expected 1\n{ours.stderr}")
+        return f"{name}: none, `{lines[0]}`"
+    return f"{name}: {count}"
+
+
+def main(language):
+    rules = filters()
+    missing = [name for name, rule in rules.items() if rule is None]
+    present = {name: rule for name, rule in rules.items() if rule is not None}
+    lines, failures = [], []
+
+    def attempt(item):
+        try:
+            lines.append(one(language, *item))
+        except field.Wrong as wrong:
+            failures.append(str(wrong))
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        list(pool.map(attempt, present.items()))
+    print("\n".join(lines))
+    if failures:
+        heads = "; ".join(failure.partition("\n")[0] for failure in failures)
+        raise field.Wrong("\n".join([f"{len(failures)} of {len(present)} filters: {heads}", *failures]))
+    silent = [line for line in lines if ": none" in line]
+    left_out = f", no definition here of {' and '.join(missing)}" if missing else ""
+    return f"{len(lines)} filters, 0 deaths, samples under {len(lines) - len(silent)}{left_out}"
+
+
+if __name__ == "__main__":
+    field.cell(main)
