@@ -13,7 +13,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("spanprof-cli", &["spanprof", "spanprof-profile"]),
     ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli"]),
     ("spanprof-java", &["spanprof", "spanprof-signal"]),
-    ("spanprof-java-opener", &[]),
+    ("spanprof-java-opener", &["spanprof-signal"]),
     ("spanprof-node", &["spanprof", "spanprof-signal"]),
     ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-export"]),
     ("xtask", &[]),

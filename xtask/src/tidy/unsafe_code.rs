@@ -12,16 +12,18 @@ const FOLDERS: [&str; 5] = [
 ];
 
 /// The FFI doors of the bindings, and the attributes that export them; named one by one.
-const DOORS: [&str; 10] = [
+const DOORS: [&str; 12] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/door.rs",
     "bindings-python/src/ffi/mod.rs",
     "bindings-python/src/ffi/pending.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
+    "bindings-python/src/ffi/otel_calls.rs",
     "bindings-python/src/ffi/scope_method.rs",
     "bindings-python/src/ffi/symbols.rs",
     "bindings-python/src/ffi/text.rs",
+    "bindings-python/src/ffi/trace_id.rs",
     "bindings-python/src/ffi/variable.rs",
 ];
 

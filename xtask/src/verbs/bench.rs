@@ -19,7 +19,8 @@ pub const VERB: Verb = Verb {
         overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz\n\
         tags        nanoseconds to enter and leave tag_wrapper\n\
         footprint   start time, resident memory, size of the wheel\n\n\
-        Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all five, a quarter of an hour:\n\
+        Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all six, a quarter of an hour:\n\
+        node-start     what a start and each worker thread cost, on Node.js 20, 24 and 26\n\
         node-cost      CPU of the same work with and without, in pairs; our own CPU per sample\n\
         node-pauses    for how long JavaScript stands still at start and at a window's end; installed size\n\
         node-accuracy  shares and totals of a mix; shares of inlined functions\n\
@@ -61,12 +62,13 @@ const fn bench(name: &'static str, heading: &'static str, of: Of) -> Bench {
     Bench { name, heading, of }
 }
 
-const ALL: [Bench; 16] = [
+const ALL: [Bench; 17] = [
     bench("engine", "Rust: calls of the engine", Of::Engine),
     bench("accuracy", "Python: shares and totals", Of::Python(&[])),
     bench("overhead", "Python: cost", Of::Python(PEERS)),
     bench("tags", "Python: tag_wrapper", Of::Python(&[])),
     bench("footprint", "Python: start, memory, size", Of::Python(PEERS)),
+    bench("node-start", "Node.js: start and worker threads", Of::Node),
     bench("node-cost", "Node.js: cost", Of::Node),
     bench("node-pauses", "Node.js: pauses and size", Of::Node),
     bench("node-accuracy", "Node.js: shares and totals", Of::Node),
@@ -230,7 +232,7 @@ mod tests {
         let called = |name: &str| ALL.iter().filter(|bench| bench.is_called(name)).count();
         assert_eq!(
             [called("engine"), called("python"), called("node"), called("node-lag"), called("java")],
-            [1, 4, 5, 1, 6]
+            [1, 4, 6, 1, 6]
         );
     }
 

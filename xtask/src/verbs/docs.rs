@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{wheel, Verb};
+use super::{jar, node_tests, wheel, Verb};
 use crate::arguments::{Arguments, Known};
 use crate::step::{Failure, Outcome, Step};
 use crate::venv::Venv;
-use crate::{pythons, scratch, workspace};
+use crate::{javas, nodes, pythons, scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "docs",
@@ -96,7 +96,7 @@ pub fn blocks() -> Outcome {
         .iter()
         .filter(|path| *path == "README.md" || path.starts_with("docs/") || path.starts_with("bindings-python/"))
     {
-        let program = python_blocks(&scratch::read(&workspace::root().join(path))?);
+        let program = blocks_of(&scratch::read(&workspace::root().join(path))?, "python");
         if program.is_empty() {
             continue;
         }
@@ -116,13 +116,46 @@ pub fn blocks() -> Outcome {
     }
 }
 
-/// The ```python blocks of a document, one after the other.
-fn python_blocks(text: &str) -> String {
+/// Runs the README's first program of each language as a newcomer would; each must leave a flame graph.
+pub fn first_results() -> Outcome {
+    let readme = scratch::read(&workspace::root().join("README.md"))?;
+    let folder = scratch::empty("docs-first-results")?;
+    let failed = |error: std::io::Error| Failure::new("first result", error.to_string());
+    let modules = folder.join("node_modules");
+    std::fs::create_dir(&modules).map_err(failed)?;
+    std::os::unix::fs::symlink(node_tests::prepared()?, modules.join("spanprof")).map_err(failed)?;
+    let jar = jar::for_tests()?;
+    let java = javas::all()?[0].home.join("bin/java");
+    let node = nodes::preferred()?;
+    let programs = [
+        ("js", "checkout.js", Step::new("the README in Node.js", &node.program)),
+        ("java", "Checkout.java", Step::new("the README in Java", java).arg("-cp").arg(&jar)),
+    ];
+    for (language, name, step) in programs {
+        let flame_graph = folder.join("flame.html");
+        let file = folder.join(name);
+        scratch::write(&file, &blocks_of(&readme, language))?;
+        step.arg(&file).inside(&folder).within(Duration::from_secs(120)).run()?;
+        let shown = scratch::read(&flame_graph)?;
+        if !shown.contains("price") {
+            return Err(Failure::new(
+                "first result",
+                format!("{name} of README.md left a flame graph without `price`"),
+            ));
+        }
+        std::fs::remove_file(&flame_graph).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The blocks of a document in one language, one after the other.
+fn blocks_of(text: &str, language: &str) -> String {
+    let opening = format!("```{language}");
     let mut program = String::new();
     let mut inside = false;
     for line in text.lines() {
         match (inside, line.trim_end()) {
-            (false, "```python") => inside = true,
+            (false, line) if line == opening => inside = true,
             (true, "```") => inside = false,
             (true, _) => {
                 program.push_str(line);
@@ -139,9 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_python_blocks_are_programs() {
+    fn the_blocks_of_one_language_are_one_program() {
         let text = "a\n```sh\npip install x\n```\n```python\nimport x\n```\ntext\n```python\nx.y()\n```\n";
-        assert_eq!(python_blocks(text), "import x\nx.y()\n");
+        assert_eq!(blocks_of(text, "python"), "import x\nx.y()\n");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::{scratch, workspace};
 
 /// Pinned, so that a figure can be measured again.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
-/// Beside the chosen one, labels are measured on those whose continuations carry them.
-const CARRY_LABELS: &str = "24,26";
+/// Beside the chosen one: those whose continuations carry labels, and which reserve four times the memory for machine code.
+const NEWER: &str = "24,26";
 
 /// What is measured, installed.
 pub struct Measured {
@@ -28,7 +28,7 @@ impl Measured {
             Some(_) => nodes::chosen(wanted)?.remove(0),
             None => nodes::preferred()?,
         };
-        let newer = nodes::chosen(Some(CARRY_LABELS))?;
+        let newer = nodes::chosen(Some(NEWER))?;
         let package = addon::release_package()?;
         let modules = nodes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })

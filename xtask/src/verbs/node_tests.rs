@@ -38,7 +38,7 @@ pub fn files(wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Outcome {
 }
 
 /// The package in the work tree, with its module and what its tests need.
-fn prepared() -> Outcome<PathBuf> {
+pub fn prepared() -> Outcome<PathBuf> {
     let package = addon::build_for_tests()?;
     let stamp = package.join("node_modules/.made-from");
     let lock = scratch::read(&package.join("package-lock.json"))?;

@@ -70,6 +70,7 @@ fn run(given: &Arguments) -> Outcome {
     step(&mut |_| docs::blocks());
     step(&mut node_tests::run);
     step(&mut |tally| jar::junit(&[], tally));
+    step(&mut |_| docs::first_results());
     step(&mut |_| demo::show(&demo::USUAL, Some(seconds), &demo::Ports::free()?));
     println!("{tally}");
     match tally.failed {

@@ -20,7 +20,7 @@ pub const VERB: Verb = Verb {
     usage: "demo [--service NAME,…] [--seconds N]",
     about: "real web services under load, their profiles linked to spans, shown on one page\n\n\
         Builds the command line and the packages, starts `spanprof serve` (ports 4317 and 4318 where free) and services of\n\
-        examples/ under the OpenTelemetry SDK, drives load with trace context, and prints for each the top functions, the\n\
+        examples/ under the OpenTelemetry SDK, drives load with trace context, and prints for each its own top functions, the\n\
         share of samples linked to spans, one trace's own top functions and the profiler's own cost; then the page's address.\n\
         --service: fastapi, express, fastify, spring; without it one of each language whose tools are here.\n\
         --seconds N: ends by itself after N seconds of load, non-zero if any of that is missing. Without it: until Ctrl-C.",
@@ -135,7 +135,8 @@ impl Service {
         let look = Look { command: command.to_owned(), example: self.example, address };
         look.wait_for(&["--trace-id", &trace_id])?;
         let stats = own_stats(self.port)?;
-        look.print("top functions", &["-n", "12"])?;
+        look.own_functions()?;
+        look.print("top functions, libraries and runtime included", &["-n", "8"])?;
         print_linked_share(self.example, &self.before, &stats)?;
         look.one_trace(&trace_id)?;
         print_own_cost(&stats)?;
@@ -166,7 +167,7 @@ fn print_own_cost(stats: &Value) -> Outcome {
         return Err(Failure::new("own cost", format!("stats() does not tell it: {stats}")));
     }
     println!(
-        "\n── the profiler's own cost\n{:.1} ms (own threads and handler) of {:.1} s of CPU the service used: {:.2} %; clock: {}",
+        "\n── the profiler's own cost\n{:.1} ms of CPU (own threads and signal handler) of {:.1} s that the service used: {:.2} %; clock: {}",
         own / 1e6,
         process / 1e9,
         own / process * 100.0,
@@ -230,6 +231,30 @@ impl Look {
             "delivery",
             format!("no sample of {} {words:?} arrived within 20 s", self.example.service_name()),
         ))
+    }
+
+    /// The service's own code first: callees included, so that time in libraries is charged to the function that uses them.
+    fn own_functions(&self) -> Outcome {
+        const SHOWN: usize = 6;
+        println!("\n── its own functions, callees included");
+        let table = self.json(&["-n", "0"]).unwrap_or_default();
+        let total = table["total"].as_f64().unwrap_or_default().max(1.0);
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let mut own: Vec<_> = table["rows"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|row| self.example.is_own(&text(row, "function"), &text(row, "file")))
+            .map(|row| (row["cum"].as_f64().unwrap_or_default(), text(row, "function")))
+            .collect();
+        own.sort_by(|left, right| right.0.total_cmp(&left.0));
+        for (ns, function) in own.iter().take(SHOWN) {
+            println!("{:>7.2} s {:>5.1} %  {function}", ns / 1e9, 100.0 * ns / total);
+        }
+        match own.is_empty() {
+            true => Err(Failure::new("own functions", "none of the service's functions is in the profile")),
+            false => Ok(()),
+        }
     }
 
     /// The heavy request alone: its own function, and none of another request.
