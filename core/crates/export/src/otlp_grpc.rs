@@ -49,6 +49,8 @@ struct Kept {
     connection: Connection,
     generation: u64,
     used_at: Instant,
+    /// A call on it was answered, so that the receiver is known to understand HTTP/2.
+    has_answered: bool,
 }
 
 impl OtlpGrpcSender {
@@ -104,7 +106,8 @@ impl OtlpGrpcSender {
             Ok(Err(message)) => return not_connected(message),
             Err(_) => return not_connected(format!("no connection to {} within {:?}", self.shown(), self.timeout)),
         };
-        self.call(Kept { connection, generation, used_at: Instant::now() }, body, until).await
+        let kept = Kept { connection, generation, used_at: Instant::now(), has_answered: false };
+        self.call(kept, body, until).await
     }
 
     async fn call(&mut self, kept: Kept, body: Bytes, until: Instant) -> Outcome {
@@ -129,10 +132,11 @@ impl OtlpGrpcSender {
             Err(_) => no_answer(format!("{receiver} did not answer within {:?}", self.timeout)),
             Ok(Err(status)) if seen.broken.load(Ordering::Relaxed) => {
                 let why = self.redactor.shown(status.message());
-                // How h2 reads the first bytes of `HTTP/1.1 400 Bad Request`.
-                let hint = match why.contains("frame with invalid size") {
-                    true => format!("; {MAYBE_HTTP}"),
-                    false => String::new(),
+                // An HTTP/1 server answers `400` and closes. Which of the two is seen first, its bytes or the end of the
+                // connection, is not determined.
+                let hint = match kept.has_answered {
+                    true => String::new(),
+                    false => format!("; {MAYBE_HTTP}"),
                 };
                 no_answer(format!("{receiver} hung up without an answer: {why}{hint}"))
             }
@@ -153,7 +157,7 @@ impl OtlpGrpcSender {
     }
 
     fn keep(&mut self, kept: Kept) {
-        self.kept = Some(Kept { used_at: Instant::now(), ..kept });
+        self.kept = Some(Kept { used_at: Instant::now(), has_answered: true, ..kept });
     }
 
     /// Called once a payload is settled: what was kept for its next attempt is freed.

@@ -211,8 +211,9 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Received>> {
         }
         lines.push(line.trim_end().to_owned());
     }
-    let mut start = lines[0].split(' ');
-    let (method, target) = (start.next().unwrap().to_owned(), start.next().unwrap().to_owned());
+    // The second line of HTTP/2's preface, `SM`, has no target.
+    let Some((method, rest)) = lines[0].split_once(' ') else { return Ok(None) };
+    let (method, target) = (method.to_owned(), rest.split(' ').next().unwrap().to_owned());
     let headers: Vec<_> = lines[1..]
         .iter()
         .map(|line| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap())
