@@ -4,12 +4,12 @@ use spanprof_profile::check::{self, CheckSettings, Finding, Severity};
 use spanprof_profile::decode::{self, Format, Limits};
 use spanprof_profile::query::Filter;
 
-use super::SOURCE_USAGE;
+use super::{sources, SOURCES, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
 use crate::failure::{Failure, EXIT_FAILED};
 use crate::json::Json;
 use crate::serve::unix_ns;
-use crate::source::{Named, Source};
+use crate::source::Named;
 use crate::{output, selection};
 
 pub(crate) static VERB: Verb = Verb {
@@ -30,7 +30,7 @@ receiver drops or misreads them. The exit code is 1 when there is an error or so
         selection::TO,
     ],
     examples: &["spanprof check profiles.otlp.pb.gz", "spanprof check http://127.0.0.1:4318 --json"],
-    positionals: 1..=1,
+    positionals: SOURCES,
     run,
 };
 
@@ -38,13 +38,14 @@ receiver drops or misreads them. The exit code is 1 when there is an error or so
 type Outcome = Result<Vec<Finding>, String>;
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let source = Source::parse(parsed.positionals.first().map_or("-", String::as_str))?;
+    let sources = sources(parsed)?;
     let now_unix_nano = parsed.has("--live").then(unix_ns);
     let settings = CheckSettings { now_unix_nano, limits: Limits::default() };
     let filter = selection::of_flags(parsed, unix_ns())?;
-    let files: Vec<(String, Outcome)> = source
-        .raw(&filter)?
+    let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<(String, Outcome)> = named
         .into_iter()
+        .flatten()
         .filter(|named| is_chosen(named, &filter, &settings.limits))
         .map(|Named { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
@@ -62,6 +63,9 @@ fn outcome(bytes: &[u8], settings: &CheckSettings) -> Outcome {
     check::check(bytes, settings).map_err(|error| match decode::detect(bytes, &settings.limits) {
         Ok(Format::Pprof) => {
             "expected OTLP profiles, got pprof, which has no such rules; `spanprof top` reads it".to_owned()
+        }
+        Ok(Format::Folded) => {
+            "expected OTLP profiles, got folded stacks, which have no such rules; `spanprof top` reads them".to_owned()
         }
         _ => error.to_string(),
     })

@@ -3,7 +3,7 @@
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::query;
 
-use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
+use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ pub(crate) static VERB: Verb = Verb {
         "spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz",
         "spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded",
     ],
-    positionals: 1..=1,
+    positionals: SOURCES,
     run,
 };
 

@@ -3,7 +3,7 @@
 use spanprof_profile::encode::flamegraph;
 use spanprof_profile::query;
 
-use super::{one_type, selected, SOURCE_ABOUT};
+use super::{one_type, selected, SOURCES, SOURCE_ABOUT};
 use crate::arguments::{Flag, Parsed, Verb};
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::{output, selection};
 pub(crate) static VERB: Verb = Verb {
     name: "flamegraph",
     summary: "Write a flame graph as one HTML file",
-    usage: "FILE|DIR|URL [-o OUT.html] [FLAGS]",
+    usage: "FILE|DIR|URL… [-o OUT.html] [FLAGS]",
     about: SOURCE_ABOUT,
     flags: &[
         &[
@@ -27,7 +27,7 @@ pub(crate) static VERB: Verb = Verb {
         "spanprof flamegraph cpu.pb.gz -o cpu.html",
         "spanprof flamegraph http://127.0.0.1:4318 --service checkout --type wall --from -5m -o wall.html",
     ],
-    positionals: 1..=1,
+    positionals: SOURCES,
     run,
 };
 

@@ -17,26 +17,47 @@ use crate::selection;
 use crate::serve::unix_ns;
 use crate::source::Source;
 
-/// What the reading verbs say about their first argument.
-const SOURCE_USAGE: &str = "FILE|DIR|URL [FLAGS]";
+/// What the reading verbs say about their arguments.
+const SOURCE_USAGE: &str = "FILE|DIR|URL… [FLAGS]";
 const SOURCE_ABOUT: &str = "\
-Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, and pprof;
-all files of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page works).";
+Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, and folded
+stacks; all profiles of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page
+works). Several sources are merged.";
 
-/// The one source and the filter of a reading verb, read; fails when nothing passes, saying what there is.
+/// How many sources a reading verb takes.
+const SOURCES: std::ops::RangeInclusive<usize> = 1..=usize::MAX;
+
+/// The sources that the command line names.
+fn sources(parsed: &Parsed) -> Result<Vec<Source>, Failure> {
+    if parsed.positionals.iter().filter(|place| *place == "-").count() > 1 {
+        return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
+    }
+    parsed.positionals.iter().map(|place| Source::parse(place)).collect()
+}
+
+/// The samples of all sources that pass the filter.
+fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
+    let mut parts = sources.iter().map(|source| source.read(filter, detail)).collect::<Result<Vec<_>, _>>()?;
+    match parts.len() {
+        1 => Ok(parts.remove(0)),
+        _ => Ok(query::merge(&parts)),
+    }
+}
+
+/// The sources and the filter of a reading verb, read; fails when nothing passes, saying what there is.
 fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = selection::of_flags(parsed, unix_ns())?;
-    let place = parsed.positionals.first().map_or("-", String::as_str);
-    let source = Source::parse(place)?;
-    let data = source.read(&filter, detail)?;
+    let places = parsed.positionals.join(", ");
+    let sources = sources(parsed)?;
+    let data = read_all(&sources, &filter, detail)?;
     if data.sample_count() > 0 {
         return Ok((data, filter));
     }
     if filter == Filter::default() {
-        return Err(Failure::new(format!("no samples in {place}")));
+        return Err(Failure::new(format!("no samples in {places}")));
     }
-    let failure = Failure::new(format!("no samples in {place} match"));
-    Err(match source.read(&Filter::default(), Detail::Stacks) {
+    let failure = Failure::new(format!("no samples in {places} match"));
+    Err(match read_all(&sources, &Filter::default(), Detail::Stacks) {
         Ok(all) if all.sample_count() > 0 => failure.hint(format!("there is: {}", contents(&all))),
         _ => failure.hint("there is nothing at all yet"),
     })

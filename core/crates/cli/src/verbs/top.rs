@@ -2,7 +2,7 @@
 
 use spanprof_profile::query::{self, TopRow, TopTable};
 
-use super::{one_type, selected, SOURCE_ABOUT, SOURCE_USAGE};
+use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{Flag, Parsed, Verb};
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -28,10 +28,11 @@ pub(crate) static VERB: Verb = Verb {
     ],
     examples: &[
         "spanprof top cpu.pb.gz",
+        "spanprof top worker-1.pb.gz worker-2.pb.gz",
         "spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart",
         "spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json",
     ],
-    positionals: 1..=1,
+    positionals: SOURCES,
     run,
 };
 

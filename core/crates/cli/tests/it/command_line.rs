@@ -28,6 +28,32 @@ fn top_reads_every_form_a_profile_is_kept_in() {
 }
 
 #[test]
+fn several_sources_are_merged() {
+    let home = Scratch::new();
+    let first = home.file("a.otlp.pb", &encoded(&shop("checkout")));
+    let second = home.file("b.otlp.pb.gz", &gzip(&encoded(&shop("checkout"))));
+    let top = spanprof(&["top", &first, &second, "--type", "cpu", "--json"]);
+    assert_eq!(number(&top.stdout, "total"), 2 * 1_000_000_000, "{top:?}");
+    let check = spanprof(&["check", &first, &second]);
+    assert_eq!((check.code, check.stdout.lines().count()), (0, 2), "{check:?}");
+    let absent = spanprof(&["top", &first, "absent.pb"]);
+    assert!(absent.code != 0 && absent.stderr.contains("cannot read absent.pb"), "{absent:?}");
+    let twice = spanprof_reading(&["top", "-", "-"], b"");
+    assert!(twice.code != 0 && twice.stderr.contains("stdin is named twice"), "{twice:?}");
+}
+
+#[test]
+fn folded_stacks_are_read_as_counted_samples() {
+    let home = Scratch::new();
+    let folded = home.file("perf.folded", b"main;serve;price 30\nmain;serve 10\n");
+    let top = spanprof(&["top", &folded, "--json"]);
+    assert_eq!(number(&top.stdout, "total"), 40, "{top:?}");
+    assert!(top.stdout.contains(r#""type":"samples","unit":"count""#), "{top:?}");
+    let check = spanprof(&["check", &folded]);
+    assert!(check.code != 0 && check.stdout.contains("got folded stacks"), "{check:?}");
+}
+
+#[test]
 fn the_table_for_people_has_flat_and_cum_and_says_what_it_leaves_out() {
     let home = Scratch::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));

@@ -1,7 +1,8 @@
-//! Decoders for OTLP and pprof, with limits on bytes, counts and indices. Input is hostile until it is decoded: every
+//! Decoders for OTLP, pprof and folded stacks, with limits on bytes, counts and indices. Input is hostile until it is decoded: every
 //! function here ends with an error within a second and 256 MB, whatever it is given.
 
 mod error;
+mod folded;
 mod input;
 pub mod otlp;
 pub mod pprof;
@@ -38,6 +39,8 @@ pub enum Format {
     Otlp,
     /// pprof: plain or gzip.
     Pprof,
+    /// Lines of `root;…;leaf weight`: plain or gzip.
+    Folded,
 }
 
 /// Tells the format by content: pprof has fields that OTLP's outermost message lacks, its string table first of all.
@@ -46,7 +49,7 @@ pub fn detect(bytes: &[u8], limits: &Limits) -> Result<Format, DecodeError> {
     Ok(format_of(&body))
 }
 
-/// Decodes either format; the error names a file that is neither.
+/// Decodes any of the formats; the error names a file of another one.
 pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
     let body = input::open("profile", bytes, limits)?;
     let format = format_of(&body);
@@ -54,6 +57,7 @@ pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), Deco
     let data = match format {
         Format::Otlp => otlp::decode_opened(body, limits),
         Format::Pprof => pprof::decode_opened(body, limits),
+        Format::Folded => folded::decode_opened(body, limits),
     };
     match (data, unknown) {
         // JSON of another format has none of the fields, and is no error.
@@ -64,6 +68,9 @@ pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), Deco
 }
 
 fn format_of(body: &[u8]) -> Format {
+    if unknown::text_of(body).is_some_and(folded::is_folded) {
+        return Format::Folded;
+    }
     match scan::outer_fields(body) {
         Some(fields) if fields.iter().any(|field| (3..=15).contains(field)) => Format::Pprof,
         _ => Format::Otlp,

@@ -1,13 +1,13 @@
 //! Names files that are no profiles, so that the error says what was given instead of where a protobuf reader stopped.
 //! The name counts only when decoding fails or finds nothing.
 
-use super::DecodeError;
+use super::{folded, DecodeError};
 
 /// First bytes and what they begin.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"\x7fELF", "an ELF program or library"),
     (b"FLR\0", "a recording of JDK Flight Recorder"),
-    (b"PERFILE2", "a recording of perf; `perf script | stackcollapse-perf.pl` makes text of it"),
+    (b"PERFILE2", "a recording of perf; `perf script | stackcollapse-perf.pl` makes folded stacks of it"),
     (b"PK\x03\x04", "a ZIP archive"),
     (b"\x28\xb5\x2f\xfd", "zstd data; decompress it first"),
     (b"BZh", "bzip2 data; decompress it first"),
@@ -23,7 +23,7 @@ const LOOKED_AT_BYTES: usize = 4096;
 /// The error for a file that is recognized as something else, or that no protobuf message begins like.
 pub(super) fn refusal(body: &[u8]) -> Option<DecodeError> {
     let got = name_of(body)?;
-    let expected = "OTLP profiles (protobuf or JSON) or pprof, plain or gzip".to_owned();
+    let expected = "OTLP profiles (protobuf or JSON), pprof or folded stacks, plain or gzip".to_owned();
     Some(DecodeError { what: "profile", at: String::new(), expected, got })
 }
 
@@ -36,11 +36,10 @@ fn name_of(body: &[u8]) -> Option<String> {
     if matches!(head.first(), None | Some(b'\n' | b'{')) {
         return None;
     }
-    if let Some(text) = text(head) {
-        return Some(match is_folded(text) {
-            true => "folded stacks, which have neither types nor times".to_owned(),
-            false => format!("text that begins with {:?}", text.chars().take(20).collect::<String>()),
-        });
+    if let Some(text) = text_of(body) {
+        // The error of a damaged line says more.
+        return (!folded::is_folded(text))
+            .then(|| format!("text that begins with {:?}", text.chars().take(20).collect::<String>()));
     }
     let (field, wire_type) = (head[0] >> 3, head[0] & 7);
     let begins_no_message = head[0] < 0x80 && head[0] != 0 && (!matches!(wire_type, 0 | 1 | 2 | 5) || field == 0);
@@ -50,24 +49,22 @@ fn name_of(body: &[u8]) -> Option<String> {
     })
 }
 
-/// The bytes when they are text; a character that the end cuts is left out.
-fn text(head: &[u8]) -> Option<&str> {
+/// The first bytes when they are text; a line that the end cuts is left out, unless it is the only one.
+pub(super) fn text_of(body: &[u8]) -> Option<&str> {
+    let head = &body[..body.len().min(LOOKED_AT_BYTES)];
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
         Err(_) => return None,
     };
     let is_printed = |character: char| !character.is_control() || matches!(character, '\n' | '\r' | '\t');
-    text.chars().all(is_printed).then_some(text)
-}
-
-/// `root;leaf 12` in each whole line.
-fn is_folded(text: &str) -> bool {
-    let is_stack = |line: &str| {
-        line.rsplit_once(' ').is_some_and(|(stack, count)| !stack.is_empty() && count.parse::<u64>().is_ok())
-    };
-    let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).take(10).peekable();
-    lines.peek().is_some() && lines.all(is_stack)
+    if !text.chars().all(is_printed) {
+        return None;
+    }
+    match text.rsplit_once('\n') {
+        Some((whole, _)) if head.len() < body.len() => Some(whole),
+        _ => Some(text),
+    }
 }
 
 #[cfg(test)]
@@ -81,8 +78,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_profile_is_named() {
         for (bytes, name) in [
-            (&b"main;serve;cart 12\nmain;serve 3\n"[..], "got folded stacks"),
-            (b"hello, this is a note\nof two lines", "got text that begins with \"hello, this is a not\""),
+            (&b"hello, this is a note\nof two lines"[..], "got text that begins with \"hello, this is a not\""),
             (b"<!doctype html><html>", "got an HTML or XML page"),
             (b"\x7fELF\x02\x01\x01\0\0\0\0", "got an ELF program or library"),
             (b"FLR\0\0\x02\0\x01", "got a recording of JDK Flight Recorder"),
@@ -90,7 +86,7 @@ mod tests {
             (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
         ] {
             let refused = refusal(bytes);
-            assert!(refused.contains("expected OTLP profiles (protobuf or JSON) or pprof"), "{refused}");
+            assert!(refused.contains("expected OTLP profiles (protobuf or JSON), pprof or folded stacks"), "{refused}");
             assert!(refused.contains(name), "{refused}");
         }
     }

@@ -1,0 +1,15 @@
+//! Folded stacks, told by content. What is read can be written as folded stacks and as pprof, and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::encode::{folded, pprof};
+use spanprof_profile::query;
+
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits::default();
+    let Ok((Format::Folded, data)) = decode::any(bytes, &limits) else { return };
+    let file = pprof::encode_uncompressed(&data);
+    decode::pprof::decode(&file, &limits).expect("what the encoder wrote is readable");
+    folded::encode(&query::tree(&data, "samples"));
+});
