@@ -56,19 +56,23 @@ class Greenlets(unittest.TestCase):
 
     def test_no_greenlet_ever_bears_another_ones_label(self):
         main = greenlet.getcurrent()
-        scope = {"main": main, "variable": variable, "time": time, "square": lambda number: number * number}
+        deadline = time.monotonic() + 60
+
+        def goes_on():
+            return runtime.sampler_collected() < 12_000 and time.monotonic() < deadline
+
+        scope = {"main": main, "variable": variable, "goes_on": goes_on, "square": lambda number: number * number}
         for number in range(1, 21):
             exec(
-                f"def spin_{number}(until):\n"
+                f"def spin_{number}():\n"
                 f"    variable.set({number})\n"
-                f"    while time.monotonic() < until:\n"
+                f"    while goes_on():\n"
                 f"        for _ in range(5): sum(map(square, range(20)))\n"
                 f"        main.switch()\n",
                 scope,
             )
-        until = time.monotonic() + 4
         runtime.sampler_start(150, 50)
-        self.run_all([lambda spin=scope[f"spin_{number}"]: spin(until) for number in range(1, 21)])
+        self.run_all([scope[f"spin_{number}"] for number in range(1, 21)])
         samples, *_ = runtime.sampler_stop()
         labelled, wrong, reasons = 0, [], collections.Counter(reason or "walked" for _, reason, _ in samples)
         for context, _, frames in samples:

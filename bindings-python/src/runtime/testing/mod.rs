@@ -37,6 +37,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(faults, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::sampler_start, module)?)?;
+    module.add_function(wrap_pyfunction!(sampler::sampler_collected, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::sampler_stop, module)?)?;
     Ok(())
 }

@@ -20,6 +20,7 @@ const DEPTH: usize = 256;
 const RING_WORDS: usize = 1 << 17;
 
 static RING: AtomicPtr<Ring> = AtomicPtr::new(std::ptr::null_mut());
+static COLLECTED: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static SAMPLER: Mutex<Option<JoinHandle<Report>>> = Mutex::new(None);
@@ -96,6 +97,7 @@ fn fresh_ring() -> &'static Ring {
 pub fn sampler_start(py: Python<'_>, interval_us: u64, drain_ms: u64) -> PyResult<()> {
     let runtime = runtime(py)?;
     let ring = fresh_ring();
+    COLLECTED.store(0, Ordering::Relaxed);
     RING.store(ring as *const Ring as *mut Ring, Ordering::Release);
     install(on_signal);
     RUNNING.store(true, Ordering::Release);
@@ -152,6 +154,13 @@ fn drain(runtime: &PythonRuntime, ring: &Ring, report: &mut Report) {
         }
         report.samples.push((id_of(sample.context), reason, named));
     });
+    COLLECTED.store(report.samples.len() as u64, Ordering::Relaxed);
+}
+
+/// Samples that were drained since the start. How many a second brings depends on the machine.
+#[pyfunction]
+pub fn sampler_collected() -> u64 {
+    COLLECTED.load(Ordering::Relaxed)
 }
 
 /// Ends sampling: samples, signals sent, samples that found no room.
