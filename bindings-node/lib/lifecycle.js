@@ -145,7 +145,8 @@ function stopAtExit() {
 }
 
 /**
- * Stops profiling and sends the last window within `stopTimeout` seconds; true when everything was delivered.
+ * Stops profiling and sends the last window within `stopTimeout` seconds; true when every window since
+ * the start was delivered.
  * @returns {Promise<boolean>}
  */
 async function stop() {

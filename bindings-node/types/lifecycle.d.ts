@@ -101,7 +101,8 @@ export function start(options?: Options): boolean;
  */
 export function startQuietly(options?: Options): boolean;
 /**
- * Stops profiling and sends the last window within `stopTimeout` seconds; true when everything was delivered.
+ * Stops profiling and sends the last window within `stopTimeout` seconds; true when every window since
+ * the start was delivered.
  * @returns {Promise<boolean>}
  */
 export function stop(): Promise<boolean>;

@@ -31,6 +31,8 @@ const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 /// See the head of the module.
 pub(crate) struct Delivery {
     exporter: Exporter,
+    /// Before the first window.
+    start: Moment,
     groups: Vec<Group>,
     label_names_checked: AtomicBool,
 }
@@ -103,7 +105,8 @@ impl Delivery {
         };
         let exporter = Exporter::start(destinations, settings)
             .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
-        Ok(Some(Self { exporter, groups, label_names_checked: AtomicBool::new(false) }))
+        let start = exporter.moment();
+        Ok(Some(Self { exporter, start, groups, label_names_checked: AtomicBool::new(false) }))
     }
 
     /// Encodes a window once per group of destinations and queues it. Never waits.
@@ -155,7 +158,7 @@ impl Delivery {
         }
     }
 
-    /// The moment from which [`Delivery::flush`] and [`Delivery::stop`] count losses.
+    /// The moment from which [`Delivery::flush`] counts losses.
     pub fn moment(&self) -> Moment {
         self.exporter.moment()
     }
@@ -165,10 +168,10 @@ impl Delivery {
         self.exporter.flush_since(before, timeout)
     }
 
-    /// Sends what is there, then ends the thread; true when nothing of what was queued was left behind, and nothing was lost
-    /// since `before`. Does not wait for a receiver that cannot be reached.
-    pub fn stop(&self, before: &Moment, timeout: Duration) -> bool {
-        self.exporter.stop_since(before, timeout)
+    /// Sends what is there, then ends the thread; true when every window since the start was delivered. Does not wait for a
+    /// receiver that cannot be reached.
+    pub fn stop(&self, timeout: Duration) -> bool {
+        self.exporter.stop_since(&self.start, timeout)
     }
 
     pub fn stats(&self) -> Vec<DestinationStats> {

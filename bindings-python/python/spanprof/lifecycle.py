@@ -68,7 +68,8 @@ def _end() -> None:
 
 
 def stop() -> bool:
-    """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when everything was delivered."""
+    """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when every window since the start was
+    delivered."""
     return host_log.logged_here(native.stop)
 
 

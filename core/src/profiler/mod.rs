@@ -98,7 +98,7 @@ impl Profiler {
         self.session.as_ref().filter(|session| session.is_of_this_process())
     }
 
-    /// Ends sampling, sends the last window within `stop_timeout`. True when everything was delivered. Doing it again
+    /// Ends sampling, sends the last window within `stop_timeout`. True when every window since the start was delivered. Doing it again
     /// does nothing.
     pub fn stop(&self) -> bool {
         self.stop_within(Duration::MAX)

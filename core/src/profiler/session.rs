@@ -162,8 +162,6 @@ impl Session {
         let until = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
-        // Before the last window is handed over: it may be refused at once.
-        let delivery = self.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
         let ended = self.control.stop(until, self.inbox);
         // The drain thread does this first; again in case it is late or gone.
         self.stop_clocks();
@@ -171,7 +169,7 @@ impl Session {
             sys::end_crash_marker();
         }
         let left = until.saturating_duration_since(Instant::now());
-        let delivered = delivery.is_none_or(|(delivery, before)| delivery.stop(&before, left));
+        let delivered = self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left));
         sys::unlist_this_child();
         (delivered, ended)
     }

@@ -198,7 +198,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
 }
 
 #[test]
-fn stop_tells_of_a_last_window_that_was_refused_when_it_was_handed_over() {
+fn stop_reports_a_window_that_was_refused_the_last_or_an_earlier_one() {
     let _turn = one_at_a_time();
     let runtime = spanprof::fake::FakeRuntime::new();
     // Names of 100 kB: more than the whole queue may hold, which refuses the window before the export begins to end.
@@ -206,18 +206,23 @@ fn stop_tells_of_a_last_window_that_was_refused_when_it_was_handed_over() {
         (0..100).map(|number| RawFrame { code: runtime.code_of(&format!("{number:01000}")), at: 1 }).collect();
     let config =
         Config { cpu: false, destinations: None, queue_max_bytes: 65_536, max_profile_size: 4_128_768, ..nowhere() };
-    let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
-    let sample = RawSample {
-        kind: SampleKind::Alloc,
-        flags: SampleFlags(0),
-        thread_id: spanprof::sys::thread_id(),
-        time_ns: spanprof::sys::monotonic_ns(),
-        values: [1000, 1],
-        key: 0,
-        context: Context::None,
-        frames: &frames,
-    };
-    assert!(profiler.submit(&sample).is_ok());
-    assert!(!profiler.stop(), "the last window was lost");
-    assert_eq!(profiler.stats().counter("export.0.dropped_queue_full"), 1);
+    for is_an_earlier_one in [false, true] {
+        let profiler = Profiler::start_with_runtime(config.clone(), runtime.clone()).unwrap();
+        let sample = RawSample {
+            kind: SampleKind::Alloc,
+            flags: SampleFlags(0),
+            thread_id: spanprof::sys::thread_id(),
+            time_ns: spanprof::sys::monotonic_ns(),
+            values: [1000, 1],
+            key: 0,
+            context: Context::None,
+            frames: &frames,
+        };
+        assert!(profiler.submit(&sample).is_ok());
+        if is_an_earlier_one {
+            assert!(!profiler.flush(Duration::from_secs(5)), "the window was lost");
+        }
+        assert!(!profiler.stop(), "a window was lost");
+        assert_eq!(profiler.stats().counter("export.0.dropped_queue_full"), 1);
+    }
 }

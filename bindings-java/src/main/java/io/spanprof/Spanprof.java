@@ -70,8 +70,8 @@ public final class Spanprof {
     }
 
     /**
-     * Stops, and sends the last window within {@code stopTimeout}. True when everything was delivered. Where other
-     * applications of the process, or an agent, have started the profiler too, it goes on for them.
+     * Stops, and sends the last window within {@code stopTimeout}. True when every window since the start was delivered.
+     * Where other applications of the process, or an agent, have started the profiler too, it goes on for them.
      */
     public static boolean stop() {
         if (!NativeLibrary.isLoaded()) {
