@@ -8,6 +8,7 @@ mod elf;
 mod http;
 mod javas;
 mod nodes;
+mod progress;
 mod pythons;
 mod scratch;
 mod step;

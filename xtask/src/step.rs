@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::deadline::{self, Deadline};
+use crate::progress::{self, ProgressLine};
 
 /// What every part of xtask answers.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -60,6 +61,14 @@ impl Step {
     pub fn new(name: impl Into<String>, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(crate::workspace::root()).stdin(Stdio::null());
+        // What cargo says of xtask itself. Build scripts watch these (`ring`): a build from here and one by hand, or by a tool
+        // that removes them, would each start again from there.
+        let of_xtask = |key: &OsStr| {
+            key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_"))
+        };
+        std::env::vars_os().map(|(key, _)| key).filter(|key| of_xtask(key)).for_each(|key| {
+            command.env_remove(key);
+        });
         Self { name: name.into(), command, way_out: None, limit: LIMIT }
     }
 
@@ -109,8 +118,11 @@ impl Step {
         self
     }
 
-    /// Runs to its end, output going straight to ours.
+    /// Runs to its end, output going straight to ours, or to the log of [`progress::into_log`].
     pub fn run(mut self) -> Outcome {
+        if let Some(log) = progress::log() {
+            return self.run_into(&log);
+        }
         self.announce();
         let mark = deadline::mark(&mut self.command);
         let child = self.command.spawn();
@@ -118,6 +130,29 @@ impl Step {
         let deadline = Deadline::watch(child.id(), mark, self.limit);
         let status = child.wait().map_err(|error| self.not_started(&error))?;
         self.judge_in_time(status, deadline)
+    }
+
+    fn run_into(mut self, log: &Path) -> Outcome {
+        let files = progress::opened(log, &self.name).and_then(|file| Ok((file.try_clone()?, file)));
+        let (output, errors) =
+            files.map_err(|error| Failure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
+        let line = ProgressLine::begin(&self.name);
+        let mark = deadline::mark(&mut self.command);
+        let child = self.command.stdout(output).stderr(errors).spawn();
+        let mut child = child.map_err(|error| self.not_started(&error))?;
+        let deadline = Deadline::watch(child.id(), mark, self.limit);
+        let status = loop {
+            match child.try_wait().map_err(|error| self.not_started(&error))? {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(100)),
+            }
+            line.advance();
+        };
+        line.end();
+        self.judge_in_time(status, deadline).map_err(|mut failure| {
+            failure.message += &format!("; its last lines:\n{}", progress::end_of(log));
+            failure
+        })
     }
 
     /// Runs to its end and returns standard output, which is not shown; standard error is.

@@ -53,6 +53,11 @@ pub fn build_for_tests() -> Outcome<PathBuf> {
     Ok(package)
 }
 
+/// The package with the module that the demo built.
+pub fn pack_for_demo() -> Outcome<PathBuf> {
+    pack(&workspace::target().join("optimized/libspanprof_node.so"), "package-for-demo")
+}
+
 /// The package with the module of [`build_for_tests`], for tests of the package itself.
 pub fn pack_for_tests() -> Outcome<PathBuf> {
     pack(&workspace::root().join("bindings-node").join(PREBUILD), "dist-for-tests")

@@ -88,6 +88,13 @@ impl Libraries {
         Self { whole, opener, folder: workspace::target().join("java-libraries-for-tests") }.packed(FASTEST)
     }
 
+    /// Those that the demo built.
+    fn for_demo() -> Outcome<Self> {
+        let built = |name: &str| workspace::target().join("optimized").join(name);
+        let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
+        Self { whole, opener, folder: workspace::target().join("java-libraries-for-demo") }.packed(FASTEST)
+    }
+
     fn packed(self, level: u32) -> Outcome<Self> {
         copy(&self.opener, &self.folder.join("libspanprof_java_opener.so"))?;
         let packed = self.folder.join("libspanprof_java.so.lz4");
@@ -194,12 +201,16 @@ pub fn for_tests() -> Outcome<PathBuf> {
     pack(&javas::all()?[0], &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
 }
 
-/// The JAR for tests in Maven's local repository, where other packages find it; under a version that is this work tree's own.
-pub fn into_local_repository(java: &Java) -> Outcome<String> {
-    let jar = for_tests()?;
+/// The JAR with the libraries that the demo built.
+pub fn pack_for_demo() -> Outcome<PathBuf> {
+    pack(&javas::all()?[0], &Libraries::for_demo()?, &workspace::target().join("jar-for-demo"), &[], &[])
+}
+
+/// Puts a JAR into Maven's local repository, where other packages find it; under a version that is this work tree's own.
+pub fn into_local_repository(java: &Java, jar: &Path) -> Outcome<String> {
     let mut place = DefaultHasher::new();
     workspace::root().hash(&mut place);
-    let version = format!("0.1.0-tests-{:016x}", place.finish());
+    let version = format!("0.1.0-local-{:016x}", place.finish());
     javas::maven("put the JAR into the local repository", java)
         .args(["--quiet", INSTALL, "-DgroupId=io.spanprof", "-DartifactId=spanprof", "-Dpackaging=jar"])
         .arg(format!("-Dversion={version}"))

@@ -71,7 +71,7 @@ fn run(given: &Arguments) -> Outcome {
     step(&mut node_tests::run);
     step(&mut |tally| jar::junit(&[], tally));
     step(&mut |_| docs::first_results());
-    step(&mut |_| demo::show(&demo::USUAL, Some(seconds), &demo::Ports::free()?));
+    step(&mut |_| demo::show(&demo::USUAL, Some(seconds), &demo::Ports::free()?, demo::Packages::ForTests));
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),

@@ -65,6 +65,17 @@ pub fn build_for_tests() -> Outcome<PathBuf> {
     only_wheel(&dist)
 }
 
+/// A wheel as users get it but for link-time optimization and old systems, built within minutes.
+pub fn build_for_demo() -> Outcome<PathBuf> {
+    let python = pythons::preferred()?;
+    let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
+    let dist = scratch::empty("dist-for-demo")?;
+    maturin(&tools, &python, "build the wheel", &dist)
+        .args(["--compatibility", "linux", "--profile", "optimized"])
+        .run()?;
+    only_wheel(&dist)
+}
+
 fn maturin(tools: &Venv, python: &Python, name: &str, dist: &Path) -> Step {
     Step::new(name, tools.program("maturin"))
         .args(["build", "--locked", "--manifest-path", "bindings-python/Cargo.toml", "--out"])

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::http;
 use crate::step::{Failure, Outcome};
@@ -13,6 +13,16 @@ use crate::step::{Failure, Outcome};
 const CLIENTS: u64 = 3;
 /// Pause of a client between two requests: keeps the service below saturation.
 const PAUSE: Duration = Duration::from_millis(25);
+
+/// A request that was answered.
+pub struct SlowRequest {
+    /// Path and query.
+    pub path: &'static str,
+    /// Its trace, in hexadecimal digits.
+    pub trace_id: String,
+    /// Until the answer was whole.
+    pub took: Duration,
+}
 
 /// Clients at work; they end when it is dropped.
 pub struct Load {
@@ -41,12 +51,14 @@ impl Load {
         Self { port, shared, clients }
     }
 
-    /// One request that burns enough to be seen alone; returns its trace id.
-    pub fn one_heavy_request(&self) -> Outcome<String> {
+    /// One request that uses enough CPU time to be seen alone.
+    pub fn one_slow_request(&self) -> Outcome<SlowRequest> {
+        let path = "/report?rows=60000";
         let trace_id = format!("{:016x}{:016x}", random(), random());
-        match request(self.port, "/report?rows=60000", &trace_id) {
-            Ok(200) => Ok(trace_id),
-            other => Err(Failure::new("one heavy request", format!("the service answered {other:?}"))),
+        let begun = Instant::now();
+        match request(self.port, path, &trace_id) {
+            Ok(200) => Ok(SlowRequest { path, trace_id, took: begun.elapsed() }),
+            other => Err(Failure::new("one slow request", format!("the service answered {other:?}"))),
         }
     }
 

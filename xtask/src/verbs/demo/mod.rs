@@ -10,28 +10,30 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{live, Verb};
+use super::Verb;
 use crate::arguments::Known;
 use crate::step::{Failure, Outcome, Running, Step};
-use crate::{http, scratch};
+use crate::{http, progress, scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "demo",
     usage: "demo [--service NAME,…] [--seconds N]",
     about: "real web services under load, their profiles linked to spans, shown on one page\n\n\
-        Builds the command line and the packages, starts `spanprof serve` (ports 4317 and 4318 where free) and services of\n\
-        examples/ under the OpenTelemetry SDK, drives load with trace context, and prints for each its own top functions, the\n\
-        share of samples linked to spans, one trace's own top functions and the profiler's own cost; then the page's address.\n\
+        Builds the command line and the packages, optimized as a user's are (output: target/demo-build.log), starts `spanprof\n\
+        serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace\n\
+        context, and prints for each its own top functions, the share of samples linked to spans, one slow request explained\n\
+        and the profiler's own cost; then the page's address.\n\
         --service: fastapi, express, fastify, spring; without it one of each language whose tools are here.\n\
         --seconds N: ends by itself after N seconds of load, non-zero if any of that is missing. Without it: until Ctrl-C.",
     options: &[Known::Value("seconds"), Known::Value("service")],
     run: |given| {
         let examples = given.text("service").map(Example::named).transpose()?.unwrap_or_else(Example::usual);
-        show(&examples, given.number("seconds")?, &Ports::usual()?)
+        show(&examples, given.number("seconds")?, &Ports::usual()?, Packages::Optimized)
     },
 };
 
-pub use services::{Example, USUAL};
+use load::SlowRequest;
+pub use services::{Example, Packages, USUAL};
 
 /// Load before the first look when nobody says how long.
 const FIRST_LOOK_SECONDS: u64 = 12;
@@ -97,11 +99,18 @@ struct Service {
 }
 
 /// Shows everything; `seconds` of load and an end, or until Ctrl-C.
-pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports) -> Outcome {
+pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages: Packages) -> Outcome {
     let began = Instant::now();
-    let command = live::command_line()?;
     let folder = scratch::empty("demo")?;
-    let programs = examples.iter().map(|example| example.prepare()).collect::<Outcome<Vec<_>>>()?;
+    let prepare = || {
+        let command = packages.command_line()?;
+        let programs = examples.iter().map(|example| example.prepare(packages)).collect::<Outcome<Vec<_>>>()?;
+        Ok((command, programs))
+    };
+    let (command, programs) = match packages {
+        Packages::ForTests => prepare()?,
+        Packages::Optimized => progress::into_log(&emptied_log()?, prepare)?,
+    };
     let server = Server::start(&command, &folder, ports)?;
     let mut started = Vec::new();
     for (example, program) in examples.iter().zip(&programs) {
@@ -128,17 +137,24 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports) -> Outcom
     Ok(())
 }
 
+/// Where the output of the build goes.
+fn emptied_log() -> Outcome<PathBuf> {
+    let log = workspace::target().join("demo-build.log");
+    scratch::write(&log, "")?;
+    Ok(log)
+}
+
 impl Service {
     fn show(&self, command: &Path, server: &Server) -> Outcome {
-        let trace_id = self.load.one_heavy_request()?;
+        let slow = self.load.one_slow_request()?;
         let address = format!("http://127.0.0.1:{}", server.http_port);
         let look = Look { command: command.to_owned(), example: self.example, address };
-        look.wait_for(&["--trace-id", &trace_id])?;
+        look.wait_for(&["--trace-id", &slow.trace_id])?;
         let stats = own_stats(self.port)?;
         look.own_functions()?;
         look.print("top functions, libraries and runtime included", &["-n", "8"])?;
         print_linked_share(self.example, &self.before, &stats)?;
-        look.one_trace(&trace_id)?;
+        look.explain(&slow)?;
         print_own_cost(&stats)?;
         println!("requests answered: {}, failed: {}", self.load.answered(), self.load.failed());
         if self.load.answered() == 0 || self.load.failed() > 0 {
@@ -245,11 +261,12 @@ impl Look {
             .into_iter()
             .flatten()
             .filter(|row| self.example.is_own(&text(row, "function"), &text(row, "file")))
-            .map(|row| (row["cum"].as_f64().unwrap_or_default(), text(row, "function")))
+            .map(|row| (row["cum"].as_f64().unwrap_or_default(), text(row, "function"), text(row, "file")))
             .collect();
         own.sort_by(|left, right| right.0.total_cmp(&left.0));
-        for (ns, function) in own.iter().take(SHOWN) {
-            println!("{:>7.2} s {:>5.1} %  {function}", ns / 1e9, 100.0 * ns / total);
+        for (ns, function, file) in own.iter().take(SHOWN) {
+            let file = file.rsplit('/').next().unwrap_or_default();
+            println!("{:>7.2} s {:>5.1} %  {function}  {file}", ns / 1e9, 100.0 * ns / total);
         }
         match own.is_empty() {
             true => Err(Failure::new("own functions", "none of the service's functions is in the profile")),
@@ -257,17 +274,35 @@ impl Look {
         }
     }
 
-    /// The heavy request alone: its own function, and none of another request.
-    fn one_trace(&self, trace_id: &str) -> Outcome {
-        self.print(&format!("top functions of trace {trace_id}"), &["-n", "6", "--trace-id", trace_id])?;
-        let trace = self.json(&["-n", "0", "--trace-id", trace_id]).unwrap_or_default();
-        let names: Vec<_> =
-            trace["rows"].as_array().into_iter().flatten().filter_map(|row| row["function"].as_str()).collect();
+    /// The slow request alone: what it did on the CPU, where, and how long it waited. Its profile has its own function, and
+    /// none of another request.
+    fn explain(&self, slow: &SlowRequest) -> Outcome {
+        let profile = self.json(&["-n", "0", "--trace-id", &slow.trace_id]).unwrap_or_default();
+        let rows = profile["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ns_in = |function: &str| {
+            let row = rows.iter().find(|row| row["function"].as_str().is_some_and(|name| name.ends_with(function)))?;
+            row["cum"].as_f64()
+        };
         let (report, cart) = self.example.functions();
-        if !names.iter().any(|name| name.ends_with(report)) || names.iter().any(|name| name.ends_with(cart)) {
-            return Err(Failure::new("one trace", format!("expected {report} and not {cart}, got {names:?}")));
-        }
-        Ok(())
+        let (Some(report_ns), None) = (ns_in(report), ns_in(cart)) else {
+            let names: Vec<_> = rows.iter().filter_map(|row| row["function"].as_str()).collect();
+            return Err(Failure::new("one slow request", format!("expected {report} and not {cart}, got {names:?}")));
+        };
+        let cpu_ns = profile["total"].as_f64().unwrap_or_default().max(1.0);
+        let took_ns = slow.took.as_nanos() as f64;
+        println!(
+            "\n── one slow request explained: {} took {:.0} ms, trace {}",
+            slow.path,
+            took_ns / 1e6,
+            slow.trace_id
+        );
+        println!(
+            "{:.0} ms on the CPU, {:.0} % of it in {report} and what it calls; {:.0} ms waiting",
+            cpu_ns / 1e6,
+            100.0 * report_ns / cpu_ns,
+            (took_ns - cpu_ns).max(0.0) / 1e6
+        );
+        self.print("its functions", &["-n", "5", "--trace-id", &slow.trace_id])
     }
 
     fn print(&self, title: &str, words: &[&str]) -> Outcome {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Server;
 use crate::step::{Failure, Outcome, Running, Step};
 use crate::venv::Venv;
-use crate::verbs::{addon, jar, wheel};
+use crate::verbs::{addon, jar, live, wheel};
 use crate::{http, javas, nodes, pythons, scratch, workspace};
 
 /// One of the services.
@@ -17,6 +17,53 @@ pub enum Example {
     Express,
     Fastify,
     Spring,
+}
+
+/// Which packages the services run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packages {
+    /// Those of the workspace's tests, which are built already where tests run.
+    ForTests,
+    /// As users get them, but without link-time optimization, which takes minutes, and for this machine only.
+    Optimized,
+}
+
+impl Packages {
+    /// Builds the command line, and the libraries of the packages; the first to be called.
+    pub fn command_line(self) -> Outcome<PathBuf> {
+        match self {
+            Self::ForTests => live::command_line(),
+            Self::Optimized => {
+                // All in one step: by itself, each would build the others' dependencies again with its own features.
+                Step::cargo("build the command line and the libraries")
+                    .args(["build", "--locked", "--profile", "optimized", "-p", "spanprof-cli", "-p", "spanprof-node"])
+                    .args(["-p", "spanprof-java", "-p", "spanprof-java-opener"])
+                    .run()?;
+                Ok(workspace::target().join("optimized/spanprof"))
+            }
+        }
+    }
+
+    fn wheel(self) -> Outcome<PathBuf> {
+        match self {
+            Self::ForTests => wheel::build_for_tests(),
+            Self::Optimized => wheel::build_for_demo(),
+        }
+    }
+
+    fn npm_package(self) -> Outcome<PathBuf> {
+        match self {
+            Self::ForTests => addon::build_for_tests(),
+            Self::Optimized => addon::pack_for_demo(),
+        }
+    }
+
+    fn jar(self) -> Outcome<PathBuf> {
+        match self {
+            Self::ForTests => jar::for_tests(),
+            Self::Optimized => jar::pack_for_demo(),
+        }
+    }
 }
 
 /// A service that can be started.
@@ -116,25 +163,25 @@ impl Example {
     }
 
     /// Builds the package and installs it with what the service needs.
-    pub fn prepare(self) -> Outcome<Program> {
+    pub fn prepare(self, packages: Packages) -> Outcome<Program> {
         match self {
-            Self::FastApi => self.in_python(),
-            Self::Express | Self::Fastify => self.in_node(),
-            Self::Spring => self.in_java(),
+            Self::FastApi => self.in_python(packages),
+            Self::Express | Self::Fastify => self.in_node(packages),
+            Self::Spring => self.in_java(packages),
         }
     }
 
-    fn in_python(self) -> Outcome<Program> {
+    fn in_python(self, packages: Packages) -> Outcome<Program> {
         let requirements = ["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()];
         let venv = Venv::with("demo", &pythons::preferred()?, &requirements)?;
-        venv.install_wheel(&wheel::build_for_tests()?)?;
+        venv.install_wheel(&packages.wheel()?)?;
         let words = ["-m", "uvicorn", "app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"];
         let words = words.map(str::to_owned).to_vec();
         Ok(Program { example: self, program: venv.python(), words, inside: self.folder() })
     }
 
-    fn in_node(self) -> Outcome<Program> {
-        let package = addon::build_for_tests()?;
+    fn in_node(self, packages: Packages) -> Outcome<Program> {
+        let package = packages.npm_package()?;
         let inside = self.copy(&["app.js", "shop.js", "package.json"])?;
         nodes::npm("what the service needs")
             .args(["install", "--ignore-scripts"])
@@ -145,11 +192,11 @@ impl Example {
         Ok(Program { example: self, program: nodes::preferred()?.program, words: vec!["app.js".to_owned()], inside })
     }
 
-    fn in_java(self) -> Outcome<Program> {
+    fn in_java(self, packages: Packages) -> Outcome<Program> {
         // The newest: what it says about native code is what users will see.
         let javas = javas::all()?;
         let java = &javas[javas.len() - 1];
-        let version = jar::into_local_repository(java)?;
+        let version = jar::into_local_repository(java, &packages.jar()?)?;
         let source = "src/main/java/shop/";
         let sources =
             ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
