@@ -29,6 +29,8 @@
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
+ * @property {() => void} suspendCurrentThread
+ * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
@@ -66,6 +68,8 @@ const absent = {
   currentInHandler: () => 0,
   registerStorage: () => true,
   registerThread: () => false,
+  suspendCurrentThread: () => {},
+  resumeCurrentThread: () => {},
   reportTurnsLongerThan: () => {},
   takeLogLines: () => [],
 };

@@ -10,6 +10,7 @@ const hostLog = require('./host_log.js');
 const sampling = require('./sampling.js');
 const scope = require('./scope.js');
 const signals = require('./signals.js');
+const execve = require('./execve.js');
 const opentelemetry = require('./opentelemetry.js');
 const workers = require('./workers.js');
 
@@ -101,6 +102,7 @@ function start(options) {
   if (running) {
     if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
     scope.beginFollowing();
+    execve.install();
     opentelemetry.install();
     if (workerThreads === 'true') workers.install();
     hostLog.handOverEvery(Number(native.setting('upload_interval')));

@@ -169,6 +169,26 @@ pub fn register_thread(env: Env) -> bool {
     })
 }
 
+/// Takes the CPU clock from this thread, which is about to execute another program.
+#[napi]
+pub fn suspend_current_thread() {
+    quiet((), || {
+        if let Some(profiler) = Profiler::running() {
+            profiler.suspend_current_thread();
+        }
+    });
+}
+
+/// Gives this thread its CPU clock again.
+#[napi]
+pub fn resume_current_thread() {
+    quiet((), || {
+        if let Some(profiler) = Profiler::running() {
+            profiler.resume_current_thread();
+        }
+    });
+}
+
 /// Turns of any event loop that take longer than this become samples; 0 for none.
 #[napi]
 pub fn report_turns_longer_than(milliseconds: f64) {

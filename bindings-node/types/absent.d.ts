@@ -26,6 +26,8 @@ export = absent;
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
+ * @property {() => void} suspendCurrentThread
+ * @property {() => void} resumeCurrentThread
  * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
@@ -91,6 +93,8 @@ type Native = {
      */
     registerStorage: (storage: object, probe: number) => boolean;
     registerThread: () => boolean;
+    suspendCurrentThread: () => void;
+    resumeCurrentThread: () => void;
     /**
      * of every event loop; 0 for none
      */

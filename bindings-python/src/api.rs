@@ -126,6 +126,26 @@ pub fn register_current_thread() {
     });
 }
 
+/// Takes the CPU clock from the calling thread, which is about to call `exec`.
+#[pyfunction]
+pub fn suspend_current_thread(py: Python<'_>) {
+    quiet((), || {
+        if let Some(profiler) = Profiler::running() {
+            py.detach(|| profiler.suspend_current_thread());
+        }
+    });
+}
+
+/// Gives the calling thread its CPU clock again.
+#[pyfunction]
+pub fn resume_current_thread(py: Python<'_>) {
+    quiet((), || {
+        if let Some(profiler) = Profiler::running() {
+            py.detach(|| profiler.resume_current_thread());
+        }
+    });
+}
+
 /// Sets what the main thread calls when lines wait for the host's logger; called once when the package is imported.
 #[pyfunction]
 pub fn set_asked(function: Bound<'_, PyAny>) {

@@ -99,6 +99,14 @@ def register_current_thread() -> None:
     return None
 
 
+def suspend_current_thread() -> None:
+    return None
+
+
+def resume_current_thread() -> None:
+    return None
+
+
 def watch_switching(function: object) -> bool:
     return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
+from . import exec_calls, fork, greenlets, host_log, otel_link, pyroscope, spawn, threads
 from .errors import SpanprofError
 from .native import native
 
@@ -51,6 +51,7 @@ def _start(config: dict[str, Any]) -> bool:
         threads.install()
         greenlets.install()
         fork.install()
+        exec_calls.install()
         spawn.install(config)
         otel_link.install()
         if not _at_exit:

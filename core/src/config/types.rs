@@ -36,7 +36,7 @@ choices! {
         ThreadTimer = "thread_timer",
         /// The perf software task clock, one descriptor per thread.
         Perf = "perf",
-        /// The same with SIGTRAP: ends programs that replace themselves by `exec`.
+        /// The same with SIGTRAP: ends programs that replace themselves by `exec` unless the calling thread is suspended.
         Sigtrap = "sigtrap",
     }
     /// Transport of an OTLP destination.

@@ -179,6 +179,21 @@ impl Profiler {
         }
     }
 
+    /// Takes the CPU clock from the calling thread until [`Profiler::resume_current_thread`]. Needed before `exec` with
+    /// `clock=sigtrap` only: a trap that is pending during `exec` ends the new program. [`Profiler::stop`] does it too.
+    pub fn suspend_current_thread(&self) {
+        if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
+            clocks.suspend_current_thread();
+        }
+    }
+
+    /// Gives the calling thread its CPU clock again, after an `exec` that failed.
+    pub fn resume_current_thread(&self) {
+        if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
+            clocks.resume_current_thread();
+        }
+    }
+
     /// The runtime tells of a sample itself (allocation, lock, loop). Never blocks.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let session = self.session().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;

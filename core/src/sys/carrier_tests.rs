@@ -2,7 +2,7 @@
 //! framework in its forked workers, by another library.
 
 use super::fork_tests::{in_child, wait_status_of_child};
-use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start};
+use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, told_by_thread};
 use super::*;
 use spanprof_signal::carrier::{self, Carrier};
 use spanprof_signal::handler;
@@ -24,13 +24,56 @@ fn exec_at_the_highest_rate_never_ends_the_new_program() {
                 let clocks = start(settings(clock, 10_000));
                 clocks.register_current_thread();
                 burn(3_000_000 + turn * 40_000);
-                let arguments = [c"true".as_ptr(), std::ptr::null()];
-                // SAFETY: replaces the child; the arguments end with null.
-                unsafe { libc::execv(c"/bin/true".as_ptr(), arguments.as_ptr()) };
+                exec(c"/bin/true");
             });
             assert_eq!(status, 0, "wait status of `true` after {clock:?}, turn {turn}");
         }
     }
+}
+
+fn exec(program: &std::ffi::CStr) {
+    let arguments = [program.as_ptr(), std::ptr::null()];
+    // SAFETY: replaces the process, or returns; the arguments end with null.
+    unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+}
+
+#[test]
+fn exec_of_a_suspended_thread_never_ends_the_new_program_by_a_trap() {
+    if perf::probe(perf::Notify::Trap).is_err() {
+        return;
+    }
+    let _turn = one_at_a_time();
+    for turn in 0..100 {
+        let status = wait_status_of_child(|| {
+            let clocks = start(settings(ClockChoice::Sigtrap, 10_000));
+            clocks.register_current_thread();
+            burn(1_000_000 + turn * 10_000);
+            clocks.suspend_current_thread();
+            clocks.scan();
+            exec(c"/bin/true");
+        });
+        assert_eq!(status, 0, "wait status of `true`, turn {turn}");
+    }
+}
+
+#[test]
+fn a_thread_whose_exec_failed_is_sampled_again_and_loses_no_cpu_time() {
+    let _turn = one_at_a_time();
+    let clocks = start(settings(ClockChoice::Auto, 1_000));
+    let (me, told_ns) = told_by_thread(|| {
+        clocks.register_current_thread();
+        for _ in 0..3 {
+            burn(50_000_000);
+            clocks.suspend_current_thread();
+            exec(c"/bin/no-such-program");
+            clocks.scan();
+            clocks.resume_current_thread();
+        }
+        burn(50_000_000);
+    });
+    let seen = drain(&clocks).remove(&me).unwrap();
+    assert_eq!(seen.weight_ns, told_ns);
+    assert!(told_ns > 150_000_000, "{told_ns} ns of 200 ms");
 }
 
 /// As billiard does in each worker of Celery (`TERMSIGS_FULL` in billiard/common.py, 3.6 to 4.2): an exit handler for every

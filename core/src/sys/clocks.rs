@@ -5,8 +5,9 @@
 //! A forked child begins anew: the child's hook drops the pointer to everything that a lock protects, so that no lock
 //! can be found held by a thread that does not exist there.
 
+use super::clock_choice::choose;
 use super::clock_facts::{ClockFacts, RunFacts};
-use super::clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
+use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
 use super::registry::{Birth, Kind, Registry, Ticking};
 use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
@@ -223,6 +224,19 @@ impl Clocks {
         }
     }
 
+    /// Takes the clock from the calling thread until [`Clocks::resume_current_thread`], for `exec`: a trap that is pending
+    /// then ends the new program. One that is pending now is handled before this returns.
+    pub fn suspend_current_thread(&self) {
+        let Some((mut state, _)) = self.running() else { return };
+        state.registry.suspend(super::thread_id());
+    }
+
+    /// Gives the calling thread a clock again; samples go on where they stopped.
+    pub fn resume_current_thread(&self) {
+        let Some((mut state, run)) = self.running() else { return };
+        state.registry.resume(super::thread_id(), &run.ticking);
+    }
+
     /// Makes the calling thread one of ours until the value is dropped there; also keeps the host's signals away.
     pub fn exempt_current_thread() -> OwnThread {
         OwnThread::current()
@@ -402,42 +416,6 @@ fn scan(state: &mut State, threads: Option<u64>) {
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
 }
 
-fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
-    let kernel_tick_hz = time::kernel_tick_hz();
-    let in_use = |name, reason| ClockInUse { name, reason, kernel_tick_hz, signal };
-    let timer = |reason: String| match timer::probe(signal) {
-        Ok(()) => {
-            let least_ms = 1_000.0 / f64::from(kernel_tick_hz);
-            let mut reason = format!("{reason}; it expires at kernel ticks: work in step with {least_ms} ms is biased");
-            if rate_hz > kernel_tick_hz {
-                reason += &format!(", and there are at most {kernel_tick_hz} stacks per CPU second");
-            }
-            Ok((Kind::Timer, in_use("thread_timer", reason)))
-        }
-        Err(refusal) => Err(ClockError {
-            message: format!("there are no CPU timers: {refusal} ({reason})"),
-            hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
-        }),
-    };
-    let explicit = |kind, name, notify| match perf::probe(notify) {
-        Ok(()) => Ok((kind, in_use(name, "configured".into()))),
-        Err(refusal) => Err(ClockError {
-            message: format!("clock={name} is configured and the kernel refuses it: {refusal}"),
-            hint: "set clock=auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
-        }),
-    };
-    match choice {
-        ClockChoice::ThreadTimer => timer("configured".into()),
-        ClockChoice::Perf => explicit(Kind::Perf, "perf", perf::Notify::Signal(signal)),
-        ClockChoice::Sigtrap => explicit(Kind::Trap, "sigtrap", perf::Notify::Trap),
-        ClockChoice::Auto if !perf::restarts_calls() => timer("perf would interrupt system calls here".into()),
-        ClockChoice::Auto => match perf::probe(perf::Notify::Signal(signal)) {
-            Ok(()) => Ok((Kind::Perf, in_use("perf", "it is allowed, and independent of the kernel's tick".into()))),
-            Err(refusal) => timer(refusal),
-        },
-    }
-}
-
 /// Runs `body` while the lock is held.
 #[cfg(test)]
 pub(super) fn with_lock_held<T>(body: impl FnOnce() -> T) -> T {
@@ -470,20 +448,4 @@ pub(super) fn forget_in_child() {
     counters::forget_after_fork();
     own_threads::forget_in_child();
     inboxes::forget_in_child();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_prefers_perf_at_every_rate_and_never_the_trap() {
-        let _turn = super::super::live_tests::one_at_a_time();
-        let name = |choice, rate_hz| choose(choice, rate_hz, libc::SIGURG).expect("timers are allowed").1.name;
-        let allowed = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();
-        for rate_hz in [1, 100, 1_000] {
-            assert_eq!(name(ClockChoice::Auto, rate_hz), if allowed { "perf" } else { "thread_timer" });
-            assert_eq!(name(ClockChoice::ThreadTimer, rate_hz), "thread_timer", "a configured clock stays");
-        }
-    }
 }

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod carrier_tests;
 mod children;
+mod clock_choice;
 mod clock_facts;
 mod clock_types;
 mod clocks;

@@ -58,6 +58,8 @@ pub(super) struct Registry {
     known: HashMap<u32, Known>,
     /// Threads without a clock, and how their accounting is to begin once they get one.
     refused: HashMap<u32, Birth>,
+    /// Threads that are to have no clock for now, and the CPU time that samples carry of them.
+    suspended: HashMap<u32, u64>,
     closing: Vec<usize>,
     perf_open: usize,
     /// Slots that were used and are free again.
@@ -75,7 +77,8 @@ const LATE_NS: u64 = 100_000_000;
 impl Registry {
     /// Gives a thread a clock unless it has one, is ours, or has ended.
     pub fn open(&mut self, thread_id: u32, birth: Birth, ticking: &Ticking) {
-        if self.known.contains_key(&thread_id) || own_threads::is_own(thread_id) {
+        let has_none = own_threads::is_own(thread_id) || self.suspended.contains_key(&thread_id);
+        if has_none || self.known.contains_key(&thread_id) {
             return;
         }
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
@@ -153,12 +156,27 @@ impl Registry {
         self.reap();
     }
 
+    /// Takes the clock from a thread, which calls this, until [`Registry::resume`].
+    pub fn suspend(&mut self, thread_id: u32) {
+        let Some(slot) = self.known.get(&thread_id).map(|known| &handler::slots()[known.slot]) else { return };
+        self.close(thread_id);
+        self.suspended.insert(thread_id, slot.accounted_cpu_ns());
+    }
+
+    /// Gives a suspended thread a clock again.
+    pub fn resume(&mut self, thread_id: u32, ticking: &Ticking) {
+        if let Some(accounted_ns) = self.suspended.remove(&thread_id) {
+            self.open(thread_id, Birth::Accounted(accounted_ns), ticking);
+        }
+    }
+
     /// Takes the clock from every thread, and waits shortly for handlers to leave.
     pub fn close_all(&mut self) {
         for (_, known) in std::mem::take(&mut self.known) {
             self.retire(known.slot);
         }
         self.refused.clear();
+        self.suspended.clear();
         for _ in 0..100 {
             self.reap();
             if self.closing.is_empty() {

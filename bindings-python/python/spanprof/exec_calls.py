@@ -1,0 +1,37 @@
+"""``os.exec*`` with ``clock=sigtrap``: a trap that is pending during ``exec`` ends the new program, so the calling thread has no
+CPU clock while it calls. Other clocks need nothing of this, and nothing is wrapped for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from .native import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
+    from typing import Any, Callable
+
+_installed = False
+
+
+def install() -> None:
+    """Wraps the two functions that all others of ``os.exec*`` and ``os.spawn*`` call, once, if the clock needs it."""
+    global _installed
+    if not _installed and native.setting("clock") == "sigtrap":
+        _installed = True
+        os.execv = _without_clock(os.execv)
+        os.execve = _without_clock(os.execve)
+
+
+def _without_clock(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def replace_program(*arguments: Any, **keywords: Any) -> Any:
+        native.suspend_current_thread()
+        try:
+            return function(*arguments, **keywords)
+        finally:  # It raised, else nobody would be here.
+            native.resume_current_thread()
+
+    return replace_program

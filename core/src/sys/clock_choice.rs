@@ -1,0 +1,58 @@
+//! Which clock is used: the configured one, or the best that the kernel allows. Called at the start.
+
+use super::clock_types::{ClockChoice, ClockError, ClockInUse};
+use super::registry::Kind;
+use super::{perf, time, timer};
+
+/// The clock for this choice, with the reason; the error says what the kernel refuses.
+pub(super) fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
+    let kernel_tick_hz = time::kernel_tick_hz();
+    let in_use = |name, reason| ClockInUse { name, reason, kernel_tick_hz, signal };
+    let timer = |reason: String| match timer::probe(signal) {
+        Ok(()) => {
+            let least_ms = 1_000.0 / f64::from(kernel_tick_hz);
+            let mut reason = format!("{reason}; it expires at kernel ticks: work in step with {least_ms} ms is biased");
+            if rate_hz > kernel_tick_hz {
+                reason += &format!(", and there are at most {kernel_tick_hz} stacks per CPU second");
+            }
+            Ok((Kind::Timer, in_use("thread_timer", reason)))
+        }
+        Err(refusal) => Err(ClockError {
+            message: format!("there are no CPU timers: {refusal} ({reason})"),
+            hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
+        }),
+    };
+    let explicit = |kind, name, notify| match perf::probe(notify) {
+        Ok(()) => Ok((kind, in_use(name, "configured".into()))),
+        Err(refusal) => Err(ClockError {
+            message: format!("clock={name} is configured and the kernel refuses it: {refusal}"),
+            hint: "set clock=auto, or allow CAP_PERFMON or kernel.perf_event_paranoid below 2".into(),
+        }),
+    };
+    match choice {
+        ClockChoice::ThreadTimer => timer("configured".into()),
+        ClockChoice::Perf => explicit(Kind::Perf, "perf", perf::Notify::Signal(signal)),
+        ClockChoice::Sigtrap => explicit(Kind::Trap, "sigtrap", perf::Notify::Trap),
+        ClockChoice::Auto if !perf::restarts_calls() => timer("perf would interrupt system calls here".into()),
+        ClockChoice::Auto => match perf::probe(perf::Notify::Signal(signal)) {
+            Ok(()) => Ok((Kind::Perf, in_use("perf", "it is allowed, and independent of the kernel's tick".into()))),
+            Err(refusal) => timer(refusal),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_prefers_perf_at_every_rate_and_never_the_trap() {
+        let _turn = super::super::live_tests::one_at_a_time();
+        let name = |choice, rate_hz| choose(choice, rate_hz, libc::SIGURG).expect("timers are allowed").1.name;
+        let allowed = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();
+        for rate_hz in [1, 100, 1_000] {
+            assert_eq!(name(ClockChoice::Auto, rate_hz), if allowed { "perf" } else { "thread_timer" });
+            assert_eq!(name(ClockChoice::ThreadTimer, rate_hz), "thread_timer", "a configured clock stays");
+        }
+    }
+}
