@@ -116,6 +116,21 @@ mod tests {
     }
 
     #[test]
+    fn every_call_that_is_probed_is_listed_in_security_md() {
+        let page = include_str!("../../../SECURITY.md");
+        for call in SystemCall::ALL {
+            // `PerfEventOpen` is `perf_event_open`.
+            let words = format!("{call:?}").chars().fold(String::new(), |name, letter| match letter.is_uppercase() {
+                true => format!("{name}_{}", letter.to_lowercase()),
+                false => format!("{name}{letter}"),
+            });
+            let name = words.trim_start_matches('_');
+            let named = [format!("`{name}`"), format!("`{name}(")];
+            assert!(named.iter().any(|named| page.contains(named)), "{name}");
+        }
+    }
+
+    #[test]
     fn without_a_filter_every_call_is_allowed_and_no_child_is_made() {
         in_child(|| {
             forget();

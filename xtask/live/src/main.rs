@@ -5,6 +5,7 @@
 mod collector;
 mod payload;
 mod requests;
+mod system_calls;
 
 use std::process::ExitCode;
 
@@ -17,8 +18,9 @@ fn main() -> ExitCode {
             requests::run(endpoint, protocol, service, count, figure)
         }
         ["refused", protocol, endpoint] => collector::refused(protocol, endpoint),
+        ["system-calls", run @ ("bare" | "profiled")] => system_calls::run(*run == "profiled"),
         _ => Err("usage: spanprof-live collector GRPC_URL HTTP_URL FILE… | refused grpc|http URL | \
-             requests URL PROTOCOL SERVICE COUNT FILE | reference PAGE"
+             requests URL PROTOCOL SERVICE COUNT FILE | system-calls bare|profiled | reference PAGE"
             .to_owned()),
     };
     match outcome {

@@ -11,6 +11,7 @@ mod pprof;
 mod pyroscope;
 mod python;
 mod serve;
+mod system_calls;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,7 +24,7 @@ use crate::workspace;
 pub const VERB: Verb = Verb {
     name: "live",
     usage: "live [NAME…] [--seconds N]",
-    about: "suites against real programs: collector, pyroscope, pprof, serve, outage, python, node, java, field\n\n\
+    about: "suites against real programs: collector, pyroscope, pprof, serve, outage, python, node, java, field, system-calls\n\n\
         collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
         pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector\n\
         pprof      files read back by google/pprof, built from its Go module\n\
@@ -35,7 +36,8 @@ pub const VERB: Verb = Verb {
                    --seconds of stress each (60), --node 18,24\n\
         java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
-        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…\n\n\
+        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…\n\
+        system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
         Known::Value("seconds"),
@@ -52,7 +54,7 @@ pub const VERB: Verb = Verb {
 
 type Suite = (&'static str, fn(&Arguments) -> Outcome);
 
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 10] = [
     ("collector", collector::run),
     ("pyroscope", pyroscope::run),
     ("pprof", pprof::run),
@@ -62,6 +64,7 @@ const SUITES: [Suite; 9] = [
     ("node", node::run),
     ("java", java::run),
     ("field", field::run),
+    ("system-calls", system_calls::run),
 ];
 
 fn run(given: &Arguments) -> Outcome {

@@ -1,0 +1,286 @@
+//! The system calls of the profiler, from traces by strace. A program runs bare and profiled: every kind of call that only the
+//! profiled run makes is listed in SECURITY.md, and after the first window no further kind appears, except those of [`LATER`]
+//! and those that a child process probes at the start.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::arguments::Arguments;
+use crate::step::{Failure, Outcome, Step};
+use crate::venv::Venv;
+use crate::verbs::{addon, demo, jar, wheel};
+use crate::{javas, nodes, pythons, scratch, workspace};
+
+/// A file that no program finds, as a trace shows its name. The calls behind it are made after the first window.
+const MARK: &str = "\"/system-calls/later\"";
+/// Kinds that may appear after the first window: a connection that fails, its end, a contended lock. Named in SECURITY.md.
+const LATER: [&str; 3] = ["getsockopt", "sched_yield", "shutdown"];
+/// A profiled JVM under strace takes some 20 s.
+const LIMIT: Duration = Duration::from_secs(180);
+/// Of the programs: the perf clock where the kernel allows it, and timers; each kind of destination.
+const RUNS: [Run; 3] = [
+    Run { name: "auto, http", clock: "auto", protocol: Some("http/protobuf") },
+    Run { name: "thread_timer, grpc", clock: "thread_timer", protocol: Some("grpc") },
+    Run { name: "auto, file", clock: "auto", protocol: None },
+];
+
+/// How a profiled program is configured.
+struct Run {
+    name: &'static str,
+    clock: &'static str,
+    /// Of the receiver; without one, windows go to files.
+    protocol: Option<&'static str>,
+}
+
+/// A language's program; the last word is still missing.
+struct Program {
+    language: &'static str,
+    words: Vec<PathBuf>,
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+/// Kinds of calls of one process and its children.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Trace {
+    first: BTreeSet<String>,
+    /// Those made after the mark.
+    later: BTreeSet<String>,
+}
+
+/// What SECURITY.md lists.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    probed: BTreeSet<String>,
+    ordinary: BTreeSet<String>,
+}
+
+pub fn run(_: &Arguments) -> Outcome {
+    let listed = Listed::read(&scratch::read(&workspace::root().join("SECURITY.md"))?)?;
+    let folder = scratch::empty("live-system-calls")?;
+    let ports = demo::Ports::free()?;
+    let _receiver = demo::Server::start(&super::command_line()?, &folder, &ports)?;
+    let (mut failed, mut seen) = (Vec::new(), BTreeSet::new());
+    for program in [python()?, node()?, java()?, rust()?] {
+        let bare = program.traced("bare", &folder, "bare", &[])?;
+        for run in RUNS {
+            let name = format!("{}, {}", program.language, run.name);
+            let trace = program.traced(&name, &folder, "profiled", &run.settings(&ports, &folder))?;
+            let found = trace.compared(&bare, &listed);
+            println!("{name}: {} kinds beyond the bare program", found.added.len());
+            seen.extend(found.added);
+            for (kinds, problem) in
+                [(found.unlisted, "not in SECURITY.md"), (found.late, "first made after the first window")]
+            {
+                if !kinds.is_empty() {
+                    failed.push(format!("{name}: {problem}: {}", kinds.join(", ")));
+                }
+            }
+        }
+    }
+    let unseen: Vec<_> = listed.all().filter(|kind| !seen.contains(*kind)).map(String::as_str).collect();
+    println!("listed and made by no program here, or by the bare one too: {}", unseen.join(", "));
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new("live system-calls", failed.join("\n"))),
+    }
+}
+
+impl Run {
+    /// Variables of the profiled program.
+    fn settings(&self, ports: &demo::Ports, folder: &Path) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("SPANPROF_CLOCK", self.clock.to_owned()),
+            ("SPANPROF_WALL", "true".to_owned()),
+            ("SPANPROF_UPLOAD_INTERVAL", "1".to_owned()),
+        ];
+        match self.protocol {
+            Some(protocol) => {
+                let port = if protocol == "grpc" { ports.grpc } else { ports.http };
+                settings.push(("SPANPROF_ENDPOINT", format!("http://localhost:{port}")));
+                settings.push(("SPANPROF_PROTOCOL", protocol.to_owned()));
+            }
+            None => settings.push(("SPANPROF_FILE_DIRECTORY", folder.join("profiles").display().to_string())),
+        }
+        settings
+    }
+}
+
+impl Program {
+    /// Runs it under strace.
+    fn traced(&self, name: &str, folder: &Path, how: &str, settings: &[(&str, String)]) -> Outcome<Trace> {
+        let file = folder.join(format!("{}.strace", self.language));
+        let step = Step::new(format!("trace {} {name}", self.language), "strace")
+            .missing_means("apt-get install strace")
+            .args(["-f", "-qq", "-s", "200", "-o"])
+            .arg(&file)
+            .args(&self.words)
+            .arg(how);
+        let step = self.variables.iter().fold(step, |step, (key, value)| step.env(key, value));
+        settings.iter().fold(step, |step, (key, value)| step.env(key, value)).within(LIMIT).run()?;
+        let text = std::fs::read(&file).map_err(|error| Failure::new("read the trace", error.to_string()))?;
+        let trace = Trace::read(&String::from_utf8_lossy(&text));
+        match trace.later.is_empty() {
+            false => Ok(trace),
+            true => Err(Failure::new("read the trace", format!("{}: no call after `{MARK}`", file.display()))),
+        }
+    }
+}
+
+/// What a profiled run made beyond the bare one.
+struct Found {
+    added: BTreeSet<String>,
+    unlisted: Vec<String>,
+    late: Vec<String>,
+}
+
+impl Trace {
+    fn read(text: &str) -> Self {
+        let mut trace = Self::default();
+        let mut is_later = false;
+        for line in text.lines() {
+            is_later |= line.contains(MARK);
+            if let Some(kind) = kind_of(line) {
+                if is_later { &mut trace.later } else { &mut trace.first }.insert(kind);
+            }
+        }
+        trace
+    }
+
+    fn compared(&self, bare: &Trace, listed: &Listed) -> Found {
+        let of_bare = |kind: &&String| bare.first.contains(*kind) || bare.later.contains(*kind);
+        let added: BTreeSet<String> = self.first.union(&self.later).filter(|kind| !of_bare(kind)).cloned().collect();
+        let is_listed = |kind: &&String| listed.all().any(|listed| listed == *kind);
+        let may_be_late = |kind: &String| listed.probed.contains(kind) || LATER.contains(&kind.as_str());
+        let late = added.iter().filter(|kind| !self.first.contains(*kind) && !may_be_late(kind));
+        Found {
+            unlisted: added.iter().filter(|kind| !is_listed(kind)).cloned().collect(),
+            late: late.cloned().collect(),
+            added,
+        }
+    }
+}
+
+/// The kind of call in a line of strace: its name, and of `prctl`, which does many things, the operation. None for signals,
+/// ends of processes, and the second halves of interrupted lines.
+fn kind_of(line: &str) -> Option<String> {
+    let (_, call) = line.split_once(' ')?;
+    let (name, arguments) = call.trim_start().split_once('(')?;
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return None;
+    }
+    match name {
+        "prctl" => Some(format!("prctl({})", arguments.split([',', ')', ' ']).next()?)),
+        _ => Some(name.to_owned()),
+    }
+}
+
+impl Listed {
+    /// The first columns of the two tables in the section on system calls.
+    fn read(page: &str) -> Outcome<Self> {
+        let section = page.split_once("## System calls").map_or("", |(_, rest)| rest);
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let tables: Vec<BTreeSet<String>> = section
+            .split("\n\n")
+            .filter(|part| part.starts_with('|'))
+            .map(|table| {
+                let cells = table.lines().filter_map(|line| line.split('|').nth(1));
+                cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+            })
+            .collect();
+        match <[_; 2]>::try_from(tables) {
+            Ok([probed, ordinary]) => Ok(Self { probed, ordinary }),
+            Err(tables) => {
+                let message = format!("expected two tables of system calls, got {}", tables.len());
+                Err(Failure::new("read SECURITY.md", message))
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.probed.iter().chain(&self.ordinary)
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    workspace::root().join("xtask/live/system-calls").join(name)
+}
+
+fn python() -> Outcome<Program> {
+    let venv = Venv::with("live", &pythons::preferred()?, &[])?;
+    venv.install_wheel(&wheel::build_for_tests()?)?;
+    Ok(Program { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
+}
+
+fn node() -> Outcome<Program> {
+    addon::build_for_tests()?;
+    let modules = nodes::install(&addon::pack_for_tests()?, &[], "live-system-calls-node")?;
+    let words = vec![nodes::preferred()?.program, source("program.js")];
+    Ok(Program { language: "node", words, variables: vec![("NODE_PATH", modules)] })
+}
+
+fn java() -> Outcome<Program> {
+    let jar = jar::for_tests()?;
+    let classes = scratch::empty("live-system-calls-java")?;
+    let java = javas::all()?.swap_remove(0);
+    Step::new("compile the program", java.home.join("bin/javac"))
+        .args(["-Xlint:all,-try", "-Werror", "-cp"])
+        .arg(&jar)
+        .arg("-d")
+        .arg(&classes)
+        .arg(source("Program.java"))
+        .run()?;
+    let class_path = format!("{}:{}", jar.display(), classes.display());
+    let words = vec![java.home.join("bin/java"), "-cp".into(), class_path.into(), "Program".into()];
+    Ok(Program { language: "java", words, variables: Vec::new() })
+}
+
+fn rust() -> Outcome<Program> {
+    Step::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
+    let words = vec![workspace::target().join("debug/spanprof-live"), "system-calls".into()];
+    Ok(Program { language: "rust", words, variables: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(kinds: &[&str]) -> BTreeSet<String> {
+        kinds.iter().map(|kind| (*kind).to_owned()).collect()
+    }
+
+    #[test]
+    fn kinds_of_calls_are_read_from_a_trace_and_signals_are_none() {
+        let trace = Trace::read(concat!(
+            "12 openat(AT_FDCWD, \"/x\", O_RDONLY) = 3\n",
+            "123   prctl(PR_SET_NAME, \"a\" <unfinished ...>\n",
+            "12 --- SIGURG {si_signo=SIGURG, si_code=SI_TIMER} ---\n",
+            "123   <... prctl resumed>)                    = 0\n",
+            "12 newfstatat(AT_FDCWD, \"/system-calls/later\", 0x7ffc, 0) = -1 ENOENT (No such file or directory)\n",
+            "12 gettid()                         = 12\n",
+            "12 +++ exited with 0 +++\n",
+        ));
+        let expected = Trace { first: set(&["openat", "prctl(PR_SET_NAME)"]), later: set(&["newfstatat", "gettid"]) };
+        assert_eq!(trace, expected);
+    }
+
+    #[test]
+    fn a_call_that_is_listed_nowhere_and_one_that_comes_late_are_found() {
+        let listed = Listed { probed: set(&["timer_create", "timer_delete"]), ordinary: set(&["fsync", "shutdown"]) };
+        let bare = Trace { first: set(&["read"]), later: set(&["write"]) };
+        let first = set(&["read", "timer_create", "bpf"]);
+        let later = set(&["read", "write", "timer_delete", "shutdown", "fsync"]);
+        let found = Trace { first, later }.compared(&bare, &listed);
+        assert_eq!(found.unlisted, ["bpf"]);
+        assert_eq!(found.late, ["fsync"], "shutdown may come late, and timer_delete is probed");
+    }
+
+    #[test]
+    fn the_tables_of_the_page_are_those_of_the_section() {
+        let page = scratch::read(&workspace::root().join("SECURITY.md")).unwrap();
+        let listed = Listed::read(&page).unwrap();
+        assert!(listed.probed.contains("prctl(PR_SET_NAME)") && listed.probed.contains("timer_delete"), "{listed:?}");
+        assert!(LATER.iter().all(|kind| listed.ordinary.contains(*kind)), "{listed:?}");
+        assert!(Listed::read("# Security").is_err());
+    }
+}
