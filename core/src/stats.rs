@@ -127,6 +127,12 @@ pub const OTHER_STATS: &[StatDoc] = &[
         doc: "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of it.",
     },
     StatDoc { name: "clock.walk_ns", unit: "ns", doc: "The part of it in which stacks were walked." },
+    StatDoc {
+        name: "clock.delivery_ns",
+        unit: "ns",
+        doc: "Time in which the kernel delivered the clock's signals, from the overflow of a perf event to the handler. The \
+              interrupt's entry and the return from the handler are not part of it. 0 on other clocks.",
+    },
     StatDoc { name: "clock.threads", unit: "threads", doc: "Threads that have a clock now." },
     StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads without a clock." },
     StatDoc { name: "clock.signals_forwarded", unit: "signals", doc: "Signals of others given to their handler." },
@@ -242,7 +248,7 @@ impl Stats {
     pub fn reference_markdown() -> String {
         let mut page = String::from(
             "# Statistics\n\nWhat `stats()` returns, in every language. Counters begin with `start()`; those of labels, contexts and \
-             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) with the process. \
+             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) with the process. \
              `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` go up and down, all others only \
              grow. What the CPU clocks count (`clock.*`, their losses) reads 0 while no CPU samples are taken.\n\n\
              | name | unit | what it tells |\n|---|---|---|\n",

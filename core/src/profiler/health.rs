@@ -86,6 +86,7 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
     }
     stats.count("clock.handler_ns", counted.handler_ns);
     stats.count("clock.walk_ns", counted.walk_ns);
+    stats.count("clock.delivery_ns", counted.delivery_ns);
     stats.count("clock.threads", counted.threads);
     stats.count("clock.threads_refused", counted.threads_refused);
     stats.count("clock.signals_forwarded", counted.foreign_forwarded);

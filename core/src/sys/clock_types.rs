@@ -81,6 +81,8 @@ pub struct ClockCounters {
     pub handler_ns: u64,
     /// The part of it in which stacks were walked.
     pub walk_ns: u64,
+    /// Time from the overflows of perf events to the handler.
+    pub delivery_ns: u64,
     /// Faults turned into failed reads.
     pub faults: u64,
     /// Foreign faults given to the handler that was there before us.

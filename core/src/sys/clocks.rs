@@ -297,6 +297,7 @@ impl Clocks {
             stray: counters::stray(),
             handler_ns: counters::handler_ns(),
             walk_ns: counters::walk_ns(),
+            delivery_ns: counters::delivery_ns(),
             faults: guarded::faults(),
             faults_forwarded: guarded::faults_forwarded(),
             ..ClockCounters::default()

@@ -13,7 +13,7 @@
 
 use super::process;
 use super::system_calls::{self, SystemCall};
-use spanprof_signal::restart;
+use spanprof_signal::overflow;
 use std::io::Error;
 
 /// The kernel's `perf_event_attr`: the first version, known to every kernel, and behind it what traps need.
@@ -31,12 +31,16 @@ struct Attributes {
     config1: u64,
     _config2_and_branches: [u64; 2],
     sample_regs_user: u64,
-    _unused: [u64; 4],
+    sample_stack_user: u32,
+    clock: i32,
+    _unused: [u64; 3],
     signal_data: u64,
 }
 
 /// The version with traps. An older kernel takes it as long as what it does not know is zero.
 const SIZE: u32 = 128;
+/// `use_clockid`: the times of records are those of `clock`. Since Linux 4.1.
+const USE_CLOCK: u64 = 1 << 25;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 const TRAP: u64 = 1 << 37;
 
@@ -91,15 +95,17 @@ pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
         size: SIZE,
         config: TASK_CLOCK,
         sample_period: period_ns,
-        sample_type: if traps { 0 } else { restart::RECORDED.0 },
+        sample_type: if traps { 0 } else { overflow::SAMPLE_TYPE },
         read_format: 0,
-        flags: DISABLED | EXCLUDE_HYPERVISOR | if traps { REMOVE_ON_EXEC | TRAP } else { 0 },
+        flags: DISABLED | EXCLUDE_HYPERVISOR | if traps { REMOVE_ON_EXEC | TRAP } else { USE_CLOCK },
         wakeup_events: 1,
         breakpoint_type: 0,
         config1: 0,
         _config2_and_branches: [0; 2],
-        sample_regs_user: if traps { 0 } else { restart::RECORDED.1 },
-        _unused: [0; 4],
+        sample_regs_user: if traps { 0 } else { overflow::REGISTERS },
+        sample_stack_user: 0,
+        clock: libc::CLOCK_MONOTONIC,
+        _unused: [0; 3],
         signal_data: value as u64,
     };
     let (any_cpu, no_group) = (-1, -1);
@@ -142,7 +148,7 @@ pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
 fn map_ring(descriptor: libc::c_int) -> Option<usize> {
     // SAFETY: asks for new memory; touches none that exists.
     let ring = unsafe {
-        libc::mmap(std::ptr::null_mut(), restart::RING_BYTES, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
+        libc::mmap(std::ptr::null_mut(), overflow::RING_BYTES, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
     };
     (ring != libc::MAP_FAILED).then_some(ring as usize)
 }
@@ -160,7 +166,7 @@ pub(super) fn disable(event: Event) {
 pub(super) fn close(event: Event) {
     if event.ring != 0 {
         // SAFETY: mapped by `open`; no handler is in the slot any more.
-        unsafe { libc::munmap(event.ring as *mut libc::c_void, restart::RING_BYTES) };
+        unsafe { libc::munmap(event.ring as *mut libc::c_void, overflow::RING_BYTES) };
     }
     close_descriptor(event);
 }

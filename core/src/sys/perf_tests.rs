@@ -179,3 +179,51 @@ fn a_breakpoint_of_the_host_ends_a_process_without_a_handler_for_it_as_ever() {
     assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTRAP, "status {status:#x}");
     clocks.stop();
 }
+
+/// Gaps in a thread's own time around its samples, and what the clocks counted of them: delivery and handler.
+struct Gaps {
+    gaps_ns: Vec<u64>,
+    delivery_ns: u64,
+    handler_ns: u64,
+}
+
+fn gaps_of(clock: ClockChoice) -> Gaps {
+    let clocks = start(settings(clock, 1_000));
+    clocks.register_current_thread();
+    let counted = || clocks.counters();
+    let (before, mut gaps_ns) = (counted(), Vec::new());
+    let (mut samples, mut last_ns) = (spanprof_signal::counters::samples(), monotonic_ns());
+    let end_ns = current_thread_cpu_ns() + 500_000_000;
+    while gaps_ns.len() % 64 != 63 || current_thread_cpu_ns() < end_ns {
+        let now_ns = monotonic_ns();
+        if spanprof_signal::counters::samples() != samples {
+            // Taken before or after `now_ns` was read.
+            gaps_ns.push(monotonic_ns() - last_ns);
+            (samples, last_ns) = (spanprof_signal::counters::samples(), monotonic_ns());
+        } else {
+            last_ns = now_ns;
+        }
+    }
+    clocks.stop();
+    let after = counted();
+    Gaps {
+        gaps_ns,
+        delivery_ns: after.delivery_ns - before.delivery_ns,
+        handler_ns: after.handler_ns - before.handler_ns,
+    }
+}
+
+#[test]
+fn the_kernels_delivery_of_a_sample_is_a_part_of_the_gap_that_the_thread_sees() {
+    let _turn = one_at_a_time();
+    if is_allowed() {
+        let Gaps { mut gaps_ns, delivery_ns, handler_ns } = gaps_of(ClockChoice::Perf);
+        gaps_ns.sort_unstable();
+        let (sum_ns, median_ns) = (gaps_ns.iter().sum::<u64>(), gaps_ns[gaps_ns.len() / 2]);
+        let seen = format!("{} gaps of {median_ns} ns, delivery {delivery_ns}, handler {handler_ns}", gaps_ns.len());
+        assert!(delivery_ns + handler_ns < sum_ns + median_ns, "{seen}");
+        // Two thirds on the reference machine.
+        assert!(delivery_ns > median_ns * gaps_ns.len() as u64 / 10, "{seen}");
+    }
+    assert_eq!(gaps_of(ClockChoice::ThreadTimer).delivery_ns, 0, "a timer does not record when it expired");
+}

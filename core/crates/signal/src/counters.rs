@@ -13,6 +13,7 @@ struct OfTicks {
     sampled_cpu_ns: AtomicU64,
     handler_ns: AtomicU64,
     walk_ns: AtomicU64,
+    delivery_ns: AtomicU64,
 }
 
 static OF_TICKS: OfTicks = OfTicks {
@@ -20,6 +21,7 @@ static OF_TICKS: OfTicks = OfTicks {
     sampled_cpu_ns: AtomicU64::new(0),
     handler_ns: AtomicU64::new(0),
     walk_ns: AtomicU64::new(0),
+    delivery_ns: AtomicU64::new(0),
 };
 static STRAY: AtomicU64 = AtomicU64::new(0);
 static BY_REASON: [AtomicU64; REASONS] = [const { AtomicU64::new(0) }; REASONS];
@@ -49,6 +51,11 @@ pub fn walk_ns() -> u64 {
     OF_TICKS.walk_ns.load(Ordering::Relaxed)
 }
 
+/// Time between the overflow of a perf event and the handler, summed.
+pub fn delivery_ns() -> u64 {
+    OF_TICKS.delivery_ns.load(Ordering::Relaxed)
+}
+
 /// Samples lost, or kept without their frames, for `reason`.
 pub fn by_reason(reason: DropReason) -> u64 {
     BY_REASON.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
@@ -63,8 +70,8 @@ pub fn count(reason: DropReason) {
 
 /// In a forked child everything was counted in the parent, and is counted there.
 pub fn forget_after_fork() {
-    let OfTicks { samples, sampled_cpu_ns, handler_ns, walk_ns } = &OF_TICKS;
-    for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, &STRAY].into_iter().chain(&BY_REASON) {
+    let OfTicks { samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns } = &OF_TICKS;
+    for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns, &STRAY].into_iter().chain(&BY_REASON) {
         counter.store(0, Ordering::Relaxed);
     }
 }
@@ -84,6 +91,10 @@ pub(crate) fn add_sampled_cpu_ns(ns: u64) {
 
 pub(crate) fn count_stray() {
     STRAY.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn add_delivery_ns(ns: u64) {
+    OF_TICKS.delivery_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
 pub(crate) fn add_handler_ns(ns: u64, walk_ns: u64) {

@@ -13,6 +13,7 @@
 
 use crate::counters;
 use crate::forward::{thread_id, Forwarded, Predecessors};
+use crate::overflow::Record;
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
 use crate::{arm, fetch, guarded, question, restart};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
@@ -290,6 +291,12 @@ unsafe fn tick(
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
     session.inbox.fetch_room_ahead();
+    if slot.ring() != 0 {
+        // SAFETY: the ring buffer of an entered slot's event stays mapped.
+        if let Some(record) = unsafe { Record::last(slot.ring()) } {
+            counters::add_delivery_ns(record.delivery_ns(begun_ns));
+        }
+    }
     let cpu_ns = slot.cpu_ns_by_ticks(begun_ns).unwrap_or_else(|| {
         let cpu_ns = arm::thread_cpu_ns();
         slot.note_reading(cpu_ns, begun_ns);

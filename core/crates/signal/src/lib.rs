@@ -21,6 +21,7 @@ pub mod handler;
 mod inbox;
 #[cfg(all(test, loom))]
 mod model;
+pub mod overflow;
 pub mod probe;
 pub mod question;
 pub mod restart;

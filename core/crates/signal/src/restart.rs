@@ -22,43 +22,19 @@
 //!   clocks blocks all signals but faults, so the kernel delivers it after the restart, as if it had come before the call.
 
 use crate::guarded;
-use core::sync::atomic::{fence, Ordering};
+use crate::overflow::Record;
 
-/// Bytes of an event's ring buffer: the control page, and one page of records.
-pub const RING_BYTES: usize = 2 * PAGE;
-/// What an event records of each overflow (`sample_type` and `sample_regs_user` of perf_event_attr): the user-mode `rax` and
-/// `rip` (PERF_REG_X86_AX, PERF_REG_X86_IP).
-pub const RECORDED: (u64, u64) = (1 << 12, 1 << 0 | 1 << 8);
-
-const PAGE: usize = 4096;
-/// `data_head` in `perf_event_mmap_page`.
-const HEAD_OFFSET: usize = 1024;
-const RECORD_BYTES: u64 = 32;
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
-/// `perf_event_header` of such a record, of an overflow in the kernel: PERF_RECORD_SAMPLE, processor mode 1 (kernel), its size.
-const KERNEL_SAMPLE: u64 = 9 | 1 << 32 | RECORD_BYTES << 48;
-/// The bits of the header that are compared: type, processor mode and size.
-const HEADER_MASK: u64 = 0xffff_0007_ffff_ffff;
-/// PERF_SAMPLE_REGS_ABI_64.
-const ABI_64: u64 = 2;
 
 /// The instruction behind the one that entered the kernel in which the event last overflowed; `None` when it overflowed in
 /// user mode, or when the call had its result already.
 ///
 /// # Safety
-/// `ring` is the address of a mapped ring buffer of an event that records [`RECORDED`], of the calling thread.
+/// As for [`Record::last`].
 unsafe fn kernel_entered_from(ring: usize) -> Option<u64> {
-    // SAFETY: the caller's promise: the control page is mapped.
-    let head = unsafe { ((ring + HEAD_OFFSET) as *const u64).read_volatile() };
-    fence(Ordering::Acquire);
-    let start = head.checked_sub(RECORD_BYTES)?;
-    let word = |index: u64| {
-        let offset = (start + 8 * index) as usize % PAGE;
-        // SAFETY: inside the page of records, aligned, since records are made of words.
-        unsafe { ((ring + PAGE + offset) as *const u64).read_volatile() }
-    };
-    let is_inside = word(0) & HEADER_MASK == KERNEL_SAMPLE && word(1) == ABI_64 && word(2) as i64 != INTERRUPTED;
-    is_inside.then(|| word(3))
+    // SAFETY: the caller's promise.
+    let (rax, rip) = unsafe { Record::last(ring) }?.kernel_entry()?;
+    (rax as i64 != INTERRUPTED).then_some(rip)
 }
 
 /// Calls that may be made again after EINTR: they transferred nothing and changed nothing. Not `close` and `connect`.
@@ -147,6 +123,9 @@ pub(crate) unsafe fn restart_interrupted_call(_ucontext: *mut libc::c_void, _rin
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
     use super::*;
+    use crate::overflow::{HEAD_OFFSET, PAGE, RECORD_BYTES, RING_BYTES};
+
+    const ABI_64: u64 = 2;
 
     fn number_of(code: &[u8]) -> Option<libc::c_long> {
         let mut memory = [0x90u8; 32];
@@ -174,7 +153,7 @@ mod tests {
         let head = 5 * PAGE as u64 + 8;
         ring[HEAD_OFFSET / 8] = head;
         for (index, word) in
-            [9 | mode << 32 | RECORD_BYTES << 48, ABI_64, rax as u64, entered_from].into_iter().enumerate()
+            [9 | mode << 32 | RECORD_BYTES << 48, 0, ABI_64, rax as u64, entered_from].into_iter().enumerate()
         {
             ring[PAGE / 8 + ((head - RECORD_BYTES) as usize / 8 + index) % (PAGE / 8)] = word;
         }

@@ -183,10 +183,13 @@ fn print_own_cost(stats: &Value) -> Outcome {
         return Err(Failure::new("own cost", format!("stats() does not tell it: {stats}")));
     }
     println!(
-        "\n── the profiler's own cost\n{:.1} ms of CPU (own threads and signal handler) of {:.1} s that the service used: {:.2} %; clock: {}",
+        "\n── the profiler's own cost\n{:.1} ms of CPU (own threads and signal handler) of {:.1} s that the service used: {:.2} %\n\
+         {:.1} ms in which the kernel delivered samples: {:.2} %; clock: {}",
         own / 1e6,
         process / 1e9,
         own / process * 100.0,
+        number("clock.delivery_ns") / 1e6,
+        number("clock.delivery_ns") / process * 100.0,
         stats["clock.name"].as_str().unwrap_or("not told"),
     );
     Ok(())
