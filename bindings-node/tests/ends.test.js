@@ -7,6 +7,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
+const { readAll } = require('./pprof_file.js');
 
 function ends(t, way) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-ends-'));
@@ -43,3 +44,18 @@ test('an inspector that fails in the middle of it, or at once, ends nobody', (t)
   assert.equal(status, 0, stderr);
   assert.match(stderr, /SpanprofWarning: spanprof does nothing in this process: mine/);
 });
+
+for (const way of ['exit', 'SIGTERM']) {
+  test(`the CPU time of a parent and of forked children that ${way} ends is whole`, (t) => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-family-'));
+    t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+    const program = path.join(__dirname, 'programs', 'family.js');
+    const { status, stdout, stderr } = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 120_000 });
+    assert.equal(status, 0, stderr);
+    const burnt = stdout.trim().split('\n').map(Number);
+    assert.equal(burnt.length, 3, stdout);
+    const share = readAll(folder, 'cpu').reduce((sum, { values }) => sum + values.cpu, 0) / burnt.reduce((sum, own) => sum + own);
+    // What ran since the last sample is lost: an interval and a half per thread at most. Threads of V8 work outside `burn` too.
+    assert.ok(share > 0.95 && share < 1.2, `${share} of the CPU time`);
+  });
+}

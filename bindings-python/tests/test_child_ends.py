@@ -7,6 +7,70 @@ from receiver import refused
 from test_processes import BURN, seconds_by_process
 
 
+#: Each runs `in_family` in two children.
+WAYS = {
+    "os._exit": "fork_twice(lambda: os._exit(0))",
+    "SIGTERM": "fork_twice(lambda: os.kill(os.getpid(), signal.SIGTERM))",
+    "Process": """
+processes = [context.Process(target=in_family) for _ in range(2)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+""",
+    "with Pool": """
+with context.Pool(2) as pool:
+    pool.map(in_family, range(2), chunksize=1)
+""",
+    "Pool.close": """
+pool = context.Pool(2)
+pool.map(in_family, range(2), chunksize=1)
+pool.close()
+pool.join()
+""",
+    "ProcessPoolExecutor": """
+with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+    list(pool.map(in_family, range(2)))
+""",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_cpu_time_of_a_parent_and_its_children_is_whole_however_they_end(run_target, way):
+    target = run_target(
+        """
+import concurrent.futures, multiprocessing, os, signal, time
+import spanprof
+
+def in_family(_=None):
+    start = time.thread_time()
+    while time.thread_time() - start < 0.8:
+        sum(range(500))
+
+def fork_twice(end):
+    pids = []
+    for _ in range(2):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            in_family()
+            end()
+            time.sleep(30)
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+context = multiprocessing.get_context("fork")
+spanprof.start()
+in_family()
+"""
+        + WAYS[way]
+        + """
+assert spanprof.stats()["process.children_cut_off"] == 0
+"""
+    )
+    # What ran since the last sample is lost: an interval and a half per process at most.
+    assert 0.95 * 2.4 < sum(seconds_by_process(target, "in_family").values()) < 1.05 * 2.4
+
+
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_the_workers_of_a_pool_that_is_terminated_deliver_their_last_window(run_target, method):
     target = run_target(

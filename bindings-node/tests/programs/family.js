@@ -1,0 +1,37 @@
+'use strict';
+// A parent and two forked children burn CPU time; the children end by `process.exit` or by SIGTERM. Each prints what it burnt, in
+// nanoseconds, without the profiler's own threads.
+//
+//     family.js DIRECTORY exit|SIGTERM
+
+const { fork } = require('node:child_process');
+const spanprof = require('spanprof');
+
+const [, , directory, way, role] = process.argv;
+spanprof.start({ serviceName: 'family', destinations: [{ type: 'file', directory }], stopOnSignals: ['SIGTERM'] });
+
+function burn(milliseconds) {
+  const [began, ownBefore] = [process.cpuUsage(), spanprof.stats()['cost.own_cpu_ns']];
+  for (;;) {
+    let sum = 0;
+    for (let number = 0; number < 100_000; number++) sum += number % 7;
+    const { user, system } = process.cpuUsage(began);
+    const burnt = (user + system) * 1000 - (spanprof.stats()['cost.own_cpu_ns'] - ownBefore);
+    if (burnt > milliseconds * 1e6) return burnt + (sum < 0 ? 1 : 0);
+  }
+}
+
+console.log(burn(800));
+if (role === 'child') {
+  if (way === 'exit') process.exit(3);
+  process.send('burnt');
+  setInterval(() => {}, 1000);
+} else {
+  for (let number = 0; number < 2; number++) {
+    const child = fork(__filename, [directory, way, 'child']);
+    child.on('message', () => child.kill(way));
+    child.on('exit', (code, signal) => {
+      if ((signal ?? code) !== (way === 'exit' ? 3 : way)) process.exit(4);
+    });
+  }
+}
