@@ -28,6 +28,7 @@ struct Waiting {
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        spanprof::keep_panics();
         spanprof::set_log_callback(Some(Arc::new(queue)));
     });
 }

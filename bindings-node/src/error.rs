@@ -5,7 +5,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spanprof::config::in_camel_case;
-use spanprof::{Error, ErrorKind};
+use spanprof::{take_panic, Error, ErrorKind};
 
 use crate::door::OPTIONS;
 
@@ -26,8 +26,11 @@ pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 
 /// The catching door of calls that may throw. The reason is JSON, `{kind, message, hint}`, which `js/` makes an error of.
 pub fn raising<T>(body: impl FnOnce() -> Result<T, Error>) -> napi::Result<T> {
-    let panicked =
-        || Error::new(ErrorKind::System, "the profiler failed inside; the program is not affected", "report it");
+    let panicked = || {
+        let text = take_panic().unwrap_or_else(|| "failed inside".to_owned());
+        let message = format!("the profiler {text}; the program is not affected");
+        Error::new(ErrorKind::System, message, "report this message")
+    };
     let outcome = quiet(None, || Some(body())).unwrap_or_else(|| Err(panicked()));
     outcome.map_err(|error| {
         let [message, hint] = [error.message, error.hint].map(|text| in_camel_case(&text, &OPTIONS));

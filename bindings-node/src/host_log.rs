@@ -16,6 +16,7 @@ static WAITING: Mutex<VecDeque<(LogLevel, String)>> = Mutex::new(VecDeque::new()
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        spanprof::keep_panics();
         spanprof::set_log_callback(Some(Arc::new(|level, line: &str| {
             let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
             if waiting.len() < MAX_WAITING {

@@ -161,6 +161,8 @@ pub fn watch_switching(function: &Bound<'_, PyAny>) -> bool {
 /// Runs the command line; returns its exit code.
 #[pyfunction]
 pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
+    // It has no log: the default hook prints panics.
+    drop(std::panic::take_hook());
     quiet(70, || py.detach(|| spanprof_cli::run(&arguments)))
 }
 

@@ -5,7 +5,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
-use spanprof::{Error, ErrorKind};
+use spanprof::{take_panic, Error, ErrorKind};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
@@ -31,13 +31,15 @@ pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 pub fn raising<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         count_panic();
-        Err(Error::new(
-            ErrorKind::System,
-            "the profiler failed inside; the program is not affected",
-            "report the message printed above",
-        ))
+        Err(panic_error())
     });
     outcome.map_err(|error| into_exception(py, &error))
+}
+
+fn panic_error() -> Error {
+    let text = take_panic().unwrap_or_else(|| "failed inside".to_owned());
+    let message = format!("the profiler {text}; the program is not affected");
+    Error::new(ErrorKind::System, message, "report this message")
 }
 
 fn into_exception(py: Python<'_>, error: &Error) -> PyErr {

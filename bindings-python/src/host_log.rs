@@ -35,6 +35,7 @@ static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Connects the core's log; called once when the module is imported.
 pub fn install() {
+    spanprof::keep_panics();
     spanprof::set_log_callback(Some(Arc::new(queue)));
 }
 

@@ -44,7 +44,7 @@ os.write(300, b"ended")
 """
 
 
-@pytest.mark.parametrize("clock", ["thread_timer", "perf"])
+@pytest.mark.parametrize("clock", ["thread_timer", "auto"])
 @pytest.mark.parametrize("before_closing", ["", "in_daemon(); time.sleep(0.3)"])
 def test_a_daemon_that_closes_every_descriptor_is_profiled_and_keeps_its_files(run_target, tmp_path, clock, before_closing):
     with serving(tmp_path / "store") as receiver:

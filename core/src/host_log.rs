@@ -31,6 +31,22 @@ pub fn set_log_callback(callback: Option<LogCallback>) {
     CALLBACK.store(callback.map(Arc::new));
 }
 
+/// Text and place of the last panic, until somebody logs it.
+static PANIC: ArcSwapOption<String> = ArcSwapOption::const_empty();
+
+/// Keeps panics for the log; else they are printed on standard error. Only for a shared library that has Rust's standard
+/// library to itself: in a Rust program the panic hook belongs to the program.
+pub fn keep_panics() {
+    // A panic inside a hook ends the process: no callback is called there.
+    std::panic::set_hook(Box::new(|panic| PANIC.store(Some(Arc::new(panic.to_string().replace('\n', " "))))));
+}
+
+/// Takes the last panic that was kept.
+pub fn take_panic() -> Option<String> {
+    PANIC.load().as_ref()?;
+    PANIC.swap(None).map(|text| String::clone(&text))
+}
+
 /// Hands one line to the host.
 pub(crate) fn log(level: LogLevel, line: &str) {
     if let Some(callback) = CALLBACK.load_full() {
@@ -38,5 +54,24 @@ pub(crate) fn log(level: LogLevel, line: &str) {
     } else if level == LogLevel::Warning && !WAS_SET.load(Ordering::Acquire) {
         // A closed standard error is no reason to fail.
         let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::fork_tests::in_child;
+
+    #[test]
+    fn a_panic_is_kept_as_one_line_and_taken_once() {
+        // The hook is the process's.
+        in_child(|| {
+            keep_panics();
+            assert_eq!(take_panic(), None);
+            let _ = std::panic::catch_unwind(|| panic!("once\non purpose"));
+            let text = take_panic().unwrap();
+            assert!(text.starts_with("panicked at ") && text.ends_with(": once on purpose"), "{text}");
+            assert_eq!(take_panic(), None);
+        });
     }
 }

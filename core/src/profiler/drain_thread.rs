@@ -10,7 +10,7 @@ use super::first_line::FirstLine;
 use super::session::{Change, Kinds, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
-use crate::host_log::{log, LogLevel};
+use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
 use crate::own_thread;
 use crate::sys::{self, Clocks, WakeReason};
@@ -42,8 +42,16 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
         session.counters.panics.add(1);
         session.stop_clocks();
         log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program runs on");
+        log_panic();
     }
     session.control.tell(|asked| asked.ended = true);
+}
+
+/// The binding keeps panics rather than printing them; also those of its calls.
+fn log_panic() {
+    if let Some(text) = take_panic() {
+        log(LogLevel::Warning, &format!("spanprof: internal error: {text}"));
+    }
 }
 
 struct DrainThread<'a> {
@@ -92,6 +100,7 @@ impl<'a> DrainThread<'a> {
             self.session.release_wall();
         }
         self.check_handlers();
+        log_panic();
         if sys::is_terminating() {
             self.deliver_before_termination();
         }

@@ -5,7 +5,7 @@ use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `child` in a forked process, which must end well.
-pub(super) fn in_child(child: impl FnOnce()) {
+pub(crate) fn in_child(child: impl FnOnce()) {
     assert_eq!(wait_status_of_child(child), 0, "the child's wait status");
 }
 

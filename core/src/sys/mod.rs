@@ -19,7 +19,7 @@ mod fork_delivery_tests;
 #[cfg(test)]
 mod fork_live_tests;
 #[cfg(test)]
-mod fork_tests;
+pub(crate) mod fork_tests;
 mod inboxes;
 #[cfg(test)]
 pub(crate) mod live_tests;

@@ -36,6 +36,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measure, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(faults, module)?)?;
+    module.add_function(wrap_pyfunction!(panic_inside, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::sampler_start, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::sampler_collected, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::sampler_stop, module)?)?;
@@ -221,6 +222,12 @@ fn statistics(py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
 #[pyfunction]
 fn faults() -> u64 {
     guarded::faults()
+}
+
+/// A call of the binding that fails by a panic.
+#[pyfunction]
+fn panic_inside() {
+    crate::error::quiet((), || panic!("on purpose"));
 }
 
 #[pyfunction]

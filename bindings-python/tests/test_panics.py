@@ -1,0 +1,30 @@
+"""What goes wrong inside the profiler is a line of its log, and no text of Rust's on standard error."""
+
+from __future__ import annotations
+
+
+def test_a_panic_inside_the_profiler_is_logged_and_writes_nothing_to_standard_error(run_target):
+    target = run_target(
+        """
+        import logging, sys, time
+        import spanprof
+        from spanprof.native import native
+
+        lines = []
+
+        class Keeps(logging.Handler):
+            def emit(self, record):
+                lines.append(record.getMessage())
+
+        logging.getLogger("spanprof").addHandler(Keeps())
+        spanprof.start(upload_interval=0.2)
+        native._testing.panic_inside()
+        until = time.monotonic() + 30
+        while not any("on purpose" in line for line in lines) and time.monotonic() < until:
+            sum(range(1000))
+        assert spanprof.stats()["python.panics"] == 1
+        assert sum("internal error: panicked at" in line for line in lines) == 1, lines
+        assert spanprof.stop()
+        """
+    )
+    assert target.stderr == ""
