@@ -10,6 +10,8 @@ mod clock_facts;
 mod clock_types;
 mod clocks;
 mod copies;
+#[cfg(test)]
+mod cost_tests;
 mod crash_marker;
 mod exported;
 mod file_symbols;
