@@ -15,6 +15,7 @@ use jni::{jni_sig, jni_str, Env, EnvUnowned, Outcome};
 use lz4_flex::frame::FrameDecoder;
 use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::Errno;
+use spanprof_signal::probe;
 
 /// How much is read at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -116,7 +117,7 @@ fn keep(file: Option<File>) {
 
 /// A new file that lies nowhere but in memory, and that programs may run from.
 fn memory() -> io::Result<File> {
-    if is_filtered() && spanprof_signal::probe::surviving(&[&[libc::SYS_memfd_create]]) == 0 {
+    if probe::is_filtered() && probe::surviving(&[&[libc::SYS_memfd_create]]) == 0 {
         return Err(io::Error::other("the seccomp filter ends processes that call memfd_create"));
     }
     let create = |flags| memfd_create("libspanprof_java.so", flags);
@@ -126,13 +127,6 @@ fn memory() -> io::Result<File> {
         other => Err(other),
     });
     Ok(File::from(created?))
-}
-
-/// Whether a seccomp filter is in force, or that cannot be known.
-fn is_filtered() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.map(str::trim) != Some("0")
 }
 
 /// Writes what an LZ4 frame holds. It says its length, which tells one that is cut off, and a checksum.

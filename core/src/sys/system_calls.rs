@@ -67,20 +67,14 @@ static ALLOWED: AtomicU32 = AtomicU32::new(0);
 pub fn may_use(call: SystemCall) -> bool {
     let mut allowed = ALLOWED.load(Ordering::Acquire);
     if allowed == 0 {
-        allowed = KNOWN | if is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
+        allowed = KNOWN
+            | if probe::is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
         ALLOWED.store(allowed, Ordering::Release);
         if allowed & SystemCall::ProcessVmReadv.bit() == 0 {
             spanprof_signal::guarded::forbid_kernel_reads();
         }
     }
     allowed & call.bit() != 0
-}
-
-/// Whether a filter is in force, or that cannot be known.
-fn is_filtered() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.map(str::trim) != Some("0")
 }
 
 /// The bits of the calls that a child survived.

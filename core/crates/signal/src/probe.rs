@@ -5,6 +5,51 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Whether a seccomp filter is in force, or that cannot be known: `prctl(PR_GET_SECCOMP)` may itself be a call that a filter
+/// punishes.
+pub fn is_filtered() -> bool {
+    // SAFETY: opens a file to be read; the path ends with a null.
+    let file = unsafe { libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return true;
+    }
+    let mut mode = SeccompMode::default();
+    let mut piece = [0u8; 512];
+    loop {
+        // SAFETY: the kernel writes into a local of this length.
+        let count = unsafe { libc::read(file, piece.as_mut_ptr().cast(), piece.len()) };
+        let Some(read) = usize::try_from(count).ok().filter(|read| *read > 0) else { break };
+        piece.iter().take(read).for_each(|byte| mode.read(*byte));
+    }
+    // SAFETY: opened above.
+    unsafe { libc::close(file) };
+    mode.value != Some(b'0')
+}
+
+/// Finds the line `Seccomp:` of a file that is read byte by byte.
+#[derive(Default)]
+struct SeccompMode {
+    /// How many bytes of [`SeccompMode::NAME`] the current line begins with, its line break included.
+    matched: usize,
+    /// The first character of the value.
+    value: Option<u8>,
+}
+
+impl SeccompMode {
+    const NAME: &[u8] = b"\nSeccomp:";
+
+    fn read(&mut self, byte: u8) {
+        if self.value.is_some() {
+        } else if self.matched == Self::NAME.len() {
+            self.value = (!byte.is_ascii_whitespace()).then_some(byte);
+        } else if Self::NAME.get(self.matched) == Some(&byte) {
+            self.matched += 1;
+        } else {
+            self.matched = usize::from(byte == b'\n');
+        }
+    }
+}
+
 /// The groups of system calls, by their numbers, that a child survived: bit 0 for the first group, 64 groups at most. All
 /// calls have arguments that the kernel refuses, or that do nothing. Each child goes on behind the group that ended the
 /// one before. Without memory or without a child, none.
@@ -93,5 +138,24 @@ fn wait_for(child: libc::pid_t) {
                 _ => return,
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::SeccompMode;
+
+    fn mode(text: &str) -> Option<char> {
+        let mut mode = SeccompMode::default();
+        text.bytes().for_each(|byte| mode.read(byte));
+        mode.value.map(char::from)
+    }
+
+    #[test]
+    fn the_mode_is_that_of_its_own_line() {
+        let status = "Name:\tSeccomp: 7\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t5\n";
+        assert_eq!(mode(status), Some('2'));
+        assert_eq!(mode("Name:\tx\nSeccomp:\t0\n"), Some('0'));
+        assert_eq!(mode("Name:\tx\nSeccomp_filters:\t0\nSpeculation:\t1\n"), None);
     }
 }
