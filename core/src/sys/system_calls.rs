@@ -146,6 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_of_the_thread_that_starts_the_profiler_is_seen_and_none_of_the_first_thread_is_needed() {
+        in_child(|| {
+            forget();
+            let filtered = std::thread::spawn(|| {
+                forbid(libc::SYS_perf_event_open);
+                [SystemCall::PerfEventOpen, SystemCall::TimerCreate].map(may_use)
+            });
+            assert_eq!(filtered.join().unwrap(), [false, true]);
+        });
+    }
+
+    #[test]
     fn the_probe_leaves_no_child_and_sends_no_signal() {
         in_child(|| {
             forget();

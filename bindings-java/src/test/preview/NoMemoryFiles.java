@@ -9,19 +9,23 @@ import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** A thread to which the kernel gives no files in memory, as a strict sandbox has it, starts the profiler. */
+/**
+ * A thread to which the kernel gives no files in memory starts the profiler: the call is refused, or with {@code kill} as the second
+ * word ends the process. The filter is this thread's alone.
+ */
 public final class NoMemoryFiles {
     private static final int PR_SET_SECCOMP = 22;
     private static final int PR_SET_NO_NEW_PRIVS = 38;
     private static final int MEMFD_CREATE = 319;
     private static final int PERMISSION_DENIED = 0x0005_0000 | 1;
+    private static final int KILL_PROCESS = 0x8000_0000;
     private static final int ALLOWED = 0x7fff_0000;
 
     private NoMemoryFiles() {}
 
     /** A filter that looks at the system call's number alone (linux/filter.h, linux/seccomp.h). */
-    private static MemorySegment filter(Arena arena) {
-        int[][] steps = {{0x20, 0}, {0x15 | 1 << 24, MEMFD_CREATE}, {0x06, PERMISSION_DENIED}, {0x06, ALLOWED}};
+    private static MemorySegment filter(Arena arena, int action) {
+        int[][] steps = {{0x20, 0}, {0x15 | 1 << 24, MEMFD_CREATE}, {0x06, action}, {0x06, ALLOWED}};
         MemorySegment code = arena.allocate(8L * steps.length, 8);
         for (int i = 0; i < steps.length; i++) {
             code.set(ValueLayout.JAVA_INT, 8L * i, steps[i][0]);
@@ -38,9 +42,10 @@ public final class NoMemoryFiles {
         ValueLayout.OfLong number = ValueLayout.JAVA_LONG;
         MethodHandle prctl = linker.downcallHandle(linker.defaultLookup().find("prctl").orElseThrow(),
                 FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, number, number, number, number));
+        int action = words.length > 1 && words[1].equals("kill") ? KILL_PROCESS : PERMISSION_DENIED;
         try (Arena arena = Arena.ofConfined()) {
             int isPermitted = (int) prctl.invokeExact(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L);
-            int isDenied = (int) prctl.invokeExact(PR_SET_SECCOMP, 2L, filter(arena).address(), 0L, 0L);
+            int isDenied = (int) prctl.invokeExact(PR_SET_SECCOMP, 2L, filter(arena, action).address(), 0L, 0L);
             System.out.println("sandboxed " + (isPermitted == 0 && isDenied == 0 ? 1 : 0));
         }
         Spanprof.start(SpanprofConfig.builder().serviceName("sandboxed").fileDirectory(words[0]).build());

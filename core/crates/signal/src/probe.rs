@@ -5,11 +5,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether a seccomp filter is in force, or that cannot be known: `prctl(PR_GET_SECCOMP)` may itself be a call that a filter
+/// Whether a seccomp filter is in force for the calling thread, or that cannot be known. The threads that it makes inherit it;
+/// `/proc/self` would show that of the first thread. `prctl(PR_GET_SECCOMP)` may itself be a call that a filter
 /// punishes.
 pub fn is_filtered() -> bool {
     // SAFETY: opens a file to be read; the path ends with a null.
-    let file = unsafe { libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let file = unsafe { libc::open(c"/proc/thread-self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
         return true;
     }

@@ -153,6 +153,17 @@ class LibraryTest {
     }
 
     @Test
+    void aFilterOfTheStartingThreadThatKillsAtFilesInMemoryEndsNothing() throws Exception {
+        assumeTrue(Runtime.version().feature() >= 22, "a program that calls the kernel from Java");
+        List<String> said = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
+                List.of(), profiles.toString(), "kill");
+        for (String name : List.of("sandboxed", "runs", "stopped")) {
+            assertEquals(1, Programs.number(said, name), said::toString);
+        }
+        assertEquals(0, Programs.number(said, "from_memory"), said::toString);
+    }
+
+    @Test
     void whatTravelsCompressedIsUnpackedForTheVmsOwnLoader() throws Exception {
         String classes = Programs.placeOf(Spanprof.class).toString();
         List<String> said = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
