@@ -1,10 +1,10 @@
-/** Prints a result, after CPU time in {@code fieldWork}. */
+/** Prints a result, after CPU time in {@code fieldWork}: a second, or as many as the first word says. */
 final class Burner {
     private Burner() {}
 
     public static void main(String[] words) {
         Profiled.start();
-        Profiled.fieldWork(1000);
+        Work.fieldWork((long) ((words.length > 0 ? Double.parseDouble(words[0]) : 1) * 1000));
         System.out.println(java.util.stream.LongStream.range(0, 100_000).sum());
     }
 }

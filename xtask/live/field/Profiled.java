@@ -1,7 +1,6 @@
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import io.spanprof.SpanprofException;
-import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Map;
 
@@ -25,18 +24,5 @@ final class Profiled {
             System.err.println("spanprof: " + refused.getMessage().replace('\n', ' '));
             return false;
         }
-    }
-
-    /** Burns CPU time of this thread; the function that every profile must hold. */
-    static long fieldWork(long milliseconds) {
-        var clocks = ManagementFactory.getThreadMXBean();
-        long began = clocks.getCurrentThreadCpuTime();
-        long sum = 0;
-        while (clocks.getCurrentThreadCpuTime() - began < milliseconds * 1_000_000) {
-            for (int number = 0; number < 100_000; number++) {
-                sum += number % 7;
-            }
-        }
-        return sum;
     }
 }

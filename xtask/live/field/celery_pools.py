@@ -43,7 +43,7 @@ def work(pool, profiles):
 
 def main(pool, where):
     os.environ["FIELD_START"] = where
-    reference, _, expected_code, _ = work(pool, None)
+    reference, _, expected_code, expected_log = work(pool, None)
     profiles = field.folder()
     sums, (before, after), code, log = work(pool, profiles)
     lost = [line for line in log.splitlines() if LOST.search(line)]
@@ -51,6 +51,7 @@ def main(pool, where):
     field.expect(before == after, f"worker processes changed from {before} to {after}\n{log}")
     field.expect(sums == reference, f"sums are {sums}, expected {reference}")
     field.expect(code == expected_code, f"ended with {code}, expected {expected_code}\n{log}")
+    field.expect_quiet(log, expected_log)
     count = field.expect_samples(profiles, 20)
     return f"{TASKS} tasks, 0 of {len(before)} worker processes lost, {count} samples of the task"
 

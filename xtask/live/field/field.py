@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,11 @@ import profiled  # noqa: E402
 
 #: The function that burns CPU time in every program here, in Python and in Node.js and Java.
 WORK = ["field_work", "fieldWork"]
+
+#: Lines of spanprof on standard error: its log lines, and what Java's and Node.js's own loggers put around them.
+OURS = re.compile(r"spanprof: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
+#: Parts of a line that differ from run to run: identifiers, numbers.
+VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|0x[0-9a-f]+|\d+")
 
 Ended = namedtuple("Ended", "code stdout stderr")
 
@@ -75,24 +81,61 @@ def compared(words, limit=120, **more):
     reference = run(words, None, limit, **more)
     profiles = folder()
     ours = run(words, profiles, limit, **more)
+    expect_same(ours, reference)
+    return ours, profiles
+
+
+def expect_same(ours, reference):
+    """Fails the cell unless both runs ended the same, printed the same, and nothing unknown stands on standard error."""
     described = f"without spanprof:\n{reference}\nwith spanprof:\n{ours}"
     expect(ours.code == reference.code, f"ended with {ours.code}, expected {reference.code}\n{described}")
     expect(ours.stdout == reference.stdout, f"printed something else\n{described}")
-    return ours, profiles
+    expect_quiet(ours.stderr, reference.stderr)
+
+
+def expect_quiet(ours, reference):
+    """Fails the cell if standard error has lines that neither the reference run has nor spanprof documents."""
+    known = {VARYING.sub("N", line) for line in reference.splitlines()}
+    new = [line for line in ours.splitlines() if not OURS.search(line) and VARYING.sub("N", line) not in known]
+    expect(not new, f"{len(new)} new lines on standard error: {' / '.join(new[:3])}\nwithout:\n{reference}\nwith:\n{ours}")
+
+
+def cpu_samples(profiles):
+    """Number of samples, labels and function names of each stack of CPU time in all profiles."""
+    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
+        types, samples = pprof_file.read(path)
+        # Profiles of waiting and of blocks of the event loop count something else.
+        if "cpu" in types:
+            yield from ((values[0], labels, stack) for values, labels, stack in samples)
 
 
 def functions(profiles):
     """CPU samples per function name."""
     found = {}
-    for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
-        types, samples = pprof_file.read(path)
-        # Profiles of waiting and of blocks of the event loop count something else.
-        if "cpu" not in types:
-            continue
-        for values, _, stack in samples:
-            for name in set(stack):
-                found[name] = found.get(name, 0) + values[0]
+    for count, _, stack in cpu_samples(profiles):
+        for name in set(stack):
+            found[name] = found.get(name, 0) + count
     return found
+
+
+def expect_labels(profiles, key, expected, at_least):
+    """Fails the cell unless the samples of each function have its value of the label; returns their number.
+
+    A sample without any label is counted as wrong too, but for one of a hundred: the tick at the border of a scope.
+    """
+    right = dict.fromkeys(expected, 0)
+    others = []
+    for count, labels, stack in cpu_samples(profiles):
+        for name in (name for name in expected if any(name in frame for frame in stack)):
+            if labels.get(key) == expected[name]:
+                right[name] += count
+            else:
+                others.append((name, labels.get(key), count))
+    expect(min(right.values()) >= at_least, f"samples with the right {key}: {right}, expected {at_least} or more each; others: {others}")
+    wrong, missing = [other for other in others if other[1]], sum(count for _, value, count in others if not value)
+    expect(not wrong, f"samples with the {key} of another request: {wrong}")
+    expect(missing * 100 <= sum(right.values()), f"{missing} samples without {key}, {right} with it")
+    return sum(right.values())
 
 
 def samples_of(profiles, name=None):
@@ -161,6 +204,11 @@ def children(pid):
         except OSError:
             pass
     return found
+
+
+def opentelemetry_agent():
+    """The path of OpenTelemetry's agent for Java."""
+    return glob.glob(os.path.join(os.environ["FIELD_JAVA_LIBRARIES"], "opentelemetry-javaagent-*.jar"))[0]
 
 
 def cell(main):

@@ -1,6 +1,7 @@
-"""Web servers with worker processes: every answer is right, the server ends as without spanprof, the profiles hold the view.
+"""Web servers: every answer is right, the server ends as without spanprof, the profiles hold the view, and its route as a label
+where a framework has routes.
 
-    web_servers.py sync|gthread|gevent|preload|max-requests|usr2|uvicorn|uwsgi
+    web_servers.py sync|gthread|gevent|preload|max-requests|usr2|uvicorn|uwsgi|django-wsgi|django-asgi|nest|spring
 """
 
 import os
@@ -23,6 +24,10 @@ MORE = {
     "max-requests": ["--max-requests", "5"],
     "usr2": [],
 }
+#: Functions of the frameworks' views with their routes, as the label gives them.
+DJANGO = {"field_cart": "/cart/<int:number>", "field_search": "/search", "field_later": "/later/<int:number>"}
+NEST = {"fieldCart": "/cart/:number", "fieldSearch": "/search", "fieldLater": "/later/:number"}
+ROUTES = {"django-wsgi": DJANGO, "django-asgi": DJANGO, "nest": NEST}
 #: Lines of a server that lost a worker.
 LOST = re.compile(r"was sent SIG|exited with code|died|Traceback|Child process \[\d+\] died")
 
@@ -33,7 +38,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def words(kind, port):
+def words(kind, port, is_profiled):
     bind = f"127.0.0.1:{port}"
     if kind == "uvicorn":
         return [sys.executable, "-m", "uvicorn", "web_app:asgi", "--workers", "2", "--port", str(port), "--no-access-log"]
@@ -43,7 +48,34 @@ def words(kind, port):
             raise field.Skip("uWSGI is not installed in the environment of the suite: its source did not build")
         return [program, "--http-socket", bind, "--module", "web_app", "--processes", "2", "--master", "--enable-threads",
                 "--lazy-apps", "--die-on-term"]
+    if kind == "django-wsgi":
+        return [sys.executable, "-m", "gunicorn", "django_app:application", "--workers", "2", *MORE["gthread"], "--bind", bind]
+    if kind == "django-asgi":
+        return [sys.executable, "-m", "uvicorn", "django_app:asgi", "--workers", "2", "--port", str(port), "--no-access-log"]
+    if kind == "spring":
+        class_path = f"{os.environ['FIELD_JAVA_PROGRAMS']}:{os.environ['FIELD_JAVA_LIBRARIES']}/*"
+        # The profiler is an extension of OpenTelemetry's agent, and the service knows nothing of it.
+        extension = [f"-Dotel.javaagent.extensions={os.environ['FIELD_JAR']}"] if is_profiled else []
+        return [os.environ["FIELD_JAVA"], f"-javaagent:{field.opentelemetry_agent()}", *extension, "-XX:-CreateCoredumpOnCrash",
+                "-cp", class_path, "SpringService", "--server.address=127.0.0.1", f"--server.port={port}"]
+    if kind == "nest":
+        return [os.environ["FIELD_NODE"], os.path.join(field.HERE, "nest_app.js"), str(port)]
     return [*GUNICORN, *MORE[kind], "--bind", bind]
+
+
+def variables(kind, profiles):
+    """Environment of a service that does not configure the profiler itself."""
+    if kind != "spring":
+        return {}
+    exporters = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+    return {**exporters, "SPANPROF_FILE_DIRECTORY": profiles or "", "SPANPROF_UPLOAD_INTERVAL": "1", "SPANPROF_FILE_KEEP": "10000"}
+
+
+def path(kind, number):
+    """The path of a request."""
+    if kind in ROUTES or kind == "spring":
+        return [f"/cart/{number}", "/search", f"/later/{number}"][number % 3]
+    return f"/{number}"
 
 
 def get(port, path):
@@ -79,14 +111,14 @@ def upgrade(server):
 def serve(kind, profiles):
     """Answers, exit code, lost workers and the log of one run of the server."""
     port = free_port()
-    with field.Server(words(kind, port), profiles) as server:
+    with field.Server(words(kind, port, bool(profiles)), profiles, **variables(kind, profiles)) as server:
         try:
             field.wait_until(lambda: is_up(port) or server.process.poll() is not None, 60, "the start of the server")
-            get(port, "/first")
-            answers = [get(port, f"/{number}") for number in range(REQUESTS // 2)]
+            get(port, path(kind, 0))
+            answers = [get(port, path(kind, number)) for number in range(REQUESTS // 2)]
             successor = upgrade(server) if kind == "usr2" else None
             code = server.end() if successor else None
-            answers += [get(port, f"/{number}") for number in range(REQUESTS // 2, REQUESTS)]
+            answers += [get(port, path(kind, number)) for number in range(REQUESTS // 2, REQUESTS)]
             if successor:
                 os.kill(successor, signal.SIGTERM)
                 field.wait_until(lambda: not is_up(port), 30, "the end of the new master")
@@ -96,13 +128,37 @@ def serve(kind, profiles):
         return answers, code, [line for line in server.log().splitlines() if LOST.search(line)], server.log()
 
 
+def expect_spans(profiles):
+    """Fails the cell unless each sample of a view has a span, whose trace is of one view; the samples and their traces."""
+    traces, count, without = {}, 0, 0
+    for number, labels, stack in field.cpu_samples(profiles):
+        for view in (view for view in NEST if any(view in frame for frame in stack)):
+            traces.setdefault(labels.get("trace_id"), set()).add(view)
+            count += number
+            without += 0 if labels.get("span_id") else number
+    # One of a hundred: the tick at the border of a span.
+    field.expect(without * 100 <= count, f"{without} of {count} samples of the views have no span")
+    traces.pop(None, None)
+    mixed = {trace: views for trace, views in traces.items() if len(views) > 1}
+    field.expect(not mixed, f"traces with the samples of two views: {mixed}")
+    field.expect(len(traces) >= REQUESTS * 2 // 3, f"samples of {len(traces)} traces, after {REQUESTS} requests")
+    return count, len(traces)
+
+
 def main(kind):
-    expected, expected_code, expected_lost, _ = serve(kind, None)
+    expected, expected_code, expected_lost, expected_log = serve(kind, None)
     profiles = field.folder()
     answers, code, lost, log = serve(kind, profiles)
     field.expect(answers == expected, f"answers differ\n{log}")
     field.expect(code == expected_code, f"ended with {code}, expected {expected_code}\n{log}")
     field.expect(len(lost) <= len(expected_lost), f"{len(lost)} lines about lost workers, {len(expected_lost)} without\n{log}")
+    field.expect_quiet(log, expected_log)
+    if kind in ROUTES:
+        count = field.expect_labels(profiles, "http.route", ROUTES[kind], REQUESTS // 9)
+        return f"{len(answers)} answers right, exit {code}, {count} samples of the views, each with its route"
+    if kind == "spring":
+        count, traces = expect_spans(profiles)
+        return f"{len(answers)} answers right, exit {code}, {count} samples of the views in {traces} traces"
     count = field.expect_samples(profiles, REQUESTS // 3)
     return f"{len(answers)} answers right, exit {code}, {count} samples of the view"
 

@@ -7,7 +7,7 @@ const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager",
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
 /// Names that others gave: standard libraries, published crates, terms of a language.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 16] = [
     "importlib.util",
     "java.util",
     "io.pyroscope.labels.v2",
@@ -21,6 +21,9 @@ const FOREIGN: [&str; 13] = [
     "multiprocessing.managers",
     "multiprocessing.util",
     "multiprocessing_util",
+    "EventRequestManager",
+    "eventRequestManager",
+    "virtualMachineManager",
 ];
 /// Words of a language that have no place in the core; frame-type names (`cpython`, `v8js`, `jvm`) are not among them.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];

@@ -1,5 +1,5 @@
-//! Interpreters newer than the machine's: Debian's packages, unpacked into a folder of their own and entered by chroot.
-//! Nothing is installed on the machine. Called by the suite `python`.
+//! Interpreters newer than the machine's: Debian's packages, unpacked into a folder of their own and entered by chroot; and
+//! single programs of this machine's Debian. Nothing is installed on the machine. Called by the suites `python` and `field`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,14 @@ pub struct Debian {
     root: PathBuf,
     /// `3.14`, `3.15`
     pub versions: Vec<String>,
+}
+
+/// A package with what it needs and the machine lacks, unpacked into a folder of its own: the folder.
+pub fn unpacked(package: &str) -> Outcome<PathBuf> {
+    let root = workspace::target().join("live").join(package);
+    let step = Step::new(format!("fetch {package} from Debian"), "bash");
+    step.arg("xtask/live/debian-program.sh").arg(&root).arg(package).run()?;
+    Ok(root)
 }
 
 impl Debian {

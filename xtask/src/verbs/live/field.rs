@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::arguments::Arguments;
 use crate::step::{Failure, Outcome, Step};
 use crate::venv::Venv;
+use crate::verbs::live::debian;
 use crate::verbs::{addon, jar, wheel};
 use crate::{javas, nodes, pythons, scratch, workspace};
 
@@ -29,38 +30,61 @@ struct Cell {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
-    /// `FIELD_NODE` is a Node.js, which finds the package.
-    Node,
-    /// `FIELD_JAVA` is a Java, `FIELD_CLASSES` a class path with the JAR and the programs.
+    /// `FIELD_NODE` is a Node.js of this major, which finds the package and the frameworks in `NODE_PATH`.
+    Node(&'static str),
+    /// `FIELD_JAVA` is a Java, `FIELD_OLD_JAVA` one that is not supported; see [`Preparation::java`] for their class paths.
     Java,
+    /// `FIELD_REDIS` is a Redis, whose libraries lie in `FIELD_REDIS_LIBRARIES` where they are not the machine's.
+    Redis,
 }
 
 const fn cell(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
     Cell { name, program, words, limit: LIMIT, needs: Needs::Nothing }
 }
 
-/// A thousand programs take half a minute on an idle machine, and minutes beside a busy one.
-const fn exec(name: &'static str, words: &'static [&'static str]) -> Cell {
-    Cell { limit: Duration::from_secs(600), ..cell(name, "exec_paths.py", words) }
+const fn on_node(major: &'static str, cell: Cell) -> Cell {
+    Cell { needs: Needs::Node(major), ..cell }
 }
+
+const fn in_java(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
+    Cell { needs: Needs::Java, ..cell(name, program, words) }
+}
+
+const fn with_redis(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
+    Cell { needs: Needs::Redis, ..cell(name, program, words) }
+}
+
+/// Many programs, or a few hundred threads of one.
+const fn long(cell: Cell) -> Cell {
+    Cell { limit: Duration::from_secs(600), ..cell }
+}
+
+/// Major of the Node.js of cells that run on one; `process.execve` came with 23.11.
+const NODE: &str = "24";
 
 const CELLS: &[Cell] = &[
     cell("celery-prefork", "celery_pools.py", &["prefork", "main"]),
     cell("celery-prefork-worker-init", "celery_pools.py", &["prefork", "worker_process_init"]),
     cell("celery-threads", "celery_pools.py", &["threads", "main"]),
     cell("celery-gevent", "celery_pools.py", &["gevent", "main"]),
-    exec("exec-execv-auto", &["execv", "auto", "1000"]),
-    exec("exec-execv-timer", &["execv", "thread_timer", "1000"]),
-    exec("exec-execv-perf", &["execv", "perf", "1000"]),
-    exec("exec-wall", &["wall", "auto", "100"]),
-    exec("exec-spawnlp", &["spawnlp", "auto", "100"]),
-    exec("exec-fork", &["fork_exec", "auto", "100"]),
-    exec("exec-posix-spawn", &["posix_spawn", "auto", "100"]),
-    exec("exec-subprocess", &["subprocess", "auto", "100"]),
-    Cell { needs: Needs::Node, limit: Duration::from_secs(600), ..cell("exec-node", "exec_node.py", &["100"]) },
+    long(cell("celery-children", "celery_children.py", &["1000"])),
+    with_redis("rq-worker", "rq_jobs.py", &["worker"]),
+    with_redis("rq-horse", "rq_jobs.py", &["horse"]),
+    long(cell("exec-execv-auto", "exec_paths.py", &["execv", "auto", "1000"])),
+    long(cell("exec-execv-timer", "exec_paths.py", &["execv", "thread_timer", "1000"])),
+    long(cell("exec-execv-perf", "exec_paths.py", &["execv", "perf", "1000"])),
+    long(cell("exec-wall", "exec_paths.py", &["wall", "auto", "100"])),
+    long(cell("exec-spawnlp", "exec_paths.py", &["spawnlp", "auto", "100"])),
+    long(cell("exec-fork", "exec_paths.py", &["fork_exec", "auto", "100"])),
+    long(cell("exec-posix-spawn", "exec_paths.py", &["posix_spawn", "auto", "100"])),
+    long(cell("exec-subprocess", "exec_paths.py", &["subprocess", "auto", "100"])),
+    long(on_node(NODE, cell("exec-node", "exec_node.py", &["100"]))),
     cell("seccomp-python", "seccomp.py", &["python"]),
-    Cell { needs: Needs::Node, ..cell("seccomp-node", "seccomp.py", &["node"]) },
-    Cell { needs: Needs::Java, ..cell("seccomp-java", "seccomp.py", &["java"]) },
+    on_node(NODE, cell("seccomp-node", "seccomp.py", &["node"])),
+    in_java("seccomp-java", "seccomp.py", &["java"]),
+    long(cell("seccomp-starts-python", "seccomp_starts.py", &["python", "1000"])),
+    long(on_node(NODE, cell("seccomp-starts-node", "seccomp_starts.py", &["node", "1000"]))),
+    long(in_java("seccomp-starts-java", "seccomp_starts.py", &["java", "300"])),
     cell("gunicorn-sync", "web_servers.py", &["sync"]),
     cell("gunicorn-gthread", "web_servers.py", &["gthread"]),
     cell("gunicorn-gevent", "web_servers.py", &["gevent"]),
@@ -69,6 +93,8 @@ const CELLS: &[Cell] = &[
     cell("gunicorn-usr2", "web_servers.py", &["usr2"]),
     cell("uvicorn", "web_servers.py", &["uvicorn"]),
     cell("uwsgi", "web_servers.py", &["uwsgi"]),
+    cell("django-wsgi", "web_servers.py", &["django-wsgi"]),
+    cell("django-asgi", "web_servers.py", &["django-asgi"]),
     cell("fork-pool", "workers.py", &["pool"]),
     cell("fork-daemon", "workers.py", &["daemon"]),
     cell("fork-task-runner", "workers.py", &["task-runner"]),
@@ -76,12 +102,27 @@ const CELLS: &[Cell] = &[
     cell("fork-pid1", "workers.py", &["pid1"]),
     cell("go-before", "go_beside.py", &["before"]),
     cell("go-after", "go_beside.py", &["after"]),
-    Cell { needs: Needs::Node, ..cell("node-cluster", "node_processes.py", &["cluster", "3"]) },
-    Cell { needs: Needs::Node, ..cell("node-fork", "node_processes.py", &["fork", "3"]) },
+    on_node("20", cell("node-cluster-20", "node_processes.py", &["cluster", "3"])),
+    on_node("24", cell("node-cluster-24", "node_processes.py", &["cluster", "3"])),
+    on_node("26", cell("node-cluster-26", "node_processes.py", &["cluster", "3"])),
+    on_node("20", cell("node-fork-20", "node_processes.py", &["fork", "3"])),
+    on_node("24", cell("node-fork-24", "node_processes.py", &["fork", "3"])),
+    on_node("26", cell("node-fork-26", "node_processes.py", &["fork", "3"])),
+    long(on_node("20", cell("node-workers-20", "node_workers.py", &["300"]))),
+    long(on_node("24", cell("node-workers-24", "node_workers.py", &["300"]))),
+    long(on_node("26", cell("node-workers-26", "node_workers.py", &["300"]))),
+    on_node("20", cell("node-permission-20", "node_permission.py", &[])),
+    on_node("24", cell("node-permission-24", "node_permission.py", &[])),
+    on_node("26", cell("node-permission-26", "node_permission.py", &[])),
+    on_node(NODE, cell("node-bundle-esbuild", "node_bundle.py", &["esbuild"])),
+    on_node(NODE, cell("node-bundle-webpack", "node_bundle.py", &["webpack"])),
+    on_node(NODE, cell("node-nest", "web_servers.py", &["nest"])),
+    in_java("java-tomcat", "java_programs.py", &["tomcat"]),
+    in_java("java-spring", "web_servers.py", &["spring"]),
+    in_java("java-debugger", "java_programs.py", &["debugger"]),
+    in_java("java-old-agent", "java_programs.py", &["old-agent"]),
+    in_java("java-old-extension", "java_programs.py", &["old-extension"]),
 ];
-
-/// Major of the Node.js that runs the programs; `process.execve` came with 23.11.
-const NODE: &str = "24";
 
 /// An environment variable of the programs.
 type Variable = (&'static str, OsString);
@@ -96,15 +137,12 @@ struct Row {
 
 pub fn run(given: &Arguments) -> Outcome {
     let chosen = chosen(given.text("cell"))?;
-    let python = environment()?;
-    let mut variables = Vec::new();
-    if chosen.iter().any(|cell| cell.needs == Needs::Node) {
-        variables.extend(node()?);
+    let mut preparation = Preparation { is_release: given.has("release"), prepared: Vec::new(), modules: None };
+    let python = preparation.python()?;
+    for cell in &chosen {
+        preparation.prepare(cell.needs);
     }
-    if chosen.iter().any(|cell| cell.needs == Needs::Java) {
-        variables.extend(java()?);
-    }
-    let rows: Vec<Row> = chosen.into_iter().map(|cell| cell.run(&python, &variables)).collect();
+    let rows: Vec<Row> = chosen.into_iter().map(|cell| cell.run(&python, preparation.variables(cell.needs))).collect();
     println!("\n{}", table(&rows));
     let failed: Vec<_> = rows.iter().filter(|row| row.has_failed).map(|row| row.name).collect();
     match failed.is_empty() {
@@ -129,49 +167,143 @@ fn chosen(wanted: Option<&str>) -> Outcome<Vec<&'static Cell>> {
 
 /// C source, so that not every machine can build it.
 const UWSGI: &str = "uwsgi==2.0.31";
+/// Bundlers and frameworks for Node.js.
+const NODE_PACKAGES: [&str; 7] = [
+    "esbuild@0.28",
+    "webpack@5",
+    "@nestjs/core@11",
+    "@nestjs/common@11",
+    "@nestjs/platform-express@11",
+    "reflect-metadata@0.2",
+    "rxjs@7",
+];
+const JAVA_PROGRAMS: [&str; 8] = [
+    "Burner.java",
+    "Debugger.java",
+    "Profiled.java",
+    "Site.java",
+    "SpringService.java",
+    "Stepped.java",
+    "TomcatServer.java",
+    "Work.java",
+];
 
-/// A Python with the wheel and the frameworks.
-fn environment() -> Outcome<PathBuf> {
-    let requirements = ["-r", "xtask/live/field/requirements.txt"].map(str::to_owned);
-    let venv = Venv::with("field", &pythons::preferred()?, &requirements)?;
-    if !venv.program("uwsgi").is_file() {
-        if let Err(failure) = venv.pip("build uWSGI", &[UWSGI.to_owned()]) {
-            println!("uWSGI: left out: {failure}");
+/// Builds the packages, and installs what the programs run on.
+struct Preparation {
+    /// The packages as they ship, instead of those of the tests: the code under test is the same, optimized
+    /// (docs/decisions/0015).
+    is_release: bool,
+    /// Variables of what was prepared, or why it could not be.
+    prepared: Vec<(Needs, Outcome<Vec<Variable>>)>,
+    /// The `node_modules` of all Node.js programs.
+    modules: Option<PathBuf>,
+}
+
+impl Preparation {
+    fn prepare(&mut self, needs: Needs) {
+        if self.prepared.iter().all(|(known, _)| *known != needs) {
+            let variables = match needs {
+                Needs::Nothing => Ok(Vec::new()),
+                Needs::Node(major) => self.node(major),
+                Needs::Java => self.java(),
+                Needs::Redis => redis(),
+            };
+            self.prepared.push((needs, variables));
         }
     }
-    // The profile of the tests: the code under test is the released one, unoptimized (docs/decisions/0015).
-    venv.install_wheel(&wheel::build_for_tests()?)?;
-    Ok(venv.python())
+
+    fn variables(&self, needs: Needs) -> Result<&[Variable], &Failure> {
+        let found = self.prepared.iter().find(|(known, _)| *known == needs);
+        found.map_or(Ok(&[]), |(_, variables)| variables.as_deref())
+    }
+
+    /// A Python with the wheel and the frameworks.
+    fn python(&self) -> Outcome<PathBuf> {
+        let requirements = ["-r", "xtask/live/field/requirements.txt"].map(str::to_owned);
+        let venv = Venv::with("field", &pythons::preferred()?, &requirements)?;
+        if !venv.program("uwsgi").is_file() {
+            if let Err(failure) = venv.pip("build uWSGI", &[UWSGI.to_owned()]) {
+                println!("uWSGI: left out: {failure}");
+            }
+        }
+        venv.install_wheel(&if self.is_release { wheel::release()? } else { wheel::build_for_tests()? })?;
+        Ok(venv.python())
+    }
+
+    /// Node.js with the package, the bundlers and the frameworks.
+    fn node(&mut self, major: &str) -> Outcome<Vec<Variable>> {
+        let modules = match &self.modules {
+            Some(modules) => modules.clone(),
+            None => {
+                let package = if self.is_release {
+                    addon::release_package()?
+                } else {
+                    addon::build_for_tests()?;
+                    addon::pack_for_tests()?
+                };
+                self.modules.insert(nodes::install(&package, &NODE_PACKAGES, "live-field-node")?).clone()
+            }
+        };
+        let chosen = nodes::chosen(Some(major))?.swap_remove(0);
+        Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
+    }
+
+    /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, both as a class path in `FIELD_CLASSES`; Tomcat, Spring
+    /// Boot and OpenTelemetry's agent in `FIELD_JAVA_LIBRARIES`.
+    fn java(&self) -> Outcome<Vec<Variable>> {
+        let jar = if self.is_release { jar::release_jar()? } else { jar::for_tests()? };
+        let (programs, libraries) = (scratch::empty("live-field-java")?, scratch::empty("live-field-java-libraries")?);
+        let java = javas::all()?.swap_remove(0);
+        let root = workspace::root();
+        let sources = root.join("xtask/live/field");
+        javas::maven("libraries of the programs", &java)
+            .args(["--quiet", "dependency:copy-dependencies", "--file"])
+            .arg(sources.join("pom.xml"))
+            .arg(format!("-DoutputDirectory={}", libraries.display()))
+            .run()?;
+        let compiler = |name: &str| Step::new(name, java.home.join("bin/javac")).arg("-d").arg(&programs);
+        compiler("compile the programs")
+            // The libraries name annotations and processors that are not theirs.
+            .args(["-Xlint:all,-classfile,-processing", "-Werror", "-cp"])
+            .arg(format!("{}:{}/*", jar.display(), libraries.display()))
+            .args(JAVA_PROGRAMS.map(|name| sources.join(name)))
+            .run()?;
+        compiler("compile the program of an old Java")
+            .args(["--release", "8", "-Xlint:-options"])
+            .arg(root.join("xtask/jar/DeclinedRun.java"))
+            .run()?;
+        let class_path = format!("{}:{}", jar.display(), programs.display());
+        Ok(vec![
+            ("FIELD_JAVA", java.home.join("bin/java").into()),
+            ("FIELD_OLD_JAVA", javas::unsupported()?.home.join("bin/java").into()),
+            ("FIELD_JAR", jar.into()),
+            ("FIELD_CLASSES", class_path.into()),
+            ("FIELD_JAVA_PROGRAMS", programs.into()),
+            ("FIELD_JAVA_LIBRARIES", libraries.into()),
+        ])
+    }
 }
 
-/// Node.js with the package, as variables of the programs.
-fn node() -> Outcome<Vec<Variable>> {
-    addon::build_for_tests()?;
-    let modules = nodes::install(&addon::pack_for_tests()?, &[], "live-field-node")?;
-    let chosen = nodes::chosen(Some(NODE))?.swap_remove(0);
-    Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
-}
-
-/// Java with the JAR, as variables of the programs.
-fn java() -> Outcome<Vec<Variable>> {
-    let jar = jar::for_tests()?;
-    let classes = scratch::empty("live-field-java")?;
-    let java = javas::all()?.swap_remove(0);
-    let sources = workspace::root().join("xtask/live/field");
-    Step::new("compile the programs", java.home.join("bin/javac"))
-        .args(["-Xlint:all", "-Werror", "-cp"])
-        .arg(&jar)
-        .arg("-d")
-        .arg(&classes)
-        .args(["Burner.java", "Profiled.java"].map(|name| sources.join(name)))
-        .run()?;
-    let class_path = format!("{}:{}", jar.display(), classes.display());
-    Ok(vec![("FIELD_JAVA", java.home.join("bin/java").into()), ("FIELD_CLASSES", class_path.into())])
+/// The Redis on PATH, or that of Debian.
+fn redis() -> Outcome<Vec<Variable>> {
+    if Step::new("find Redis", "redis-server").arg("--version").capture().is_ok() {
+        return Ok(vec![("FIELD_REDIS", "redis-server".into())]);
+    }
+    let root = debian::unpacked("redis-server")?;
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    Ok(vec![("FIELD_REDIS", root.join("usr/bin/redis-server").into()), ("FIELD_REDIS_LIBRARIES", libraries.into())])
 }
 
 impl Cell {
-    fn run(&self, python: &PathBuf, variables: &[Variable]) -> Row {
+    fn run(&self, python: &PathBuf, variables: Result<&[Variable], &Failure>) -> Row {
         let began = Instant::now();
+        let variables = match variables {
+            Ok(variables) => variables,
+            Err(failure) => {
+                let text = format!("FAILED  not prepared: {failure}");
+                return Row { name: self.name, text, seconds: 0, has_failed: true };
+            }
+        };
         let mut text = None;
         let step = variables.iter().fold(Step::new(self.name, python), |step, (key, value)| step.env(key, value));
         let outcome = step

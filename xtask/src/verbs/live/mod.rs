@@ -36,7 +36,8 @@ pub const VERB: Verb = Verb {
                    --seconds of stress each (60), --node 18,24\n\
         java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
-        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…\n\
+        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…;\n\
+                   --release: the packages as they ship\n\
         system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
@@ -48,6 +49,7 @@ pub const VERB: Verb = Verb {
         Known::Value("forks"),
         Known::Value("cycles"),
         Known::Value("cell"),
+        Known::Switch("release"),
     ],
     run,
 };

@@ -1,0 +1,19 @@
+import java.lang.management.ManagementFactory;
+
+/** The work of the programs of this folder; knows nothing of spanprof. */
+final class Work {
+    private Work() {}
+
+    /** Burns CPU time of this thread; the function that every profile must hold. */
+    static long fieldWork(long milliseconds) {
+        var clocks = ManagementFactory.getThreadMXBean();
+        long began = clocks.getCurrentThreadCpuTime();
+        long sum = 0;
+        while (clocks.getCurrentThreadCpuTime() - began < milliseconds * 1_000_000) {
+            for (int number = 0; number < 100_000; number++) {
+                sum += number % 7;
+            }
+        }
+        return sum;
+    }
+}

@@ -1,0 +1,43 @@
+"""A program bundled by esbuild or webpack: with the package installed beside it samples arrive, with the package left
+external too; alone, one warning says what to do, and the program runs.
+
+    node_bundle.py esbuild|webpack
+"""
+
+import os
+
+import field
+
+
+def bundled(kind, has_package, external=None):
+    """Path of the bundle in a folder of its own, with or without the package beside it."""
+    made = os.path.join(field.folder(), "bundle.js")
+    words = [os.environ["FIELD_NODE"], os.path.join(field.HERE, "node_bundle.js"), kind, os.path.join(field.HERE, "burner.js"), made]
+    done = field.run([*words, *([external] if external else [])])
+    field.expect(done.code == 0, f"{kind} failed\n{done}")
+    if has_package:
+        modules = os.path.join(os.path.dirname(made), "node_modules")
+        os.mkdir(modules)
+        os.symlink(os.path.join(os.environ["NODE_PATH"], "spanprof"), os.path.join(modules, "spanprof"))
+    return made
+
+
+def main(kind):
+    node = os.environ["FIELD_NODE"]
+    inside, outside, alone = bundled(kind, True), bundled(kind, True, "spanprof"), bundled(kind, False)
+    # From here on the package is found beside the bundle or not at all.
+    del os.environ["NODE_PATH"]
+    counts = []
+    for program in (inside, outside):
+        _, profiles = field.compared([node, program])
+        counts.append(field.expect_samples(profiles, 50))
+    ours, profiles = field.compared([node, alone])
+    lines = [line for line in ours.stderr.splitlines() if "SpanprofWarning" in line]
+    field.expect(len(lines) == 1, f"without the package: {len(lines)} warnings, expected 1\n{ours.stderr}")
+    field.expect("external" in lines[0], f"the warning does not say what to do\n{lines[0]}")
+    field.expect(field.samples_of(profiles) == 0, "samples without the native module")
+    return f"{counts[0]} samples beside the package, {counts[1]} with it external; alone, exit {ours.code} and one warning"
+
+
+if __name__ == "__main__":
+    field.cell(main)

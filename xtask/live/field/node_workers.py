@@ -1,0 +1,38 @@
+"""Worker threads of Node.js that all live at once: the program ends, in a time like that without spanprof.
+
+    node_workers.py COUNT
+"""
+
+import os
+import resource
+import time
+
+import field
+
+#: CPU time of one worker's start under the profiler, and of the program's, in seconds: a multiple of what is promised (10 and
+#: 15 ms), since machines differ and the packages of tests are not optimized.
+WORKER, PROGRAM = 0.1, 2
+
+
+def timed(words, profiles):
+    """A run, its seconds, and those of the CPU."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = field.run(words, profiles, 280)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended, time.monotonic() - began, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main(count):
+    words = [os.environ["FIELD_NODE"], "--no-warnings", os.path.join(field.HERE, "node_workers.js"), count]
+    reference, bare, bare_cpu = timed(words, None)
+    profiles = field.folder()
+    ours, seconds, cpu = timed(words, profiles)
+    field.expect_same(ours, reference)
+    most = bare_cpu + PROGRAM + WORKER * int(count)
+    field.expect(cpu < most, f"{cpu:.1f} s of CPU time, {bare_cpu:.1f} s without spanprof, allowed {most:.1f} s")
+    samples = field.expect_samples(profiles, int(count) // 3)
+    return f"{count} workers in {seconds:.1f} s ({bare:.1f} bare), CPU {cpu:.1f} s ({bare_cpu:.1f} bare), {samples} samples"
+
+
+if __name__ == "__main__":
+    field.cell(main)
