@@ -3,7 +3,7 @@
 //!
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use spanprof::runtime::{Ended, Frame};
@@ -172,6 +172,8 @@ pub const OF_MODULE: usize = usize::MAX;
 pub struct CodeMap {
     live: BTreeMap<usize, Code>,
     live_bytes: usize,
+    /// Isolates, and where their code lies: each takes it along when it ends.
+    of_isolates: BTreeSet<(usize, usize)>,
     dead: DeadCode,
     /// Isolates and old places of code that a collection under way has moved: dead, but for now without end.
     unsettled: Vec<(usize, usize)>,
@@ -321,8 +323,8 @@ impl CodeMap {
             Change::Forgotten => {
                 self.settle(isolate, position, ended);
                 self.scripts.end(isolate, position);
-                let starts: Vec<usize> =
-                    self.live.values().filter(|code| code.isolate == isolate).map(|code| code.start).collect();
+                let own = self.of_isolates.range((isolate, 0)..=(isolate, usize::MAX));
+                let starts: Vec<usize> = own.map(|(_, start)| *start).collect();
                 for start in starts {
                     self.end(start, position, ended);
                 }
@@ -364,11 +366,13 @@ impl CodeMap {
             self.end(start, code.born, ended);
         }
         self.live_bytes += code.bytes();
+        self.of_isolates.insert((code.isolate, code.start));
         self.live.insert(code.start, code);
     }
 
     fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<Code> {
         let code = self.live.remove(&start)?;
+        self.of_isolates.remove(&(code.isolate, start));
         self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
         if position != NOT_YET {
             tell_ended(&code, position, ended);
