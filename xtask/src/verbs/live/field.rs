@@ -54,9 +54,9 @@ const fn with_redis(name: &'static str, program: &'static str, words: &'static [
     Cell { needs: Needs::Redis, ..cell(name, program, words) }
 }
 
-/// Many programs, or a few hundred threads of one.
+/// Many programs, or a few hundred threads of one: minutes on an idle machine, and more beside a busy one.
 const fn long(cell: Cell) -> Cell {
-    Cell { limit: Duration::from_secs(600), ..cell }
+    Cell { limit: Duration::from_secs(1200), ..cell }
 }
 
 /// Major of the Node.js of cells that run on one; `process.execve` came with 23.11.
@@ -84,7 +84,7 @@ const CELLS: &[Cell] = &[
     in_java("seccomp-java", "seccomp.py", &["java"]),
     long(cell("seccomp-starts-python", "seccomp_starts.py", &["python", "1000"])),
     long(on_node(NODE, cell("seccomp-starts-node", "seccomp_starts.py", &["node", "1000"]))),
-    long(in_java("seccomp-starts-java", "seccomp_starts.py", &["java", "300"])),
+    long(in_java("seccomp-starts-java", "seccomp_starts.py", &["java", "200"])),
     cell("gunicorn-sync", "web_servers.py", &["sync"]),
     cell("gunicorn-gthread", "web_servers.py", &["gthread"]),
     cell("gunicorn-gevent", "web_servers.py", &["gevent"]),
@@ -190,8 +190,8 @@ const JAVA_PROGRAMS: [&str; 8] = [
 
 /// Builds the packages, and installs what the programs run on.
 struct Preparation {
-    /// The packages as they ship, instead of those of the tests: the code under test is the same, optimized
-    /// (docs/decisions/0015).
+    /// The packages as they ship, which the verbs `wheel`, `addon` and `jar` built, instead of those of the tests: the code under
+    /// test is the same, optimized (docs/decisions/0015).
     is_release: bool,
     /// Variables of what was prepared, or why it could not be.
     prepared: Vec<(Needs, Outcome<Vec<Variable>>)>,
@@ -226,7 +226,11 @@ impl Preparation {
                 println!("uWSGI: left out: {failure}");
             }
         }
-        venv.install_wheel(&if self.is_release { wheel::release()? } else { wheel::build_for_tests()? })?;
+        venv.install_wheel(&if self.is_release {
+            released("wheel", "x86_64.whl")?
+        } else {
+            wheel::build_for_tests()?
+        })?;
         Ok(venv.python())
     }
 
@@ -236,7 +240,7 @@ impl Preparation {
             Some(modules) => modules.clone(),
             None => {
                 let package = if self.is_release {
-                    addon::release_package()?
+                    released("addon", ".tgz")?
                 } else {
                     addon::build_for_tests()?;
                     addon::pack_for_tests()?
@@ -251,7 +255,7 @@ impl Preparation {
     /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, both as a class path in `FIELD_CLASSES`; Tomcat, Spring
     /// Boot and OpenTelemetry's agent in `FIELD_JAVA_LIBRARIES`.
     fn java(&self) -> Outcome<Vec<Variable>> {
-        let jar = if self.is_release { jar::release_jar()? } else { jar::for_tests()? };
+        let jar = if self.is_release { released("jar", "0.jar")? } else { jar::for_tests()? };
         let (programs, libraries) = (scratch::empty("live-field-java")?, scratch::empty("live-field-java-libraries")?);
         let java = javas::all()?.swap_remove(0);
         let root = workspace::root();
@@ -282,6 +286,17 @@ impl Preparation {
             ("FIELD_JAVA_LIBRARIES", libraries.into()),
         ])
     }
+}
+
+/// A package in target/dist, by the end of its name and the verb that builds it.
+fn released(verb: &str, ending: &str) -> Outcome<PathBuf> {
+    let dist = workspace::target().join("dist");
+    let files = std::fs::read_dir(&dist).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found = files.filter(|path| path.to_string_lossy().ends_with(ending));
+    found.next().ok_or_else(|| {
+        let missing = Failure::new("find the release packages", format!("none of `{verb}` in {}", dist.display()));
+        missing.with_way_out(format!("cargo xtask {verb}"))
+    })
 }
 
 /// The Redis on PATH, or that of Debian.

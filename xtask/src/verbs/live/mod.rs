@@ -37,7 +37,7 @@ pub const VERB: Verb = Verb {
         java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
         field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…;\n\
-                   --release: the packages as they ship\n\
+                   --release: the packages in target/dist, as `wheel`, `addon` and `jar` built them\n\
         system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
