@@ -200,3 +200,55 @@ for _ in range(3):
 assert spanprof.stats()["process.children_cut_off"] == 3, spanprof.stats()
 """
     )
+
+
+def test_a_child_forked_while_a_line_waits_for_the_first_import_of_logging_ends(run_target):
+    run_target(
+        """
+import os, sys, threading, time
+import spanprof
+
+asked, is_forked = threading.Event(), threading.Event()
+
+class SlowDisk:
+    def find_spec(self, name, path=None, target=None):
+        if name == "logging" and threading.current_thread() is not threading.main_thread():
+            asked.set()
+            is_forked.wait(20)
+
+assert "logging" not in sys.modules
+sys.meta_path.insert(0, SlowDisk())
+spanprof.start(upload_interval=0.1)
+# The line about the first window comes in this time, on a thread that the main thread starts between two of its steps.
+end = time.monotonic() + 2
+while not asked.is_set() and time.monotonic() < end:
+    sum(range(5000))
+    time.sleep(0.01)
+pid = os.fork()
+if pid == 0:
+    is_forked.set()
+    sys.exit(7)
+is_forked.set()
+end = time.monotonic() + 20
+while os.waitpid(pid, os.WNOHANG) == (0, 0):
+    if time.monotonic() > end:
+        os.kill(pid, 9)
+        sys.exit("the child hangs at its end")
+    time.sleep(0.01)
+"""
+    )
+
+
+def test_a_warning_reaches_standard_error_where_the_program_has_no_logging(run_target):
+    target = run_target(
+        """
+import sys
+import spanprof
+
+spanprof.start()
+spanprof.start()
+spanprof.stop()
+assert "logging" not in sys.modules, "imported for the profiler's sake"
+"""
+    )
+    assert "start() was called again" in target.stderr

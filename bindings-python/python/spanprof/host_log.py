@@ -1,6 +1,10 @@
 """Writes the profiler's few lines to the program's own logger, ``logging.getLogger("spanprof")``.
 
 Not here: what is said (native core). A logger that raises loses the line, nothing else.
+
+``logging`` is never imported here. A process that forks while another thread imports a module leaves that module's lock held in
+the child, which then waits for it for ever (CPython's importlib/_bootstrap.py, ``_ModuleLock``). Where the program has not
+imported it, there are no handlers, and a line ends where ``logging.lastResort`` would write it.
 """
 
 from __future__ import annotations
@@ -9,12 +13,15 @@ import os
 import sys
 import threading
 
+from . import imports
 from .native import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import Callable
 
+#: ``logging.WARNING``.
+_WARNING = 30
 #: The process whose outcome is printed: that of ``spanprof run``, and none of its children.
 _prints_outcome: int | None = None
 #: Native calls that hand over their lines themselves.
@@ -37,9 +44,11 @@ def hand_over() -> None:
             if _prints_outcome == os.getpid() and line[1].startswith(native.outcome_prefix):
                 print(line[1], file=sys.__stderr__, flush=True)
                 continue
-            import logging
-
-            logging.getLogger("spanprof").log(line[0], "%s", line[1])
+            logging = imports.loaded("logging")
+            if logging is not None:
+                logging.getLogger("spanprof").log(line[0], "%s", line[1])
+            elif line[0] >= _WARNING:
+                sys.stderr.write(f"{line[1]}\n")
         except Exception:
             pass
 

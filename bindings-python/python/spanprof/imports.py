@@ -23,8 +23,8 @@ _searching = threading.local()
 
 def when_imported(name: str, callback: Callback) -> None:
     """Calls ``callback(module)`` once, as soon as the module ``name`` is there."""
-    module = sys.modules.get(name)
-    if module is not None and not _is_initialising(module):
+    module = loaded(name)
+    if module is not None:
         _call(callback, module)
         return
     _waiting.setdefault(name, []).append(callback)
@@ -32,8 +32,11 @@ def when_imported(name: str, callback: Callback) -> None:
         sys.meta_path.insert(0, _Finder())
 
 
-def _is_initialising(module: ModuleType) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+def loaded(name: str) -> ModuleType | None:
+    """The module ``name`` if its import is complete."""
+    module = sys.modules.get(name)
+    is_complete = not getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return module if is_complete else None
 
 
 def _call(callback: Callback, module: ModuleType) -> None:
