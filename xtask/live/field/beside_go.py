@@ -31,4 +31,4 @@ print(library.GoTotal(5_000_001))
 if is_profiled:
     import spanprof
 
-    print(f"signal {spanprof.stats()['clock.signal']}", file=sys.stderr)
+    print(f"report: signal {spanprof.stats()['clock.signal']}", file=sys.stderr)

@@ -20,8 +20,9 @@ import profiled  # noqa: E402
 #: The function that burns CPU time in every program here, in Python and in Node.js and Java.
 WORK = ["field_work", "fieldWork"]
 
-#: Lines of spanprof on standard error: its log lines, and what Java's and Node.js's own loggers put around them.
-OURS = re.compile(r"spanprof: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
+#: Lines on standard error of the profiled run alone: the cell's own reports, spanprof's log lines, and what Java's and Node.js's
+#: loggers put around these.
+OURS = re.compile(r"^report: |spanprof: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
 #: Parts of a line that differ from run to run: identifiers, numbers.
 VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|0x[0-9a-f]+|\d+")
 

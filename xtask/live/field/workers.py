@@ -1,6 +1,6 @@
 """Programs that fork by themselves: each prints the same and ends the same as without spanprof.
 
-    workers.py pool|daemon|task-runner|data-loader|pid1
+    workers.py pool|daemon|task-runner|data-loader|children|pid1
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import field
 
 #: Programs, and the fewest samples that the profiles must hold.
-PROGRAMS = {"pool": 20, "daemon": 10, "task-runner": 10, "data-loader": 20, "pid1": 10}
+PROGRAMS = {"pool": 20, "daemon": 10, "task-runner": 10, "data-loader": 20, "children": 30, "pid1": 10}
 
 
 def main(kind):

@@ -99,6 +99,7 @@ const CELLS: &[Cell] = &[
     cell("fork-daemon", "workers.py", &["daemon"]),
     cell("fork-task-runner", "workers.py", &["task-runner"]),
     cell("fork-data-loader", "workers.py", &["data-loader"]),
+    cell("fork-children", "workers.py", &["children"]),
     cell("fork-pid1", "workers.py", &["pid1"]),
     cell("go-before", "go_beside.py", &["before"]),
     cell("go-after", "go_beside.py", &["after"]),
