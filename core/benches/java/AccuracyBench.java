@@ -5,13 +5,18 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Shares and totals of a mix against the thread's CPU clock, at several rates; of work in native code; of methods that are
- * inlined into their caller. Each run has a processor of its own. Prints Markdown.
+ * Shares and totals of a mix against the thread's CPU clock, at several rates; of periodic work, also beside a busy program on
+ * the same processor; of work in native code; of methods that are inlined into their caller. Each run has a processor of its
+ * own, but for that program. Prints Markdown.
  */
 final class AccuracyBench {
     /** Samples aimed at in a run, within the CPU seconds allowed for it. */
     private static final int SAMPLES = 5_000;
     private static final double LONGEST_CPU_SECONDS = 10;
+    /** Before the name of a mix: beside a busy program on the same processor. */
+    private static final String CROWDED = "crowded-";
+    /** Milliseconds of CPU time in which a periodic program repeats itself; 4 is the kernel's tick at 250 Hz. */
+    private static final List<Integer> CYCLES_MS = List.of(1, 4, 10, 100);
     private static final double NATIVE_BUDGET_POINTS = 2;
     private static final double TOTAL_BUDGET_PERCENT = 1;
     private static final double BROKEN_BUDGET_PERCENT = 0.5;
@@ -36,6 +41,8 @@ final class AccuracyBench {
                 table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total:"
                         + " the work's CPU time as the profile has it; of those that give no time with a sample, samples times the period"
                         + " asked for.");
+                table(runs, results, Work.CYCLE, "A program that repeats itself: a part of 30 % of each cycle of CPU time; `crowded`:"
+                        + " beside a busy program on the same processor.");
                 table(runs, results, "native", "Copying, deflate and checksums: code that the VM or its libraries bring along.");
                 table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of what the"
                         + " caller took with them, truth by each alone in a loop of its own, compiled by itself: good to a point or two.");
@@ -55,6 +62,15 @@ final class AccuracyBench {
         }
         runs.add(new Run("mix", "spanprof-with-timers", 1000));
         runs.add(new Run("mix", "async-profiler-with-ctimer", 1000));
+        for (String beside : List.of("", CROWDED)) {
+            for (int cycle : CYCLES_MS) {
+                for (int rate : new int[] {100, 250, 1000}) {
+                    for (int repeat = 0; repeat < (isShort ? 1 : 2); repeat++) {
+                        runs.add(new Run(beside + Work.CYCLE + cycle, "spanprof", rate));
+                    }
+                }
+            }
+        }
         for (String kind : List.of("native", "inlined")) {
             all.forEach(profiler -> runs.add(new Run(kind, profiler, 250)));
         }
@@ -95,8 +111,16 @@ final class AccuracyBench {
 
     private static Result result(Measuring bench, Measuring.Java java, Run run, int number, int processor) throws Exception {
         double seconds = bench.isShort ? 1 : Math.min((double) SAMPLES / run.rate, LONGEST_CPU_SECONDS);
-        Measuring.Said said = bench.childOn(processor, java, run.profiler, "AccuracyRun", run.kind, run.rate, seconds,
-                bench.folder().resolve(java.name() + "-" + number));
+        Process busy = run.kind.startsWith(CROWDED) ? busyProgram(processor) : null;
+        Measuring.Said said;
+        try {
+            said = bench.childOn(processor, java, run.profiler, "AccuracyRun", run.kind.replace(CROWDED, ""), run.rate, seconds,
+                    bench.folder().resolve(java.name() + "-" + number));
+        } finally {
+            if (busy != null) {
+                busy.destroyForcibly();
+            }
+        }
         List<Double> truth = said.all("truth_ns");
         List<Double> seen = said.all("seen_ns");
         double all = truth.stream().mapToDouble(ns -> ns).sum();
@@ -110,6 +134,10 @@ final class AccuracyBench {
         return new Result(worst, bound, total, said, shares(seen, allSeen), shares(truth, all));
     }
 
+    private static Process busyProgram(int processor) throws Exception {
+        return new ProcessBuilder("taskset", "--cpu-list", String.valueOf(processor), "sh", "-c", "while :; do :; done").start();
+    }
+
     private static String shares(List<Double> ns, double all) {
         return String.join(" / ", ns.stream().map(one -> Measuring.format("%.1f", 100 * one / all)).toList());
     }
@@ -119,19 +147,20 @@ final class AccuracyBench {
         List<List<?>> rows = new ArrayList<>();
         for (int number = 0; number < results.size(); number++) {
             Run run = runs.get(number);
-            if (!run.kind.equals(kind)) {
+            boolean isPeriodic = kind.equals(Work.CYCLE) && run.kind.contains(kind);
+            if (!isPeriodic && !run.kind.equals(kind)) {
                 continue;
             }
             Result result = results.get(number);
             boolean isNative = kind.equals("native");
             String budget = isNative ? "≤ " + NATIVE_BUDGET_POINTS : "≤ " + Measuring.format("%.2f", result.bound);
-            rows.add(List.of(run.profiler, run.rate, result.said.text("samples"), result.shares, result.truth,
+            rows.add(List.of(isPeriodic ? run.kind : run.profiler, run.rate, result.said.text("samples"), result.shares, result.truth,
                     Measuring.format("%.2f", result.worst), run.isOurs() ? budget : "–",
                     Measuring.format("%+.2f", result.totalPercent), run.isOurs() ? "± " + TOTAL_BUDGET_PERCENT : "–",
                     Measuring.format("%.2f", 100 * result.said.number("broken")), run.isOurs() ? "≤ " + BROKEN_BUDGET_PERCENT : "–",
                     result.said.text("frames_without_line") + " of " + result.said.text("frames")));
         }
-        Measuring.table(List.of("profiler", "Hz", "samples (ours: periods)", "shares shown, %", "really", "worst error, points",
+        Measuring.table(List.of(kind.equals(Work.CYCLE) ? "work" : "profiler", "Hz", "samples (ours: periods)", "shares shown, %", "really", "worst error, points",
                 kind.equals("native") ? "budget" : "budget: 3 standard errors", "total, % off", "budget", "broken stacks, %", "budget",
                 "Java frames without line (native methods have none)"), rows);
     }

@@ -5,8 +5,9 @@ import java.util.List;
 
 /**
  * Burns a known mix under a profiler; the truth by the thread's CPU clock, and what the profiler saw.
+ * {@code cycle-N}: a part of 30 % of each N ms of CPU time.
  *
- * <pre>AccuracyRun PROFILER mix|native|inlined RATE CPU_SECONDS FOLDER</pre>
+ * <pre>AccuracyRun PROFILER mix|cycle-N|native|inlined RATE CPU_SECONDS FOLDER</pre>
  */
 final class AccuracyRun {
     private static final int DEPTH = 20;
@@ -24,11 +25,11 @@ final class AccuracyRun {
         profiler.startKeeping(rate, Files.createDirectories(folder.resolve("before")));
         profiler.seen();
         long[] truth = new long[parts.size()];
-        burn(isInlined, chain, parts, 1.5, truth);
+        burn(words[1], chain, parts, 1.5, truth);
         Arrays.fill(truth, 0);
         profiler.startKeeping(rate, folder);
         long begun = Work.threadCpuNs();
-        burn(isInlined, chain, parts, Double.parseDouble(words[3]), truth);
+        burn(words[1], chain, parts, Double.parseDouble(words[3]), truth);
         long whole = Work.threadCpuNs() - begun;
         List<Seen> seen = profiler.seen();
         String[] methods = isInlined ? InlinedWork.METHODS : parts.stream().map(Work.Part::method).toArray(String[]::new);
@@ -47,9 +48,11 @@ final class AccuracyRun {
         System.exit(0);
     }
 
-    private static void burn(boolean isInlined, Chain chain, List<Work.Part> parts, double cpuSeconds, long[] truth) {
-        if (isInlined) {
+    private static void burn(String kind, Chain chain, List<Work.Part> parts, double cpuSeconds, long[] truth) {
+        if (kind.equals("inlined")) {
             InlinedWork.mix(cpuSeconds);
+        } else if (kind.startsWith(Work.CYCLE)) {
+            Work.periodic(chain, parts, cpuSeconds, truth);
         } else {
             Work.mix(chain, parts, cpuSeconds, truth);
         }

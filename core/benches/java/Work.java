@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.ToIntFunction;
 import java.util.stream.Stream;
 
 /** The work that is profiled, below a stack of chosen depth, and the clocks that tell the truth of it. */
@@ -17,6 +18,9 @@ final class Work {
     private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
     private static final Path TASKS = Path.of("/proc/self/task");
     private static final Map<String, Long> CPU_BY_THREAD = new HashMap<>();
+
+    /** Before the milliseconds of CPU time in which periodic work repeats itself. */
+    static final String CYCLE = "cycle-";
 
     static double sink;
 
@@ -81,7 +85,31 @@ final class Work {
     static final List<Part> ARITHMETIC = List.of(
             new Part("Work.half", 40, Work::half), new Part("Work.third", 69, Work::third), new Part("Work.fifth", 18, Work::fifth));
 
+    private static double part(int micros) {
+        return spend(micros);
+    }
+
+    private static double rest(int micros) {
+        return spend(micros);
+    }
+
+    private static double spend(int micros) {
+        long end = threadCpuNs() + micros * 1000L;
+        while (threadCpuNs() < end) {
+            Thread.onSpinWait();
+        }
+        return micros;
+    }
+
+    /** 30 % of each cycle of CPU time in one method and the rest in another; turns are microseconds. */
+    private static List<Part> cycle(int milliseconds) {
+        return List.of(new Part("Work.part", 300 * milliseconds, Work::part), new Part("Work.rest", 700 * milliseconds, Work::rest));
+    }
+
     static List<Part> parts(String kind) {
+        if (kind.startsWith(CYCLE)) {
+            return cycle(Integer.parseInt(kind.substring(CYCLE.length())));
+        }
         return switch (kind) {
             case "memory" -> List.of(new Part("Work$Memory.walk", 100, Memory::walk));
             case "native" -> NativeWork.PARTS;
@@ -124,14 +152,24 @@ final class Work {
 
     /** Works until the thread's CPU clock has gone on by so much; what each part really took is added to {@code truth}. */
     static void mix(Chain chain, List<Part> parts, double cpuSeconds, long[] truth) {
-        long end = threadCpuNs() + (long) (cpuSeconds * 1e9);
         ThreadLocalRandom random = ThreadLocalRandom.current();
+        // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+        burn(chain, parts, cpuSeconds, truth, part -> (int) (part.turns * 4000 * random.nextDouble()));
+    }
+
+    /** As {@link #mix}, each part always as long. */
+    static void periodic(Chain chain, List<Part> parts, double cpuSeconds, long[] truth) {
+        burn(chain, parts, cpuSeconds, truth, Part::turns);
+    }
+
+    private static void burn(Chain chain, List<Part> parts, double cpuSeconds, long[] truth, ToIntFunction<Part> turns) {
+        long end = threadCpuNs() + (long) (cpuSeconds * 1e9);
         while (threadCpuNs() < end) {
-            for (int part = 0; part < truth.length; part++) {
+            for (int number = 0; number < truth.length; number++) {
+                Part part = parts.get(number);
                 long begun = threadCpuNs();
-                // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
-                sink += chain.below(parts.get(part).leaf, (int) (parts.get(part).turns * 4000 * random.nextDouble()));
-                truth[part] += threadCpuNs() - begun;
+                sink += chain.below(part.leaf, turns.applyAsInt(part));
+                truth[number] += threadCpuNs() - begun;
             }
         }
     }

@@ -1,11 +1,11 @@
 'use strict';
 // One run of the accuracy benchmark: burns a known mix under a profiler; prints the truth, and what a peer saw, as JSON. Ours
-// leaves its files in FOLDER.
+// leaves its files in FOLDER. cycle-N: a part of 30 % of each N ms of CPU time.
 //
-//     accuracy_run.js mix|inline PROFILER RATE DEPTH CPU_SECONDS FOLDER
+//     accuracy_run.js mix|cycle-N|inline PROFILER RATE DEPTH CPU_SECONDS FOLDER
 
 const fs = require('node:fs');
-const { cpuNs, mix } = require('./work.js');
+const { cpuNs, mix, cycles } = require('./work.js');
 const inlined = require('./inlined.js');
 
 const PEERS = {
@@ -55,6 +55,7 @@ async function main() {
   const before = cpuNs();
   const said = kind === 'inline' ? { caller: inlined.CALLER } : {};
   if (kind === 'inline') inlined.runInlined(cpuSeconds);
+  else if (kind.startsWith('cycle-')) said.burnt = cycles(depth, Number(kind.slice('cycle-'.length)), cpuSeconds);
   else said.burnt = mix(depth, cpuSeconds);
   if (spanprof) {
     await spanprof.flush(30);

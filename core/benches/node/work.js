@@ -47,9 +47,32 @@ function mix(depth, cpuSeconds) {
   return burnt;
 }
 
+function part(untilNs) {
+  while (cpuNs() < untilNs);
+}
+function rest(untilNs) {
+  while (cpuNs() < untilNs);
+}
+
+/** Spends 30 % of each cycle of CPU time in one function and the rest in another; gives what each really burnt, in nanoseconds. */
+function cycles(depth, cycleMs, cpuSeconds) {
+  const burnt = { part: 0, rest: 0 };
+  let now = cpuNs();
+  const end = now + cpuSeconds * 1e9;
+  while (now < end) {
+    for (const [work, share] of [[part, 0.3], [rest, 0.7]]) {
+      const began = now;
+      below(depth, work, began + share * cycleMs * 1e6);
+      now = cpuNs();
+      burnt[work.name] += now - began;
+    }
+  }
+  return burnt;
+}
+
 /** The same work for every profiler: so many rounds, whatever they take. */
 function fixed(depth, rounds) {
   for (let round = 0; round < rounds; round++) for (const [work, parts] of PARTS) below(depth, work, parts * 10_000);
 }
 
-module.exports = { PARTS, below, cpuNs, mix, fixed };
+module.exports = { PARTS, below, cpuNs, mix, cycles, fixed };
