@@ -136,6 +136,35 @@ def test_wall_profiles_show_where_a_program_waits(run_target):
     assert waited == pytest.approx(1e9, rel=0.25)
 
 
+def test_the_wall_clock_lets_a_process_sleep_that_idles(run_target):
+    target = run_target(
+        """
+        import pathlib, re, time
+        import spanprof
+
+        def looks():
+            for thread in pathlib.Path("/proc/self/task").iterdir():
+                if (thread / "comm").read_text().strip() == "spanprof-wall":
+                    status = (thread / "status").read_text()
+                    return int(re.search(r"^voluntary_ctxt_switches:\\s+(\\d+)", status, re.MULTILINE)[1])
+
+        def waiting():
+            time.sleep(3)
+
+        spanprof.start(wall=True)
+        # Until the thread has its name.
+        time.sleep(0.3)
+        began, before = time.monotonic(), looks()
+        waiting()
+        print((looks() - before) / (time.monotonic() - began), time.monotonic() - began)
+        """
+    )
+    looks_per_second, seconds = map(float, target.stdout.split())
+    assert 0 < looks_per_second <= 20
+    waited = sum(sample.nanoseconds for sample in target.profiles("wall").through("waiting"))
+    assert waited == pytest.approx(seconds * 1e9, rel=0.1)
+
+
 def test_the_verbs_work_in_any_order_and_twice(run_target):
     target = run_target(
         BURN

@@ -100,6 +100,25 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
+    /// Rewrites raw frames that `capture_other` gave when the ring stood at `position` so that they keep their meaning; false
+    /// where they cannot.
+    fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+        let _ = (position, frames);
+        self.frames_keep()
+    }
+
+    /// The longest interval of the wall sampler while all threads stay where they are, of which an idle process can have about as
+    /// many as its system calls allow; `None`: as configured. Called after each of its ticks.
+    fn idle_interval(&self) -> Option<std::time::Duration> {
+        Some(std::time::Duration::from_millis(140))
+    }
+
+    /// Looks at other threads are rare from here on, so that system calls weigh more than walks; or they are not any more.
+    /// Called by the wall sampler before each tick.
+    fn looks_are_rare(&self, are_rare: bool) {
+        let _ = are_rare;
+    }
+
     /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;

@@ -300,6 +300,10 @@ impl Runtime for JavaRuntime {
         self.layout.is_some()
     }
 
+    fn looks_are_rare(&self, are_rare: bool) {
+        wall_signal::looks_are_rare(are_rare);
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         threads_signal::each_of_the_program(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }

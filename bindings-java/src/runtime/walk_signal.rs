@@ -30,6 +30,8 @@ const METHOD: usize = 24;
 const BYTE_CODE: usize = 64;
 /// What an interpreted frame has before its method is in it.
 const MAX_BEGUN_BYTES: usize = 16;
+/// `_thread_in_native` and `_thread_blocked` (`hotspot/share/utilities/globalDefinitions.hpp`, JDK 17 to 25).
+const OUTSIDE_OF_JAVA: [i32; 2] = [4, 10];
 /// How far ahead the stack is asked for.
 const STACK_AHEAD_BYTES: usize = 512;
 
@@ -137,6 +139,13 @@ pub fn walk_waiting(layout: &Layout, java_thread: usize, stack: &mut RawStack<'_
     let Step::On = walk.anchored(java_thread + layout.anchor) else { return false };
     walk.go_to_the_root();
     walk.has_java
+}
+
+/// The state of a thread that is in native code or blocked and has no Java frames.
+pub fn state_without_java(layout: &Layout, java_thread: usize) -> Option<i32> {
+    let state = int(java_thread + layout.thread_state?).filter(|state| OUTSIDE_OF_JAVA.contains(state));
+    let anchor = word(java_thread + layout.anchor + layout.anchor_sp);
+    state.filter(|_| anchor == Some(0))
 }
 
 impl<'a, 'b> Walk<'a, 'b> {

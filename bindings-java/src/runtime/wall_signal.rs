@@ -1,6 +1,7 @@
 //! The wall walk. A thread that waits, in native code or in the VM, has left an anchor: the sampler's thread walks it from
 //! there, and the waiting thread does not notice. One that runs Java code walks itself, in the handler of a signal. One whose
-//! CPU clock stands still since it was last seen at rest has the stack it had then.
+//! CPU clock stands still since it was last seen at rest has the stack it had then. While looks are rare, a waiting thread is
+//! walked instead of reading its clock: a walk takes longer and no system call.
 //!
 //! # The exchange
 //! There is one asker. Whoever must walk itself is asked by a first look, and its answer taken by a later one; between them
@@ -8,7 +9,7 @@
 //! processor answers when it gets one, before it does anything else.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use spanprof::sys;
 use spanprof_signal::exchange::{Question, Round};
 use spanprof_signal::{guarded, question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
-use super::{call_trace_signal, capture_signal, layout, threads_signal, walk_signal};
+use super::layout::Layout;
+use super::threads_signal::{self, Row};
+use super::{call_trace_signal, capture_signal, layout, walk_signal};
 
 /// CPU time from an answer back into the interrupted system call.
 const WAY_OUT_NS: u64 = 20_000;
@@ -49,6 +52,7 @@ static QUESTIONS: [AtomicPtr<Question<Answer>>; MAX_QUESTIONS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_QUESTIONS];
 static ROUND: Round = Round::new();
 static ASKED_SO_FAR: AtomicU64 = AtomicU64::new(0);
+static LOOKS_ARE_RARE: AtomicBool = AtomicBool::new(false);
 
 fn question_at(index: usize) -> Option<&'static Question<Answer>> {
     // SAFETY: only leaked boxes are ever stored there.
@@ -71,6 +75,11 @@ pub fn begin() {
     asker.at_rest.threads.clear();
     let open: Vec<u32> = asker.open.keys().copied().collect();
     open.into_iter().for_each(|thread_id| asker.close(thread_id));
+}
+
+/// See [`spanprof::runtime::Runtime::looks_are_rare`].
+pub fn looks_are_rare(are_rare: bool) {
+    LOOKS_ARE_RARE.store(are_rare, Ordering::Relaxed);
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -133,13 +142,19 @@ impl Asker {
             self.close(thread_id);
         }
         let Some((row, java_thread)) = known else { return Captured::Dropped(DropReason::NoThreadState) };
+        let layout = layout::published();
+        let rarely = layout.filter(|_| LOOKS_ARE_RARE.load(Ordering::Relaxed));
+        let state = rarely.and_then(|layout| walk_signal::state_without_java(layout, java_thread));
+        if rarely.is_some_and(|layout| self.at_rest.still_waits(layout, thread_id, row, state, stack)) {
+            return Captured::Walked;
+        }
         let Some(clock_ns) = sys::thread_cpu_ns(thread_id) else {
             return Captured::Dropped(DropReason::NoThreadState);
         };
-        if self.at_rest.repeat(thread_id, java_thread, clock_ns, stack) {
+        if self.at_rest.repeat(thread_id, java_thread, clock_ns, state, stack) {
             return Captured::Walked;
         }
-        if layout::published().is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
+        if layout.is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
             stack.context = row.scope.context();
             if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
                 walk_signal::waiting_walk_holds(stack);
@@ -264,6 +279,8 @@ struct Rest {
     clock_ns: u64,
     /// What the clock may move on before it stands still.
     slack_ns: u64,
+    /// The VM's word for what it does, if it has no Java frames.
+    state: Option<i32>,
     frames: Vec<RawFrame>,
     context: Context,
 }
@@ -271,7 +288,7 @@ struct Rest {
 impl Rest {
     fn of(java_thread: usize, clock_ns: u64, slack_ns: u64, stack: &RawStack<'_>) -> Self {
         let frames = if stack.is_truncated() { Vec::new() } else { stack.frames().to_vec() };
-        Self { java_thread, clock_ns, slack_ns, frames, context: stack.context }
+        Self { java_thread, clock_ns, slack_ns, state: None, frames, context: stack.context }
     }
 }
 
@@ -282,17 +299,50 @@ struct AtRest {
 
 impl AtRest {
     /// Writes the stack that a thread had, if it still has it.
-    fn repeat(&mut self, thread_id: u32, java_thread: usize, clock_ns: u64, stack: &mut RawStack<'_>) -> bool {
+    fn repeat(
+        &mut self,
+        thread_id: u32,
+        java_thread: usize,
+        clock_ns: u64,
+        state: Option<i32>,
+        stack: &mut RawStack<'_>,
+    ) -> bool {
         let Some(rest) = self.threads.get_mut(&thread_id) else { return false };
         let still = rest.java_thread == java_thread && clock_ns.wrapping_sub(rest.clock_ns) <= rest.slack_ns;
         if !still || rest.frames.is_empty() {
             return false;
         }
         // It has come to rest by now.
-        (rest.clock_ns, rest.slack_ns) = (clock_ns, 0);
+        (rest.clock_ns, rest.slack_ns, rest.state) = (clock_ns, 0, state);
         stack.context = rest.context;
         rest.frames.iter().all(|frame| stack.push(*frame));
         true
+    }
+
+    /// Writes the stack that a thread had, if it waits there as far as memory tells: a walk that finds that stack was not torn,
+    /// and a thread that has no Java frames, and does what it did, has its native ones.
+    fn still_waits(
+        &self,
+        layout: &Layout,
+        thread_id: u32,
+        row: &Row,
+        state: Option<i32>,
+        stack: &mut RawStack<'_>,
+    ) -> bool {
+        let java_thread = row.java_thread();
+        let rest = self.threads.get(&thread_id).filter(|rest| rest.java_thread == java_thread);
+        let Some(rest) = rest.filter(|rest| !rest.frames.is_empty()) else { return false };
+        let is_same = match state {
+            Some(_) => state == rest.state && rest.frames.iter().all(|frame| stack.push(*frame)),
+            None => walk_signal::walk_waiting(layout, java_thread, stack) && stack.frames() == rest.frames,
+        };
+        stack.context = row.scope.context();
+        let is_same = is_same && !stack.is_truncated() && stack.context == rest.context;
+        if !is_same {
+            stack.clear();
+            stack.context = Context::None;
+        }
+        is_same
     }
 
     fn keep(&mut self, thread_id: u32, rest: Rest) {
@@ -340,7 +390,8 @@ mod tests {
         resting.keep(9, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
         let mut repeats = |thread_id, java_thread, clock_ns| {
             stack.clear();
-            resting.repeat(thread_id, java_thread, clock_ns, &mut stack) && stack.frames() == [frame_word::thread(7)]
+            resting.repeat(thread_id, java_thread, clock_ns, None, &mut stack)
+                && stack.frames() == [frame_word::thread(7)]
         };
         assert!(repeats(7, 4096, 1_000));
         assert!(!repeats(7, 4096, 1_001), "it ran");

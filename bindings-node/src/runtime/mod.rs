@@ -26,6 +26,7 @@ mod wall_signal;
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use spanprof::runtime::{native_frame, Ended, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, RawFrame};
@@ -317,6 +318,18 @@ impl Runtime for NodeRuntime {
     }
 
     fn others_walk_themselves(&self) -> bool {
+        true
+    }
+
+    /// Each look reads a clock: a system call beside that of the sleep.
+    fn idle_interval(&self) -> Option<Duration> {
+        wall_signal::all_are_idle().then_some(Duration::from_millis(250))
+    }
+
+    fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+        for frame in frames.iter_mut().filter(|frame| marker::is_code(**frame)) {
+            *frame = ring_position_signal::seen_at(position, frame.code + frame.at);
+        }
         true
     }
 

@@ -51,6 +51,8 @@ pub struct Exchange {
     /// The thread that has not answered since it was asked; 0 when none. The asker's.
     open_for: AtomicU32,
     answer: UnsafeCell<Answer>,
+    /// Whether its event loop waited for events when it answered last.
+    is_idle: AtomicBool,
     /// The thread's CPU clock when its answer was last seen to hold; 0 when there is none.
     cpu_ns: AtomicU64,
     /// Whether that was after it came to rest.
@@ -80,6 +82,7 @@ impl Exchange {
             open_for: AtomicU32::new(0),
             answer: UnsafeCell::new(answer),
             cpu_ns: AtomicU64::new(0),
+            is_idle: AtomicBool::new(true),
             is_settled: AtomicBool::new(false),
             held: AtomicU32::new(0),
             waited: Recent::new(),
@@ -116,9 +119,16 @@ impl Exchange {
 
     /// Another thread takes the entry.
     pub fn reset(&self) {
+        self.is_idle.store(true, Ordering::Relaxed);
         self.cpu_ns.store(0, Ordering::Relaxed);
         self.open_for.store(0, Ordering::Relaxed);
     }
+}
+
+/// Whether every thread waited for events when it was last asked: what waits in a turn of an event loop is found by looks alone.
+pub fn all_are_idle() -> bool {
+    let mut threads = js_thread_signal::all().iter().filter(|thread| thread.thread_id.load(Ordering::Acquire) != 0);
+    threads.all(|thread| thread.exchange().is_none_or(|exchange| exchange.is_idle.load(Ordering::Relaxed)))
 }
 
 /// Installs the handler, once. False when somebody else has the signal.
@@ -229,6 +239,7 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
     let frames = answer.frames.get(..len).unwrap_or(&[]);
     let is_idle = is_waiting_for_events(frames);
+    exchange.is_idle.store(is_idle, Ordering::Relaxed);
     let held = exchange.held.swap(0, Ordering::Relaxed);
     // SAFETY: in a handler of the thread; that of the clocks and this one exclude each other.
     unsafe {

@@ -1,6 +1,7 @@
 'use strict';
-// Does nothing for two seconds under the profiler; prints how often threads of the profiler woke up meanwhile, and what
-// CPU time they took, in scheduler ticks.
+// Does nothing for two seconds under the profiler; prints how often threads of the profiler woke up meanwhile, and for how long.
+//
+//     idles.js FOLDER [wall]
 
 const fs = require('node:fs');
 const timers = require('node:timers/promises');
@@ -14,20 +15,23 @@ function ours() {
   return threads.filter(({ name }) => name.startsWith('spanprof')).map(({ id, name }) => {
     const status = fs.readFileSync(`${tasks}/${id}/status`, 'utf8');
     const sleeps = /^voluntary_ctxt_switches:\s+(\d+)/m.exec(status);
-    return { name, sleeps: Number(sleeps?.[1]) };
+    return { id, name, sleeps: Number(sleeps?.[1]) };
   });
 }
 
-spanprof.start({ serviceName: 'idles', sampleRate: 100, uploadInterval: 1, destinations: [{ type: 'file', directory }] });
+const wall = process.argv[3] === 'wall';
+spanprof.start({ serviceName: 'idles', wall, sampleRate: 100, uploadInterval: 1, destinations: [{ type: 'file', directory }] });
 (async () => {
   // What starting was is sent first.
   await timers.setTimeout(500);
   await spanprof.flush();
   await timers.setTimeout(2000);
   const before = ours();
+  const began = performance.now();
   await timers.setTimeout(2000);
   const after = ours();
-  const woken = after.map(({ name, sleeps }, at) => [name, sleeps - before[at].sleeps]);
+  const sleptBefore = new Map(before.map(({ id, sleeps }) => [id, sleeps]));
+  const woken = after.map(({ id, name, sleeps }) => [name, sleeps - (sleptBefore.get(id) ?? 0)]);
   await spanprof.stop();
-  console.log(JSON.stringify({ woken }));
+  console.log(JSON.stringify({ woken, seconds: (performance.now() - began) / 1000 }));
 })();

@@ -161,6 +161,11 @@ impl Runtime for PythonRuntime {
         }
     }
 
+    /// They carry the generation of their code, and its names outlive it.
+    fn keep_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
+        true
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         if self.lists_threads {
             threads::list(self.interpreter, out);

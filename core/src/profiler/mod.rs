@@ -12,6 +12,7 @@ mod health;
 mod outcome;
 mod session;
 mod wall;
+mod wall_pace;
 mod wall_repeats;
 
 use std::mem::ManuallyDrop;

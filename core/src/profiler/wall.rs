@@ -1,5 +1,6 @@
 //! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. A sample
-//! weighs the time since the last tick times how many threads it stands for.
+//! weighs the time since the last tick times how many threads it stands for. While the process is idle, ticks are rarer
+//! (`wall_pace`).
 //!
 //! A thread that runs while it is walked may show a torn stack. It is walked again; frames on which two walks agree from
 //! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
@@ -17,7 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::wall_repeats::{Repeat, Repeats};
+use super::wall_pace::{Elapsed, Pace};
+use super::wall_repeats::{Repeat, Repeats, Seen};
 use crate::config::Config;
 use crate::own_thread::{self, StartedThread};
 use crate::random::Sequence;
@@ -91,7 +93,7 @@ pub(super) fn spawn(
     let thread = own_thread::start(c"spanprof-wall", 256 * 1024, move || {
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
-                let (config, stop, releases) = followed.sleep(&mut sampler.random);
+                let (config, stop, releases) = followed.sleep(&mut sampler);
                 // At the end too: the time since the last tick is not lost.
                 sampler.tick(&config, sys::monotonic_ns());
                 if stop {
@@ -133,11 +135,11 @@ impl Orders {
         }
     }
 
-    /// Sleeps a random interval around the period, or until something is asked: the end, or a release.
-    fn sleep(&self, random: &mut Sequence) -> (Arc<Config>, bool, Option<u64>) {
+    /// Sleeps until the next tick is due, or until something is asked: the end, or a release.
+    fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<u64>) {
         let mut current = self.lock();
         let rate_hz = current.config.wall_rate.unwrap_or(current.config.sample_rate).clamp(1, 1000);
-        let until = sys::monotonic_ns() + random.around(1_000_000_000 / u64::from(rate_hz));
+        let until = sampler.pace.plan(1_000_000_000 / u64::from(rate_hz), &mut sampler.random);
         loop {
             let left_ns = until.saturating_sub(sys::monotonic_ns());
             let release = (current.releases > current.released).then_some(current.releases);
@@ -156,7 +158,10 @@ struct WallSampler {
     inbox: &'static Inbox,
     counters: Arc<Counters>,
     random: Sequence,
-    last_tick_ns: u64,
+    pace: Pace,
+    process_cpu_ns: fn() -> u64,
+    /// Whether a thread was seen elsewhere in this tick than in the one before, or could not be seen.
+    has_moved: bool,
     threads: Vec<RuntimeThread>,
     /// Threads that were asked and have not answered, and the time since then.
     owed: BTreeMap<u32, Owed>,
@@ -192,7 +197,9 @@ impl WallSampler {
             inbox,
             counters,
             random: Sequence::new(seed),
-            last_tick_ns: sys::monotonic_ns(),
+            pace: Pace::new(sys::monotonic_ns()),
+            process_cpu_ns: sys::process_cpu_ns,
+            has_moved: false,
             threads: Vec::new(),
             owed: BTreeMap::new(),
             repeats: Repeats::default(),
@@ -201,8 +208,9 @@ impl WallSampler {
     }
 
     fn tick(&mut self, config: &Config, now_ns: u64) {
-        let interval_ns = now_ns.saturating_sub(self.last_tick_ns);
-        self.last_tick_ns = now_ns;
+        let elapsed = self.pace.look(now_ns);
+        self.runtime.looks_are_rare(self.pace.is_idle());
+        self.has_moved = false;
         let mut threads = std::mem::take(&mut self.threads);
         threads.clear();
         self.runtime.threads(&mut threads);
@@ -212,8 +220,11 @@ impl WallSampler {
         }
         self.take_answers(now_ns);
         self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
+        if elapsed.before_ns > 0 {
+            self.charge_ended(&threads, elapsed.before_ns, now_ns);
+        }
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
-        let weight_ns = share(interval_ns, all, chosen);
+        let elapsed = elapsed.share(all, chosen);
         self.repeats.allow(self.runtime.frames_keep() && !config.keep_timestamps);
         let may_answer = config.signals && self.runtime.others_walk_themselves();
         let (others, steady) = match chosen < all {
@@ -221,17 +232,19 @@ impl WallSampler {
             false => (&mut threads[..], &mut [][..]),
         };
         let looked_at = choose(steady, steady.len().div_ceil(STEADY), &mut self.random);
-        let steady_weight_ns = share(weight_ns, steady.len(), looked_at);
+        let steady_elapsed = elapsed.share(steady.len(), looked_at);
         for thread in others {
-            self.look(*thread, weight_ns, now_ns, may_answer);
+            self.look(*thread, elapsed, now_ns, may_answer);
         }
         for thread in &steady[..looked_at] {
-            self.look(*thread, steady_weight_ns, now_ns, may_answer);
+            self.look(*thread, steady_elapsed, now_ns, may_answer);
         }
         if !self.owed.is_empty() && self.runtime.wait_for_answers(PATIENCE) {
             self.take_answers(now_ns);
         }
         self.threads = threads;
+        let is_at_rest = !self.has_moved && self.owed.is_empty();
+        self.pace.judge(self.runtime.idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
         self.give_up(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);
@@ -239,11 +252,39 @@ impl WallSampler {
     }
 
     /// Takes a sample of a thread now, or when it has answered.
-    fn look(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64, may_answer: bool) {
+    fn look(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_answer: bool) {
         if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
-            owed.weight_ns += weight_ns;
-        } else if !self.sample(thread, weight_ns, now_ns, may_answer) {
+            owed.weight_ns += elapsed.all_ns();
+        } else if !self.sample(thread, elapsed, now_ns, may_answer) {
+            // It runs.
+            let left_ns = self.charge_former(thread.thread_id, elapsed.before_ns, now_ns);
+            let weight_ns = left_ns + elapsed.since_ns;
             self.owed.insert(thread.thread_id, Owed { thread, weight_ns, since_ns: now_ns });
+        }
+    }
+
+    /// Charges time to what a thread did at its last look; gives what cannot be, since that has no meaning any more. A thread
+    /// that had none was not there.
+    fn charge_former(&self, thread_id: u32, weight_ns: u64, now_ns: u64) -> u64 {
+        let Some(repeat) = self.repeats.former(thread_id).filter(|_| weight_ns > 0) else { return 0 };
+        let mut repeat = repeat.clone();
+        if !self.runtime.keep_frames(repeat.seen_at, &mut repeat.frames) {
+            return weight_ns;
+        }
+        self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+        0
+    }
+
+    /// As `charge_former`, for all threads that ended since, which are forgotten.
+    fn charge_ended(&mut self, threads: &[RuntimeThread], weight_ns: u64, now_ns: u64) {
+        let mut living: Vec<u32> = threads.iter().map(|thread| thread.thread_id).collect();
+        living.sort_unstable();
+        for thread_id in self.repeats.ended(&living) {
+            self.has_moved = true;
+            self.charge_former(thread_id, weight_ns, now_ns);
+            if let Some((repeat, weight_ns)) = self.repeats.forget(thread_id) {
+                self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+            }
         }
     }
 
@@ -278,14 +319,18 @@ impl WallSampler {
     /// Takes what those answered that were asked.
     fn take_answers(&mut self, now_ns: u64) {
         let mut owed = std::mem::take(&mut self.owed);
-        owed.retain(|_, owed| !self.sample(owed.thread, owed.weight_ns, now_ns, true));
+        owed.retain(|_, owed| {
+            let elapsed = Elapsed { before_ns: 0, since_ns: owed.weight_ns };
+            !self.sample(owed.thread, elapsed, now_ns, true)
+        });
         self.owed = owed;
     }
 
     /// Takes a sample of a thread; false when it was asked and may yet answer.
-    fn sample(&mut self, thread: RuntimeThread, weight_ns: u64, now_ns: u64, may_answer: bool) -> bool {
+    fn sample(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_answer: bool) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let mut walk = self.walk(thread, &mut last);
+        self.has_moved |= walk.moved;
         let mut frames = 0..walk.len;
         if walk.moved {
             let mut agreed = false;
@@ -313,16 +358,24 @@ impl WallSampler {
             if let Captured::Dropped(reason) = walk.outcome {
                 last[0] = RawFrame::reason(reason);
                 frames = 0..1;
-                self.counters.wall_without_stack.add(u64::from(weight_ns > 0));
+                self.counters.wall_without_stack.add(u64::from(elapsed.all_ns() > 0));
             }
             let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-            let sample = RawSample { flags, context, frames, ..bare(thread_id, weight_ns, now_ns) };
-            if !self.repeats.take(&sample) {
-                if let Some((repeat, weight_ns)) = self.repeats.replace(&sample) {
-                    self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+            let mut sample = RawSample { flags, context, frames, ..bare(thread_id, elapsed.all_ns(), now_ns) };
+            let position = self.inbox.ring().head();
+            match self.repeats.take(&sample, position) {
+                Seen::Held => {}
+                Seen::Same => self.submit(&sample),
+                Seen::Other => {
+                    self.has_moved = true;
+                    let left_ns = self.charge_former(thread_id, elapsed.before_ns, now_ns);
+                    sample.values[0] = left_ns + elapsed.since_ns;
+                    if let Some((repeat, weight_ns)) = self.repeats.replace(&sample, position) {
+                        self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+                    }
+                    self.submit(&sample);
                 }
-                self.submit(&sample);
             }
         }
         self.buffers = [last, before];
@@ -369,9 +422,18 @@ impl WallSampler {
 
     fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> Walk {
         let walks_itself = self.runtime.others_walk_themselves();
+        let depth = buffer.len() - 1;
+        if self.pace.is_idle() && !walks_itself {
+            // A walk that finds what the last one found was not torn, whatever the clock says.
+            let mut stack = RawStack::new(&mut buffer[..depth]);
+            let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
+            let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
+            if outcome == Captured::Walked && self.repeats.is_former(thread.thread_id, context, &buffer[..len]) {
+                return Walk { len, truncated, context, outcome, moved: false };
+            }
+        }
         let clock = || if walks_itself { None } else { sys::thread_cpu_ns(thread.thread_id) };
         let clock_before = clock();
-        let depth = buffer.len() - 1;
         let mut stack = RawStack::new(&mut buffer[..depth]);
         let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
         let moved = !walks_itself && (clock_before.is_none() || clock() != clock_before);
@@ -383,11 +445,6 @@ impl WallSampler {
 fn bare(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
     let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
     RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
-}
-
-/// The time that each of `chosen` threads stands for, so that they stand for that of `all`.
-fn share(time_ns: u64, all: usize, chosen: usize) -> u64 {
-    (u128::from(time_ns) * all as u128 / chosen.max(1) as u128) as u64
 }
 
 /// Brings a random subset to the front; gives its size.

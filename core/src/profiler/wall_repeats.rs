@@ -1,5 +1,6 @@
-//! Wall samples of threads that go on doing the same, as those that wait do: held back and told of as one, since a sample on
-//! its way through the ring costs more than the look that took it. Only where raw frames keep their meaning meanwhile.
+//! What each thread did at its last look of the wall sampler. Samples of threads that go on doing the same, as those that wait
+//! do, are held back and told of as one, since a sample on its way through the ring costs more than the look that took it:
+//! only where raw frames keep their meaning meanwhile.
 //! Called by the wall sampler alone.
 
 use std::collections::BTreeMap;
@@ -12,14 +13,27 @@ const INTERVAL_NS: u64 = 1_000_000_000;
 /// More threads are told of one by one.
 const MAX_THREADS: usize = 4096;
 
-/// What a thread did when it was last told of.
+/// What a thread did at its last look.
+#[derive(Clone)]
 pub(super) struct Repeat {
     pub flags: SampleFlags,
     pub context: Context,
     pub frames: Vec<RawFrame>,
+    /// Where the ring stood when it was last seen to do so.
+    pub seen_at: u64,
     weight_ns: u64,
     /// Whether it did the same at its last look and the one before.
     is_steady: bool,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The thread does what it did; the sample is held back.
+    Held,
+    /// The thread does what it did; the sample is to be told.
+    Same,
+    Other,
 }
 
 /// See the head of the module.
@@ -36,32 +50,51 @@ impl Repeats {
         self.is_allowed = is_allowed;
     }
 
-    /// Holds a sample back, if its thread does what it did.
-    pub fn take(&mut self, sample: &RawSample<'_>) -> bool {
-        let Some(repeat) = self.threads.get_mut(&sample.thread_id).filter(|_| self.is_allowed) else { return false };
+    /// What a thread did at its last look, if it is known.
+    pub fn former(&self, thread_id: u32) -> Option<&Repeat> {
+        self.threads.get(&thread_id)
+    }
+
+    /// Whether a thread did this at its last look, with a stack that was not cut off.
+    pub fn is_former(&self, thread_id: u32, context: Context, frames: &[RawFrame]) -> bool {
+        let is_this = |it: &Repeat| it.flags == SampleFlags(0) && it.context == context && it.frames == frames;
+        self.threads.get(&thread_id).is_some_and(is_this)
+    }
+
+    /// Compares a sample with what its thread did, and holds it back if it may. `position`: where the ring stands.
+    pub fn take(&mut self, sample: &RawSample<'_>, position: u64) -> Seen {
+        let Some(repeat) = self.threads.get_mut(&sample.thread_id) else { return Seen::Other };
         let is_same =
             repeat.flags == sample.flags && repeat.context == sample.context && repeat.frames == sample.frames;
-        if is_same {
-            repeat.weight_ns += sample.values[0];
-            repeat.is_steady = true;
+        if !is_same {
+            return Seen::Other;
         }
-        is_same
+        repeat.is_steady = true;
+        repeat.seen_at = position;
+        if !self.is_allowed {
+            return Seen::Same;
+        }
+        repeat.weight_ns += sample.values[0];
+        Seen::Held
     }
 
     /// Keeps what a thread is told to do now; what was held back of what it did before.
-    pub fn replace(&mut self, sample: &RawSample<'_>) -> Option<(Repeat, u64)> {
-        let is_kept =
-            self.is_allowed && (self.threads.len() < MAX_THREADS || self.threads.contains_key(&sample.thread_id));
-        let (flags, context) = (sample.flags, sample.context);
-        let before = match is_kept {
-            true => {
-                let frames = sample.frames.to_vec();
-                let repeat = Repeat { flags, context, frames, weight_ns: 0, is_steady: false };
-                self.threads.insert(sample.thread_id, repeat)
-            }
-            false => self.threads.remove(&sample.thread_id),
-        };
-        before.map(|repeat| (repeat.weight_ns, repeat)).filter(|(ns, _)| *ns > 0).map(|(ns, repeat)| (repeat, ns))
+    pub fn replace(&mut self, sample: &RawSample<'_>, position: u64) -> Option<(Repeat, u64)> {
+        let is_kept = self.threads.len() < MAX_THREADS || self.threads.contains_key(&sample.thread_id);
+        let (flags, context, frames) = (sample.flags, sample.context, sample.frames.to_vec());
+        let repeat = Repeat { flags, context, frames, seen_at: position, weight_ns: 0, is_steady: false };
+        let before = if is_kept { self.threads.insert(sample.thread_id, repeat) } else { None };
+        held(before)
+    }
+
+    /// Threads that are known and not `living`, which is sorted.
+    pub fn ended(&self, living: &[u32]) -> Vec<u32> {
+        self.threads.keys().copied().filter(|thread_id| living.binary_search(thread_id).is_err()).collect()
+    }
+
+    /// Forgets a thread; what was held back of it.
+    pub fn forget(&mut self, thread_id: u32) -> Option<(Repeat, u64)> {
+        held(self.threads.remove(&thread_id))
     }
 
     /// Whether it is time to tell what is held back.
@@ -98,6 +131,11 @@ impl Repeats {
     }
 }
 
+/// What was held back, if anything.
+fn held(repeat: Option<Repeat>) -> Option<(Repeat, u64)> {
+    repeat.map(|repeat| (repeat.weight_ns, repeat)).filter(|(ns, _)| *ns > 0).map(|(ns, repeat)| (repeat, ns))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,13 +161,13 @@ mod tests {
     fn time_of_a_thread_that_does_the_same_is_told_of_as_one_and_before_what_it_does_next() {
         let mut repeats = Repeats::default();
         repeats.allow(true);
-        assert!(!repeats.take(&sample(&WAITS, 5)), "it was not told of yet");
-        assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
-        assert!(repeats.take(&sample(&WAITS, 6)) && repeats.take(&sample(&WAITS, 7)));
-        assert!(!repeats.take(&sample(&WORKS, 1)), "it does something else");
-        let (before, weight_ns) = repeats.replace(&sample(&WORKS, 1)).unwrap();
-        assert_eq!((before.frames.as_slice(), weight_ns), (&WAITS[..], 13));
-        assert!(repeats.take(&sample(&WORKS, 2)));
+        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Other, "it was not told of yet");
+        assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
+        assert_eq!([6, 7].map(|ns| repeats.take(&sample(&WAITS, ns), ns)), [Seen::Held; 2]);
+        assert_eq!(repeats.take(&sample(&WORKS, 1), 8), Seen::Other, "it does something else");
+        let (before, weight_ns) = repeats.replace(&sample(&WORKS, 1), 8).unwrap();
+        assert_eq!((before.frames.as_slice(), before.seen_at, weight_ns), (&WAITS[..], 7, 13));
+        assert_eq!(repeats.take(&sample(&WORKS, 2), 9), Seen::Held);
         let mut told = Vec::new();
         repeats.release(INTERVAL_NS, &[7], |thread_id, repeat, ns| told.push((thread_id, repeat.frames.clone(), ns)));
         assert_eq!(told, [(7, WORKS.to_vec(), 2)]);
@@ -139,16 +177,13 @@ mod tests {
     #[test]
     fn threads_that_are_gone_are_forgotten_and_nothing_is_held_back_where_frames_do_not_keep() {
         let mut repeats = Repeats::default();
-        assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
-        assert!(!repeats.take(&sample(&WAITS, 5)), "not allowed");
+        assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
+        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Same, "not allowed");
         repeats.allow(true);
-        assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
-        assert!(repeats.take(&sample(&WAITS, 5)));
+        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Held);
         repeats.allow(false);
-        let held = repeats.replace(&sample(&WAITS, 5)).map(|(_, weight_ns)| weight_ns);
-        assert_eq!((held, repeats.threads.len()), (Some(5), 0), "what was held back until then is told");
-        repeats.allow(true);
-        assert!(repeats.replace(&sample(&WAITS, 5)).is_none());
+        let held = repeats.replace(&sample(&WORKS, 5), 0).map(|(_, weight_ns)| weight_ns);
+        assert_eq!(held, Some(5), "what was held back until then is told");
         repeats.release(1, &[6, 7], |_, _, _| {});
         assert_eq!(repeats.threads.len(), 1);
         repeats.release(1, &[6, 8], |_, _, _| {});

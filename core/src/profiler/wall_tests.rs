@@ -35,6 +35,10 @@ impl Runtime for LateRuntime {
         self.frames_keep
     }
 
+    fn keep_frames(&self, _: u64, _: &mut [RawFrame]) -> bool {
+        true
+    }
+
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         out.extend(&self.threads);
     }
@@ -67,6 +71,8 @@ fn threads(ids: &[u32]) -> Vec<RuntimeThread> {
     ids.iter().map(|id| RuntimeThread { thread_id: *id, handle: 0 }).collect()
 }
 
+static TICK_CPU_NS: AtomicU64 = AtomicU64::new(0);
+
 struct Ticks {
     sampler: WallSampler,
     inbox: &'static Inbox,
@@ -81,7 +87,9 @@ impl Ticks {
         let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
         let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
         let mut sampler = WallSampler::new(Arc::new(runtime), walk_when_running, inbox, Arc::default());
-        sampler.last_tick_ns = 0;
+        sampler.pace = Pace::new(0);
+        // A busy process: ticks come as they are called.
+        sampler.process_cpu_ns = || TICK_CPU_NS.fetch_add(1_000_000_000, Ordering::Relaxed);
         Self { sampler, inbox }
     }
 
@@ -207,7 +215,8 @@ fn threads_that_wait_are_seldom_looked_at_where_there_are_many_and_shares_stay_r
 fn a_thread_that_stands_for_many_and_answers_late_does_not_block_the_signal() {
     let mut ticks = Ticks::of(&[4], false);
     ticks.tick(0);
-    ticks.sampler.look(threads(&[4])[0], 3 * LONGEST_OWED_NS, 0, true);
+    let elapsed = Elapsed { before_ns: 0, since_ns: 3 * LONGEST_OWED_NS };
+    ticks.sampler.look(threads(&[4])[0], elapsed, 0, true);
     assert_eq!(ticks.tick(10_000_000), [], "it has just been asked");
     asked(4).runs.store(true, Ordering::Relaxed);
     assert_eq!(ticks.tick(20_000_000), [(leaf(4), 3 * LONGEST_OWED_NS + 10_000_000), (leaf(4), 10_000_000)]);
@@ -240,7 +249,7 @@ fn a_thread_that_goes_on_doing_the_same_is_told_of_when_a_window_ends_and_once_a
     let mut ticks = Ticks::with(LateRuntime { threads: threads(&[2]), is_waited_for: false, frames_keep: true });
     asked(2).runs.store(true, Ordering::Relaxed);
     let begun_ns = 5_000_000_000;
-    ticks.sampler.last_tick_ns = begun_ns;
+    ticks.sampler.pace = Pace::new(begun_ns);
     ticks.sampler.release(begun_ns);
     assert_eq!(ticks.tick(begun_ns + 10), [(leaf(2), 10)]);
     assert_eq!(ticks.tick(begun_ns + 30), []);
@@ -279,4 +288,90 @@ fn who_ends_a_window_waits_until_the_sampler_has_told_and_not_for_one_that_has_e
     let all_ns = first_ns + second_ns + told_ns();
     assert!(all_ns <= sys::monotonic_ns() - before_ns && second_ns > 0, "{all_ns}");
     assert!(sys::monotonic_ns() - asked_ns < patience.as_nanos() as u64, "nobody waited in vain");
+}
+
+#[test]
+fn time_between_rare_looks_is_that_of_threads_that_were_there() {
+    for frames_keep in [true, false] {
+        let mut ticks = Ticks::with(LateRuntime { threads: threads(&[2, 201]), is_waited_for: false, frames_keep });
+        ticks.sampler.capture = |_, thread_id, stack| {
+            stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
+            Captured::Walked
+        };
+        ticks.sampler.process_cpu_ns = || 0;
+        let mut now_ns = 0;
+        for _ in 0..50 {
+            now_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);
+            ticks.tick(now_ns);
+        }
+        ticks.sampler.release(now_ns);
+        ticks.samples();
+        // One ends, and another begins.
+        let runtime = LateRuntime { threads: threads(&[2, 202]), is_waited_for: false, frames_keep };
+        ticks.sampler.runtime = Arc::new(runtime);
+        let until_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);
+        let mut told = ticks.tick(until_ns);
+        ticks.sampler.release(until_ns);
+        told.extend(ticks.samples());
+        let of = |id| told.iter().filter(|(seen, _)| *seen == leaf(id)).map(|(_, weight_ns)| weight_ns).sum::<u64>();
+        assert_eq!((of(2), of(201) + of(202)), (until_ns - now_ns, until_ns - now_ns), "{told:?}");
+        assert!(of(201) > 0 && !ticks.sampler.pace.is_idle(), "{told:?}");
+    }
+}
+
+/// What the thread 200 does at the time of a look.
+static DOES: AtomicU64 = AtomicU64::new(0);
+
+fn walk_what_it_does(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
+    stack.push(RawFrame { code: 1 + DOES.load(Ordering::Relaxed), at: 0 });
+    Captured::Walked
+}
+
+/// A thread that waits for about `wait_ms` and works for about `work_ms`, again and again, at times of its own, in a process
+/// that uses no CPU time to speak of. Gives the share of time charged to its work, the true share, and looks per second.
+fn charged_to_work(wait_ms: u64, work_ms: u64, frames_keep: bool) -> [f64; 3] {
+    let runtime = LateRuntime { threads: threads(&[200]), is_waited_for: false, frames_keep };
+    let mut ticks = Ticks::with(runtime);
+    ticks.sampler.capture = walk_what_it_does;
+    ticks.sampler.random = Sequence::new(5);
+    ticks.sampler.process_cpu_ns = || 0;
+    let mut random = Sequence::new(11);
+    let (mut now_ns, mut turns_at_ns, mut works, mut worked_ns) = (0, 0, true, 0u64);
+    let (mut charged_ns, mut all_ns, mut looks) = (0, 0, 0);
+    const END_NS: u64 = 4_000_000_000_000;
+    while now_ns < END_NS {
+        now_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);
+        while turns_at_ns <= now_ns {
+            works = !works;
+            let lasts_ns = random.around(if works { work_ms } else { wait_ms } * 1_000_000);
+            worked_ns += if works { lasts_ns } else { 0 };
+            turns_at_ns += lasts_ns;
+        }
+        DOES.store(u64::from(works), Ordering::Relaxed);
+        looks += 1;
+        for (leaf, weight_ns) in ticks.tick(now_ns) {
+            all_ns += weight_ns;
+            charged_ns += if leaf == Some(RawFrame { code: 2, at: 0 }) { weight_ns } else { 0 };
+        }
+    }
+    ticks.sampler.release(now_ns);
+    for (leaf, weight_ns) in ticks.samples() {
+        all_ns += weight_ns;
+        charged_ns += if leaf == Some(RawFrame { code: 2, at: 0 }) { weight_ns } else { 0 };
+    }
+    assert_eq!(all_ns, now_ns, "no time is lost, and none is counted twice");
+    [charged_ns as f64 / all_ns as f64, worked_ns as f64 / turns_at_ns as f64, looks as f64 / (now_ns as f64 / 1e9)]
+}
+
+#[test]
+fn rare_looks_at_an_idle_process_do_not_change_the_shares_however_long_its_work_lasts() {
+    for frames_keep in [true, false] {
+        // Short work is met by one look in fifteen: what is charged to it spreads as widely as so many looks do.
+        for (wait_ms, work_ms, spread) in [(1000, 10, 0.2), (1000, 100, 0.06), (2000, 300, 0.03), (700, 1500, 0.02)] {
+            let [charged, truth, _] = charged_to_work(wait_ms, work_ms, frames_keep);
+            assert!((charged / truth - 1.0).abs() < spread, "{work_ms} ms: {charged} of {truth}, {frames_keep}");
+        }
+    }
+    let [.., looks_hz] = charged_to_work(1_000_000, 1, true);
+    assert!(looks_hz < 10.0, "{looks_hz} looks per second");
 }

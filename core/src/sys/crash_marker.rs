@@ -288,14 +288,14 @@ mod tests {
         assert!(trips(&directory, in_handler), "the handler's walk faulted");
         let in_wall_walk = || {
             crate::sys::install_fault_guard();
-            let _walking = Walking::begin();
+            let _walking = Walking::begin(crate::sys::thread_id());
             faults();
         };
         assert!(trips(&directory, in_wall_walk), "the wall sampler's walk faulted");
         let of_host = || {
             crate::sys::install_fault_guard();
             // Another thread walks meanwhile.
-            std::thread::spawn(|| std::mem::forget(Walking::begin())).join().unwrap();
+            std::thread::spawn(|| std::mem::forget(Walking::begin(crate::sys::thread_id()))).join().unwrap();
             faults();
         };
         assert!(!trips(&directory, of_host), "the host faulted");

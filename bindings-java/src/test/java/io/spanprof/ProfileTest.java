@@ -7,6 +7,7 @@ import io.spanprof.programs.Barriers;
 import io.spanprof.programs.Deoptimized;
 import io.spanprof.programs.Hazards;
 import io.spanprof.programs.Inlined;
+import io.spanprof.programs.Idles;
 import io.spanprof.programs.Interpreted;
 import io.spanprof.programs.Requests;
 import io.spanprof.programs.Shares;
@@ -183,6 +184,16 @@ class ProfileTest {
         assertEquals(2.0 / 8, (double) works / sleeps, 0.05, said::toString);
         rightLabels(samples, "job", "works", sample -> sample.has(WAITS + "works"));
         assertEquals(0, ProfileFile.sum(samples, sample -> !sample.has(WAITS + "works") && sample.labels().containsKey("job")));
+    }
+
+    @Test
+    void theWallClockLetsAProcessSleepThatIdles() throws Exception {
+        List<String> said = Programs.run(Idles.class, List.of(), profiles.toString(), "3000");
+        long looks = Programs.number(said, "looks");
+        long millis = Programs.number(said, "millis");
+        assertTrue(looks > 0 && looks * 1000 <= 20 * millis, said::toString);
+        long waits = ProfileFile.sum(ProfileFile.readAll(profiles, "wall"), sample -> sample.has(Idles.class.getName() + ".waits"));
+        assertEquals(millis * 1e6, waits, 0.1 * millis * 1e6, said::toString);
     }
 
     private static void redAndBlue(List<ProfileFile.Sample> samples) {
