@@ -248,7 +248,7 @@ config_keys! {
     cpu: bool = true, "", None, true;
     /// Whether to take wall-clock samples.
     wall: bool = false, "", None, true;
-    /// Wall-clock samples per second of each thread; `sample_rate` when not set.
+    /// Wall-clock samples per second of each thread; `sample_rate` when not set. Multiplied by a CPU quota below one processor.
     wall_rate: Option<u32> = None, "Hz", between(1.0, 1_000.0), true;
     /// Most threads walked per wall-clock tick; when there are more, a random subset stands for all; of threads that go on doing
     /// the same, where the runtime can tell, a quarter of it.

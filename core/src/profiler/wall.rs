@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::wall_pace::{Elapsed, Pace};
+use super::wall_pace::{self, Elapsed, Pace};
 use super::wall_repeats::{Repeat, Repeats, Seen};
 use crate::config::Config;
 use crate::own_thread::{self, StartedThread};
@@ -138,8 +138,9 @@ impl Orders {
     /// Sleeps until the next tick is due, or until something is asked: the end, or a release.
     fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<u64>) {
         let mut current = self.lock();
-        let rate_hz = current.config.wall_rate.unwrap_or(current.config.sample_rate).clamp(1, 1000);
-        let until = sampler.pace.plan(1_000_000_000 / u64::from(rate_hz), &mut sampler.random);
+        let rate_hz = current.config.wall_rate.unwrap_or(current.config.sample_rate);
+        let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
+        let until = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
             let left_ns = until.saturating_sub(sys::monotonic_ns());
             let release = (current.releases > current.released).then_some(current.releases);
@@ -160,6 +161,8 @@ struct WallSampler {
     random: Sequence,
     pace: Pace,
     process_cpu_ns: fn() -> u64,
+    /// How many processors the process may use, where that is limited.
+    processors: Option<f64>,
     /// Whether a thread was seen elsewhere in this tick than in the one before, or could not be seen.
     has_moved: bool,
     threads: Vec<RuntimeThread>,
@@ -199,6 +202,7 @@ impl WallSampler {
             random: Sequence::new(seed),
             pace: Pace::new(sys::monotonic_ns()),
             process_cpu_ns: sys::process_cpu_ns,
+            processors: sys::cpu_quota(),
             has_moved: false,
             threads: Vec::new(),
             owed: BTreeMap::new(),

@@ -1,6 +1,9 @@
 //! How often the wall sampler looks: at the configured rate while threads run, and seldom while the process is idle. The
 //! sampler reports what its looks found; called by it alone.
 //!
+//! Where the process may use less than one processor, the configured rate is multiplied by what it may use: a look costs the
+//! same CPU time, and between two of them as much is done.
+//!
 //! An interval that is chosen from what the last look found must not be charged to the look that happens to end it: a thread
 //! that begins to run in a long interval would be charged for all of it, and for the short ones that follow. So an idle
 //! process is looked at at a random moment of each long interval, and that look stands for the whole interval, also for
@@ -10,6 +13,8 @@
 use crate::random::Sequence;
 use std::time::Duration;
 
+/// However little CPU time the process may use.
+const LONGEST_BASE_NS: u64 = 2_000_000_000;
 /// An idle process uses at most one part in so many of one processor.
 const IDLE_CPU_PART: u64 = 10;
 
@@ -51,6 +56,12 @@ impl Elapsed {
         let share = |ns: u64| (u128::from(ns) * all as u128 / chosen.max(1) as u128) as u64;
         Self { before_ns: share(self.before_ns), since_ns: share(self.since_ns) }
     }
+}
+
+/// The interval of a configured rate in a process that may use so many processors.
+pub(super) fn base_ns(rate_hz: u32, processors: Option<f64>) -> u64 {
+    let whole_ns = 1e9 / f64::from(rate_hz.clamp(1, 1000));
+    ((whole_ns / processors.map_or(1.0, |quota| quota.min(1.0))) as u64).min(LONGEST_BASE_NS)
 }
 
 impl Pace {
@@ -160,6 +171,15 @@ mod tests {
             let (now_ns, _) = look(&mut pace, &mut random, true, cpu_ns);
             assert!(!pace.is_idle(), "at {now_ns}");
         }
+    }
+
+    #[test]
+    fn a_process_that_may_use_a_part_of_a_processor_is_looked_at_that_much_less_often() {
+        assert_eq!(
+            [None, Some(4.0), Some(0.5), Some(0.1)].map(|quota| base_ns(100, quota)),
+            [10, 10, 20, 100].map(|ms| ms * 1_000_000)
+        );
+        assert_eq!(base_ns(1, Some(0.000_1)), LONGEST_BASE_NS);
     }
 
     #[test]

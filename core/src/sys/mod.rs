@@ -32,6 +32,7 @@ mod perf;
 #[cfg(test)]
 mod perf_tests;
 mod process;
+mod quota;
 mod registry;
 mod scan_schedule;
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
+pub use quota::cpu_quota;
 pub use system_calls::{may_use, SystemCall};
 pub use termination_signal::{end_by_termination, follow_termination, is_terminating, leave_termination};
 pub(crate) use thread_start::{start_thread, StartedThread};

@@ -1,0 +1,79 @@
+//! How much CPU time the control groups of this process let it use. Reads files; any thread may call it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// In processors; `None` where it is not limited. Read when it is asked for: a process can be moved to another group.
+pub fn cpu_quota() -> Option<f64> {
+    quota_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
+}
+
+/// The tightest limit of the groups in `/proc/self/cgroup` and of those above them. In a container the path may be the host's
+/// and not exist; the mount itself is the container's group then.
+fn quota_of(groups: &str, mount: &Path) -> Option<f64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let root = match controllers {
+            "" => mount.to_owned(),
+            _ if controllers.split(',').any(|name| name == "cpu") => mount.join(controllers),
+            _ => return None,
+        };
+        tightest(&root, path)
+    });
+    limits.min_by(f64::total_cmp)
+}
+
+fn tightest(root: &Path, path: &str) -> Option<f64> {
+    let group: PathBuf = root.join(path.trim_start_matches('/'));
+    let groups = group.ancestors().take_while(|group| group.starts_with(root));
+    groups.filter_map(limit).min_by(f64::total_cmp)
+}
+
+/// The limit of one group: `cpu.max` of version 2, `cpu.cfs_quota_us` and `cpu.cfs_period_us` of version 1.
+fn limit(group: &Path) -> Option<f64> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let text = read("cpu.max").or_else(|| Some(read("cpu.cfs_quota_us")? + " " + &read("cpu.cfs_period_us")?))?;
+    let mut words = text.split_whitespace().map(str::parse::<f64>);
+    let (quota_us, period_us) = (words.next()?.ok()?, words.next()?.ok()?);
+    (quota_us > 0.0 && period_us > 0.0).then_some(quota_us / period_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(files: &[(&str, &str)]) -> PathBuf {
+        let mount =
+            std::env::temp_dir().join(format!("spanprof-quota-{}-{}", std::process::id(), crate::sys::thread_id()));
+        for (name, text) in files {
+            let file = mount.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        mount
+    }
+
+    #[test]
+    fn the_limit_is_the_tightest_of_the_groups_of_either_version() {
+        let mount = mount(&[
+            ("cpu.max", "max 100000\n"),
+            ("a/cpu.max", "20000 100000\n"),
+            ("a/b/cpu.max", "50000 100000\n"),
+            ("c/cpu.max", "max 100000\n"),
+            ("cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
+            ("cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+            ("cpu,cpuacct/d/cpu.cfs_quota_us", "10000\n"),
+            ("cpu,cpuacct/d/cpu.cfs_period_us", "100000\n"),
+        ]);
+        let quota = |groups: &str| quota_of(groups, &mount);
+        assert_eq!(quota("0::/a/b\n"), Some(0.2));
+        assert_eq!(quota("0::/c\n"), None);
+        assert_eq!(quota("0::/of/the/host\n"), None);
+        assert_eq!(quota("7:memory:/a\n4:cpu,cpuacct:/d\n0::/\n"), Some(0.1));
+        assert_eq!(quota("4:cpu,cpuacct:/\n"), None);
+        assert_eq!(quota("nonsense\n"), None);
+        fs::remove_dir_all(mount).unwrap();
+    }
+}
