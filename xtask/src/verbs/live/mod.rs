@@ -24,7 +24,7 @@ use crate::workspace;
 pub const VERB: Verb = Verb {
     name: "live",
     usage: "live [NAME…] [--seconds N]",
-    about: "suites against real programs: collector, pyroscope, pprof, serve, outage, python, node, java, field, system-calls\n\n\
+    about: "suites against real programs, services and frameworks\n\n\
         collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
         pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector\n\
         pprof      files read back by google/pprof, built from its Go module\n\
