@@ -2,6 +2,7 @@
 //! received, linked to their spans and shown. Also called by `test`, with an end.
 
 mod load;
+mod prepared;
 mod services;
 
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ use load::SlowRequest;
 pub use services::{Example, Packages, USUAL};
 
 /// Load before the first look when nobody says how long.
-const FIRST_LOOK_SECONDS: u64 = 12;
+const FIRST_LOOK_SECONDS: u64 = 6;
 
 /// Where `spanprof serve` listens.
 pub struct Ports {

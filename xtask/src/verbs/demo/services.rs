@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::prepared::Prepared;
 use super::Server;
 use crate::step::{Failure, Outcome, Running, Step};
 use crate::venv::Venv;
 use crate::verbs::{addon, jar, live, wheel};
-use crate::{http, javas, nodes, pythons, scratch, workspace};
+use crate::{http, javas, nodes, pythons, workspace};
 
 /// One of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,14 @@ impl Packages {
                     .run()?;
                 Ok(workspace::target().join("optimized/spanprof"))
             }
+        }
+    }
+
+    /// What was built for a package. Nothing for tests, which pack theirs each time.
+    fn libraries(self, names: &[&str]) -> Vec<PathBuf> {
+        match self {
+            Self::ForTests => Vec::new(),
+            Self::Optimized => names.iter().map(|name| workspace::target().join("optimized").join(name)).collect(),
         }
     }
 
@@ -181,48 +190,55 @@ impl Example {
     }
 
     fn in_node(self, packages: Packages) -> Outcome<Program> {
-        let package = packages.npm_package()?;
-        let inside = self.copy(&["app.js", "shop.js", "package.json"])?;
-        nodes::npm("what the service needs")
-            .args(["install", "--ignore-scripts"])
-            .arg(&package)
-            .inside(&inside)
-            .within(Duration::from_secs(600))
-            .run()?;
-        Ok(Program { example: self, program: nodes::preferred()?.program, words: vec!["app.js".to_owned()], inside })
+        let node = nodes::preferred()?;
+        let sources = ["bindings-node/lib/", "bindings-node/types/", "bindings-node/package.json"];
+        let prepared = self.prepared(&sources, &packages.libraries(&["libspanprof_node.so"]), &node.version)?;
+        if !prepared.is_current() {
+            let package = packages.npm_package()?;
+            prepared.begin(&self.folder(), &["app.js", "shop.js", "package.json"])?;
+            nodes::npm("what the service needs")
+                .args(["install", "--ignore-scripts"])
+                .arg(&package)
+                .inside(&prepared.folder)
+                .within(Duration::from_secs(600))
+                .run()?;
+            prepared.complete()?;
+        }
+        let words = vec!["app.js".to_owned()];
+        Ok(Program { example: self, program: node.program, words, inside: prepared.folder })
     }
 
     fn in_java(self, packages: Packages) -> Outcome<Program> {
         // The newest: what it says about native code is what users will see.
         let javas = javas::all()?;
         let java = &javas[javas.len() - 1];
-        let version = jar::into_local_repository(java, &packages.jar()?)?;
-        let source = "src/main/java/shop/";
-        let sources =
-            ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
-        let mut files = vec!["pom.xml", "src/main/resources/application.properties"];
-        files.extend(sources.iter().map(String::as_str));
-        let inside = self.copy(&files)?;
-        javas::maven("what the service needs", java)
-            .args(["--quiet", "package", &format!("-Dspanprof.version={version}")])
-            .inside(&inside)
-            .within(Duration::from_secs(900))
-            .run()?;
+        let built = packages.libraries(&["libspanprof_java.so", "libspanprof_java_opener.so"]);
+        let sources = ["bindings-java/src/main/", "bindings-java/pom.xml"];
+        let prepared = self.prepared(&sources, &built, &java.version.to_string())?;
+        if !prepared.is_current() {
+            let version = jar::into_local_repository(java, &packages.jar()?)?;
+            let source = "src/main/java/shop/";
+            let classes =
+                ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
+            let mut files = vec!["pom.xml", "src/main/resources/application.properties"];
+            files.extend(classes.iter().map(String::as_str));
+            prepared.begin(&self.folder(), &files)?;
+            javas::maven("what the service needs", java)
+                .args(["--quiet", "package", &format!("-Dspanprof.version={version}")])
+                .inside(&prepared.folder)
+                .within(Duration::from_secs(900))
+                .run()?;
+            prepared.complete()?;
+        }
         let words = ["-Xmx256m", "-jar", "target/checkout.jar"].map(str::to_owned).to_vec();
-        Ok(Program { example: self, program: java.home.join("bin/java"), words, inside })
+        Ok(Program { example: self, program: java.home.join("bin/java"), words, inside: prepared.folder })
     }
 
     /// The service in a folder of its own, so that what is installed for it is not left in the work tree.
-    fn copy(self, files: &[&str]) -> Outcome<PathBuf> {
-        let inside = scratch::empty(&format!("demo/{}", self.service_name()))?;
-        for file in files {
-            let copy = inside.join(file);
-            let folder = copy.parent().unwrap_or(&inside);
-            std::fs::create_dir_all(folder)
-                .map_err(|error| Failure::new("copy the service", format!("{}: {error}", folder.display())))?;
-            scratch::write(&copy, &scratch::read(&self.folder().join(file))?)?;
-        }
-        Ok(inside)
+    fn prepared(self, sources: &[&str], built: &[PathBuf], version: &str) -> Outcome<Prepared> {
+        let example = self.folder();
+        let own = example.strip_prefix(workspace::root()).unwrap_or(&example).to_string_lossy().into_owned() + "/";
+        Prepared::of(&self.service_name(), &[sources, &[own.as_str()]].concat(), built, version)
     }
 }
 
