@@ -53,6 +53,8 @@ pub struct Exchange {
     answer: UnsafeCell<Answer>,
     /// Whether its event loop waited for events when it answered last.
     is_idle: AtomicBool,
+    /// When it last answered so, until `take_idle_until`; 0 when it has not.
+    idle_until_ns: AtomicU64,
     /// The thread's CPU clock when its answer was last seen to hold; 0 when there is none.
     cpu_ns: AtomicU64,
     /// Whether that was after it came to rest.
@@ -83,6 +85,7 @@ impl Exchange {
             answer: UnsafeCell::new(answer),
             cpu_ns: AtomicU64::new(0),
             is_idle: AtomicBool::new(true),
+            idle_until_ns: AtomicU64::new(0),
             is_settled: AtomicBool::new(false),
             held: AtomicU32::new(0),
             waited: Recent::new(),
@@ -100,6 +103,11 @@ impl Exchange {
         }
         // SAFETY: as the caller's.
         unsafe { self.waited.take(take) };
+    }
+
+    /// When the thread was last asked while its event loop waited for events, since the last call; 0 when it was not.
+    pub fn take_idle_until(&self) -> u64 {
+        self.idle_until_ns.swap(0, Ordering::Relaxed)
     }
 
     /// Whether the last answer is what the thread would answer now. The asker's.
@@ -240,6 +248,9 @@ fn answer(thread: &JsThread, ucontext: *mut libc::c_void) {
     let frames = answer.frames.get(..len).unwrap_or(&[]);
     let is_idle = is_waiting_for_events(frames);
     exchange.is_idle.store(is_idle, Ordering::Relaxed);
+    if is_idle {
+        exchange.idle_until_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
+    }
     let held = exchange.held.swap(0, Ordering::Relaxed);
     // SAFETY: in a handler of the thread; that of the clocks and this one exclude each other.
     unsafe {
