@@ -55,7 +55,7 @@ pub fn send(thread_id: u32, value: usize) -> bool {
         (info.signal, info.errno, info.code) = (signal, MARK, libc::SI_QUEUE);
         (info.process, info.user) = (libc::getpid(), libc::getuid());
         info.value = value;
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread_id, signal, &raw const info) == 0
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, info.process, thread_id, signal, &raw const info) == 0
     }
 }
 
