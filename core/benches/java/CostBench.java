@@ -3,10 +3,15 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** CPU of the same work with and without each profiler, delivery included, in pairs inside one process. Prints Markdown. */
+/**
+ * CPU of the same work with and without each profiler, delivery included, in pairs inside one process; and what a sample costs
+ * at 1000 Hz, and where. Prints Markdown.
+ */
 final class CostBench {
     private static final int RATE_HZ = 100;
     private static final double BUDGET = 1.005;
+    private static final int HIGH_RATE_HZ = 1000;
+    private static final List<String> BY_SAMPLE = List.of("spanprof", "async-profiler-with-stats");
 
     private CostBench() {}
 
@@ -30,6 +35,7 @@ final class CostBench {
             for (Measuring.Java java : bench.javas) {
                 System.out.println("### Java " + java.name() + "\n");
                 pairs(bench, java, processes, pairs, milliseconds);
+                samples(bench, java, processes, pairs, 4 * milliseconds);
             }
         }
     }
@@ -54,5 +60,50 @@ final class CostBench {
                     Measuring.format("%.4f … %.4f", all[1], all[2]), one.profiler.equals("spanprof") ? "≤ " + BUDGET : "–"));
         });
         Measuring.table(List.of("profiler", "Hz", "depth", "ratio, median", "95 % interval", "budget"), rows);
+    }
+
+    private static void samples(Measuring bench, Measuring.Java java, int processes, int pairs, int milliseconds) throws Exception {
+        Map<Case, List<Measuring.Said>> found = new LinkedHashMap<>();
+        BY_SAMPLE.forEach(profiler -> found.put(new Case(profiler, 20), new ArrayList<>()));
+        for (int process = 0; process < processes; process++) {
+            for (Case one : Measuring.shuffled(List.copyOf(found.keySet()))) {
+                found.get(one).add(bench.child(java, one.profiler, "CostRun", HIGH_RATE_HZ, one.depth, pairs, milliseconds, bench.address));
+            }
+        }
+        System.out.println("CPU of a sample at " + HIGH_RATE_HZ + " Hz, µs, " + processes + " processes of " + pairs + " pairs of "
+                + milliseconds + " ms of work: median (95 % interval). All: the whole process's with the profiler less that without, a"
+                + " window's end and its delivery included. On its thread: spanprof's whole handler; async-profiler's walk, by its own"
+                + " count (`features=stats`). Own threads: by their CPU clocks. The rest: what the kernel takes to deliver a sample,"
+                + " what the caches lose by it, and what async-profiler does besides walking.\n");
+        List<List<?>> rows = new ArrayList<>();
+        found.forEach((one, runs) -> {
+            List<Double> samples = all(runs, "samples");
+            List<Double> whole = perSample(all(runs, "extra_ns"), samples);
+            List<Double> handler = perSample(all(runs, "on_samples_ns"), samples);
+            List<Double> threads = perSample(all(runs, "threads_ns"), samples);
+            List<Double> rest = new ArrayList<>();
+            for (int pair = 0; pair < whole.size(); pair++) {
+                double ofThreads = threads.get(pair).isNaN() ? 0 : threads.get(pair);
+                rest.add(whole.get(pair) - handler.get(pair) - ofThreads);
+            }
+            boolean saysThreads = !threads.get(0).isNaN();
+            rows.add(List.of(one.profiler, Measuring.format("%.0f", Measuring.median(samples)), Measuring.inWords("%.3f", all(runs, "ratios")),
+                    Measuring.inWords("%.1f", whole), Measuring.inWords("%.1f", handler),
+                    saysThreads ? Measuring.inWords("%.1f", threads) : "–", Measuring.inWords("%.1f", rest)));
+        });
+        Measuring.table(List.of("profiler", "samples of a leg", "ratio", "all", "on its thread", "own threads", "the rest"), rows);
+    }
+
+    private static List<Double> all(List<Measuring.Said> runs, String name) {
+        return runs.stream().flatMap(run -> run.all(name).stream()).toList();
+    }
+
+    /** In microseconds. */
+    private static List<Double> perSample(List<Double> ns, List<Double> samples) {
+        List<Double> all = new ArrayList<>();
+        for (int pair = 0; pair < ns.size(); pair++) {
+            all.add(ns.get(pair) / samples.get(pair) / 1000);
+        }
+        return all;
     }
 }

@@ -3,11 +3,17 @@ import java.util.List;
 
 /**
  * The same work again and again, by turns with and without one profiler. What was sampled is encoded and delivered inside the
- * measured time; starting, and stopping where that is another thing, are not.
+ * measured time; starting, and stopping where that is another thing, are not. Of each leg with the profiler, what it says itself:
+ * samples, the time that they took their threads, and the CPU time of its own threads.
  *
  * <pre>CostRun PROFILER RATE DEPTH PAIRS MILLISECONDS ADDRESS</pre>
  */
 final class CostRun {
+    /** Before what is measured, so many times shorter. */
+    private static final int WARM_UP = 10;
+
+    private record Leg(double tookNs, double samples, double onSamplesNs, double threadsNs) {}
+
     private CostRun() {}
 
     public static void main(String[] words) throws Exception {
@@ -27,35 +33,48 @@ final class CostRun {
         one(null, rate, words[5], chain, rounds);
         List<Double> ratios = new ArrayList<>();
         List<Double> cpuNs = new ArrayList<>();
+        List<Double> extraNs = new ArrayList<>();
+        List<Leg> legs = new ArrayList<>();
         for (int pair = 0; pair < pairs; pair++) {
             boolean first = pair % 2 == 0;
-            double[] took = new double[2];
+            Leg[] pairOfLegs = new Leg[2];
             for (boolean on : new boolean[] {!first, first}) {
-                took[on ? 1 : 0] = one(on ? profiler : null, rate, words[5], chain, rounds);
+                pairOfLegs[on ? 1 : 0] = one(on ? profiler : null, rate, words[5], chain, rounds);
             }
-            ratios.add(took[1] / took[0]);
-            cpuNs.add(took[0]);
+            ratios.add(pairOfLegs[1].tookNs / pairOfLegs[0].tookNs);
+            cpuNs.add(pairOfLegs[0].tookNs);
+            extraNs.add(pairOfLegs[1].tookNs - pairOfLegs[0].tookNs);
+            legs.add(pairOfLegs[1]);
         }
         Answer.say("ratios", ratios);
         Answer.say("without_ns", cpuNs);
+        Answer.say("extra_ns", extraNs);
+        Answer.say("samples", legs.stream().map(Leg::samples).toList());
+        Answer.say("on_samples_ns", legs.stream().map(Leg::onSamplesNs).toList());
+        Answer.say("threads_ns", legs.stream().map(Leg::threadsNs).toList());
         System.exit(0);
     }
 
-    private static double one(Profiler profiler, int rate, String address, Chain chain, long rounds) throws Exception {
-        if (profiler != null) {
-            profiler.start(rate, address);
-        }
+    private static Leg one(Profiler given, int rate, String address, Chain chain, long rounds) throws Exception {
+        Profiler profiler = given == null ? new Profiler.None() : given;
+        profiler.start(rate, address);
+        double samples = profiler.samples();
         // What starting sets off comes before.
-        Work.fixed(chain, Work.ARITHMETIC, rounds / 10);
+        Work.fixed(chain, Work.ARITHMETIC, rounds / WARM_UP);
+        double onSamplesNs = profiler.onSamplesNs();
+        double threadsNs = profiler.threadsNs();
         long before = Work.processCpuNs();
         Work.fixed(chain, Work.ARITHMETIC, rounds);
-        boolean hasStopped = profiler != null && profiler.endWindow();
+        boolean hasStopped = profiler.endWindow();
         long took = Work.processCpuNs() - before;
-        if (profiler != null && !hasStopped) {
+        // Samples are counted when they are taken further, so that those of the warm-up cannot be told from the others.
+        samples = (profiler.samples() - samples) * WARM_UP / (WARM_UP + 1);
+        Leg leg = new Leg(took, samples, profiler.onSamplesNs() - onSamplesNs, profiler.threadsNs() - threadsNs);
+        if (!hasStopped) {
             profiler.stop();
         }
         // What stopping sets off comes afterwards.
         Thread.sleep(20);
-        return took;
+        return leg;
     }
 }

@@ -96,6 +96,11 @@ final class OwnProfiler implements Profiler {
         return counter("clock.walk_ns");
     }
 
+    @Override
+    public double threadsNs() {
+        return counter("cost.own_cpu_ns");
+    }
+
     /** Those that its own threads have already taken. */
     @Override
     public double samples() {

@@ -36,6 +36,11 @@ interface Profiler {
         return Double.NaN;
     }
 
+    /** CPU time of its own threads so far, in nanoseconds; not a number if it says none. */
+    default double threadsNs() throws Exception {
+        return Double.NaN;
+    }
+
     /** Samples so far, as it says. */
     default double samples() throws Exception {
         return Double.NaN;
@@ -48,6 +53,7 @@ interface Profiler {
             case "spanprof" -> new OwnProfiler("auto");
             case "spanprof-with-timers" -> new OwnProfiler("thread_timer");
             case "async-profiler" -> new AsyncProfilerPeer("cpu");
+            case "async-profiler-with-stats" -> new AsyncProfilerPeer("cpu,features=stats");
             case "async-profiler-with-ctimer" -> new AsyncProfilerPeer("ctimer");
             case "pyroscope" -> new PyroscopePeer();
             case "pyroscope-with-schedule" -> new PyroscopeAgentPeer();
