@@ -110,7 +110,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// The longest interval of the wall sampler while all threads stay where they are, of which an idle process can have about as
     /// many as its system calls allow; `None`: as configured. Called after each of its ticks.
     fn idle_interval(&self) -> Option<std::time::Duration> {
-        Some(std::time::Duration::from_millis(160))
+        Some(std::time::Duration::from_millis(180))
     }
 
     /// Looks at other threads are rare from here on, so that system calls weigh more than walks; or they are not any more.
