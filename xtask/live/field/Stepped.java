@@ -12,8 +12,9 @@ final class Stepped {
         Profiled.start();
         long sum = 0;
         for (int number = 0; number < 30; number++) {
-            Work.fieldWork(50);
             sum += stepped(number);
+            // The debugger stops all threads in here, after the last call too.
+            Work.fieldWork(50);
         }
         System.out.println(sum);
     }
