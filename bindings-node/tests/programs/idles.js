@@ -8,14 +8,22 @@ const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
 
 const directory = process.argv[2];
+/** A file of a thread, empty when the thread has ended. */
+function read(path) {
+  try {
+    return fs.readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
 /** Threads of the profiler: how often each went to sleep of its own accord. */
 function ours() {
   const tasks = '/proc/self/task';
-  const threads = fs.readdirSync(tasks).map((id) => ({ id, name: fs.readFileSync(`${tasks}/${id}/comm`, 'utf8').trim() }));
+  const threads = fs.readdirSync(tasks).map((id) => ({ id, name: read(`${tasks}/${id}/comm`).trim() }));
   return threads.filter(({ name }) => name.startsWith('spanprof')).map(({ id, name }) => {
-    const status = fs.readFileSync(`${tasks}/${id}/status`, 'utf8');
-    const sleeps = /^voluntary_ctxt_switches:\s+(\d+)/m.exec(status);
-    return { id, name, sleeps: Number(sleeps?.[1]) };
+    const sleeps = /^voluntary_ctxt_switches:\s+(\d+)/m.exec(read(`${tasks}/${id}/status`));
+    return { id, name, sleeps: Number(sleeps?.[1] ?? 0) };
   });
 }
 

@@ -21,14 +21,23 @@ public final class Idles {
     private static long looks() throws IOException {
         try (Stream<Path> threads = Files.list(Path.of("/proc/self/task"))) {
             for (Path thread : threads.toList()) {
-                List<String> status = Files.readAllLines(thread.resolve("status"));
-                if (status.get(0).matches("Name:\\s+spanprof-wall")) {
+                List<String> status = status(thread);
+                if (status.stream().anyMatch(line -> line.matches("Name:\\s+spanprof-wall"))) {
                     String line = status.stream().filter(text -> text.startsWith(SLEEPS)).findFirst().orElseThrow();
                     return Long.parseLong(line.substring(SLEEPS.length()).trim());
                 }
             }
         }
         throw new IllegalStateException("no thread looks");
+    }
+
+    /** Empty when the thread has ended. */
+    private static List<String> status(Path thread) {
+        try {
+            return Files.readAllLines(thread.resolve("status"));
+        } catch (IOException ended) {
+            return List.of();
+        }
     }
 
     public static void main(String[] words) throws Exception {
