@@ -44,7 +44,7 @@ const PROGRAM = `
     console.log('whole');
   });`;
 
-test('the application\'s own copy uses the preloaded one and one warning says so', (t) => {
+test('the application\'s own copy uses the preloaded one, with one warning', (t) => {
   const run = installed(t);
   for (const flags of [['--require', 'AGENT/lib/register.js'], ['--import', 'AGENT/lib/register.js']]) {
     const done = run(PROGRAM, ...flags);

@@ -1,5 +1,5 @@
 'use strict';
-// What start refuses, and how it says so; what a scope leaves out; what a signal leaves behind.
+// Options that `start` refuses and the messages, labels that a scope leaves out, and the window that a signal must deliver.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');

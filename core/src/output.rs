@@ -16,13 +16,13 @@ const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
 
 /// What a file holds, by the end of its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     FlameGraph,
     Pprof,
     Folded,
 }
 
-impl Format {
+impl OutputFormat {
     /// The format of a file of this name; `None` for other ends of names.
     pub fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
@@ -41,7 +41,7 @@ pub(crate) struct OutputFile {
     path: PathBuf,
     /// Marks the file as taken, and is written in its place until it is complete.
     claim: PathBuf,
-    format: Format,
+    format: OutputFormat,
     max_samples: usize,
     whole: ProfilesData,
     pending: Vec<ProfilesData>,
@@ -59,7 +59,7 @@ impl OutputFile {
             let hint = "give output a file that ends in .html, .pb.gz or .folded, in a directory that exists";
             Error::new(ErrorKind::InvalidDestination, format!("output `{name}` {what}"), hint)
         };
-        let format = Format::of(name).ok_or_else(|| invalid("has no known format".to_owned()))?;
+        let format = OutputFormat::of(name).ok_or_else(|| invalid("has no known format".to_owned()))?;
         // The program may change its directory before the end.
         let mut path = std::path::absolute(name).map_err(|error| invalid(format!("cannot be written: {error}")))?;
         let directory = path.parent().unwrap_or(&path);
@@ -98,13 +98,13 @@ impl OutputFile {
             return Err(format!("{shown} not written: there are no samples"));
         }
         let bytes = match self.format {
-            Format::Pprof => pprof::encode(&self.whole),
-            Format::FlameGraph => {
+            OutputFormat::Pprof => pprof::encode(&self.whole),
+            OutputFormat::FlameGraph => {
                 let tree = query::tree(&self.whole, &self.type_shown());
                 let service = self.whole.resources.first().map_or("", |resource| resource.service_name());
                 flamegraph::html(&tree, &format!("{service} · {}", tree.type_name)).into_bytes()
             }
-            Format::Folded => folded::encode(&query::tree(&self.whole, &self.type_shown())).into_bytes(),
+            OutputFormat::Folded => folded::encode(&query::tree(&self.whole, &self.type_shown())).into_bytes(),
         };
         self.replace(&bytes)
             .map(|()| format!("{shown} written"))
@@ -130,7 +130,7 @@ impl OutputFile {
                 sample.values = vec![sample.total()];
                 sample.timestamps_unix_nano = Vec::new();
                 sample.link = LinkId::default();
-                if self.format != Format::Pprof {
+                if self.format != OutputFormat::Pprof {
                     sample.attributes = Default::default();
                 }
             }
@@ -282,11 +282,11 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_name_and_a_name_without_one_is_refused() {
-        assert_eq!(Format::of("a/flame.HTML"), Some(Format::FlameGraph));
-        assert_eq!(Format::of("run.pb.gz"), Some(Format::Pprof));
-        assert_eq!(Format::of("run.folded"), Some(Format::Folded));
-        assert_eq!(Format::of("run.svg"), None);
-        assert_eq!(Format::of(".html"), None);
+        assert_eq!(OutputFormat::of("a/flame.HTML"), Some(OutputFormat::FlameGraph));
+        assert_eq!(OutputFormat::of("run.pb.gz"), Some(OutputFormat::Pprof));
+        assert_eq!(OutputFormat::of("run.folded"), Some(OutputFormat::Folded));
+        assert_eq!(OutputFormat::of("run.svg"), None);
+        assert_eq!(OutputFormat::of(".html"), None);
         let missing = OutputFile::start("/nonexistent/flame.html", 1, false).err().unwrap();
         assert!(missing.message.contains("there is no directory `/nonexistent`"), "{}", missing.message);
     }

@@ -45,7 +45,7 @@ impl Applications {
         self.agent = true;
     }
 
-    /// An application has started the profiler; again is the same. Where there is no room for a reference it is not counted.
+    /// Counts an application that has started the profiler, once. It is not counted if the VM has no memory for a reference to it.
     ///
     /// # Safety
     /// `env` is the calling thread's, the other two are live references of it.

@@ -319,8 +319,8 @@ impl AtRest {
         true
     }
 
-    /// Writes the stack that a thread had, if it waits there as far as memory tells: a walk that finds that stack was not torn,
-    /// and a thread that has no Java frames, and does what it did, has its native ones.
+    /// Writes a thread's former stack if the thread still waits there. No system call is made: either a walk finds the same Java
+    /// frames, which a torn walk would not, or the thread has no Java frames and the VM's state of it is the same.
     fn still_waits(
         &self,
         layout: &Layout,

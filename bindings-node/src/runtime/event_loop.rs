@@ -1,8 +1,8 @@
 //! How long each turn of an event loop keeps it from its waiting events: one libuv handle that runs before the loop
 //! waits, once a turn. A turn longer than the threshold becomes samples of the kind `EventLoop` that sum up to its
 //! length: what the thread was on the CPU is shared among the stacks that ran, each with the labels and the span it had;
-//! the rest among the stacks in which the wall sampler found it waiting, or it has a frame that says so. Nothing wakes up for
-//! it. Not here: the stacks themselves (`recent_signal`).
+//! the rest among the stacks in which the wall sampler found it waiting. Without the wall sampler the rest is the frame
+//! `(not on the CPU)`. Nothing wakes up for it. Not here: the stacks themselves (`recent_signal`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 #: ``logging.WARNING``.
 _WARNING = 30
-#: The process whose outcome is printed: that of ``spanprof run``, and none of its children.
+#: Id of the process whose outcome is printed. ``spanprof run`` sets its own, so that forked children print none.
 _prints_outcome: int | None = None
 #: Native calls that hand over their lines themselves.
 _calls = 0

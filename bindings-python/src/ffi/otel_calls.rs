@@ -37,7 +37,7 @@ pub struct Linking {
     /// The key of the active span in a context.
     key: Py<PyAny>,
     span_context: Py<PyType>,
-    /// `(trace id, span id, is local root, labels)` of a context whose span is of an unknown kind.
+    /// Function that gives `(trace id, span id, is local root, labels)` of a context, for spans that are not of the SDK's class.
     describe: Py<PyAny>,
 }
 

@@ -139,7 +139,7 @@ impl Config {
 
 /// Checks that the name of a file says its format.
 pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
-    match crate::output::Format::of(name) {
+    match crate::output::OutputFormat::of(name) {
         Some(_) => Ok(()),
         None => Err(UnusableText {
             message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),

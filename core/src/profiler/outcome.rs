@@ -20,7 +20,7 @@ pub(super) struct Ending {
 }
 
 /// See the head of the module.
-pub(super) struct Outcome {
+pub(super) struct RunOutcome {
     ran_for: Duration,
     samples: u64,
     clock: String,
@@ -52,7 +52,7 @@ impl Ending {
         let used_ns = sys::process_cpu_ns().saturating_sub(process_before_ns).saturating_sub(own_ns);
         let expected_ns = SUSPICIOUS_PERIODS * 1_000_000_000 / u64::from(config.sample_rate.max(1));
         let is_suspicious = samples == 0 && config.cpu && !session.safe_mode && used_ns > expected_ns;
-        let outcome = Outcome {
+        let outcome = RunOutcome {
             ran_for: self.begun.elapsed(),
             samples,
             clock: self.clock,
@@ -71,7 +71,7 @@ impl Ending {
     }
 }
 
-impl Outcome {
+impl RunOutcome {
     fn line(&self) -> (LogLevel, String) {
         let mut level = LogLevel::Info;
         let samples = match self.samples {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use spanprof_export::DropReason;
 
-    fn outcome() -> Outcome {
+    fn outcome() -> RunOutcome {
         let destination = DestinationStats {
             kind: "otlp_http",
             target: "http://receiver".to_owned(),
@@ -148,7 +148,7 @@ mod tests {
             sent: 2,
             ..DestinationStats::default()
         };
-        Outcome {
+        RunOutcome {
             ran_for: Duration::from_millis(1234),
             samples: 118,
             clock: "clock perf (allowed)".to_owned(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nothing_delivered_is_a_warning_with_the_reason_and_the_way_out() {
-        let mut outcome = Outcome { is_default_receiver: true, ..outcome() };
+        let mut outcome = RunOutcome { is_default_receiver: true, ..outcome() };
         outcome.destinations[0].sent = 0;
         outcome.destinations[0].last_error = Some("cannot connect: connection refused".to_owned());
         outcome.destinations[0].dropped[DropReason::Deadline as usize].payloads = 2;
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn cpu_time_without_a_sample_is_a_warning_and_an_idle_program_is_none() {
-        let mut outcome = Outcome { samples: 0, ..outcome() };
+        let mut outcome = RunOutcome { samples: 0, ..outcome() };
         outcome.destinations[0].sent = 0;
         assert_eq!(outcome.line().0, LogLevel::Info);
         outcome.cpu_without_samples = Some(Duration::from_millis(1300));

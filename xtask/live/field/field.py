@@ -153,6 +153,17 @@ def expect_samples(profiles, at_least=1, name=None):
     return count
 
 
+def expect_declined(words, mentions):
+    """Runs a program that cannot load the native module: it runs as without spanprof, has no samples, and one warning, which
+    mentions what to do. Returns how it ended."""
+    ended, profiles = compared(words)
+    lines = [line for line in ended.stderr.splitlines() if "SpanprofWarning" in line]
+    expect(len(lines) == 1, f"{len(lines)} warnings, expected 1\n{ended.stderr}")
+    expect(mentions in lines[0], f"the warning does not mention {mentions}\n{lines[0]}")
+    expect(samples_of(profiles) == 0, "samples without the native module")
+    return ended
+
+
 def wait_until(condition, within, what):
     """Polls until the condition holds; fails the cell when it does not in time."""
     until = time.monotonic() + within

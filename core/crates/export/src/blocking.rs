@@ -17,8 +17,8 @@ pub(crate) fn begin<T: Send + 'static>(
     start_thread: StartThread,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Pending<T>> {
-    let (tell, pending) = oneshot::channel();
-    // A panic drops `tell`, which tells; that nobody waits any more is no error.
-    start_thread(THREAD_NAME, Box::new(move || drop(tell.send(work()))))?;
+    let (sender, pending) = oneshot::channel();
+    // A panic drops `sender`, which ends the wait. It is no error if nobody waits any more.
+    start_thread(THREAD_NAME, Box::new(move || drop(sender.send(work()))))?;
     Ok(pending)
 }

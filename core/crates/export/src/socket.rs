@@ -52,15 +52,15 @@ impl Socket {
         address: SocketAddr,
         timeout: Duration,
     ) -> io::Result<Pending<io::Result<Self>>> {
-        let (tell, pending) = oneshot::channel();
+        let (sender, pending) = oneshot::channel();
         let body = move || match Shared::connect(address, timeout).map(Arc::new) {
             Ok(shared) => {
                 let socket = Self { shared: shared.clone(), stall: None, next_stall: SHORTEST_STALL };
                 // Sent in vain it is dropped, which ends the loop below.
-                drop(tell.send(Ok(socket)));
+                drop(sender.send(Ok(socket)));
                 shared.wake_reader_until_gone();
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(sender.send(Err(error))),
         };
         start_thread(THREAD_NAME, Box::new(body))?;
         Ok(pending)

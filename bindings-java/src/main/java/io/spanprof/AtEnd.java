@@ -1,6 +1,6 @@
 package io.spanprof;
 
-/** The end of the program stops the profiler, whoever has started it, and sends the last window. */
+/** Stops the profiler at the end of the program, whoever started it, and sends the last window. */
 final class AtEnd {
     private static Thread hook;
 
