@@ -14,10 +14,9 @@ fn has_traps() -> bool {
     perf::probe(perf::Notify::Trap).is_ok()
 }
 
-/// Short sleeps and polls of a thread that burns 5 µs between them, 10,000 samples a second: how many returned EINTR, and
-/// the samples.
-fn interrupted_calls(clock: ClockChoice) -> (usize, u64) {
-    let clocks = start(settings(clock, 10_000));
+/// Short sleeps and polls of a thread that burns 5 µs between them: how many returned EINTR, and the samples.
+fn interrupted_calls(settings: ClockSettings) -> (usize, u64) {
+    let clocks = start(settings);
     let moment = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
     let before = clocks.counters().samples;
     let short = (0..16_000).filter(|call| {
@@ -39,10 +38,33 @@ fn a_sample_cuts_no_system_call_short() {
     for clock in [ClockChoice::Perf, ClockChoice::Sigtrap, ClockChoice::ThreadTimer] {
         if clock == ClockChoice::ThreadTimer || is_allowed() && has_traps() {
             // Where nothing restarts them, the signal at the overflow lets 1 in 60 of these polls return EINTR.
-            let (interrupted, samples) = interrupted_calls(clock);
+            let (interrupted, samples) = interrupted_calls(settings(clock, 10_000));
             assert_eq!(interrupted, 0, "{clock:?}, {samples} samples");
             assert!(samples > 0, "{clock:?}");
         }
+    }
+}
+
+/// The event runs on while the stack is walked, and overflows again.
+#[test]
+fn a_sample_whose_walk_takes_longer_than_the_period_cuts_no_system_call_short() {
+    static WALKS: AtomicU64 = AtomicU64::new(0);
+    unsafe fn slow_every_third_time(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+        if WALKS.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) {
+            let end = current_thread_cpu_ns() + 1_000_000;
+            while current_thread_cpu_ns() < end {
+                std::hint::spin_loop();
+            }
+        }
+        stack.push(RawFrame { code: 0x1000_0000, at: 7 });
+        Captured::Walked
+    }
+    let _turn = one_at_a_time();
+    if is_allowed() {
+        let (interrupted, samples) =
+            interrupted_calls(ClockSettings { capture: slow_every_third_time, ..settings(ClockChoice::Perf, 2_000) });
+        assert_eq!(interrupted, 0, "{samples} samples");
+        assert!(samples > 0);
     }
 }
 

@@ -291,11 +291,11 @@ unsafe fn tick(
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
     session.inbox.fetch_room_ahead();
-    if slot.ring() != 0 {
-        // SAFETY: the ring buffer of an entered slot's event stays mapped.
-        if let Some(record) = unsafe { Record::last(slot.ring()) } {
-            counters::add_delivery_ns(record.delivery_ns(begun_ns));
-        }
+    // Read before the event is armed again: its next overflow may come inside this handler and replace the record.
+    // SAFETY: the ring buffer of an entered slot's event stays mapped.
+    let overflow = (slot.ring() != 0).then(|| unsafe { Record::last(slot.ring()) }).flatten();
+    if let Some(overflow) = &overflow {
+        counters::add_delivery_ns(overflow.delivery_ns(begun_ns));
     }
     let cpu_ns = slot.cpu_ns_by_ticks(begun_ns).unwrap_or_else(|| {
         let cpu_ns = arm::thread_cpu_ns();
@@ -357,10 +357,12 @@ unsafe fn tick(
         false => passed_ns,
     };
     counters::add_handler_ns(took_ns, walked_ns.saturating_sub(walk_begun_ns).min(took_ns));
-    // SAFETY: the kernel's context; the ring buffer of an entered slot's event stays mapped.
-    unsafe {
-        if slot.ring() != 0 && !guarded::blocks_faults(ucontext) {
-            restart::restart_interrupted_call(ucontext, slot.ring());
+    if let Some(overflow) = &overflow {
+        // SAFETY: the kernel's context.
+        unsafe {
+            if !guarded::blocks_faults(ucontext) {
+                restart::restart_interrupted_call(ucontext, overflow);
+            }
         }
     }
     slot.leave();

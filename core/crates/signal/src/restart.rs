@@ -26,14 +26,10 @@ use crate::overflow::Record;
 
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
 
-/// The instruction behind the one that entered the kernel in which the event last overflowed; `None` when it overflowed in
-/// user mode, or when the call had its result already.
-///
-/// # Safety
-/// As for [`Record::last`].
-unsafe fn kernel_entered_from(ring: usize) -> Option<u64> {
-    // SAFETY: the caller's promise.
-    let (rax, rip) = unsafe { Record::last(ring) }?.kernel_entry()?;
+/// The instruction behind the one that entered the kernel in which the event overflowed; `None` when it overflowed in user
+/// mode, or when the call had its result already.
+fn kernel_entered_from(overflow: &Record) -> Option<u64> {
+    let (rax, rip) = overflow.kernel_entry()?;
     (rax as i64 != INTERRUPTED).then_some(rip)
 }
 
@@ -89,13 +85,12 @@ fn call_number(pc: usize) -> Option<libc::c_long> {
 }
 
 /// Has the interrupted thread make its system call again if that is about to return EINTR because of the perf event whose
-/// signal is being handled.
+/// signal is being handled. `overflow` is the record of that signal.
 ///
 /// # Safety
-/// `ucontext` is the one that the kernel gave to the running handler, the thread does not block the fault signals, and
-/// `ring` is the ring buffer of its event.
+/// `ucontext` is the one that the kernel gave to the running handler, and the thread does not block the fault signals.
 #[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, ring: usize) {
+pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, overflow: &Record) {
     // SAFETY: the caller's promise; the context is this handler's alone until it returns.
     let Some(context) = (unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() }) else { return };
     let registers = &mut context.uc_mcontext.gregs;
@@ -103,8 +98,7 @@ pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, ring:
         return;
     }
     let pc = registers[libc::REG_RIP as usize];
-    // SAFETY: the caller's promise.
-    if unsafe { kernel_entered_from(ring) } != Some(pc as u64) {
+    if kernel_entered_from(overflow) != Some(pc as u64) {
         return;
     }
     if let Some(number) = call_number(pc as usize).filter(|number| RESTARTABLE.contains(number)) {
@@ -118,7 +112,7 @@ pub(crate) unsafe fn restart_interrupted_call(ucontext: *mut libc::c_void, ring:
 /// # Safety
 /// None needed; the signature is that of the other architecture.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) unsafe fn restart_interrupted_call(_ucontext: *mut libc::c_void, _ring: usize) {}
+pub(crate) unsafe fn restart_interrupted_call(_ucontext: *mut libc::c_void, _overflow: &Record) {}
 
 #[cfg(all(test, target_arch = "x86_64", not(miri)))]
 mod tests {
@@ -175,7 +169,11 @@ mod tests {
         context.uc_mcontext.gregs[libc::REG_RIP as usize] = end as i64;
         let ring = ring(end as u64);
         // SAFETY: a context and a ring buffer of this test's own.
-        unsafe { restart_interrupted_call((&raw mut context).cast(), ring.as_ptr() as usize) };
+        unsafe {
+            if let Some(overflow) = Record::last(ring.as_ptr() as usize) {
+                restart_interrupted_call((&raw mut context).cast(), &overflow);
+            }
+        }
         let registers = context.uc_mcontext.gregs;
         (registers[libc::REG_RAX as usize], registers[libc::REG_RIP as usize] - end as i64)
     }
