@@ -74,11 +74,10 @@ class Greenlets(unittest.TestCase):
         runtime.sampler_start(150, 50)
         self.run_all([scope[f"spin_{number}"] for number in range(1, 21)])
         samples, *_ = runtime.sampler_stop()
-        labelled, wrong, reasons = 0, [], collections.Counter(reason or "walked" for _, reason, _ in samples)
+        labelled, wrong, ending, reasons = 0, [], [], collections.Counter(reason or "walked" for _, reason, _ in samples)
         for context, _, frames in samples:
-            # Not one: a greenlet's label may only stay over the main one's frames while the greenlet ends, some 100 ns of its life.
             if context and frames and frames[0][0].rpartition(".")[2] == "run_all":
-                wrong.append(("run_all", context))
+                ending.append(context)
             for name, _ in frames:
                 if name.startswith("spin_"):
                     # Not labelled yet: before its first statement.
@@ -86,6 +85,8 @@ class Greenlets(unittest.TestCase):
                     if context not in (0, int(name[5:])):
                         wrong.append((name, context))
         self.assertEqual(wrong, [], reasons)
+        # While a greenlet ends, its frame has returned to the caller's and its context is still in force: some 100 ns for each of 20.
+        self.assertLessEqual(len(ending), 2, reasons)
         self.assertGreater(labelled, 2000, reasons)
         # Declared as lost, never shown wrong. Switching takes some 0.5 % of this program's time: 56 of 12,000 samples here.
         lost = sum(count for reason, count in reasons.items() if reason != "walked")
