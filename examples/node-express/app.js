@@ -1,6 +1,6 @@
 'use strict';
-// A small shop on Express under the OpenTelemetry SDK, profiled by spanprof. The profiler's part is `start` and the middleware;
-// where profiles go is said by OTEL_* variables.
+// A small shop on Express under the OpenTelemetry SDK, profiled by spanprof. The profiler needs `start` and the middleware. OTEL_*
+// variables select the destination.
 
 const spanprof = require('spanprof');
 
@@ -18,7 +18,7 @@ const app = express();
 app.get('/health', (_request, response) => response.json({ status: 'ok' }));
 app.get('/profiler', (_request, response) => response.json(spanprof.stats()));
 
-// What an instrumentation does: the caller's trace goes on in a span of this request.
+// As an instrumentation does: a span of this request continues the caller's trace.
 app.use((request, response, next) => {
   const caller = propagation.extract(ROOT_CONTEXT, request.headers, defaultTextMapGetter);
   context.with(caller, () =>

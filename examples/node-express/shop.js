@@ -1,5 +1,5 @@
 'use strict';
-// The work of a small shop: what a profile of it should show.
+// The work of a small shop: these functions appear in its profile.
 
 const crypto = require('node:crypto');
 const timers = require('node:timers/promises');

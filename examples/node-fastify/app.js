@@ -1,6 +1,6 @@
 'use strict';
-// A small shop on Fastify under the OpenTelemetry SDK, profiled by spanprof. The profiler's part is `start` and the plugin;
-// where profiles go is said by OTEL_* variables.
+// A small shop on Fastify under the OpenTelemetry SDK, profiled by spanprof. The profiler needs `start` and the plugin. OTEL_*
+// variables select the destination.
 
 const spanprof = require('spanprof');
 
@@ -15,7 +15,7 @@ new NodeTracerProvider().register();
 const tracer = trace.getTracer('shop');
 const app = fastify();
 
-// What an instrumentation does: the caller's trace goes on in a span of this request.
+// As an instrumentation does: a span of this request continues the caller's trace.
 app.addHook('onRequest', (request, reply, done) => {
   const caller = propagation.extract(ROOT_CONTEXT, request.headers, defaultTextMapGetter);
   context.with(caller, () =>

@@ -1,7 +1,7 @@
 """A small shop: a FastAPI service under the OpenTelemetry SDK, profiled by spanprof.
 
-The profiler's part is the two lines below and nothing else: requests are traced by OpenTelemetry's FastAPI
-instrumentation, and every sample links itself to the active span. Where profiles go is said by OTEL_* variables.
+The profiler needs two lines: the import and `start()`. OpenTelemetry's FastAPI instrumentation traces the requests, and every
+sample is linked to the active span. OTEL_* variables select the destination.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ CATALOGUE = {number: {"name": f"article {number}", "price": number * 17 % 90 + 1
 
 @app.get("/cart/{size}")
 async def cart(size: int):
-    """Runs on the event loop; the label says what kind of customer asked."""
+    """Runs on the event loop; the label is the kind of customer."""
     with spanprof.tag_wrapper({"customer": "returning" if size > 10 else "new"}):
         return {"total": price_cart(size)}
 
@@ -52,7 +52,7 @@ async def health():
 
 @app.get("/profiler")
 async def profiler():
-    """What the profiler says of itself."""
+    """Statistics of the profiler."""
     return spanprof.stats()
 
 

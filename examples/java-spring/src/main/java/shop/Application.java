@@ -8,8 +8,8 @@ import org.springframework.boot.web.servlet.FilterRegistrationBean;
 import org.springframework.context.annotation.Bean;
 
 /**
- * A small shop on Spring Boot under the OpenTelemetry SDK, profiled by spanprof. The profiler's part is the start and the
- * filter; where profiles go is said by OTEL_* variables.
+ * A small shop on Spring Boot under the OpenTelemetry SDK, profiled by spanprof. The profiler needs the start and the
+ * filter. OTEL_* variables select the destination.
  */
 @SpringBootApplication
 public class Application {
@@ -26,7 +26,7 @@ public class Application {
         return filter;
     }
 
-    /** A span for each request: its samples link themselves to it. */
+    /** A span for each request: its samples are linked to it. */
     @Bean
     FilterRegistrationBean<Tracing> spans() {
         FilterRegistrationBean<Tracing> filter = new FilterRegistrationBean<>(new Tracing());

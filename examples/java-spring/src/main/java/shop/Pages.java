@@ -10,13 +10,13 @@ import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RequestParam;
 import org.springframework.web.bind.annotation.RestController;
 
-/** What the shop answers. */
+/** The pages of the shop. */
 @RestController
 class Pages {
-    /** Its threads work for the request that hands them something to do. */
+    /** Its threads run tasks under the labels of the submitting request. */
     private final ExecutorService searchers = Spanprof.wrap(Executors.newFixedThreadPool(2));
 
-    /** The label says what kind of customer asked. */
+    /** The label is the kind of customer. */
     @GetMapping("/cart/{size}")
     Map<String, Object> cart(@PathVariable int size) {
         String customer = size > 10 ? "returning" : "new";
@@ -41,7 +41,7 @@ class Pages {
         return Map.of("status", "ok");
     }
 
-    /** What the profiler says of itself. */
+    /** Statistics of the profiler. */
     @GetMapping("/profiler")
     Map<String, Object> profiler() {
         return Spanprof.stats();

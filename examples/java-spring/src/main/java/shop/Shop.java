@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
-/** The work of a small shop: what a profile of it should show. */
+/** The work of a small shop: these methods appear in its profile. */
 final class Shop {
     private record Article(String name, int price) {}
 

@@ -21,7 +21,7 @@ import java.util.Collection;
 import java.util.Collections;
 import org.springframework.web.filter.OncePerRequestFilter;
 
-/** What an instrumentation does: the caller's trace goes on in a span of this request. Nothing here knows the profiler. */
+/** As an instrumentation does: a span of this request continues the caller's trace. Independent of the profiler. */
 class Tracing extends OncePerRequestFilter {
     private final Tracer tracer = SdkTracerProvider.builder()
             .addSpanProcessor(SimpleSpanProcessor.create(new Counting())).build().get("shop");
@@ -50,7 +50,7 @@ class Tracing extends OncePerRequestFilter {
         }
     }
 
-    /** Where a service in earnest sends its spans to a collector. */
+    /** A production service sends its spans to a collector here. */
     private static final class Counting implements SpanExporter {
         private long spans;
 
