@@ -1,24 +1,24 @@
-//! Time as the exporter sees it: one seam, so that tests need not wait for a back-off.
+//! Clock of the exporter behind a trait, so that tests skip the back-off.
 //!
-//! Deadlines given by a caller (`flush`, `stop`) and the timeout of one attempt are real time and do not pass here.
+//! Deadlines of `flush` and `stop` and the timeout of one attempt use real time.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where ages, dates and the pauses between attempts come from.
+/// Source of ages, dates and the delays between attempts.
 pub trait Clock: Send + Sync + 'static {
-    /// A reading of a clock that never goes back; only differences mean something.
+    /// A monotonic reading; only differences are meaningful.
     fn monotonic(&self) -> Duration;
 
-    /// The date.
+    /// Time since the Unix epoch.
     fn unix(&self) -> Duration;
 
-    /// A pause between two attempts; polled on the export thread.
+    /// Waits between two attempts; polled on the export thread.
     fn pause(&self, length: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// The machine's clocks.
+/// The system's clocks.
 #[derive(Debug)]
 pub struct SystemClock {
     origin: Instant,

@@ -1,14 +1,14 @@
-//! The body of a request as it goes over the wire: compressed once, however often it is tried. Shared by HTTP and gRPC.
+//! The encoded body of a request, compressed once for all its attempts. Shared by HTTP and gRPC.
 
 use crate::settings::Compression;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 use std::io::{self, Write};
 
-/// What surrounds the compressed bytes.
+/// Framing of the compressed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// Nothing.
+    /// No framing.
     Bare,
     /// The prefix of a gRPC message: one byte for "compressed", four for the length.
     GrpcMessage,
@@ -16,7 +16,7 @@ pub(crate) enum Framing {
 
 const GRPC_PREFIX_BYTES: usize = 5;
 
-/// Encodes bodies and remembers the last.
+/// Encodes bodies and caches the last.
 pub(crate) struct CompressedBody {
     compression: Compression,
     framing: Framing,
@@ -28,10 +28,10 @@ impl CompressedBody {
         Self { compression, framing, last: None }
     }
 
-    /// The wire form of `plain`.
-    pub fn of(&mut self, plain: &Bytes) -> io::Result<Bytes> {
+    /// The encoded form of `plain`.
+    pub fn encoded(&mut self, plain: &Bytes) -> io::Result<Bytes> {
         match &self.last {
-            // The same memory, which cannot have changed meanwhile: we hold it.
+            // The same buffer: the cache holds a reference, so its contents are unchanged.
             Some((last, encoded)) if last.as_ptr() == plain.as_ptr() && last.len() == plain.len() => {
                 Ok(encoded.clone())
             }
@@ -43,7 +43,7 @@ impl CompressedBody {
         }
     }
 
-    /// Frees what was kept for another attempt.
+    /// Frees the cached body.
     pub fn forget(&mut self) {
         self.last = None;
     }
@@ -57,7 +57,7 @@ impl CompressedBody {
         match self.compression {
             Compression::Gzip => {
                 encoded.reserve(plain.len() / 4);
-                // The fastest level: a quarter more bytes than the usual one, for an eighth of the host's CPU.
+                // Level 1: a quarter more bytes than the default level, for an eighth of the CPU.
                 let mut encoder = GzEncoder::new(encoded, flate2::Compression::fast());
                 encoder.write_all(plain)?;
                 encoded = encoder.finish()?;
@@ -91,33 +91,33 @@ mod tests {
     fn a_bare_body_is_gzip_or_the_bytes_themselves() {
         let plain = Bytes::from(vec![7; 9000]);
 
-        let gzipped = CompressedBody::new(Compression::Gzip, Framing::Bare).of(&plain).unwrap();
+        let gzipped = CompressedBody::new(Compression::Gzip, Framing::Bare).encoded(&plain).unwrap();
         assert_eq!(gunzipped(&gzipped), plain);
-        let same = CompressedBody::new(Compression::None, Framing::Bare).of(&plain).unwrap();
+        let same = CompressedBody::new(Compression::None, Framing::Bare).encoded(&plain).unwrap();
         assert_eq!(same.as_ptr(), plain.as_ptr());
     }
 
     #[test]
-    fn a_grpc_message_tells_its_compression_and_length() {
+    fn a_grpc_message_begins_with_its_compression_flag_and_length() {
         let plain = Bytes::from(vec![7; 9000]);
 
-        let message = CompressedBody::new(Compression::None, Framing::GrpcMessage).of(&plain).unwrap();
+        let message = CompressedBody::new(Compression::None, Framing::GrpcMessage).encoded(&plain).unwrap();
         assert_eq!(message[..5], [0, 0, 0, 35, 40]);
         assert_eq!(message[5..], plain);
-        let message = CompressedBody::new(Compression::Gzip, Framing::GrpcMessage).of(&plain).unwrap();
+        let message = CompressedBody::new(Compression::Gzip, Framing::GrpcMessage).encoded(&plain).unwrap();
         assert_eq!((message[0], message[1..5].to_vec()), (1, (message.len() as u32 - 5).to_be_bytes().to_vec()));
         assert_eq!(gunzipped(&message[5..]), plain);
     }
 
     #[test]
-    fn another_attempt_takes_the_form_made_for_the_first_and_another_body_does_not() {
+    fn a_second_attempt_reuses_the_encoded_body_and_another_body_is_encoded_anew() {
         let (first, second) = (Bytes::from(vec![1; 100]), Bytes::from(vec![2; 100]));
         let mut body = CompressedBody::new(Compression::Gzip, Framing::Bare);
 
-        let once = body.of(&first).unwrap();
-        assert_eq!(body.of(&first).unwrap().as_ptr(), once.as_ptr());
-        assert_eq!(gunzipped(&body.of(&second).unwrap()), second);
-        assert_eq!(gunzipped(&body.of(&first).unwrap()), first);
+        let once = body.encoded(&first).unwrap();
+        assert_eq!(body.encoded(&first).unwrap().as_ptr(), once.as_ptr());
+        assert_eq!(gunzipped(&body.encoded(&second).unwrap()), second);
+        assert_eq!(gunzipped(&body.encoded(&first).unwrap()), first);
         body.forget();
         assert!(body.last.is_none());
     }

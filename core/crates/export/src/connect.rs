@@ -1,5 +1,4 @@
-//! Opening a connection: resolve, connect, through a proxy if there is one, TLS if the URL says so. Speaks no protocol of
-//! its own but the proxy's CONNECT; the senders of HTTP and gRPC are its callers.
+//! Opens connections: name resolution, TCP, the proxy's CONNECT tunnel and TLS. The HTTP and gRPC senders are its callers.
 
 use crate::blocking::{self, Pending};
 use crate::endpoint::Endpoint;
@@ -17,19 +16,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// A connection, whatever lies below.
+/// A byte stream to a receiver or proxy: TCP, TLS or a tunnel.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
 /// Opens connections to one receiver.
 pub(crate) struct Connector {
     pub endpoint: Endpoint,
-    /// HTTP/1.1 over a plain proxied connection asks the proxy itself; everything else tunnels through it.
+    /// Plain HTTP/1.1 requests go to the proxy itself; TLS and gRPC tunnel through it.
     pub proxy: Option<Endpoint>,
     tls: Option<Tls>,
-    resolver: Resolver,
+    resolver: HostResolver,
     start_thread: StartThread,
     timeout: Duration,
 }
@@ -37,20 +36,20 @@ pub(crate) struct Connector {
 impl Connector {
     pub fn start(settings: &OtlpEndpoint, alpn: &'static [u8], start_thread: StartThread) -> Result<Self, ExportError> {
         let endpoint = Endpoint::parse(&settings.url, "OTLP endpoint")?;
-        if settings.timeout.is_zero() || settings.timeout > LONGEST_TIMEOUT {
+        if settings.timeout.is_zero() || settings.timeout > MAX_TIMEOUT {
             return Err(ExportError::new(
                 format!("the timeout of {} is {:?}", endpoint.shown, settings.timeout),
-                format!("expected more than 0 and at most {} s", LONGEST_TIMEOUT.as_secs()),
+                format!("expected more than 0 and at most {} s", MAX_TIMEOUT.as_secs()),
             ));
         }
         let proxy = proxy_for(&endpoint, settings.proxy.as_ref())?;
         let tls = if endpoint.secure { Some(Tls::start(settings.tls.clone(), alpn)?) } else { None };
-        let resolver = Resolver::new(start_thread);
+        let resolver = HostResolver::new(start_thread);
         Ok(Self { endpoint, proxy, tls, resolver, start_thread, timeout: settings.timeout })
     }
 
-    /// Takes up rotated certificates; a connection opened under another generation must not be reused.
-    pub fn generation(&mut self) -> u64 {
+    /// Reloads rotated certificates. A connection opened under another generation must not be reused.
+    pub fn refresh_generation(&mut self) -> u64 {
         self.tls.as_mut().map_or(0, Tls::refresh)
     }
 
@@ -66,7 +65,7 @@ impl Connector {
         let Some(tls) = &mut self.tls else { return Ok(transport) };
         let config = tls.config().map_err(|error| error.message)?;
         let name = ServerName::try_from(self.endpoint.host.clone())
-            .map_err(|_| "the host of the endpoint is no name a certificate could have".to_owned())?;
+            .map_err(|_| "the host of the endpoint is not a valid name for a certificate".to_owned())?;
         let stream = TlsConnector::from(config)
             .connect(name, transport)
             .await
@@ -74,7 +73,7 @@ impl Connector {
         Ok(Box::new(stream))
     }
 
-    /// Opens a connection to the proxy for requests that name their receiver in full.
+    /// Opens a connection to the proxy for requests in absolute form (RFC 9112, section 3.2.2).
     pub async fn connect_to_proxy(&mut self, proxy: &Endpoint) -> Result<Box<dyn Transport>, String> {
         self.dial(proxy).await
     }
@@ -85,7 +84,7 @@ impl Connector {
             .resolve(&to.host, to.port)
             .await
             .map_err(|error| format!("the host of {} has no address: {error}", to.shown))?;
-        // Each address has its share of the attempt's time, so that one black hole does not hide the next address.
+        // Each address gets a share of the timeout, so that an unresponsive one leaves time for the next.
         let share = self.timeout / addresses.len().clamp(1, 4) as u32;
         let mut failure = format!("the host of {} has no address", to.shown);
         for address in addresses {
@@ -106,7 +105,7 @@ impl Connector {
     }
 }
 
-/// The last cause in a chain of errors, which says most.
+/// The last cause in a chain of errors, which is the most specific.
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -138,14 +137,14 @@ async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint)
     Ok(Box::new(TokioIo::new(upgraded)))
 }
 
-/// Names to addresses. The system's resolver blocks, so it runs on a thread of its own; a look-up that outlives its attempt
-/// is awaited by the next one instead of being started again.
-struct Resolver {
+/// Resolves host names. The system's resolver blocks, so it runs on a thread of its own. A look-up that outlives its attempt
+/// serves the next one.
+struct HostResolver {
     start_thread: StartThread,
     pending: Option<Pending<io::Result<Vec<SocketAddr>>>>,
 }
 
-impl Resolver {
+impl HostResolver {
     fn new(start_thread: StartThread) -> Self {
         Self { start_thread, pending: None }
     }
@@ -154,7 +153,7 @@ impl Resolver {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        // RFC 6761: always this machine. Saves the default endpoint the look-up and its thread.
+        // RFC 6761: always the loopback address. Saves the default endpoint the look-up and its thread.
         if host.eq_ignore_ascii_case("localhost") {
             return Ok(vec![
                 SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
@@ -166,18 +165,18 @@ impl Resolver {
             none => {
                 let host = host.to_owned();
                 let look_up = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
-                none.insert(blocking::begin(self.start_thread, look_up)?)
+                none.insert(blocking::spawn(self.start_thread, look_up)?)
             }
         };
         let resolved = pending.await;
         self.pending = None;
-        resolved.unwrap_or_else(|_| Err(io::Error::other("the look-up was cut short")))
+        resolved.unwrap_or_else(|_| Err(io::Error::other("the look-up ended by an internal error")))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Connector, Resolver};
+    use super::{Connector, HostResolver};
     use crate::settings::{ExporterSettings, OtlpEndpoint, StartThread};
     use std::time::Duration;
 
@@ -190,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_localhost_are_known_without_asking_the_system() {
+    fn addresses_and_localhost_are_resolved_without_the_system_resolver() {
         block_on(async {
-            let mut resolver = Resolver::new(start_thread());
+            let mut resolver = HostResolver::new(start_thread());
             for (host, expected) in [
                 ("::1", "[::1]:7"),
                 ("192.0.2.1", "192.0.2.1:7"),
@@ -207,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_exist_is_an_error_and_can_be_asked_again() {
+    fn a_name_that_does_not_exist_is_an_error_and_can_be_resolved_again() {
         block_on(async {
-            let mut resolver = Resolver::new(start_thread());
+            let mut resolver = HostResolver::new(start_thread());
             for _ in 0..2 {
                 assert!(resolver.resolve("collector.invalid", 7).await.is_err());
                 assert!(resolver.pending.is_none());
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_of_nothing_or_for_ever_is_an_error_at_start() {
+    fn a_timeout_of_zero_or_above_the_maximum_is_an_error_at_start() {
         for timeout in [Duration::ZERO, Duration::MAX] {
             let settings = OtlpEndpoint { timeout, ..OtlpEndpoint::new("http://u:marker@h") };
             let error = Connector::start(&settings, b"h2", start_thread()).err().unwrap().to_string();

@@ -1,13 +1,13 @@
-//! The life of a payload on the export thread: one task per destination, one payload at a time and in order. Decides when
-//! to try again, when to cut, when to give up; the senders know how, the queue keeps the accounts.
+//! Delivery on the export thread: one task per destination, one payload at a time and in order. Decides when a payload is
+//! retried, split or discarded. The senders perform the attempts, the queue counts the results.
 
-use crate::backoff::{Backoff, Pause};
+use crate::backoff::{Backoff, RetryDelay};
 use crate::clock::Clock;
 use crate::file::FileSender;
 use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
-use crate::outcome::{Outcome, RetryReason};
-use crate::queue::{Fate, Parcel, Queue};
+use crate::outcome::{AttemptOutcome, RetryReason};
+use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
 use crate::stats::DropReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What the facade asks of the export thread.
+/// Commands of the facade to the export thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Control {
-    /// Counts calls of `flush`: each ends the pauses in progress.
+pub(crate) struct DeliveryControl {
+    /// Number of `flush` calls: each ends the delays in progress.
     pub flushes: u64,
-    /// From `stop` on: when everything must be over.
+    /// Set by `stop`: the deadline of all delivery.
     pub stop_at: Option<Instant>,
 }
 
-/// How a payload leaves.
+/// The sender of one destination.
 pub(crate) enum Sender {
     File(FileSender),
     OtlpGrpc(Box<OtlpGrpcSender>),
@@ -32,11 +32,11 @@ pub(crate) enum Sender {
 }
 
 impl Sender {
-    async fn attempt(&mut self, parcel: &Parcel, clock: &dyn Clock) -> Outcome {
+    async fn attempt(&mut self, payload: &QueuedPayload, clock: &dyn Clock) -> AttemptOutcome {
         match self {
-            Self::File(sender) => sender.attempt(parcel).await,
-            Self::OtlpGrpc(sender) => sender.attempt(parcel).await,
-            Self::OtlpHttp(sender) => sender.attempt(parcel, clock.unix()).await,
+            Self::File(sender) => sender.attempt(payload).await,
+            Self::OtlpGrpc(sender) => sender.attempt(payload).await,
+            Self::OtlpHttp(sender) => sender.attempt(payload, clock.unix()).await,
         }
     }
 
@@ -50,57 +50,57 @@ impl Sender {
 }
 
 /// One destination's task.
-pub(crate) struct Delivery {
-    pub queue: Arc<Queue>,
+pub(crate) struct DeliveryTask {
+    pub queue: Arc<DestinationQueue>,
     pub sender: Sender,
     pub clock: Arc<dyn Clock>,
     pub max_request_bytes: usize,
     pub retry_max_age: Duration,
-    pub control: watch::Receiver<Control>,
+    pub control: watch::Receiver<DeliveryControl>,
 }
 
-/// A pause that the last failure asks for, in readings of the monotonic clock. It holds for the destination, not for the
-/// payload that failed: the next payload waits for it as well.
-struct Owed {
-    demanded_until: Duration,
+/// The delay after the last failure, in readings of the monotonic clock. It applies to the destination: the next payload
+/// waits for it as well.
+struct PendingDelay {
+    requested_until: Duration,
     until: Duration,
-    /// What had been asked of us when the failed attempt began: a later `flush` or `stop` ends our own part of the pause.
-    seen: Control,
+    /// The control when the failed attempt began. A later `flush` or `stop` ends the jittered part of the delay.
+    control_at_attempt: DeliveryControl,
 }
 
-/// How a destination's failures bear on its next attempt.
-struct Patience {
+/// Retry state of a destination.
+struct RetryState {
     backoff: Backoff,
-    owed: Option<Owed>,
+    delay: Option<PendingDelay>,
 }
 
-/// What came of a payload.
-enum Verdict {
-    Settled(Fate),
+/// Result of all attempts for one payload or part.
+enum PartResult {
+    Settled(DeliveryResult),
     TooLarge(String),
-    /// Nothing will be delivered before the end any more.
+    /// No delivery is possible before the deadline of `stop`.
     GiveUp,
 }
 
-impl Delivery {
+impl DeliveryTask {
     /// Runs until `stop`; sleeps without a timer while the queue is empty.
     pub async fn run(mut self) {
         let mut stopping = self.control.clone();
-        let mut patience = Patience { backoff: Backoff::new(), owed: None };
+        let mut retries = RetryState { backoff: Backoff::new(), delay: None };
         tokio::select! {
             () = stop_reached(&mut stopping) => {}
-            () = self.deliver_all(&mut patience) => {}
+            () = self.deliver_all(&mut retries) => {}
         }
-        // What was in flight when the time ran out was accounted by its own guard.
+        // The drop of `InFlightParts` has counted the payload that was in flight.
         self.queue.close(DropReason::Deadline);
     }
 
-    async fn deliver_all(&mut self, patience: &mut Patience) {
+    async fn deliver_all(&mut self, retries: &mut RetryState) {
         loop {
-            if let Some(parcel) = self.queue.take() {
-                let goes_on = self.deliver(parcel, patience).await;
+            if let Some(payload) = self.queue.take() {
+                let can_continue = self.deliver(payload, retries).await;
                 self.sender.forget_payload();
-                if goes_on {
+                if can_continue {
                     continue;
                 }
                 return;
@@ -115,78 +115,83 @@ impl Delivery {
         }
     }
 
-    /// Delivers what was taken, in parts if it must be cut; `false` when it is time to give up.
-    async fn deliver(&mut self, parcel: Parcel, patience: &mut Patience) -> bool {
-        let mut flight = Flight { queue: self.queue.clone(), parts: VecDeque::from([parcel]), may_split: true };
-        while let Some(part) = flight.parts.front().cloned() {
-            let verdict = if part.body.len() > self.max_request_bytes {
+    /// Delivers one payload, in parts if it must be split; `false` when the task must end.
+    async fn deliver(&mut self, payload: QueuedPayload, retries: &mut RetryState) -> bool {
+        let mut in_flight =
+            InFlightParts { queue: self.queue.clone(), parts: VecDeque::from([payload]), may_split: true };
+        while let Some(part) = in_flight.parts.front().cloned() {
+            let result = if part.body.len() > self.max_request_bytes {
                 let (bytes, limit) = (part.body.len(), self.max_request_bytes);
-                Verdict::TooLarge(format!(
+                PartResult::TooLarge(format!(
                     "a request of {bytes} bytes is over the limit of {limit} bytes and was not sent"
                 ))
             } else {
-                self.try_until_settled(&part, patience).await
+                self.try_until_settled(&part, retries).await
             };
-            match verdict {
-                Verdict::Settled(fate) => flight.settle_front(fate),
-                Verdict::TooLarge(message) => flight.split_front(message),
-                Verdict::GiveUp => return false,
+            match result {
+                PartResult::Settled(result) => in_flight.settle_front(result),
+                PartResult::TooLarge(message) => in_flight.split_front(message),
+                PartResult::GiveUp => return false,
             }
         }
         true
     }
 
-    async fn try_until_settled(&mut self, parcel: &Parcel, patience: &mut Patience) -> Verdict {
+    async fn try_until_settled(&mut self, payload: &QueuedPayload, retries: &mut RetryState) -> PartResult {
         let mut is_retry = false;
         loop {
-            if let Some(owed) = patience.owed.take() {
-                if owed.until.saturating_sub(parcel.enqueued_at) > self.retry_max_age {
-                    patience.owed = Some(owed);
-                    return Verdict::Settled(Fate::Dropped { reason: DropReason::Expired, message: None });
+            if let Some(delay) = retries.delay.take() {
+                if delay.until.saturating_sub(payload.enqueued_at) > self.retry_max_age {
+                    retries.delay = Some(delay);
+                    return PartResult::Settled(DeliveryResult::Dropped { reason: DropReason::Expired, message: None });
                 }
-                if !self.pause(&owed).await {
-                    return Verdict::GiveUp;
+                if !self.wait(&delay).await {
+                    return PartResult::GiveUp;
                 }
             }
             if is_retry {
                 self.queue.count_retry();
             }
             is_retry = true;
-            let seen = *self.control.borrow();
-            let outcome = self.sender.attempt(parcel, self.clock.as_ref()).await;
-            if !matches!(outcome, Outcome::Retry { .. }) {
-                patience.backoff.reset();
+            let control_at_attempt = *self.control.borrow();
+            let outcome = self.sender.attempt(payload, self.clock.as_ref()).await;
+            if !matches!(outcome, AttemptOutcome::Retry { .. }) {
+                retries.backoff.reset();
             }
             let (reason, message) = match outcome {
-                Outcome::Accepted { warning } => return Verdict::Settled(Fate::Sent { warning }),
-                Outcome::Partial { rejected_profiles, message } => {
-                    return Verdict::Settled(Fate::Partial { rejected_profiles, message });
+                AttemptOutcome::Accepted { warning } => return PartResult::Settled(DeliveryResult::Sent { warning }),
+                AttemptOutcome::Partial { rejected_profiles, message } => {
+                    return PartResult::Settled(DeliveryResult::Partial { rejected_profiles, message });
                 }
-                Outcome::Refused { message } => {
-                    return Verdict::Settled(Fate::Dropped { reason: DropReason::Permanent, message: Some(message) });
+                AttemptOutcome::Rejected { message } => {
+                    return PartResult::Settled(DeliveryResult::Dropped {
+                        reason: DropReason::Permanent,
+                        message: Some(message),
+                    });
                 }
-                Outcome::TooLarge { message } => return Verdict::TooLarge(message),
-                Outcome::Retry { reason, message } => (reason, message),
+                AttemptOutcome::TooLarge { message } => return PartResult::TooLarge(message),
+                AttemptOutcome::Retry { reason, message } => (reason, message),
             };
             self.queue.note_failure(message);
-            if reason == RetryReason::NotConnected && seen.stop_at.is_some() {
-                // A program that ends does not wait for a receiver that is not there.
-                return Verdict::GiveUp;
+            if reason == RetryReason::NotConnected && control_at_attempt.stop_at.is_some() {
+                // A program that exits does not wait for an unreachable receiver.
+                return PartResult::GiveUp;
             }
-            let Pause { demanded, own } = patience.backoff.next_pause(reason);
-            let demanded_until = self.clock.monotonic() + demanded;
-            patience.owed = Some(Owed { demanded_until, until: demanded_until + own, seen });
+            let RetryDelay { requested, jittered } = retries.backoff.next_delay(reason);
+            let requested_until = self.clock.monotonic() + requested;
+            let until = requested_until + jittered;
+            retries.delay = Some(PendingDelay { requested_until, until, control_at_attempt });
         }
     }
 
-    /// Pauses. `flush` and `stop` end our own part of a pause, never what the receiver asked for; a pause that would
-    /// outlast `stop` is not waited for: `false`.
-    async fn pause(&mut self, owed: &Owed) -> bool {
+    /// Waits. `flush` and `stop` end the jittered part of a delay, never the part that the receiver requested. Returns
+    /// `false` at once when the delay would outlast the deadline of `stop`.
+    async fn wait(&mut self, delay: &PendingDelay) -> bool {
         loop {
             let control = *self.control.borrow_and_update();
-            let is_hurried =
-                control.flushes != owed.seen.flushes || control.stop_at.is_some() != owed.seen.stop_at.is_some();
-            let until = if is_hurried { owed.demanded_until } else { owed.until };
+            let before = &delay.control_at_attempt;
+            let is_hurried = control.flushes != before.flushes || control.stop_at.is_some() != before.stop_at.is_some();
+            let until = if is_hurried { delay.requested_until } else { delay.until };
             let left = until.saturating_sub(self.clock.monotonic());
             if left.is_zero() {
                 return true;
@@ -203,8 +208,8 @@ impl Delivery {
     }
 }
 
-/// Resolves when the time that `stop` gave is over, or the exporter is gone.
-async fn stop_reached(control: &mut watch::Receiver<Control>) {
+/// Resolves at the deadline of `stop`, or when the exporter was dropped.
+async fn stop_reached(control: &mut watch::Receiver<DeliveryControl>) {
     loop {
         let stop_at = control.borrow_and_update().stop_at;
         let changed = match stop_at {
@@ -220,27 +225,27 @@ async fn stop_reached(control: &mut watch::Receiver<Control>) {
     }
 }
 
-/// What was taken from the queue and is not accounted yet. Whatever ends the delivery, every part is accounted.
-struct Flight {
-    queue: Arc<Queue>,
-    parts: VecDeque<Parcel>,
+/// The parts of a dequeued payload that are not counted yet. The drop counts the rest, however the delivery ends.
+struct InFlightParts {
+    queue: Arc<DestinationQueue>,
+    parts: VecDeque<QueuedPayload>,
     may_split: bool,
 }
 
-impl Flight {
-    fn settle_front(&mut self, fate: Fate) {
+impl InFlightParts {
+    fn settle_front(&mut self, result: DeliveryResult) {
         if let Some(part) = self.parts.pop_front() {
-            self.queue.account(&part, fate);
+            self.queue.count_result(&part, result);
         }
     }
 
-    /// Cuts a payload that is too large, once: a receiver that refuses its parts has a limit no profile meets.
+    /// Splits a payload that is too large, once: a receiver that rejects its parts has a limit below any profile.
     fn split_front(&mut self, message: String) {
         let Some(whole) = self.parts.front() else { return };
         let bodies = whole.split.filter(|_| self.may_split).and_then(|split| split(&whole.body));
         let parts = bodies.filter(|bodies| bodies.len() > 1).map(|bodies| whole.parts(bodies));
         let Some(parts) = parts else {
-            self.settle_front(Fate::Dropped { reason: DropReason::TooLarge, message: Some(message) });
+            self.settle_front(DeliveryResult::Dropped { reason: DropReason::TooLarge, message: Some(message) });
             return;
         };
         self.may_split = false;
@@ -250,18 +255,18 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightParts {
     fn drop(&mut self) {
         let reason = if std::thread::panicking() { DropReason::Disabled } else { DropReason::Deadline };
         while !self.parts.is_empty() {
-            self.settle_front(Fate::Dropped { reason, message: None });
+            self.settle_front(DeliveryResult::Dropped { reason, message: None });
         }
         self.queue.settle();
     }
 }
 
-impl Parcel {
-    /// The same payload in several bodies; its samples are shared out by size, and their sum is kept.
+impl QueuedPayload {
+    /// The same payload in several bodies. Its samples are distributed in proportion to size; their sum stays the same.
     fn parts(&self, bodies: Vec<Vec<u8>>) -> VecDeque<Self> {
         let total = bodies.iter().map(|body| body.len() as u128).sum::<u128>().max(1);
         let (mut bytes_before, mut samples_before) = (0, 0);

@@ -1,10 +1,10 @@
-//! The URL of a receiver or proxy, read once: what to connect to, what to ask for, and what may be shown of it.
+//! The URL of a receiver or proxy, parsed once: address, request target, and a form without secrets.
 
 use crate::error::ExportError;
 use crate::secret::Secret;
 use base64::prelude::{Engine, BASE64_STANDARD};
 
-/// A URL in its parts. Only [`Endpoint::shown`] goes into messages: userinfo and query may be secrets.
+/// A parsed URL. Only [`Endpoint::shown`] goes into messages: userinfo and query may be secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub secure: bool,
@@ -14,17 +14,17 @@ pub(crate) struct Endpoint {
     /// `host` or `host:port`, as the `Host` header has it.
     pub authority: String,
     pub path_and_query: Secret,
-    /// Value of an `Authorization` header made of the userinfo.
+    /// Value of an `Authorization` header, built from the userinfo.
     pub basic: Option<Secret>,
-    /// The parts that must not be repeated when a receiver quotes them.
+    /// The parts to redact when a receiver quotes them.
     pub secrets: Vec<Secret>,
     pub shown: String,
 }
 
 impl Endpoint {
-    /// Reads `url`; `what` names it in errors (`OTLP endpoint`, `proxy`).
+    /// Parses `url`; `what` names it in errors (`OTLP endpoint`, `proxy`).
     pub fn parse(url: &str, what: &str) -> Result<Self, ExportError> {
-        Self::read(url).map_err(|found| {
+        Self::parse_parts(url).map_err(|found| {
             ExportError::new(
                 format!("{what} `{}` {found}", shown(url)),
                 "expected http://host:port/path or https://host:port/path".to_owned(),
@@ -32,7 +32,7 @@ impl Endpoint {
         })
     }
 
-    fn read(url: &str) -> Result<Self, &'static str> {
+    fn parse_parts(url: &str) -> Result<Self, &'static str> {
         let shown = shown(url);
         let uri: http::Uri = url.parse().map_err(|_| "is not a URL")?;
         let secure = match uri.scheme_str() {
@@ -43,7 +43,7 @@ impl Endpoint {
         };
         let bracketed = uri.host().filter(|host| !host.is_empty()).ok_or("has no host")?;
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
-        // An unreadable port reads as none: `http` checks digits only when asked for the number.
+        // `Uri::port_u16` returns `None` for an invalid port, so the text is parsed here.
         let after_host = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
         let port_text = after_host.strip_prefix(bracketed).and_then(|rest| rest.strip_prefix(':'));
         let port = match port_text {
@@ -86,20 +86,20 @@ impl Endpoint {
     }
 }
 
-/// Whether a destination could be made of `url`; the error says what is wrong with it and repeats no part of it.
+/// Checks that `url` is a valid destination. The error names the fault and quotes no part of the URL.
 ///
 /// # Errors
 /// When it is not an `http` or `https` URL with a host and a valid port.
 pub fn check_url(url: &str) -> Result<(), &'static str> {
-    Endpoint::read(url).map(drop)
+    Endpoint::parse_parts(url).map(drop)
 }
 
-/// A URL as messages may show it: without userinfo, query and fragment. Also for text that is no URL at all.
+/// A URL without userinfo, query and fragment, for messages. Accepts text that is not a URL.
 pub fn shown(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let url = &url[..end];
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    // The last `@` anywhere: a password may hold a slash by mistake.
+    // The last `@` anywhere: a password may contain an unescaped slash.
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     let shown: String = rest.chars().filter(|character| !character.is_control()).take(200).collect();
     if scheme.is_empty() || scheme.contains('@') {
@@ -134,7 +134,7 @@ mod tests {
     use super::{shown, Endpoint};
 
     #[test]
-    fn a_url_gives_host_port_and_path() {
+    fn a_url_is_parsed_into_host_port_and_path() {
         let endpoint = Endpoint::parse("https://collector.example:4318/a/b?tenant=7", "OTLP endpoint").unwrap();
 
         assert!(endpoint.secure);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_follows_from_the_scheme_and_addresses_lose_their_brackets() {
+    fn the_default_port_is_that_of_the_scheme_and_an_address_has_no_brackets() {
         assert_eq!(Endpoint::parse("http://host", "x").unwrap().port, 80);
         assert_eq!(Endpoint::parse("https://host", "x").unwrap().port, 443);
         let endpoint = Endpoint::parse("http://[::1]:4317", "x").unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn userinfo_becomes_basic_authentication_and_is_shown_nowhere() {
+    fn userinfo_becomes_basic_authentication_and_is_never_printed() {
         let endpoint = Endpoint::parse("http://user:m%40rker@host:1/p?key=tokens", "x").unwrap();
 
         assert_eq!(endpoint.basic.as_ref().unwrap().reveal(), "Basic dXNlcjptQHJrZXI=");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_is_an_error_without_the_password() {
+    fn the_error_of_an_invalid_url_omits_the_password() {
         for url in
             ["host:4318", "ftp://u:marker@h", "http://u:marker@h:99999/", "http://u:mar@marker@/x y", "", "http://:1/"]
         {

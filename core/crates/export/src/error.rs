@@ -1,13 +1,13 @@
-//! What can be wrong with the settings; the only errors the exporter returns.
+//! Errors in the settings: the only errors that the exporter returns.
 
 use std::fmt;
 
-/// Why an exporter could not start. Without secrets: headers, passwords and key paths never occur in it.
+/// Why an exporter could not start. Contains no header values, passwords or key paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportError {
     /// What was expected and what was found.
     pub message: String,
-    /// The way out.
+    /// How to fix it.
     pub hint: String,
 }
 

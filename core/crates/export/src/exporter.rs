@@ -1,13 +1,13 @@
-//! The exporter: its thread, its life, and the calls of the facade.
+//! The exporter: its thread, its life cycle, and the calls of the facade.
 
 use crate::blocking::THREAD_NAME;
-use crate::delivery::{Control, Delivery, Sender};
+use crate::delivery::{DeliveryControl, DeliveryTask, Sender};
 use crate::error::ExportError;
 use crate::file::FileSender;
 use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
 use crate::payload::Payload;
-use crate::queue::{Mark, Queue};
+use crate::queue::{DestinationQueue, QueueMark};
 use crate::settings::{Destination, ExporterSettings};
 use crate::stats::{DestinationStats, DropReason};
 use std::fmt;
@@ -17,22 +17,22 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// What `stop` allows the thread on top of the deadline to account for what it drops.
+/// Time beyond the deadline of `stop` in which the thread counts the payloads that it discards.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Delivers payloads on a thread of its own, named `spanprof-export`. Every method may be called from any thread.
 ///
-/// Dropping it stops it without waiting: what is not delivered yet is lost. In a forked child neither drop it nor call
-/// it, since its thread stayed in the parent: [`Exporter::forget_after_fork`], then start another.
+/// Dropping it stops it without waiting: undelivered payloads are lost. In a forked child, neither drop nor use it, since
+/// its thread stayed in the parent: call [`Exporter::forget_after_fork`] and start another.
 pub struct Exporter {
-    queues: Vec<Arc<Queue>>,
-    control: watch::Sender<Control>,
-    ended: Arc<Ended>,
+    queues: Vec<Arc<DestinationQueue>>,
+    control: watch::Sender<DeliveryControl>,
+    completion: Arc<ThreadCompletion>,
 }
 
-/// A moment in the life of an exporter.
+/// Baseline of the queues and losses at one moment, one mark per destination.
 #[derive(Clone, Debug)]
-pub struct Moment(Vec<Mark>);
+pub struct Moment(Vec<QueueMark>);
 
 impl Exporter {
     /// Checks the destinations and starts the thread. No connection is made before the first payload.
@@ -41,14 +41,14 @@ impl Exporter {
     /// When a destination cannot work as described (a URL, header, certificate file or directory), or when the process
     /// may start no thread.
     pub fn start(destinations: Vec<Destination>, settings: ExporterSettings) -> Result<Self, ExportError> {
-        let (control, controlled) = watch::channel(Control::default());
+        let (control, controlled) = watch::channel(DeliveryControl::default());
         let mut queues = Vec::with_capacity(destinations.len());
         let mut deliveries = Vec::with_capacity(destinations.len());
         for destination in &destinations {
             let (kind, shown, sender) = sender_for(destination, &settings)?;
-            let queue = Arc::new(Queue::new(kind, shown, &settings));
+            let queue = Arc::new(DestinationQueue::new(kind, shown, &settings));
             queues.push(queue.clone());
-            deliveries.push(Delivery {
+            deliveries.push(DeliveryTask {
                 queue,
                 sender,
                 clock: settings.clock.clone(),
@@ -63,43 +63,43 @@ impl Exporter {
                 "raise the limits of threads and files (pids.max, ulimit -u, ulimit -n)",
             )
         };
-        // Without tokio's event loop, so that nothing is kept open (see `socket`).
+        // Without tokio's I/O driver, which would keep descriptors open (see `socket`).
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .map_err(|error| cannot_start("an event loop", error))?;
-        let ended = Arc::new(Ended::default());
-        let thread_ended = ended.clone();
+        let completion = Arc::new(ThreadCompletion::default());
+        let thread_completion = completion.clone();
         let body = move || {
             let queues: Vec<_> = deliveries.iter().map(|delivery| delivery.queue.clone()).collect();
-            // Nothing that panics leaves the thread, and whatever happens every payload is accounted.
+            // No panic leaves the thread, and every payload is counted.
             let result = catch_unwind(AssertUnwindSafe(|| deliver_until_stopped(runtime, deliveries)));
             if result.is_err() {
                 for queue in &queues {
                     queue.disable("the export is off after an internal error (panic); please report it".to_owned());
                 }
             }
-            thread_ended.tell();
+            thread_completion.complete();
         };
         (settings.start_thread)(THREAD_NAME, Box::new(body)).map_err(|error| cannot_start("a thread", error))?;
-        Ok(Self { queues, control, ended })
+        Ok(Self { queues, control, completion })
     }
 
-    /// Hands a payload to the destination at `destination_index` of those given to `start`. Never waits; an index out of
-    /// range is ignored. What happens to the payload is seen in [`Exporter::stats`].
+    /// Enqueues a payload for the destination at `destination_index` of those given to `start`. Never waits. An index out
+    /// of range is ignored. [`Exporter::stats`] reports the result.
     pub fn enqueue(&self, destination_index: usize, payload: Payload) {
         if let Some(queue) = self.queues.get(destination_index) {
             queue.enqueue(payload);
         }
     }
 
-    /// Remembers what was lost so far, for [`Exporter::flush_since`] and [`Exporter::stop_since`].
+    /// Records the losses so far, for [`Exporter::flush_since`] and [`Exporter::stop_since`].
     pub fn moment(&self) -> Moment {
         Moment(self.queues.iter().map(|queue| queue.mark()).collect())
     }
 
-    /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. What is enqueued and refused at once
-    /// may be lost before a flush begins: who flushes what they enqueue takes the moment first.
+    /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. A payload can be lost between
+    /// `enqueue` and `flush`, so take the moment before the `enqueue`.
     pub fn flush_since(&self, earlier: &Moment, deadline: Duration) -> bool {
         let until = after(deadline);
         let marks = self.marks_since(earlier);
@@ -107,9 +107,8 @@ impl Exporter {
         self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
     }
 
-    /// Sends now: pauses between attempts end (except those a receiver asked for), and the call returns when all that was
-    /// enqueued before it has left, at the latest after `deadline`. `true` when all of it was delivered. What is left
-    /// stays queued.
+    /// Ends the delays between attempts, except those that a receiver requested. Returns when all payloads enqueued before
+    /// the call have left the queue, at the latest after `deadline`; `true` when all were delivered. The rest stays queued.
     pub fn flush(&self, deadline: Duration) -> bool {
         self.flush_since(&self.moment(), deadline)
     }
@@ -119,8 +118,8 @@ impl Exporter {
         let until = after(deadline);
         let marks = self.marks_since(earlier);
         self.stop_until(until);
-        self.ended.wait(until + GRACE);
-        // Also when the thread is late: then it accounts only for what it has in flight.
+        self.completion.wait(until + GRACE);
+        // Also when the thread is late: it then counts only the payload in flight.
         for queue in &self.queues {
             queue.close(DropReason::Deadline);
         }
@@ -128,9 +127,9 @@ impl Exporter {
         self.queues.iter().zip(marks).all(|(queue, mark)| queue.wait_until_settled(mark, now))
     }
 
-    /// Sends what is there within `deadline`, then drops and counts the rest and ends the thread. `true` when all of it was
-    /// delivered. A receiver that cannot be reached is not waited for. Further payloads are dropped and counted. A second
-    /// call waits for the first.
+    /// Sends the queued payloads within `deadline`, discards and counts the rest, and ends the thread; `true` when all were
+    /// delivered. Does not wait for an unreachable receiver. Later payloads are discarded and counted. A second call waits
+    /// for the first.
     pub fn stop(&self, deadline: Duration) -> bool {
         self.stop_since(&self.moment(), deadline)
     }
@@ -140,15 +139,15 @@ impl Exporter {
         self.queues.iter().map(|queue| queue.stats()).collect()
     }
 
-    /// For a forked child: gives up everything without touching it, since its locks may be held by a thread that does not
-    /// exist here and its connections belong to the parent.
+    /// For a forked child: leaks the exporter. Its locks may be held by a thread that does not exist in the child, and its
+    /// connections belong to the parent.
     pub fn forget_after_fork(self) {
         std::mem::forget(self);
     }
 
-    /// What is enqueued by now, with the losses counted from `earlier` on.
-    fn marks_since(&self, earlier: &Moment) -> Vec<Mark> {
-        self.queues.iter().zip(&earlier.0).map(|(queue, &then)| queue.mark().since(then)).collect()
+    /// Marks of the payloads enqueued so far, with the losses counted from `earlier` on.
+    fn marks_since(&self, earlier: &Moment) -> Vec<QueueMark> {
+        self.queues.iter().zip(&earlier.0).map(|(queue, &then)| queue.mark().with_losses_since(then)).collect()
     }
 
     fn stop_until(&self, until: Instant) {
@@ -191,18 +190,18 @@ fn sender_for(
     })
 }
 
-/// The end of a deadline; one that reaches beyond any process's life is cut.
+/// The end of a deadline, clamped to one year.
 fn after(deadline: Duration) -> Instant {
     Instant::now() + deadline.min(Duration::from_secs(365 * 86_400))
 }
 
-/// A look-up or a disk that hangs does not hold it: those have threads of their own.
-fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
+/// A look-up or a disk that hangs does not block it: those run on threads of their own.
+fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<DeliveryTask>) {
     runtime.block_on(async {
-        let start = |delivery: Delivery| (delivery.queue.clone(), tokio::spawn(delivery.run()));
+        let start = |delivery: DeliveryTask| (delivery.queue.clone(), tokio::spawn(delivery.run()));
         let tasks: Vec<_> = deliveries.into_iter().map(start).collect();
         for (queue, task) in tasks {
-            // A task can only fail by a panic: nobody cancels it.
+            // A task can only fail by a panic: it is never canceled.
             if task.await.is_err() {
                 queue.disable("this destination is off after an internal error (panic); please report it".to_owned());
             }
@@ -210,17 +209,17 @@ fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<Delivery>) {
     });
 }
 
-/// Whether the thread is done.
+/// End of the export thread.
 #[derive(Default)]
-struct Ended {
+struct ThreadCompletion {
     done: Mutex<bool>,
-    told: Condvar,
+    changed: Condvar,
 }
 
-impl Ended {
-    fn tell(&self) {
+impl ThreadCompletion {
+    fn complete(&self) {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.notify_all();
+        self.changed.notify_all();
     }
 
     fn wait(&self, until: Instant) {
@@ -230,7 +229,7 @@ impl Ended {
             if left.is_zero() {
                 return;
             }
-            done = self.told.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
+            done = self.changed.wait_timeout(done, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

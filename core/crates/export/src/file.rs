@@ -1,12 +1,12 @@
-//! Profiles as files: each complete or absent, private to its owner, the oldest removed. Runs on threads that may block;
-//! knows nothing of queues and retries.
+//! Writes profiles as files: each complete or absent, private to its owner, the oldest removed. Runs on threads that may
+//! block; queues and retries belong to `delivery`.
 
 use crate::blocking;
 use crate::error::ExportError;
-use crate::file_name::{self, Writer};
-use crate::outcome::{Outcome, RetryReason};
-use crate::owned::Owned;
-use crate::queue::Parcel;
+use crate::file_name::{self, WriterProcess};
+use crate::outcome::{AttemptOutcome, RetryReason};
+use crate::owned_descriptor::OwnedDescriptor;
+use crate::queue::QueuedPayload;
 use crate::settings::{FileDirectory, StartThread};
 use flate2::write::GzEncoder;
 use std::ffi::OsString;
@@ -20,29 +20,29 @@ use std::time::Duration;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Unfinished files of a writer that cannot be looked up are litter after this long.
-const FOREIGN_LITTER_AGE: Duration = Duration::from_secs(3600);
+/// Age after which an unfinished file of another process namespace is stale.
+const FOREIGN_STALE_AGE: Duration = Duration::from_secs(3600);
 
-/// Files of one type and millisecond; more in one is not a profiler's doing.
-const MOST_DUPLICATES: u32 = 1000;
+/// Most files of one type and millisecond.
+const MAX_DUPLICATES: u32 = 1000;
 
 pub(crate) struct FileSender {
-    directory: Arc<Directory>,
+    directory: Arc<ProfileDirectory>,
     start_thread: StartThread,
 }
 
-struct Directory {
+struct ProfileDirectory {
     path: PathBuf,
     keep: usize,
-    writer: Writer,
+    writer: WriterProcess,
 }
 
 impl FileSender {
-    /// Makes the directory and clears what killed processes left in it.
+    /// Creates the directory and removes unfinished files of killed processes.
     pub fn start(settings: &FileDirectory, start_thread: StartThread) -> Result<Self, ExportError> {
         let path = settings.directory.clone();
-        let directory = Directory { path, keep: settings.keep.max(1), writer: this_process() };
-        directory.create().and_then(|()| directory.remove_litter()).map_err(|error| {
+        let directory = ProfileDirectory { path, keep: settings.keep.max(1), writer: this_process() };
+        directory.create().and_then(|()| directory.remove_stale()).map_err(|error| {
             ExportError::new(
                 format!("the directory `{}` for profiles cannot be used: {error}", directory.path.display()),
                 "give file_directory a directory that this process may create or write",
@@ -55,60 +55,61 @@ impl FileSender {
         self.directory.path.display().to_string()
     }
 
-    /// Writes one file, on a thread of its own since a disk may hang.
-    pub async fn attempt(&mut self, parcel: &Parcel) -> Outcome {
-        let (directory, parcel) = (self.directory.clone(), parcel.clone());
-        let written = match blocking::begin(self.start_thread, move || directory.write(&parcel)) {
+    /// Writes one file on a thread of its own, since a disk may hang.
+    pub async fn attempt(&mut self, payload: &QueuedPayload) -> AttemptOutcome {
+        let (directory, payload) = (self.directory.clone(), payload.clone());
+        let written = match blocking::spawn(self.start_thread, move || directory.write(&payload)) {
             Ok(pending) => pending.await,
             Err(error) => Ok(Err(error)),
         };
-        let written = written.unwrap_or_else(|_| Err(io::Error::other("the write was cut short by an internal error")));
+        let written = written.unwrap_or_else(|_| Err(io::Error::other("the write ended by an internal error")));
         match written {
-            Ok(()) => Outcome::Accepted { warning: None },
+            Ok(()) => AttemptOutcome::Accepted { warning: None },
             Err(error) => {
                 let message = format!("cannot write a profile into `{}`: {error}", self.shown());
                 match error.kind() {
-                    // What an administrator must change. A full disk or a vanished directory may heal by itself.
+                    // Permanent until an administrator acts. A full disk or a removed directory may recover.
                     ErrorKind::PermissionDenied
                     | ErrorKind::ReadOnlyFilesystem
                     | ErrorKind::NotADirectory
                     | ErrorKind::FileTooLarge
                     | ErrorKind::InvalidInput
                     | ErrorKind::InvalidFilename
-                    | ErrorKind::AlreadyExists => Outcome::Refused { message },
-                    _ => Outcome::Retry { reason: RetryReason::NotConnected, message },
+                    | ErrorKind::AlreadyExists => AttemptOutcome::Rejected { message },
+                    _ => AttemptOutcome::Retry { reason: RetryReason::NotConnected, message },
                 }
             }
         }
     }
 }
 
-impl Directory {
+impl ProfileDirectory {
     fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    fn write(&self, parcel: &Parcel) -> io::Result<()> {
+    fn write(&self, payload: &QueuedPayload) -> io::Result<()> {
         let (unfinished, file) = match self.open_unfinished() {
-            // The directory went away under us.
+            // The directory was removed after the start.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.create()?;
                 self.open_unfinished()?
             }
             opened => opened?,
         };
-        let written =
-            fill(&file, parcel).and_then(|()| file.get()?.sync_all()).and_then(|()| self.publish(&unfinished, parcel));
-        // After publishing the name is spare; after a failure the content is. It may be gone already.
+        let written = write_gzipped(&file, payload)
+            .and_then(|()| file.get()?.sync_all())
+            .and_then(|()| self.publish(&unfinished, payload));
+        // After publishing, this name is redundant; after a failure, so is the content. The file may be gone already.
         let _ = fs::remove_file(&unfinished);
         written?;
-        // The file is in place; that its directory entry or the removal of an old file is not yet on disk is no loss.
+        // The file is published: errors in syncing its directory entry or removing an old file lose no profile.
         let _ = File::open(&self.path).and_then(|directory| directory.sync_all());
         let _ = self.rotate();
         Ok(())
     }
 
-    fn open_unfinished(&self) -> io::Result<(PathBuf, Owned<File>)> {
+    fn open_unfinished(&self) -> io::Result<(PathBuf, OwnedDescriptor<File>)> {
         let path = self.path.join(file_name::unfinished(self.writer, RandomState::new().hash_one(0u8)));
         let file = OpenOptions::new()
             .write(true)
@@ -116,17 +117,17 @@ impl Directory {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&path)?;
-        Ok((path, Owned::new(file)?))
+        Ok((path, OwnedDescriptor::new(file)?))
     }
 
-    /// Gives the complete file its name, without ever replacing or following what may be there already.
-    fn publish(&self, unfinished: &Path, parcel: &Parcel) -> io::Result<()> {
-        for duplicate in 0..MOST_DUPLICATES {
-            let name = file_name::finished(parcel.profile_type.as_deref(), parcel.time_unix_ms, duplicate);
+    /// Links the complete file to its name. Never replaces an existing file and never follows a link.
+    fn publish(&self, unfinished: &Path, payload: &QueuedPayload) -> io::Result<()> {
+        for duplicate in 0..MAX_DUPLICATES {
+            let name = file_name::finished(payload.profile_type.as_deref(), payload.time_unix_ms, duplicate);
             let target = self.path.join(name);
             match fs::hard_link(unfinished, &target) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) if is_without_links(&error) => {
+                Err(error) if lacks_hard_links(&error) => {
                     if fs::symlink_metadata(&target).is_ok() {
                         continue;
                     }
@@ -135,13 +136,13 @@ impl Directory {
                 linked => return linked,
             }
         }
-        Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MOST_DUPLICATES} files of one millisecond exist")))
+        Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_DUPLICATES} files of one millisecond exist")))
     }
 
-    /// Removes the oldest finished files beyond the number to keep.
+    /// Removes the oldest finished files above the limit.
     fn rotate(&self) -> io::Result<()> {
         let mut files: Vec<_> =
-            self.names()?.filter_map(|name| Some((file_name::order(name.to_str()?)?, name))).collect();
+            self.names()?.filter_map(|name| Some((file_name::age_key(name.to_str()?)?, name))).collect();
         files.sort_unstable();
         let surplus = files.len().saturating_sub(self.keep);
         for (_, name) in &files[..surplus] {
@@ -151,18 +152,18 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes unfinished files whose writer is gone.
-    fn remove_litter(&self) -> io::Result<()> {
+    /// Removes unfinished files whose writer has exited.
+    fn remove_stale(&self) -> io::Result<()> {
         for name in self.names()? {
             let Some(writer) = name.to_str().and_then(file_name::writer) else { continue };
             let path = self.path.join(&name);
-            let is_litter = if writer.namespace == self.writer.namespace && writer.namespace != 0 {
-                started(&writer.process_id.to_string()) != Some(writer.started)
+            let is_stale = if writer.namespace == self.writer.namespace && writer.namespace != 0 {
+                start_time(&writer.process_id.to_string()) != Some(writer.start_time)
             } else {
                 let age = fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
-                matches!(age, Ok(Ok(age)) if age > FOREIGN_LITTER_AGE)
+                matches!(age, Ok(Ok(age)) if age > FOREIGN_STALE_AGE)
             };
-            if is_litter {
+            if is_stale {
                 let _ = fs::remove_file(path);
             }
         }
@@ -174,36 +175,36 @@ impl Directory {
     }
 }
 
-fn fill(file: &Owned<File>, parcel: &Parcel) -> io::Result<()> {
-    if parcel.body.starts_with(&GZIP_MAGIC) {
-        return file.get()?.write_all(&parcel.body);
+fn write_gzipped(file: &OwnedDescriptor<File>, payload: &QueuedPayload) -> io::Result<()> {
+    if payload.body.starts_with(&GZIP_MAGIC) {
+        return file.get()?.write_all(&payload.body);
     }
     let mut encoder = GzEncoder::new(file.get()?, flate2::Compression::fast());
-    encoder.write_all(&parcel.body)?;
+    encoder.write_all(&payload.body)?;
     encoder.finish().map(drop)
 }
 
-/// Some file systems have no hard links (FAT, some network and FUSE mounts).
-fn is_without_links(error: &io::Error) -> bool {
+/// Whether the file system has no hard links (FAT, some network and FUSE mounts).
+fn lacks_hard_links(error: &io::Error) -> bool {
     error.kind() == ErrorKind::Unsupported
         || matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::EMLINK))
 }
 
-fn this_process() -> Writer {
+fn this_process() -> WriterProcess {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = link.to_string_lossy().chars().filter(|character| character.is_ascii_digit()).collect();
-    Writer {
+    WriterProcess {
         process_id: std::process::id(),
         namespace: digits.parse().unwrap_or(0),
-        started: started("self").unwrap_or(0),
+        start_time: start_time("self").unwrap_or(0),
     }
 }
 
-/// When a living process of this namespace was started, in kernel ticks since boot: tells a process from a later one of
-/// the same number.
-fn started(process: &str) -> Option<u64> {
+/// Start time of a live process of this namespace, in clock ticks since boot (field 22 of `/proc/<pid>/stat`, proc(5)).
+/// Distinguishes a process from a later one with the same id.
+fn start_time(process: &str) -> Option<u64> {
     let stat = fs::read(Path::new("/proc").join(process).join("stat")).ok()?;
-    // The name of the program comes second, in parentheses, and may hold anything.
+    // Field 2 is the program's name in parentheses; it may contain any character.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields = std::str::from_utf8(&stat[after_name..]).ok()?;
     fields.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -1,10 +1,10 @@
-//! Names of profile files and of their unfinished forms: made here, recognised here. Touches no file.
+//! Formats and parses the names of finished and unfinished profile files. Performs no I/O.
 
-/// Ending of a finished file.
+/// Suffix of a finished file.
 const FINISHED: &str = ".pb.gz";
-/// Ending of an unfinished one.
+/// Suffix of an unfinished file.
 const UNFINISHED: &str = ".tmp";
-/// Beginning of an unfinished one; the dot hides it from globs.
+/// Prefix of an unfinished file; the dot hides it from globs.
 const UNFINISHED_PREFIX: &str = ".spanprof-";
 
 /// `<type>-<unix ms>.pb.gz`; further files of the same millisecond are `<type>-<unix ms>-<n>.pb.gz`.
@@ -18,13 +18,13 @@ pub(crate) fn finished(profile_type: Option<&str>, unix_ms: u64, duplicate: u32)
     }
 }
 
-/// Age of a finished file as its name tells it, to be sorted by; `None` for a file that is not ours.
-pub(crate) fn order(name: &str) -> Option<(u64, u32)> {
+/// Sort key of a finished file, oldest first, from its name; `None` for any other file.
+pub(crate) fn age_key(name: &str) -> Option<(u64, u32)> {
     let stem = name.strip_suffix(FINISHED)?;
     let mut parts = stem.split('-');
     let profile_type = parts.next()?;
-    let of_a_type = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    if profile_type.is_empty() || !profile_type.chars().all(of_a_type) {
+    let is_type_character = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    if profile_type.is_empty() || !profile_type.chars().all(is_type_character) {
         return None;
     }
     let unix_ms = number(parts.next()?)?;
@@ -36,53 +36,54 @@ fn number(digits: &str) -> Option<u64> {
     digits.chars().all(|character| character.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Who writes: a process, within the process namespace in which its number means something.
+/// The process that writes a file, with the PID namespace of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Writer {
+pub(crate) struct WriterProcess {
     pub process_id: u32,
-    /// 0 when the system does not tell.
+    /// Inode of the PID namespace; 0 when unknown.
     pub namespace: u64,
-    /// When it started, so that a later process of the same number is told apart.
-    pub started: u64,
+    /// Start time, which distinguishes a later process with the same id.
+    pub start_time: u64,
 }
 
-/// Name of an unfinished file; `unique` keeps threads and leftovers apart.
-pub(crate) fn unfinished(writer: Writer, unique: u64) -> String {
-    let Writer { process_id, namespace, started } = writer;
-    format!("{UNFINISHED_PREFIX}{process_id}-{namespace}-{started}-{unique:016x}{UNFINISHED}")
+/// Name of an unfinished file; `unique` distinguishes threads and stale files.
+pub(crate) fn unfinished(writer: WriterProcess, unique: u64) -> String {
+    let WriterProcess { process_id, namespace, start_time } = writer;
+    format!("{UNFINISHED_PREFIX}{process_id}-{namespace}-{start_time}-{unique:016x}{UNFINISHED}")
 }
 
-/// The writer of an unfinished file; `None` for a file that is none.
-pub(crate) fn writer(name: &str) -> Option<Writer> {
+/// The writer of an unfinished file; `None` for any other file.
+pub(crate) fn writer(name: &str) -> Option<WriterProcess> {
     let mut parts = name.strip_prefix(UNFINISHED_PREFIX)?.strip_suffix(UNFINISHED)?.split('-');
     let process_id = u32::try_from(number(parts.next()?)?).ok()?;
     let namespace = number(parts.next()?)?;
-    let started = number(parts.next()?)?;
+    let start_time = number(parts.next()?)?;
     let unique = parts.next()?;
     let is_unique = unique.len() == 16 && unique.chars().all(|character| character.is_ascii_hexdigit());
-    (is_unique && parts.next().is_none()).then_some(Writer { process_id, namespace, started })
+    (is_unique && parts.next().is_none()).then_some(WriterProcess { process_id, namespace, start_time })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{finished, order, unfinished, writer, Writer};
+    use super::{age_key, finished, unfinished, writer, WriterProcess};
 
     #[test]
-    fn a_name_leads_back_to_its_age_and_stays_in_its_directory() {
+    fn a_name_sorts_by_age_and_has_no_path_separator() {
         assert_eq!(finished(Some("cpu"), 17, 0), "cpu-17.pb.gz");
         assert_eq!(finished(Some("cpu"), 17, 2), "cpu-17-2.pb.gz");
         assert_eq!(finished(None, 17, 0), "profile-17.pb.gz");
         assert_eq!(finished(Some("../../etc/x-1"), 17, 0), "______etc_x_1-17.pb.gz");
-        assert_eq!(order(&finished(Some("a/-\0b"), u64::MAX, 3)), Some((u64::MAX, 3)));
-        assert!(order("cpu-17.pb.gz") < order("alloc_space-17-1.pb.gz") && order("x-9.pb.gz") < order("a-10.pb.gz"));
+        assert_eq!(age_key(&finished(Some("a/-\0b"), u64::MAX, 3)), Some((u64::MAX, 3)));
+        assert!(age_key("cpu-17.pb.gz") < age_key("alloc_space-17-1.pb.gz"));
+        assert!(age_key("x-9.pb.gz") < age_key("a-10.pb.gz"));
     }
 
     #[test]
-    fn files_of_others_are_not_recognised() {
+    fn other_files_are_not_recognized() {
         for name in
             ["cpu.pb.gz", "cpu-1.pb", "cpu-x.pb.gz", "-1.pb.gz", "a b-1.pb.gz", "cpu-1-2-3.pb.gz", "cpu-+1.pb.gz"]
         {
-            assert_eq!(order(name), None, "{name}");
+            assert_eq!(age_key(name), None, "{name}");
         }
         for name in
             [".spanprof-x-1-1-0.tmp", ".spanprof-1-1.tmp", "cpu-1.pb.gz", ".spanprof-1-1-1-zzzzzzzzzzzzzzzz.tmp"]
@@ -92,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_file_names_its_writer() {
-        let us = Writer { process_id: 42, namespace: 4_026_531_836, started: 99 };
-        assert_eq!(writer(&unfinished(us, 7)), Some(us));
-        assert_eq!(order(&unfinished(us, 7)), None);
+    fn the_name_of_an_unfinished_file_identifies_its_writer() {
+        let this = WriterProcess { process_id: 42, namespace: 4_026_531_836, start_time: 99 };
+        assert_eq!(writer(&unfinished(this, 7)), Some(this));
+        assert_eq!(age_key(&unfinished(this, 7)), None);
     }
 }

@@ -1,54 +1,54 @@
-//! What a gRPC answer means: code, RetryInfo, partial success. Pure.
+//! Classifies a gRPC response: status code, RetryInfo, partial success. Performs no I/O.
 
-use crate::http_answer::partial_success;
-use crate::outcome::{Outcome, Redactor, RetryReason, PROFILES_NOT_ENABLED};
+use crate::http_response::partial_success;
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, PROFILES_NOT_ENABLED};
 use crate::wire::{ExportProfilesServiceResponse, RpcStatus};
 use prost::Message;
 use tonic::{Code, Status};
 
-/// How servers say that a message is larger than they take: Go, C++ and Java, Rust, .NET.
+/// Phrases of servers for a message over their limit: Go, C++ and Java, Rust, .NET.
 const TOO_LARGE: [&str; 4] =
     ["larger than max", "exceeds maximum size", "message length too large", "exceeds the maximum"];
 
-/// The retry table of OTLP/gRPC.
-pub(crate) fn judge_status(status: &Status, receiver: &str, redactor: &Redactor) -> Outcome {
+/// Applies the retry table of OTLP/gRPC (OTLP specification, section "OTLP/gRPC Response").
+pub(crate) fn classify_status(status: &Status, receiver: &str, redactor: &Redactor) -> AttemptOutcome {
     let code = status.code();
     let shown = redactor.shown(status.message());
     let message = match shown.is_empty() {
         true => format!("{receiver} answered {code:?}"),
         false => format!("{receiver} answered {code:?}: {shown}"),
     };
-    let demanded = RpcStatus::decode(status.details()).ok().and_then(|rpc_status| rpc_status.retry_delay());
-    let says_too_large = TOO_LARGE.iter().any(|phrase| status.message().contains(phrase));
+    let requested = RpcStatus::decode(status.details()).ok().and_then(|rpc_status| rpc_status.retry_delay());
+    let is_too_large = TOO_LARGE.iter().any(|phrase| status.message().contains(phrase));
     match code {
-        // Some servers give a code that is otherwise worth a retry; the same bytes would be as large next time.
-        Code::ResourceExhausted | Code::OutOfRange if says_too_large && demanded.is_none() => {
-            Outcome::TooLarge { message }
+        // Some servers send a retryable code for a message that is too large, but a retry would send the same bytes.
+        Code::ResourceExhausted | Code::OutOfRange if is_too_large && requested.is_none() => {
+            AttemptOutcome::TooLarge { message }
         }
         Code::Cancelled
         | Code::DeadlineExceeded
         | Code::Aborted
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss => Outcome::Retry { reason: RetryReason::Asked(demanded), message },
-        Code::ResourceExhausted if demanded.is_some() => {
-            Outcome::Retry { reason: RetryReason::Asked(demanded), message }
+        | Code::DataLoss => AttemptOutcome::Retry { reason: RetryReason::Throttled(requested), message },
+        Code::ResourceExhausted if requested.is_some() => {
+            AttemptOutcome::Retry { reason: RetryReason::Throttled(requested), message }
         }
-        Code::Unimplemented => Outcome::Refused { message: format!("{message}; {PROFILES_NOT_ENABLED}") },
+        Code::Unimplemented => AttemptOutcome::Rejected { message: format!("{message}; {PROFILES_NOT_ENABLED}") },
         Code::Unauthenticated | Code::PermissionDenied => {
-            Outcome::Refused { message: format!("{message}; check the headers that authenticate") }
+            AttemptOutcome::Rejected { message: format!("{message}; check the headers that authenticate") }
         }
-        _ => Outcome::Refused { message },
+        _ => AttemptOutcome::Rejected { message },
     }
 }
 
-/// The message of an answer with status OK.
-pub(crate) fn judge_answer(body: &[u8], receiver: &str, redactor: &Redactor) -> Outcome {
+/// Classifies the message of a response with status OK.
+pub(crate) fn classify_message(body: &[u8], receiver: &str, redactor: &Redactor) -> AttemptOutcome {
     match ExportProfilesServiceResponse::decode(body) {
         Ok(response) => partial_success(response, receiver, redactor),
-        Err(_) => Outcome::Refused {
+        Err(_) => AttemptOutcome::Rejected {
             message: format!(
-                "{receiver} answered OK with {} bytes that are no OTLP answer; is it an OTLP receiver?",
+                "{receiver} answered OK with {} bytes that are not an OTLP response; is it an OTLP receiver?",
                 body.len()
             ),
         },
@@ -57,15 +57,15 @@ pub(crate) fn judge_answer(body: &[u8], receiver: &str, redactor: &Redactor) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{judge_answer, judge_status};
-    use crate::outcome::{Outcome, Redactor, RetryReason};
+    use super::{classify_message, classify_status};
+    use crate::outcome::{AttemptOutcome, Redactor, RetryReason};
     use crate::wire::{Any, ProtobufDuration, RetryInfo, RpcStatus};
     use prost::Message;
     use std::time::Duration;
     use tonic::{Code, Status};
 
-    fn judged(status: &Status) -> Outcome {
-        judge_status(status, "http://r", &Redactor::new(["marker"].into_iter()))
+    fn classified(status: &Status) -> AttemptOutcome {
+        classify_status(status, "http://r", &Redactor::new(["marker"].into_iter()))
     }
 
     fn with_retry_info(code: Code, seconds: i64) -> Status {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_codes_of_the_specification_are_retried() {
+    fn exactly_the_codes_that_the_specification_calls_retryable_are_retried() {
         let retried = [
             Code::Cancelled,
             Code::DeadlineExceeded,
@@ -88,48 +88,54 @@ mod tests {
         ];
         for number in 1..=16 {
             let code = Code::from_i32(number);
-            let is_retry = matches!(judged(&Status::new(code, "why")), Outcome::Retry { .. });
+            let is_retry = matches!(classified(&Status::new(code, "why")), AttemptOutcome::Retry { .. });
             assert_eq!(is_retry, retried.contains(&code), "{code:?}");
         }
     }
 
     #[test]
-    fn exhausted_is_retried_only_when_the_receiver_says_when() {
-        assert!(matches!(judged(&Status::new(Code::ResourceExhausted, "quota")), Outcome::Refused { .. }));
-        let Outcome::Retry { reason, .. } = judged(&with_retry_info(Code::ResourceExhausted, 9)) else { panic!() };
-        assert_eq!(reason, RetryReason::Asked(Some(Duration::from_secs(9))));
-        let Outcome::Retry { reason, .. } = judged(&with_retry_info(Code::Unavailable, 3)) else { panic!() };
-        assert_eq!(reason, RetryReason::Asked(Some(Duration::from_secs(3))));
+    fn resource_exhausted_is_retried_only_with_retry_info() {
+        assert!(matches!(classified(&Status::new(Code::ResourceExhausted, "quota")), AttemptOutcome::Rejected { .. }));
+        let AttemptOutcome::Retry { reason, .. } = classified(&with_retry_info(Code::ResourceExhausted, 9)) else {
+            panic!()
+        };
+        assert_eq!(reason, RetryReason::Throttled(Some(Duration::from_secs(9))));
+        let AttemptOutcome::Retry { reason, .. } = classified(&with_retry_info(Code::Unavailable, 3)) else { panic!() };
+        assert_eq!(reason, RetryReason::Throttled(Some(Duration::from_secs(3))));
     }
 
     #[test]
-    fn a_message_over_the_limit_is_too_large_whatever_the_code() {
-        for (code, words) in [
+    fn a_message_over_the_limit_is_too_large_with_each_code_that_servers_send() {
+        for (code, text) in [
             (Code::ResourceExhausted, "grpc: received message larger than max (5243707 vs. 4194304)"),
             (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes, the limit is: 8 bytes"),
             (Code::ResourceExhausted, "gRPC message exceeds maximum size 4194304: 5243707"),
         ] {
-            assert!(matches!(judged(&Status::new(code, words)), Outcome::TooLarge { .. }), "{words}");
+            assert!(matches!(classified(&Status::new(code, text)), AttemptOutcome::TooLarge { .. }), "{text}");
         }
     }
 
     #[test]
-    fn an_unknown_service_is_explained() {
-        let Outcome::Refused { message } = judged(&Status::unimplemented("unknown service x")) else { panic!() };
+    fn the_error_of_an_unknown_service_names_the_feature_gate_to_enable() {
+        let AttemptOutcome::Rejected { message } = classified(&Status::unimplemented("unknown service x")) else {
+            panic!()
+        };
         assert!(message.contains("service.profilesSupport"), "{message}");
     }
 
     #[test]
-    fn a_status_that_quotes_our_token_is_shown_without_it() {
-        let Outcome::Refused { message } = judged(&Status::unauthenticated("token marker is wrong")) else { panic!() };
+    fn a_status_that_quotes_our_token_is_redacted() {
+        let AttemptOutcome::Rejected { message } = classified(&Status::unauthenticated("token marker is wrong")) else {
+            panic!()
+        };
         assert!(message.contains("token *** is wrong"), "{message}");
     }
 
     #[test]
-    fn an_ok_with_bytes_of_another_kind_is_no_success() {
+    fn an_ok_with_a_malformed_message_is_rejected() {
         let redactor = Redactor::new(std::iter::empty());
-        assert_eq!(judge_answer(b"", "r", &redactor), Outcome::Accepted { warning: None });
-        assert_eq!(judge_answer(&[0x0a, 0x00], "r", &redactor), Outcome::Accepted { warning: None });
-        assert!(matches!(judge_answer(b"<html>", "r", &redactor), Outcome::Refused { .. }));
+        assert_eq!(classify_message(b"", "r", &redactor), AttemptOutcome::Accepted { warning: None });
+        assert_eq!(classify_message(&[0x0a, 0x00], "r", &redactor), AttemptOutcome::Accepted { warning: None });
+        assert!(matches!(classify_message(b"<html>", "r", &redactor), AttemptOutcome::Rejected { .. }));
     }
 }

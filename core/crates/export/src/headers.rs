@@ -5,10 +5,10 @@ use crate::error::ExportError;
 use crate::settings::OtlpEndpoint;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Name of the header that says which development revision of the profiles schema a body follows.
+/// Header with the development revision of the profiles schema that the body follows.
 const DEVELOPMENT_VERSION: HeaderName = HeaderName::from_static("otlp-profiles-development-version");
 
-/// The exporter's own; a user's value for one of them would break the request or desynchronise the connection.
+/// Headers of the exporter; a user's value for one of them would break the request or desynchronize the connection.
 const OWN: [HeaderName; 7] = [
     header::CONNECTION,
     header::CONTENT_ENCODING,
@@ -19,8 +19,8 @@ const OWN: [HeaderName; 7] = [
     header::TRANSFER_ENCODING,
 ];
 
-/// The user's headers, the version, the agent and, from the URL's userinfo, the authorization. Values are marked
-/// sensitive, so that no library prints them.
+/// The user's headers, the schema revision, the user agent and, from the URL's userinfo, the authorization. Values are
+/// marked sensitive, so that no library prints them.
 pub(crate) fn request_headers(
     settings: &OtlpEndpoint,
     endpoint: &Endpoint,
@@ -59,7 +59,7 @@ pub(crate) fn request_headers(
             headers.insert(header::USER_AGENT, value);
         }
     }
-    // Exactly one: a repeated one is refused by receivers.
+    // Exactly one: receivers reject a repeated header.
     headers.insert(DEVELOPMENT_VERSION, HeaderValue::from(settings.profiles_development_version));
     Ok(headers)
 }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_names_its_schema_revision_once_and_its_sender() {
+    fn every_request_has_one_schema_revision_and_a_user_agent() {
         let headers = headers_of("http://h", &[("OTLP-Profiles-Development-Version", "7")]).unwrap();
 
         assert_eq!(headers.get_all("otlp-profiles-development-version").iter().collect::<Vec<_>>(), ["1"]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn given_headers_win_over_userinfo_and_never_print() {
+    fn given_headers_override_userinfo_and_are_never_printed() {
         let headers = headers_of("http://u:p@h", &[("Authorization", "Bearer marker"), ("x-é", "v")]);
         assert!(headers.unwrap_err().message.contains("not the name of a header"));
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_steer_the_connection_stay_ours() {
+    fn headers_that_control_the_connection_cannot_be_overridden() {
         let headers =
             headers_of("http://h", &[("Content-Length", "1"), ("Transfer-Encoding", "x"), ("a", "b")]).unwrap();
 

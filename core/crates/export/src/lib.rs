@@ -1,8 +1,8 @@
-//! Delivery of encoded profiles: the only place with network and files.
+//! Delivery of encoded profiles: the only crate that uses the network and files.
 //!
-//! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and what became of every [`Payload`]. It knows
-//! bytes, not samples; it reads no environment variable; nothing it does blocks or fails into its caller after
-//! [`Exporter::start`]. The facade is its only caller.
+//! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`Payload`]. It handles
+//! encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or returns
+//! an error. The facade is its only caller.
 //!
 //! ```no_run
 //! use spanprof_export::{Destination, Exporter, ExporterSettings, OtlpEndpoint, Payload};
@@ -29,11 +29,11 @@ mod file;
 mod file_name;
 mod grpc_status;
 mod headers;
-mod http_answer;
+mod http_response;
 mod otlp_grpc;
 mod otlp_http;
 mod outcome;
-mod owned;
+mod owned_descriptor;
 mod payload;
 mod proxy;
 mod queue;

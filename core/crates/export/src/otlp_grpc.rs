@@ -1,16 +1,16 @@
-//! OTLP over gRPC: one unary call per payload on an HTTP/2 connection kept open between windows. tonic writes the metadata
-//! and reads the answer and its status. The connection is the one HTTP uses too, so that TLS, proxy and failures are the
-//! same; so is the compression, since tonic's level costs the host eight times the CPU, and again at each attempt.
+//! OTLP over gRPC: one unary call per payload on a persistent HTTP/2 connection. tonic writes the metadata and reads the
+//! response and its status. Connector and compression are those of OTLP/HTTP: TLS, proxy and failures are the same, and
+//! tonic's gzip level costs eight times the CPU at each attempt.
 
 use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{innermost, Connector};
 use crate::error::ExportError;
-use crate::grpc_status::{judge_answer, judge_status};
+use crate::grpc_status::{classify_message, classify_status};
 use crate::headers::request_headers;
-use crate::http_answer::LONGEST_ANSWER_BYTES;
-use crate::otlp_http::{redactor, LONGEST_IDLE};
-use crate::outcome::{Outcome, Redactor, RetryReason, MAYBE_HTTP};
-use crate::queue::Parcel;
+use crate::http_response::MAX_RESPONSE_BYTES;
+use crate::otlp_http::{redactor, MAX_IDLE};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, MAYBE_HTTP};
+use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
 use http::uri::PathAndQuery;
@@ -42,15 +42,15 @@ pub(crate) struct OtlpGrpcSender {
     body: CompressedBody,
     timeout: Duration,
     redactor: Redactor,
-    kept: Option<Kept>,
+    idle: Option<Http2Connection>,
 }
 
-struct Kept {
-    connection: Connection,
+struct Http2Connection {
+    sender: CallSender,
     generation: u64,
     used_at: Instant,
-    /// A call on it was answered, so that the receiver is known to understand HTTP/2.
-    has_answered: bool,
+    /// A call on it got a response, so the receiver supports HTTP/2.
+    has_responded: bool,
 }
 
 impl OtlpGrpcSender {
@@ -69,7 +69,7 @@ impl OtlpGrpcSender {
             )
         })?;
         let redactor = redactor(settings, &connector);
-        connector.generation();
+        connector.refresh_generation();
         Ok(Self {
             connector,
             metadata,
@@ -77,7 +77,7 @@ impl OtlpGrpcSender {
             body: CompressedBody::new(settings.compression, Framing::GrpcMessage),
             timeout: settings.timeout,
             redactor,
-            kept: None,
+            idle: None,
         })
     }
 
@@ -85,38 +85,39 @@ impl OtlpGrpcSender {
         self.connector.endpoint.shown.clone()
     }
 
-    /// One attempt: at most one call that may have been seen by the receiver, except that a kept connection which turns
-    /// out dead is replaced once.
-    pub async fn attempt(&mut self, parcel: &Parcel) -> Outcome {
+    /// One attempt. The receiver sees at most one call, except that a dead idle connection is replaced once.
+    pub async fn attempt(&mut self, payload: &QueuedPayload) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
-        let body = match self.body.of(&parcel.body) {
+        let body = match self.body.encoded(&payload.body) {
             Ok(body) => body,
-            Err(error) => return Outcome::Refused { message: format!("the body cannot be compressed: {error}") },
+            Err(error) => {
+                return AttemptOutcome::Rejected { message: format!("the body cannot be compressed: {error}") }
+            }
         };
-        let generation = self.connector.generation();
-        if let Some(kept) = self.kept.take().filter(|kept| kept.is_usable(generation)) {
-            match self.call(kept, body.clone(), until).await {
-                Outcome::Retry { reason: RetryReason::NoAnswer, .. } if Instant::now() < until => {}
+        let generation = self.connector.refresh_generation();
+        if let Some(idle) = self.idle.take().filter(|idle| idle.is_reusable(generation)) {
+            match self.call(idle, body.clone(), until).await {
+                AttemptOutcome::Retry { reason: RetryReason::NoResponse, .. } if Instant::now() < until => {}
                 outcome => return outcome,
             }
         }
-        let not_connected = |message| Outcome::Retry { reason: RetryReason::NotConnected, message };
-        let connection = match tokio::time::timeout_at(until, self.open()).await {
-            Ok(Ok(connection)) => connection,
+        let not_connected = |message| AttemptOutcome::Retry { reason: RetryReason::NotConnected, message };
+        let sender = match tokio::time::timeout_at(until, self.open()).await {
+            Ok(Ok(sender)) => sender,
             Ok(Err(message)) => return not_connected(message),
             Err(_) => return not_connected(format!("no connection to {} within {:?}", self.shown(), self.timeout)),
         };
-        let kept = Kept { connection, generation, used_at: Instant::now(), has_answered: false };
-        self.call(kept, body, until).await
+        let connection = Http2Connection { sender, generation, used_at: Instant::now(), has_responded: false };
+        self.call(connection, body, until).await
     }
 
-    async fn call(&mut self, kept: Kept, body: Bytes, until: Instant) -> Outcome {
+    async fn call(&mut self, connection: Http2Connection, body: Bytes, until: Instant) -> AttemptOutcome {
         let receiver = self.shown();
-        let seen = Arc::new(Seen::default());
-        let service = Call { connection: kept.connection.clone(), body: Some(body), seen: seen.clone() };
+        let origin = Arc::new(StatusOrigin::default());
+        let service = GrpcCall { sender: connection.sender.clone(), body: Some(body), origin: origin.clone() };
         let mut client = tonic::client::Grpc::with_origin(service, self.origin.clone())
-            .max_decoding_message_size(LONGEST_ANSWER_BYTES)
-            // Collectors answer in the coding of the request.
+            .max_decoding_message_size(MAX_RESPONSE_BYTES)
+            // Collectors compress the response as the request was compressed.
             .accept_compressed(CompressionEncoding::Gzip);
         let mut request = tonic::Request::new(());
         *request.metadata_mut() = MetadataMap::from_headers(self.metadata.clone());
@@ -126,127 +127,129 @@ impl OtlpGrpcSender {
             client.unary(request, PathAndQuery::from_static(EXPORT), BytesCodec).await
         };
         let result = tokio::time::timeout_at(until, exchange).await;
-        let no_answer = |message| Outcome::Retry { reason: RetryReason::NoAnswer, message };
+        let no_response = |message| AttemptOutcome::Retry { reason: RetryReason::NoResponse, message };
         match result {
-            // A connection that let a call time out is not trusted with the next one.
-            Err(_) => no_answer(format!("{receiver} did not answer within {:?}", self.timeout)),
-            Ok(Err(status)) if seen.broken.load(Ordering::Relaxed) => {
+            // A connection on which a call timed out is not reused.
+            Err(_) => no_response(format!("{receiver} did not answer within {:?}", self.timeout)),
+            Ok(Err(status)) if origin.connection_failed.load(Ordering::Relaxed) => {
                 let why = self.redactor.shown(status.message());
-                // An HTTP/1 server answers `400` and closes. Which of the two is seen first, its bytes or the end of the
-                // connection, is not determined.
-                let hint = match kept.has_answered {
+                // An HTTP/1 server sends `400` and closes. The client may read the bytes or the end of the connection
+                // first.
+                let hint = match connection.has_responded {
                     true => String::new(),
                     false => format!("; {MAYBE_HTTP}"),
                 };
-                no_answer(format!("{receiver} hung up without an answer: {why}{hint}"))
+                no_response(format!("{receiver} closed the connection without a response: {why}{hint}"))
             }
-            // The status is tonic's own word for an answer it cannot read; the request may well have been taken.
-            Ok(Err(status)) if !seen.status.load(Ordering::Relaxed) => {
+            // tonic synthesized the status for a malformed response; the receiver may have accepted the request.
+            Ok(Err(status)) if !origin.status_received.load(Ordering::Relaxed) => {
                 let why = self.redactor.shown(status.message());
-                Outcome::Refused { message: format!("{receiver} gave an answer that is not gRPC or too long: {why}") }
+                AttemptOutcome::Rejected {
+                    message: format!("{receiver} sent a response that is not gRPC or too long: {why}"),
+                }
             }
             Ok(Err(status)) => {
-                self.keep(kept);
-                judge_status(&status, &receiver, &self.redactor)
+                self.keep(connection);
+                classify_status(&status, &receiver, &self.redactor)
             }
             Ok(Ok(response)) => {
-                self.keep(kept);
-                judge_answer(response.get_ref(), &receiver, &self.redactor)
+                self.keep(connection);
+                classify_message(response.get_ref(), &receiver, &self.redactor)
             }
         }
     }
 
-    fn keep(&mut self, kept: Kept) {
-        self.kept = Some(Kept { used_at: Instant::now(), has_answered: true, ..kept });
+    fn keep(&mut self, connection: Http2Connection) {
+        self.idle = Some(Http2Connection { used_at: Instant::now(), has_responded: true, ..connection });
     }
 
-    /// Called once a payload is settled: what was kept for its next attempt is freed.
+    /// Frees the encoded body of a settled payload.
     pub fn forget_payload(&mut self) {
         self.body.forget();
     }
 
-    async fn open(&mut self) -> Result<Connection, String> {
+    async fn open(&mut self) -> Result<CallSender, String> {
         let transport = self.connector.connect().await?;
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(transport))
             .await
             .map_err(|error| format!("no HTTP/2 with {}: {}", self.shown(), innermost(&error)))?;
-        // Ends with the connection; what went wrong is told to whoever waits for an answer.
+        // Ends with the connection; the pending call returns its error.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)
     }
 }
 
-impl Kept {
-    fn is_usable(&self, generation: u64) -> bool {
-        !self.connection.is_closed() && self.generation == generation && self.used_at.elapsed() < LONGEST_IDLE
+impl Http2Connection {
+    fn is_reusable(&self, generation: u64) -> bool {
+        !self.sender.is_closed() && self.generation == generation && self.used_at.elapsed() < MAX_IDLE
     }
 }
 
-type Connection = SendRequest<Full<Bytes>>;
+type CallSender = SendRequest<Full<Bytes>>;
 
-/// What tonic's status does not tell: whose word it is.
+/// Origin of a tonic `Status`: the connection, the receiver, or (neither set) tonic itself.
 #[derive(Default)]
-struct Seen {
+struct StatusOrigin {
     /// The connection failed.
-    broken: AtomicBool,
-    /// The receiver gave a gRPC status, or an HTTP status that stands for one.
-    status: AtomicBool,
+    connection_failed: AtomicBool,
+    /// The receiver sent a gRPC status, or an HTTP status that maps to one.
+    status_received: AtomicBool,
 }
 
-impl Seen {
-    fn connection_failed(&self, error: &hyper::Error) -> Status {
-        self.broken.store(true, Ordering::Relaxed);
+impl StatusOrigin {
+    fn set_connection_failed(&self, error: &hyper::Error) -> Status {
+        self.connection_failed.store(true, Ordering::Relaxed);
         Status::unavailable(innermost(error))
     }
 
-    fn look_for_status(&self, headers: &HeaderMap) {
+    fn check_for_status(&self, headers: &HeaderMap) {
         if headers.contains_key(Status::GRPC_STATUS) {
-            self.status.store(true, Ordering::Relaxed);
+            self.status_received.store(true, Ordering::Relaxed);
         }
     }
 }
 
 /// One call on the connection.
-struct Call {
-    connection: Connection,
-    /// The whole message, framed; goes in place of what tonic would encode.
+struct GrpcCall {
+    sender: CallSender,
+    /// The whole message, framed; replaces the empty message that tonic encodes.
     body: Option<Bytes>,
-    seen: Arc<Seen>,
+    origin: Arc<StatusOrigin>,
 }
 
-impl Service<Request<tonic::body::Body>> for Call {
+impl Service<Request<tonic::body::Body>> for GrpcCall {
     type Response = Response<UnsyncBoxBody<Bytes, Status>>;
     type Error = Status;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        self.connection.poll_ready(context).map_err(|error| self.seen.connection_failed(&error))
+        self.sender.poll_ready(context).map_err(|error| self.origin.set_connection_failed(&error))
     }
 
     fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
         let body = self.body.take().unwrap_or_default();
-        let sent = self.connection.send_request(request.map(|_| Full::new(body)));
-        let seen = self.seen.clone();
+        let sent = self.sender.send_request(request.map(|_| Full::new(body)));
+        let origin = self.origin.clone();
         Box::pin(async move {
-            let response = sent.await.map_err(|error| seen.connection_failed(&error))?;
-            seen.look_for_status(response.headers());
+            let response = sent.await.map_err(|error| origin.set_connection_failed(&error))?;
+            origin.check_for_status(response.headers());
             if response.status() != http::StatusCode::OK {
-                seen.status.store(true, Ordering::Relaxed);
+                origin.status_received.store(true, Ordering::Relaxed);
             }
-            let (seen_in_frames, seen_at_end) = (seen.clone(), seen);
+            let (origin_of_trailers, origin_of_error) = (origin.clone(), origin);
             Ok(response.map(|body| {
                 body.map_frame(move |frame| {
-                    frame.trailers_ref().into_iter().for_each(|trailers| seen_in_frames.look_for_status(trailers));
+                    frame.trailers_ref().into_iter().for_each(|trailers| origin_of_trailers.check_for_status(trailers));
                     frame
                 })
-                .map_err(move |error| seen_at_end.connection_failed(&error))
+                .map_err(move |error| origin_of_error.set_connection_failed(&error))
                 .boxed_unsync()
             }))
         })
     }
 }
 
-/// tonic is given no message to encode, since the call brings its own; answers are decoded by us.
+/// Encodes nothing, since `GrpcCall` supplies the message; returns the bytes of the response undecoded.
 struct BytesCodec;
 
 impl Codec for BytesCodec {

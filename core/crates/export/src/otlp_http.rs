@@ -1,13 +1,13 @@
-//! OTLP over HTTP/1.1: one POST per payload on a connection kept open between windows. Redirects are not followed, so no
-//! header ever reaches another host.
+//! OTLP over HTTP/1.1: one POST per payload on a persistent connection. Redirects are not followed, so no header ever
+//! reaches another host.
 
 use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{innermost, Connector, Transport};
 use crate::error::ExportError;
 use crate::headers::request_headers;
-use crate::http_answer::{judge, Answer, AnswerBody, LONGEST_ANSWER_BYTES};
-use crate::outcome::{Outcome, Redactor, RetryReason, MAYBE_GRPC_OR_TLS};
-use crate::queue::Parcel;
+use crate::http_response::{classify, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, MAYBE_GRPC_OR_TLS};
+use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -19,8 +19,8 @@ use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection idle for longer is not trusted: something between may have forgotten it without telling.
-pub(crate) const LONGEST_IDLE: Duration = Duration::from_secs(60);
+/// A connection idle for longer is not reused: a middlebox may have dropped its state without a reset.
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(60);
 
 pub(crate) struct OtlpHttpSender {
     connector: Connector,
@@ -29,10 +29,10 @@ pub(crate) struct OtlpHttpSender {
     body: CompressedBody,
     timeout: Duration,
     redactor: Redactor,
-    kept: Option<Kept>,
+    idle: Option<Http1Connection>,
 }
 
-struct Kept {
+struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     generation: u64,
     used_at: Instant,
@@ -51,12 +51,12 @@ impl OtlpHttpSender {
             headers.remove(header::CONTENT_ENCODING);
         }
         let path = connector.endpoint.path_and_query.reveal();
-        // A proxy is asked in full for plain http; everything else tunnels and asks the receiver itself.
-        let asks_proxy = connector.proxy.is_some() && !connector.endpoint.secure;
+        // Plain HTTP through a proxy uses the absolute form; TLS tunnels and uses the origin form (RFC 9112, section 3.2).
+        let uses_absolute_form = connector.proxy.is_some() && !connector.endpoint.secure;
         let target =
-            if asks_proxy { format!("http://{}{path}", connector.endpoint.authority) } else { path.to_owned() };
+            if uses_absolute_form { format!("http://{}{path}", connector.endpoint.authority) } else { path.to_owned() };
         let target = target.parse().map_err(|_| not_usable(&connector))?;
-        if asks_proxy {
+        if uses_absolute_form {
             if let Some(basic) = connector.proxy.as_ref().and_then(|proxy| proxy.basic.as_ref()) {
                 let mut value = HeaderValue::from_str(basic.reveal()).map_err(|_| not_usable(&connector))?;
                 value.set_sensitive(true);
@@ -64,7 +64,7 @@ impl OtlpHttpSender {
             }
         }
         let redactor = redactor(settings, &connector);
-        connector.generation();
+        connector.refresh_generation();
         Ok(Self {
             connector,
             headers,
@@ -72,7 +72,7 @@ impl OtlpHttpSender {
             body: CompressedBody::new(settings.compression, Framing::Bare),
             timeout: settings.timeout,
             redactor,
-            kept: None,
+            idle: None,
         })
     }
 
@@ -80,113 +80,114 @@ impl OtlpHttpSender {
         self.connector.endpoint.shown.clone()
     }
 
-    /// One attempt: at most one request that may have been seen by the receiver, except that a kept connection which
-    /// turns out dead is replaced once.
-    pub async fn attempt(&mut self, parcel: &Parcel, unix_now: Duration) -> Outcome {
+    /// One attempt. The receiver sees at most one request, except that a dead idle connection is replaced once.
+    pub async fn attempt(&mut self, payload: &QueuedPayload, unix_now: Duration) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
-        let body = match self.body.of(&parcel.body) {
+        let body = match self.body.encoded(&payload.body) {
             Ok(body) => body,
-            Err(error) => return Outcome::Refused { message: format!("the body cannot be compressed: {error}") },
+            Err(error) => {
+                return AttemptOutcome::Rejected { message: format!("the body cannot be compressed: {error}") }
+            }
         };
-        let generation = self.connector.generation();
-        if let Some(kept) = self.kept.take().filter(|kept| kept.is_usable(generation)) {
-            match self.exchange(kept, body.clone(), until, unix_now).await {
-                Err(Outcome::Retry { reason: RetryReason::NoAnswer, .. }) if Instant::now() < until => {}
+        let generation = self.connector.refresh_generation();
+        if let Some(idle) = self.idle.take().filter(|idle| idle.is_reusable(generation)) {
+            match self.exchange(idle, body.clone(), until, unix_now).await {
+                Err(AttemptOutcome::Retry { reason: RetryReason::NoResponse, .. }) if Instant::now() < until => {}
                 Ok(outcome) | Err(outcome) => return outcome,
             }
         }
         let sender = match tokio::time::timeout_at(until, self.open()).await {
             Ok(Ok(sender)) => sender,
-            Ok(Err(message)) => return Outcome::Retry { reason: RetryReason::NotConnected, message },
+            Ok(Err(message)) => return AttemptOutcome::Retry { reason: RetryReason::NotConnected, message },
             Err(_) => {
                 let message = format!("no connection to {} within {:?}", self.shown(), self.timeout);
-                return Outcome::Retry { reason: RetryReason::NotConnected, message };
+                return AttemptOutcome::Retry { reason: RetryReason::NotConnected, message };
             }
         };
-        let kept = Kept { sender, generation, used_at: Instant::now() };
-        match self.exchange(kept, body, until, unix_now).await {
+        let connection = Http1Connection { sender, generation, used_at: Instant::now() };
+        match self.exchange(connection, body, until, unix_now).await {
             Ok(outcome) | Err(outcome) => outcome,
         }
     }
 
-    /// Called once a payload is settled: what was kept for its next attempt is freed.
+    /// Frees the encoded body of a settled payload.
     pub fn forget_payload(&mut self) {
         self.body.forget();
     }
 
-    /// `Err` when there was no answer at all.
+    /// `Err` when no response began.
     async fn exchange(
         &mut self,
-        mut kept: Kept,
+        mut connection: Http1Connection,
         body: Bytes,
         until: Instant,
         unix_now: Duration,
-    ) -> Result<Outcome, Outcome> {
+    ) -> Result<AttemptOutcome, AttemptOutcome> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = self.target.clone();
         *request.headers_mut() = self.headers.clone();
-        let no_answer = |message: String| Outcome::Retry { reason: RetryReason::NoAnswer, message };
+        let no_response = |message: String| AttemptOutcome::Retry { reason: RetryReason::NoResponse, message };
         let exchange = async {
-            kept.sender.ready().await?;
-            kept.sender.send_request(request).await
+            connection.sender.ready().await?;
+            connection.sender.send_request(request).await
         };
         let response = match tokio::time::timeout_at(until, exchange).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_parse() => {
                 let why = innermost(&error);
-                let message =
-                    format!("{} answered something that is not HTTP: {why}; {MAYBE_GRPC_OR_TLS}", self.shown());
-                return Ok(Outcome::Refused { message });
+                let message = format!("{} sent a response that is not HTTP: {why}; {MAYBE_GRPC_OR_TLS}", self.shown());
+                return Ok(AttemptOutcome::Rejected { message });
             }
             Ok(Err(error)) => {
-                return Err(no_answer(format!("{} hung up without an answer: {}", self.shown(), innermost(&error))));
+                let why = innermost(&error);
+                return Err(no_response(format!("{} closed the connection without a response: {why}", self.shown())));
             }
             Err(_) => {
-                return Err(no_answer(format!("{} did not answer within {:?}", self.shown(), self.timeout)));
+                return Err(no_response(format!("{} did not answer within {:?}", self.shown(), self.timeout)));
             }
         };
         let (parts, body) = response.into_parts();
         let body = read_body(body, until).await;
-        if matches!(body, AnswerBody::Complete(_)) {
-            kept.used_at = Instant::now();
-            self.kept = Some(kept);
+        if matches!(body, ResponseBody::Complete(_)) {
+            connection.used_at = Instant::now();
+            self.idle = Some(connection);
         }
-        let answer = Answer { status: parts.status, headers: parts.headers, body };
-        Ok(judge(answer, &self.shown(), &self.redactor, unix_now))
+        let response = ReceiverResponse { status: parts.status, headers: parts.headers, body };
+        Ok(classify(response, &self.shown(), &self.redactor, unix_now))
     }
 
     async fn open(&mut self) -> Result<SendRequest<Full<Bytes>>, String> {
-        let asked_proxy = self.connector.proxy.clone().filter(|_| !self.connector.endpoint.secure);
-        let transport: Box<dyn Transport> = match asked_proxy {
+        let forward_proxy = self.connector.proxy.clone().filter(|_| !self.connector.endpoint.secure);
+        let transport: Box<dyn Transport> = match forward_proxy {
             Some(proxy) => self.connector.connect_to_proxy(&proxy).await?,
             None => self.connector.connect().await?,
         };
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(transport))
             .await
             .map_err(|error| format!("no HTTP with {}: {}", self.shown(), innermost(&error)))?;
-        // Ends with the connection; what went wrong is told to whoever waits for an answer.
+        // Ends with the connection; the pending request returns its error.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)
     }
 }
 
-impl Kept {
-    fn is_usable(&self, generation: u64) -> bool {
-        !self.sender.is_closed() && self.generation == generation && self.used_at.elapsed() < LONGEST_IDLE
+impl Http1Connection {
+    fn is_reusable(&self, generation: u64) -> bool {
+        !self.sender.is_closed() && self.generation == generation && self.used_at.elapsed() < MAX_IDLE
     }
 }
 
-async fn read_body(body: Incoming, until: Instant) -> AnswerBody {
-    let limited = Limited::new(body, LONGEST_ANSWER_BYTES);
+async fn read_body(body: Incoming, until: Instant) -> ResponseBody {
+    let limited = Limited::new(body, MAX_RESPONSE_BYTES);
     match tokio::time::timeout_at(until, limited.collect()).await {
-        Ok(Ok(collected)) => AnswerBody::Complete(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => AnswerBody::TooLong,
-        Ok(Err(_)) | Err(_) => AnswerBody::Broken,
+        Ok(Ok(collected)) => ResponseBody::Complete(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => ResponseBody::TooLong,
+        Ok(Err(_)) | Err(_) => ResponseBody::Incomplete,
     }
 }
 
-/// Knows everything a receiver may quote of what we sent it.
+/// Redacts the secrets of the request, which a receiver may quote.
 pub(crate) fn redactor(settings: &OtlpEndpoint, connector: &Connector) -> Redactor {
     let headers = settings.headers.iter().map(|(_, value)| value);
     let proxy = connector.proxy.iter().flat_map(|proxy| &proxy.secrets);

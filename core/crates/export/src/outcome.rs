@@ -1,58 +1,57 @@
-//! What an attempt came to: the retry table of OTLP, and nothing else. Pure; the senders ask, the delivery obeys.
+//! Outcome of one attempt, by the retry table of OTLP. The senders create it, the delivery acts on it.
 
 use std::time::Duration;
 
-/// The end of one attempt.
+/// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The receiver took everything; it may have made a remark.
+pub(crate) enum AttemptOutcome {
+    /// The receiver accepted everything, perhaps with a warning.
     Accepted { warning: Option<String> },
-    /// The receiver took the request and refused profiles in it. Never sent again.
+    /// The receiver accepted the request and rejected profiles in it. Never sent again.
     Partial { rejected_profiles: u64, message: String },
-    /// Worth another attempt.
+    /// A retryable failure.
     Retry { reason: RetryReason, message: String },
     /// Too large for the receiver.
     TooLarge { message: String },
-    /// No retry would heal it.
-    Refused { message: String },
+    /// A permanent failure.
+    Rejected { message: String },
 }
 
-/// Why another attempt is worth it.
+/// Cause of a retryable failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryReason {
-    /// No connection came about: at the end of a program it is not worth waiting for one.
+    /// No connection was established. `stop` does not retry it.
     NotConnected,
-    /// A connection without an answer.
-    NoAnswer,
-    /// The receiver asks for patience, for so long if it says so.
-    Asked(Option<Duration>),
+    /// A connection without a response.
+    NoResponse,
+    /// The receiver sent a retryable status, perhaps with a delay.
+    Throttled(Option<Duration>),
 }
 
-/// What a 404 and UNIMPLEMENTED mean to nearly everyone who sees them.
+/// Most frequent cause of a 404 and of UNIMPLEMENTED.
 pub(crate) const PROFILES_NOT_ENABLED: &str =
     "profiles are not enabled at the receiver: check the path and port, and for \
      an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline";
 
-/// Appended when the bytes of an answer are no HTTP/1: a gRPC server sends HTTP/2 frames, a TLS server an alert.
+/// Appended when the bytes of a response are not HTTP/1: a gRPC server sends HTTP/2 frames, a TLS server an alert.
 pub(crate) const MAYBE_GRPC_OR_TLS: &str =
     "if it is a gRPC port (4317 of an OpenTelemetry Collector), set protocol=grpc; if it expects TLS, write https://";
 
-/// Appended when the bytes of an answer are no HTTP/2: an HTTP/1 server answers `HTTP/1.1 400`.
+/// Appended when the bytes of a response are not HTTP/2: an HTTP/1 server sends `HTTP/1.1 400`.
 pub(crate) const MAYBE_HTTP: &str =
     "if it is an HTTP port (4318 of an OpenTelemetry Collector), set protocol=http/protobuf";
 
-/// The longest text of a receiver that is kept: its first and its last characters. Pyroscope lists every label of the series
-/// before it names the reason.
-const REMARK_HEAD_CHARS: usize = 200;
-const REMARK_TAIL_CHARS: usize = 400;
+/// Limits of a receiver's text: its first and last characters. Pyroscope lists every label of the series before the reason.
+const TEXT_HEAD_CHARS: usize = 200;
+const TEXT_TAIL_CHARS: usize = 400;
 
-/// A receiver's own words as they may be shown: one line, short, and without what we told it in confidence.
+/// Formats a receiver's text for messages: one line, shortened, without the request's secrets.
 pub(crate) struct Redactor {
     secrets: Vec<String>,
 }
 
 impl Redactor {
-    /// Values shorter than four characters protect nothing and occur everywhere; they are let through.
+    /// Values shorter than four characters are not redacted: they are too weak to be secrets and occur in ordinary text.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
         let mut secrets: Vec<String> = secrets
             .flat_map(|secret| {
@@ -67,20 +66,19 @@ impl Redactor {
         Self { secrets }
     }
 
-    pub fn shown(&self, remark: &str) -> String {
-        let mut remark = remark.to_owned();
+    pub fn shown(&self, text: &str) -> String {
+        let mut text = text.to_owned();
         for secret in &self.secrets {
-            remark = remark.replace(secret.as_str(), "***");
+            text = text.replace(secret.as_str(), "***");
         }
-        let line: String =
-            remark.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+        let line: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
         let line = line.trim();
         let chars = line.chars().count();
-        if chars <= REMARK_HEAD_CHARS + REMARK_TAIL_CHARS {
+        if chars <= TEXT_HEAD_CHARS + TEXT_TAIL_CHARS {
             return line.to_owned();
         }
-        let head: String = line.chars().take(REMARK_HEAD_CHARS).collect();
-        let tail: String = line.chars().skip(chars - REMARK_TAIL_CHARS).collect();
+        let head: String = line.chars().take(TEXT_HEAD_CHARS).collect();
+        let tail: String = line.chars().skip(chars - TEXT_TAIL_CHARS).collect();
         format!("{head} … {tail}")
     }
 }
@@ -90,7 +88,7 @@ mod tests {
     use super::Redactor;
 
     #[test]
-    fn a_receiver_that_quotes_our_secrets_is_shown_without_them() {
+    fn secrets_that_a_receiver_quotes_are_redacted() {
         let redactor = Redactor::new(["Bearer marker-token", "marker", "", "abc"].into_iter());
 
         assert_eq!(redactor.shown("bad token marker-token (sent: Bearer marker-token)"), "bad token *** (sent: ***)");
@@ -98,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_behind_a_long_list_of_labels_is_kept() {
+    fn the_reason_after_a_long_list_of_labels_is_kept() {
         let labels: Vec<String> = (0..30).map(|number| format!("label_{number}=\"{}\"", "v".repeat(40))).collect();
-        let remark = format!("invalid labels '{{{}}}' with error: invalid label name 'user-tier'", labels.join(", "));
-        let shown = Redactor::new(std::iter::empty()).shown(&remark);
+        let text = format!("invalid labels '{{{}}}' with error: invalid label name 'user-tier'", labels.join(", "));
+        let shown = Redactor::new(std::iter::empty()).shown(&text);
         assert!(shown.starts_with("invalid labels '{label_0=") && shown.ends_with("invalid label name 'user-tier'"));
     }
 
     #[test]
-    fn a_remark_is_one_short_line() {
+    fn a_text_is_reduced_to_one_short_line() {
         let redactor = Redactor::new(std::iter::empty());
 
         assert_eq!(redactor.shown("  a\r\nb\u{1b}[31mc "), "a  b [31mc");

@@ -1,11 +1,11 @@
-//! One encoded profile on its way out.
+//! An encoded profile to be exported.
 
 use std::fmt;
 
-/// Cuts a body into smaller bodies that mean the same together; `None` when it cannot be cut.
+/// Splits a body into smaller bodies with the same profiles in total; `None` when it cannot be split.
 pub type SplitFn = fn(&[u8]) -> Option<Vec<Vec<u8>>>;
 
-/// What the facade hands over: bytes, and the little the exporter must know about them.
+/// An encoded profile, and the metadata that the exporter uses.
 #[derive(Clone, Default)]
 pub struct Payload {
     /// For OTLP the protobuf request, not compressed; for a file the gzipped pprof (other bytes are gzipped on writing).
@@ -14,15 +14,15 @@ pub struct Payload {
     pub profile_type: Option<String>,
     /// Start of the window, milliseconds since 1970: second part of a file's name.
     pub time_unix_ms: u64,
-    /// Samples inside, so that a loss can be told in samples.
+    /// Samples inside, for the loss counters.
     pub samples: u64,
-    /// How to cut the body when the receiver finds it too large.
+    /// Splits the body when it is too large for the receiver.
     pub split: Option<SplitFn>,
 }
 
 impl fmt::Debug for Payload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The body holds function names and labels: its size is all a message may show.
+        // The body contains function names and labels; messages may show only its size.
         formatter
             .debug_struct("Payload")
             .field("body_bytes", &self.body.len())

@@ -1,4 +1,4 @@
-//! Which proxy a connection goes through, if any. Does not connect; the connector does.
+//! Selects the proxy of a connection; the connector opens the connection.
 
 use crate::endpoint::Endpoint;
 use crate::error::ExportError;
@@ -11,15 +11,15 @@ pub(crate) fn proxy_for(target: &Endpoint, settings: Option<&ProxySettings>) -> 
     let proxy = Endpoint::parse(&settings.url, "proxy")?;
     if proxy.secure {
         return Err(ExportError::new(
-            format!("proxy `{}` wants TLS between us and the proxy, which is not supported", proxy.shown),
+            format!("proxy `{}` has an https URL: TLS to the proxy itself is not supported", proxy.shown),
             "give the proxy as http://host:port; TLS to the receiver passes through it end to end",
         ));
     }
     Ok((!is_exempt(&target.host, target.port, &settings.no_proxy)).then_some(proxy))
 }
 
-/// Whether `no_proxy` names the host: exactly, by a domain suffix, an address, a network, or `*`. This machine is always
-/// reached directly.
+/// Whether `no_proxy` matches the host: exactly, by a domain suffix, an address, a network, or `*`. Loopback hosts are
+/// always exempt.
 fn is_exempt(host: &str, port: u16, no_proxy: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let address: Option<IpAddr> = host.parse().ok();
@@ -39,8 +39,8 @@ fn is_exempt(host: &str, port: u16, no_proxy: &str) -> bool {
                 None => (rule.as_str(), None),
             };
             let name = name.trim_start_matches("*.").trim_start_matches('.').trim_end_matches('.');
-            let names_host = host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
-            names_host && rule_port.is_none_or(|rule_port| rule_port == port)
+            let matches_host = host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+            matches_host && rule_port.is_none_or(|rule_port| rule_port == port)
         },
     )
 }
@@ -73,7 +73,7 @@ mod tests {
     use crate::settings::ProxySettings;
 
     #[test]
-    fn no_proxy_names_hosts_suffixes_addresses_and_networks() {
+    fn no_proxy_matches_hosts_suffixes_addresses_and_networks() {
         for (host, no_proxy) in [
             ("collector.internal", "other, collector.internal"),
             ("a.collector.internal", "collector.internal"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_spares_only_what_it_names() {
+    fn no_proxy_exempts_no_other_host() {
         for (host, no_proxy) in [
             ("collector.internal", "internal.example, xcollector.internal"),
             ("mycollector.internal", "collector.internal"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_wants_tls_is_declined_without_its_password() {
+    fn the_error_of_an_https_proxy_omits_its_password() {
         let target = Endpoint::parse("https://collector.example", "x").unwrap();
         let settings = ProxySettings { url: "https://u:marker@proxy:8080".to_owned(), no_proxy: String::new() };
 

@@ -1,5 +1,5 @@
-//! The bounded queue of one destination, and its counters: one short lock, taken by the facade to enqueue and by the
-//! export thread to take and to account. Knows nothing of networks, files or retries.
+//! The bounded queue of one destination, and its counters. One short lock: the facade takes it to enqueue, the export thread
+//! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
 
 use crate::clock::Clock;
 use crate::payload::{Payload, SplitFn};
@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// A payload, or one part of a split one, on its way.
+/// A payload, or one part of a split payload, in the queue or in flight.
 #[derive(Clone)]
-pub(crate) struct Parcel {
+pub(crate) struct QueuedPayload {
     pub body: Bytes,
     pub profile_type: Option<String>,
     pub time_unix_ms: u64,
@@ -22,65 +22,65 @@ pub(crate) struct Parcel {
     pub enqueued_at: Duration,
 }
 
-/// What the export thread did with a parcel.
+/// Final result of a payload.
 #[derive(Debug)]
-pub(crate) enum Fate {
-    /// Taken whole; the receiver may have added a remark.
+pub(crate) enum DeliveryResult {
+    /// Accepted completely, perhaps with a warning.
     Sent { warning: Option<String> },
-    /// Taken, with profiles refused.
+    /// Accepted, with profiles rejected.
     Partial { rejected_profiles: u64, message: String },
-    /// Lost. Without a message the last error stands: it tells why waiting was in vain.
+    /// Discarded. Without a message the last error remains, since it is the reason of the retries.
     Dropped { reason: DropReason, message: Option<String> },
 }
 
-/// A moment in the life of a queue, taken by `flush` or before it.
+/// Position and losses of a queue at one moment, read by `flush` or before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct QueueMark {
     next_sequence: u64,
     dropped: u64,
 }
 
-impl Mark {
-    /// This moment, with the losses counted from `earlier` on.
-    pub fn since(self, earlier: Self) -> Self {
+impl QueueMark {
+    /// This position, with the losses counted from `earlier` on.
+    pub fn with_losses_since(self, earlier: Self) -> Self {
         Self { dropped: earlier.dropped, ..self }
     }
 }
 
-pub(crate) struct Queue {
+pub(crate) struct DestinationQueue {
     max_bytes: usize,
     max_payloads: usize,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     settled: Condvar,
     arrived: Notify,
 }
 
-struct State {
-    waiting: VecDeque<(u64, Parcel)>,
+struct QueueState {
+    waiting: VecDeque<(u64, QueuedPayload)>,
     waiting_bytes: usize,
-    in_flight: Option<InFlight>,
+    in_flight: Option<InFlightPayload>,
     next_sequence: u64,
-    /// Set once nothing more will be sent: what arrives later is lost for this reason.
+    /// Set when the queue closes: later payloads are discarded for this reason.
     closed: Option<DropReason>,
     stats: DestinationStats,
 }
 
-struct InFlight {
+struct InFlightPayload {
     sequence: u64,
-    /// Parts of it that are not accounted yet.
+    /// Parts that are not counted yet.
     payloads: usize,
     bytes: usize,
 }
 
-impl Queue {
+impl DestinationQueue {
     pub fn new(kind: &'static str, target: String, settings: &ExporterSettings) -> Self {
         let stats = DestinationStats { kind, target, ..DestinationStats::default() };
         Self {
             max_bytes: settings.queue_max_bytes,
             max_payloads: settings.queue_max_payloads.max(1),
             clock: settings.clock.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
                 in_flight: None,
@@ -93,10 +93,10 @@ impl Queue {
         }
     }
 
-    /// Puts a payload at the end; the oldest leave when it does not fit.
+    /// Appends a payload; when it does not fit, the oldest are discarded.
     pub fn enqueue(&self, payload: Payload) {
         let now_unix_ms = self.unix_ms();
-        let parcel = Parcel {
+        let payload = QueuedPayload {
             body: Bytes::from(payload.body),
             profile_type: payload.profile_type,
             time_unix_ms: payload.time_unix_ms,
@@ -104,27 +104,27 @@ impl Queue {
             split: payload.split,
             enqueued_at: self.clock.monotonic(),
         };
-        // Declared before the lock: what is evicted is freed after the lock is gone.
+        // Declared before the lock guard, so that evicted payloads are freed after the lock is released.
         let mut evicted = Vec::new();
         let mut state = self.lock();
         state.stats.enqueued += 1;
         if let Some(reason) = state.closed {
-            state.count_drop(reason, parcel.samples);
-            evicted.push(parcel);
+            state.count_drop(reason, payload.samples);
+            evicted.push(payload);
             return;
         }
-        if parcel.body.len() > self.max_bytes {
+        if payload.body.len() > self.max_bytes {
             let message = format!(
                 "a payload of {} bytes is larger than the whole queue of {} bytes",
-                parcel.body.len(),
+                payload.body.len(),
                 self.max_bytes
             );
             state.note_failure(message, now_unix_ms);
-            state.count_drop(DropReason::QueueFull, parcel.samples);
-            evicted.push(parcel);
+            state.count_drop(DropReason::QueueFull, payload.samples);
+            evicted.push(payload);
             return;
         }
-        while state.waiting.len() >= self.max_payloads || state.waiting_bytes + parcel.body.len() > self.max_bytes {
+        while state.waiting.len() >= self.max_payloads || state.waiting_bytes + payload.body.len() > self.max_bytes {
             let Some((_, oldest)) = state.waiting.pop_front() else { break };
             state.waiting_bytes -= oldest.body.len();
             state.count_drop(DropReason::QueueFull, oldest.samples);
@@ -132,28 +132,28 @@ impl Queue {
         }
         let sequence = state.next_sequence;
         state.next_sequence += 1;
-        state.waiting_bytes += parcel.body.len();
-        state.waiting.push_back((sequence, parcel));
+        state.waiting_bytes += payload.body.len();
+        state.waiting.push_back((sequence, payload));
         drop(state);
         self.arrived.notify_one();
     }
 
-    /// Resolves when something was put in since the last call; may resolve once too often.
+    /// Resolves when a payload was enqueued since the last call; may resolve spuriously once.
     pub async fn arrival(&self) {
         self.arrived.notified().await;
     }
 
-    /// Takes the oldest; it stays in flight until [`Queue::settle`].
-    pub fn take(&self) -> Option<Parcel> {
+    /// Dequeues the oldest payload; it is in flight until [`DestinationQueue::settle`].
+    pub fn take(&self) -> Option<QueuedPayload> {
         let mut state = self.lock();
-        let (sequence, parcel) = state.waiting.pop_front()?;
-        let bytes = parcel.body.len();
+        let (sequence, payload) = state.waiting.pop_front()?;
+        let bytes = payload.body.len();
         state.waiting_bytes -= bytes;
-        state.in_flight = Some(InFlight { sequence, payloads: 1, bytes });
-        Some(parcel)
+        state.in_flight = Some(InFlightPayload { sequence, payloads: 1, bytes });
+        Some(payload)
     }
 
-    /// The parcel in flight was cut into parts.
+    /// Counts the split of the payload in flight.
     pub fn count_split(&self, parts: usize, bytes: usize) {
         let mut state = self.lock();
         state.stats.splits += 1;
@@ -163,66 +163,66 @@ impl Queue {
         }
     }
 
-    /// An attempt failed, and `message` says why.
+    /// Records the error of a failed attempt.
     pub fn note_failure(&self, message: String) {
         let now_unix_ms = self.unix_ms();
         self.lock().note_failure(message, now_unix_ms);
     }
 
-    /// Another attempt for the same parcel follows.
+    /// Counts another attempt for the same payload.
     pub fn count_retry(&self) {
         self.lock().stats.retries += 1;
     }
 
-    /// Accounts one part of what is in flight.
-    pub fn account(&self, parcel: &Parcel, fate: Fate) {
+    /// Counts the result of one part of the payload in flight.
+    pub fn count_result(&self, payload: &QueuedPayload, result: DeliveryResult) {
         let now_unix_ms = self.unix_ms();
         let mut state = self.lock();
         if let Some(in_flight) = &mut state.in_flight {
             in_flight.payloads = in_flight.payloads.saturating_sub(1);
-            in_flight.bytes = in_flight.bytes.saturating_sub(parcel.body.len());
+            in_flight.bytes = in_flight.bytes.saturating_sub(payload.body.len());
         }
-        match fate {
-            Fate::Sent { warning } => {
+        match result {
+            DeliveryResult::Sent { warning } => {
                 state.stats.sent += 1;
-                state.stats.sent_samples += parcel.samples;
-                state.stats.sent_bytes += parcel.body.len() as u64;
+                state.stats.sent_samples += payload.samples;
+                state.stats.sent_bytes += payload.body.len() as u64;
                 state.stats.last_success_unix_ms = Some(now_unix_ms);
                 if warning.is_some() {
                     state.stats.last_warning = warning;
                 }
             }
-            Fate::Partial { rejected_profiles, message } => {
+            DeliveryResult::Partial { rejected_profiles, message } => {
                 state.stats.rejected_profiles += rejected_profiles;
                 state.stats.last_success_unix_ms = Some(now_unix_ms);
                 state.note_failure(message, now_unix_ms);
-                state.count_drop(DropReason::Partial, parcel.samples);
+                state.count_drop(DropReason::Partial, payload.samples);
             }
-            Fate::Dropped { reason, message } => {
+            DeliveryResult::Dropped { reason, message } => {
                 if let Some(message) = message {
                     state.note_failure(message, now_unix_ms);
                 }
-                state.count_drop(reason, parcel.samples);
+                state.count_drop(reason, payload.samples);
             }
         }
     }
 
-    /// Everything taken by the last [`Queue::take`] is accounted.
+    /// Marks the payload of the last [`DestinationQueue::take`] as settled.
     pub fn settle(&self) {
         self.lock().in_flight = None;
         self.settled.notify_all();
     }
 
-    /// Nothing more will be sent: what waits is lost for `reason`, and so is what arrives later. What is in flight stays
-    /// to be accounted by its owner. The first reason stands.
+    /// Closes the queue: waiting and later payloads are discarded for `reason`. The payload in flight is counted by
+    /// `InFlightParts`. The first reason remains.
     pub fn close(&self, reason: DropReason) {
         let waiting = {
             let mut state = self.lock();
             state.closed.get_or_insert(reason);
             state.waiting_bytes = 0;
             let waiting = std::mem::take(&mut state.waiting);
-            for (_, parcel) in &waiting {
-                state.count_drop(reason, parcel.samples);
+            for (_, payload) in &waiting {
+                state.count_drop(reason, payload.samples);
             }
             waiting
         };
@@ -230,7 +230,7 @@ impl Queue {
         drop(waiting);
     }
 
-    /// The destination's part of the export thread panicked: it is off from now on, and the host goes on.
+    /// Disables the destination after a panic of its task.
     pub fn disable(&self, message: String) {
         let now_unix_ms = self.unix_ms();
         {
@@ -242,14 +242,14 @@ impl Queue {
         self.close(DropReason::Disabled);
     }
 
-    /// What has been enqueued and lost so far.
-    pub fn mark(&self) -> Mark {
+    /// Position and losses of the queue at this moment.
+    pub fn mark(&self) -> QueueMark {
         let state = self.lock();
-        Mark { next_sequence: state.next_sequence, dropped: state.stats.dropped_total().payloads }
+        QueueMark { next_sequence: state.next_sequence, dropped: state.stats.dropped_total().payloads }
     }
 
-    /// Waits until all that was enqueued before the mark has left, at most until `until`; `true` when nothing was lost.
-    pub fn wait_until_settled(&self, mark: Mark, until: Instant) -> bool {
+    /// Waits until all payloads enqueued before the mark are settled, at most until `until`; `true` when none was lost.
+    pub fn wait_until_settled(&self, mark: QueueMark, until: Instant) -> bool {
         let mut state = self.lock();
         while state.oldest_sequence().is_some_and(|sequence| sequence < mark.next_sequence) {
             let left = until.saturating_duration_since(Instant::now());
@@ -274,13 +274,13 @@ impl Queue {
         u64::try_from(self.clock.unix().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding the lock half-way through a change; a poisoned lock still holds true counters.
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        // No code panics in the middle of an update under the lock, so the counters behind a poisoned lock are valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     fn note_failure(&mut self, message: String, now_unix_ms: u64) {
         self.stats.last_error = Some(message);
         self.stats.last_error_unix_ms = Some(now_unix_ms);
@@ -302,35 +302,35 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fate, Queue};
+    use super::{DeliveryResult, DestinationQueue};
     use crate::payload::Payload;
     use crate::settings::ExporterSettings;
     use crate::stats::{DropReason, Dropped};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    fn queue(max_bytes: usize, max_payloads: usize) -> Arc<Queue> {
+    fn queue(max_bytes: usize, max_payloads: usize) -> Arc<DestinationQueue> {
         let settings = ExporterSettings {
             queue_max_bytes: max_bytes,
             queue_max_payloads: max_payloads,
             ..ExporterSettings::default()
         };
-        Arc::new(Queue::new("file", "target".to_owned(), &settings))
+        Arc::new(DestinationQueue::new("file", "target".to_owned(), &settings))
     }
 
     fn payload(bytes: usize, samples: u64) -> Payload {
         Payload { body: vec![0; bytes], samples, ..Payload::default() }
     }
 
-    fn deliver_one(queue: &Queue) -> bool {
-        let Some(parcel) = queue.take() else { return false };
-        queue.account(&parcel, Fate::Sent { warning: None });
+    fn deliver_one(queue: &DestinationQueue) -> bool {
+        let Some(payload) = queue.take() else { return false };
+        queue.count_result(&payload, DeliveryResult::Sent { warning: None });
         queue.settle();
         true
     }
 
     #[test]
-    fn the_oldest_make_room_for_the_newest_and_are_counted() {
+    fn the_oldest_are_discarded_for_the_newest_and_counted() {
         let queue = queue(10, 100);
 
         for samples in 1..=4 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_large_payload_pushes_out_as_many_as_it_needs_and_none_when_it_cannot_fit() {
+    fn a_large_payload_evicts_as_many_as_it_needs_and_none_when_it_exceeds_the_queue() {
         let queue = queue(10, 100);
         for _ in 0..5 {
             queue.enqueue(payload(2, 1));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_counts_what_it_no_longer_takes_under_the_first_reason() {
+    fn a_closed_queue_counts_waiting_and_later_payloads_under_the_first_reason() {
         let queue = queue(10, 100);
         queue.enqueue(payload(1, 2));
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_when_what_was_there_before_has_left_whatever_came_later() {
+    fn waiting_ends_when_the_payloads_before_the_mark_are_settled() {
         let queue = queue(1000, 100);
         queue.enqueue(payload(1, 1));
         let mark = queue.mark();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_tells_that_something_was_lost() {
+    fn waiting_reports_a_loss_after_the_mark() {
         let queue = queue(1, 100);
         queue.enqueue(payload(1, 1));
         let mark = queue.mark();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn every_payload_of_many_threads_is_accounted_once() {
+    fn every_payload_of_many_threads_is_counted_once() {
         let queue = queue(2000, 100);
         let producers: Vec<_> = (0..4)
             .map(|_| {

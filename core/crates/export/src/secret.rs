@@ -1,8 +1,8 @@
-//! A value that is used but never shown: header values, passwords, tokens.
+//! A value that is never printed: header values, passwords, tokens.
 
 use std::fmt;
 
-/// Text that no `Debug`, `Display`, error or statistic of this crate ever prints.
+/// Text that no `Debug`, `Display`, error or statistic of this crate prints.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -12,7 +12,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the wire only.
+    /// The text itself, for requests only.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::Secret;
 
     #[test]
-    fn a_secret_prints_as_three_stars_and_nothing_else() {
+    fn a_secret_prints_as_three_stars() {
         let secret = Secret::new("marker");
 
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "*** *** Some(***)");

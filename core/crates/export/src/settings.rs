@@ -1,4 +1,4 @@
-//! Where profiles go and within which bounds; typed values only, no environment and no files of configuration.
+//! Settings of the exporter as typed values. Reads no environment variable and no configuration file.
 
 use crate::clock::{Clock, SystemClock};
 use crate::secret::Secret;
@@ -9,26 +9,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Starts a thread of a name, which runs a body once and ends. The body may panic. The caller's chance to exempt the thread
-/// from sampling and to keep signals from it.
+/// Starts a named thread that runs `body` once and ends. The body may panic. The caller can exempt the thread from sampling
+/// and block signals in it.
 pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
 /// Bounds and hooks common to all destinations.
 #[derive(Clone)]
 pub struct ExporterSettings {
-    /// Bytes of bodies that may wait per destination; beyond it the oldest leave. Default 16 MiB.
+    /// Most bytes of bodies that wait per destination; beyond it the oldest are discarded. Default 16 MiB.
     pub queue_max_bytes: usize,
-    /// Bodies that may wait per destination. Default 1024.
+    /// Most bodies that wait per destination. Default 1024.
     pub queue_max_payloads: usize,
-    /// Largest request before compression; a larger one is split or dropped, never sent. Default 64 MiB, the limit of OTLP.
+    /// Largest request before compression; a larger one is split or discarded. Default 64 MiB, the limit of OTLP.
     pub max_request_bytes: usize,
-    /// How long after `enqueue` a body is still retried; then it is dropped as `expired`. Default 15 minutes.
+    /// Time after `enqueue` in which a body is retried; then it is discarded as `expired`. Default 15 minutes.
     pub retry_max_age: Duration,
     /// `User-Agent` of every request.
     pub user_agent: String,
-    /// Starts each thread of the exporter: its own, and those that resolve names and write files.
+    /// Starts each thread of the exporter: its own, and those for connections, name resolution and files.
     pub start_thread: StartThread,
-    /// Ages, dates and pauses.
+    /// Clock for ages, dates and delays.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for ExporterSettings {
     }
 }
 
-/// One place to which every payload given to its index goes.
+/// One destination. Payloads are enqueued by its index.
 #[derive(Clone, Debug)]
 pub enum Destination {
     /// Rotating files in a directory.
@@ -82,18 +82,18 @@ pub struct OtlpEndpoint {
     pub headers: Vec<(String, Secret)>,
     /// Of the request body.
     pub compression: Compression,
-    /// Of one attempt, from connecting to the last byte of the answer. Default 10 s.
+    /// Of one attempt, from connecting to the last byte of the response. Default 10 s.
     pub timeout: Duration,
-    /// Value of `OTLP-Profiles-Development-Version`; comes from the encoder that made the bodies.
+    /// Value of `OTLP-Profiles-Development-Version`, from the encoder of the bodies.
     pub profiles_development_version: u32,
     /// Certificates; used with `https` only.
     pub tls: TlsFiles,
-    /// Proxy to go through.
+    /// HTTP proxy.
     pub proxy: Option<ProxySettings>,
 }
 
 impl OtlpEndpoint {
-    /// An endpoint with the defaults: gzip, 10 s, version 1, trust of the machine, no proxy.
+    /// An endpoint with the defaults: gzip, 10 s, version 1, the system's trust anchors, no proxy.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -109,7 +109,7 @@ impl OtlpEndpoint {
 
 impl fmt::Debug for OtlpEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may carry a password, the key path is nobody's business: neither is shown.
+        // The URL may contain a password and the key path is private: both are omitted.
         formatter
             .debug_struct("OtlpEndpoint")
             .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
@@ -122,21 +122,21 @@ impl fmt::Debug for OtlpEndpoint {
 /// Compression of a request body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// gzip, which every receiver knows.
+    /// gzip, which every receiver supports.
     #[default]
     Gzip,
     /// None.
     None,
 }
 
-/// PEM files; read at start and again before a request when 30 s have passed, so that rotated files are taken up.
+/// PEM files, read at start and again before a request after 30 s, so that rotated files are reloaded.
 #[derive(Clone, Default)]
 pub struct TlsFiles {
-    /// Certificates to trust instead of those of the machine.
+    /// Trust anchors that replace those of the system.
     pub certificate: Option<PathBuf>,
-    /// Our own certificate chain, for mutual TLS.
+    /// Client certificate chain, for mutual TLS.
     pub client_certificate: Option<PathBuf>,
-    /// Its key.
+    /// Private key of the client certificate.
     pub client_key: Option<PathBuf>,
 }
 
@@ -151,7 +151,7 @@ impl fmt::Debug for TlsFiles {
     }
 }
 
-/// An HTTP proxy, as `HTTPS_PROXY`/`HTTP_PROXY` and `NO_PROXY` describe one; the caller reads the variables.
+/// An HTTP proxy as in `HTTPS_PROXY`/`HTTP_PROXY` and `NO_PROXY`; the caller reads the variables.
 #[derive(Clone)]
 pub struct ProxySettings {
     /// `http://[user:password@]host:port`.

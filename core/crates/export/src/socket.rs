@@ -1,10 +1,10 @@
-//! A TCP connection without an event loop: the only descriptor that an idle exporter keeps. tokio's own event loop has three
-//! more; when the program closes them it panics, and wakes by writing into whatever file has their number since. Here a thread
-//! for each connection connects, then sleeps in `poll` until there is something to read; a write that the kernel cannot take
-//! is repeated after a pause. Called by the connector.
+//! A TCP connection without an event loop: the only descriptor that an idle exporter keeps open. tokio's I/O driver keeps
+//! three more. When the host closes those, tokio panics, and its wakeups write into the file that reused the number. Here one
+//! thread per connection connects, then sleeps in `poll` until the socket is readable. A write that would block is repeated
+//! after a delay. Called by the connector.
 
 use crate::blocking::{Pending, THREAD_NAME};
-use crate::owned::Owned;
+use crate::owned_descriptor::OwnedDescriptor;
 use crate::settings::StartThread;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -19,46 +19,46 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-/// How long one `poll` lasts: whether the descriptor is still ours is checked between two of them.
-const LONGEST_POLL: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
-/// Pauses before a write is repeated: the first, and the longest of those that double.
-const SHORTEST_STALL: Duration = Duration::from_millis(1);
-const LONGEST_STALL: Duration = Duration::from_millis(32);
+/// Timeout of one `poll`: the identity of the descriptor is checked between two polls.
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+/// Delay before a write is repeated; it doubles up to the maximum.
+const MIN_WRITE_DELAY: Duration = Duration::from_millis(1);
+const MAX_WRITE_DELAY: Duration = Duration::from_millis(32);
 
-/// See the head of the module.
+/// A TCP connection as an asynchronous byte stream.
 pub(crate) struct Socket {
-    shared: Arc<Shared>,
-    stall: Option<Pin<Box<Sleep>>>,
-    next_stall: Duration,
+    state: Arc<SocketState>,
+    write_delay: Option<Pin<Box<Sleep>>>,
+    next_write_delay: Duration,
 }
 
-struct Shared {
-    stream: Owned<TcpStream>,
-    reader: Mutex<Reader>,
+struct SocketState {
+    stream: OwnedDescriptor<TcpStream>,
+    reader: Mutex<ReadWaiter>,
     changed: Condvar,
 }
 
-/// Who waits for bytes.
+/// The task that waits for bytes.
 #[derive(Default)]
-struct Reader {
+struct ReadWaiter {
     waker: Option<Waker>,
-    is_gone: bool,
+    is_dropped: bool,
 }
 
 impl Socket {
-    /// Begins to connect. Nobody has to wait for the outcome.
+    /// Starts to connect. The result may be dropped.
     pub fn connect(
         start_thread: StartThread,
         address: SocketAddr,
         timeout: Duration,
     ) -> io::Result<Pending<io::Result<Self>>> {
         let (sender, pending) = oneshot::channel();
-        let body = move || match Shared::connect(address, timeout).map(Arc::new) {
-            Ok(shared) => {
-                let socket = Self { shared: shared.clone(), stall: None, next_stall: SHORTEST_STALL };
-                // Sent in vain it is dropped, which ends the loop below.
+        let body = move || match SocketState::connect(address, timeout).map(Arc::new) {
+            Ok(state) => {
+                let socket = Self { state: state.clone(), write_delay: None, next_write_delay: MIN_WRITE_DELAY };
+                // Without a receiver the socket is dropped, which ends the loop below.
                 drop(sender.send(Ok(socket)));
-                shared.wake_reader_until_gone();
+                state.wake_reader_until_drop();
             }
             Err(error) => drop(sender.send(Err(error))),
         };
@@ -66,43 +66,43 @@ impl Socket {
         Ok(pending)
     }
 
-    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(stall) = &mut self.stall {
-            ready!(stall.as_mut().poll(context));
-            self.stall = None;
+    fn poll_write_delay(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(delay) = &mut self.write_delay {
+            ready!(delay.as_mut().poll(context));
+            self.write_delay = None;
         }
         Poll::Ready(())
     }
 }
 
-impl Shared {
+impl SocketState {
     fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
-        // Only delays small packets; a connection without it works as well.
+        // Best effort: without TCP_NODELAY, small packets are only delayed.
         let _ = stream.set_nodelay(true);
         stream.set_nonblocking(true)?;
-        Ok(Self { stream: Owned::new(stream)?, reader: Mutex::default(), changed: Condvar::new() })
+        Ok(Self { stream: OwnedDescriptor::new(stream)?, reader: Mutex::default(), changed: Condvar::new() })
     }
 
-    fn reader(&self) -> MutexGuard<'_, Reader> {
+    fn reader(&self) -> MutexGuard<'_, ReadWaiter> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake_reader_until_gone(&self) {
+    fn wake_reader_until_drop(&self) {
         loop {
-            let waits = |reader: &mut Reader| reader.waker.is_none() && !reader.is_gone;
-            if self.changed.wait_while(self.reader(), waits).unwrap_or_else(PoisonError::into_inner).is_gone {
+            let has_no_work = |reader: &mut ReadWaiter| reader.waker.is_none() && !reader.is_dropped;
+            if self.changed.wait_while(self.reader(), has_no_work).unwrap_or_else(PoisonError::into_inner).is_dropped {
                 return;
             }
-            let is_over = match self.stream.get() {
+            let must_wake = match self.stream.get() {
                 Ok(stream) => {
-                    let outcome = poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&LONGEST_POLL));
-                    !matches!(outcome, Ok(0) | Err(Errno::INTR))
+                    let ready = poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&POLL_TIMEOUT));
+                    !matches!(ready, Ok(0) | Err(Errno::INTR))
                 }
-                // The reader finds out.
+                // The read returns the error.
                 Err(_) => true,
             };
-            if is_over {
+            if must_wake {
                 let waker = self.reader().waker.take();
                 waker.into_iter().for_each(Waker::wake);
             }
@@ -112,9 +112,9 @@ impl Shared {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.shared.reader().is_gone = true;
-        self.shared.changed.notify_one();
-        if let Ok(stream) = self.shared.stream.get() {
+        self.state.reader().is_dropped = true;
+        self.state.changed.notify_one();
+        if let Ok(stream) = self.state.stream.get() {
             // Ends the thread's `poll`.
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -123,11 +123,11 @@ impl Drop for Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let shared = &self.shared;
-        // Before the attempt: bytes that come after it wake whoever is noted here.
-        let mut reader = shared.reader();
+        let state = &self.state;
+        // Locked before the read: bytes that arrive after it wake the waker stored here.
+        let mut reader = state.reader();
         loop {
-            match shared.stream.get()?.read(into.initialize_unfilled()) {
+            match state.stream.get()?.read(into.initialize_unfilled()) {
                 Ok(length) => {
                     reader.waker = None;
                     into.advance(length);
@@ -135,7 +135,7 @@ impl AsyncRead for Socket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     reader.waker = Some(context.waker().clone());
-                    shared.changed.notify_one();
+                    state.changed.notify_one();
                     return Poll::Pending;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -145,21 +145,21 @@ impl AsyncRead for Socket {
     }
 }
 
-/// One buffer at a time: such writes ask the kernel for no SIGPIPE (MSG_NOSIGNAL); gathered writes cannot, and SIGPIPE would
-/// end a host that has it at its default.
+/// Writes one buffer at a time, since only those use MSG_NOSIGNAL; a vectored write could raise SIGPIPE, which terminates a
+/// host with the default action.
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.poll_stall(context));
-            match self.shared.stream.get()?.write(bytes) {
+            ready!(self.poll_write_delay(context));
+            match self.state.stream.get()?.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let pause = self.next_stall;
-                    self.next_stall = (pause * 2).min(LONGEST_STALL);
-                    self.stall = Some(Box::pin(tokio::time::sleep(pause)));
+                    let delay = self.next_write_delay;
+                    self.next_write_delay = (delay * 2).min(MAX_WRITE_DELAY);
+                    self.write_delay = Some(Box::pin(tokio::time::sleep(delay)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 written => {
-                    self.next_stall = SHORTEST_STALL;
+                    self.next_write_delay = MIN_WRITE_DELAY;
                     return Poll::Ready(written);
                 }
             }
@@ -171,7 +171,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.shared.stream.get().and_then(|stream| stream.shutdown(Shutdown::Write)))
+        Poll::Ready(self.state.stream.get().and_then(|stream| stream.shutdown(Shutdown::Write)))
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
     fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
-        // As the exporter's: without descriptors.
+        // Without the I/O driver, as in the exporter.
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
     }
 
@@ -198,40 +198,40 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_never_gathers_writes_since_those_could_raise_a_signal() {
+    fn vectored_writes_are_off_since_they_could_raise_sigpipe() {
         assert!(!block_on(pair()).0.is_write_vectored());
     }
 
     #[test]
-    fn more_than_the_kernel_takes_at_once_arrives_in_both_directions() {
+    fn transfers_larger_than_the_socket_buffers_arrive_in_both_directions() {
         const BYTES: usize = 16 << 20;
         block_on(async {
-            let (mut ours, mut theirs) = pair().await;
+            let (mut client, mut server) = pair().await;
             let echo = std::thread::spawn(move || {
                 let mut bytes = vec![0; BYTES];
                 std::thread::sleep(Duration::from_millis(20));
-                theirs.read_exact(&mut bytes).unwrap();
-                theirs.write_all(&bytes).unwrap();
+                server.read_exact(&mut bytes).unwrap();
+                server.write_all(&bytes).unwrap();
             });
             let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
-            ours.write_all(&sent).await.unwrap();
+            client.write_all(&sent).await.unwrap();
             let mut back = Vec::new();
-            ours.read_to_end(&mut back).await.unwrap();
+            client.read_to_end(&mut back).await.unwrap();
             assert!(back == sent);
             echo.join().unwrap();
         });
     }
 
     #[test]
-    fn the_other_side_sees_the_end_when_the_connection_is_dropped() {
-        let (ours, mut theirs) = block_on(pair());
-        theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        drop(ours);
-        assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+    fn dropping_the_connection_ends_it_for_the_peer() {
+        let (client, mut server) = block_on(pair());
+        server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        drop(client);
+        assert_eq!(server.read(&mut [0]).unwrap(), 0);
     }
 
     #[test]
-    fn an_address_where_nobody_listens_is_an_error() {
+    fn connecting_to_a_closed_port_is_an_error() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let connecting = Socket::connect(ExporterSettings::default().start_thread, address, Duration::from_secs(10));
         assert!(block_on(connecting.unwrap()).unwrap().is_err());

@@ -1,8 +1,8 @@
-//! What became of the payloads: counters of one destination, as the facade shows them in `stats()`.
+//! Counters of one destination, as in the facade's `stats()`.
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Why a payload did not arrive.
+        /// Why a payload was not delivered.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
 
@@ -24,17 +24,17 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// `stop` ended before it was delivered.
+    /// It was not delivered before the deadline of `stop`.
     Deadline = "deadline";
     /// The destination is off after an internal error.
     Disabled = "disabled";
-    /// It was retried until it was too old, 15 minutes after it was made.
+    /// It was retried until its maximum age of 15 minutes.
     Expired = "expired";
-    /// The receiver took the request and refused profiles inside it.
+    /// The receiver accepted the request and rejected profiles inside it.
     Partial = "partial";
-    /// The receiver refused it in a way that no retry heals.
+    /// The destination rejected it with a permanent error.
     Permanent = "permanent";
-    /// Newer payloads needed its place.
+    /// The queue was full, and newer payloads replaced it.
     QueueFull = "queue_full";
     /// Larger than the receiver or OTLP allows, and it could not be split further.
     TooLarge = "too_large";
@@ -58,7 +58,7 @@ pub struct DestinationStats {
     pub target: String,
     /// Payloads given to `enqueue`.
     pub enqueued: u64,
-    /// Payloads (parts of a split one count each) the destination took whole.
+    /// Payloads (parts of a split one count each) that the destination accepted completely.
     pub sent: u64,
     /// Samples inside them.
     pub sent_samples: u64,
@@ -66,27 +66,27 @@ pub struct DestinationStats {
     pub sent_bytes: u64,
     /// Attempts after a first one.
     pub retries: u64,
-    /// Payloads cut because they were too large.
+    /// Payloads split because they were too large.
     pub splits: u64,
-    /// Profiles refused by partial success.
+    /// Profiles rejected by partial success.
     pub rejected_profiles: u64,
     /// Losses by reason, in the order of [`DropReason::ALL`].
     pub dropped: [Dropped; DropReason::ALL.len()],
-    /// The last failure or refusal, free of secrets.
+    /// The last failure or rejection, without secrets.
     pub last_error: Option<String>,
     /// When it happened.
     pub last_error_unix_ms: Option<u64>,
-    /// The last remark of a receiver that took everything.
+    /// The last warning of a receiver that accepted everything.
     pub last_warning: Option<String>,
-    /// When a payload last arrived.
+    /// When a payload was last accepted.
     pub last_success_unix_ms: Option<u64>,
     /// Payloads waiting or in flight.
     pub queue_payloads: usize,
     /// Bytes of their bodies.
     pub queue_bytes: usize,
-    /// Panics caught; the destination is off after one.
+    /// Panics caught; the destination is disabled after one.
     pub panics: u64,
-    /// Whether it is off.
+    /// Whether it is disabled.
     pub disabled: bool,
 }
 

@@ -1,5 +1,5 @@
-//! TLS settings from PEM files, read again when they may have been rotated. TLS 1.2 and 1.3 only; there is no switch that
-//! skips verification, and an `https` endpoint is never reached in plain text.
+//! TLS settings from PEM files, reloaded after rotation. TLS 1.2 and 1.3 only. Certificates are always verified, and an
+//! `https` endpoint is never reached in plain text.
 
 use crate::error::ExportError;
 use crate::settings::TlsFiles;
@@ -11,12 +11,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Files older than this since their last reading are read again before a request.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// Interval after which the files are read again before a request.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Where distributions keep their trust anchors. The variables `SSL_CERT_FILE` and the like are not read: the environment
-/// of a running host may change under us.
-const MACHINE_TRUST: [&str; 5] = [
+/// Paths of the trust anchors in Linux distributions. `SSL_CERT_FILE` and similar variables are not read: a running host may
+/// modify its environment concurrently.
+const SYSTEM_TRUST_PATHS: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -28,47 +28,47 @@ const MACHINE_TRUST: [&str; 5] = [
 pub(crate) struct Tls {
     files: TlsFiles,
     alpn: &'static [u8],
-    contents: Contents,
+    contents: PemContents,
     read_at: Instant,
     config: Option<Arc<ClientConfig>>,
-    /// Counts takings-up of rotated files: a connection of an older generation is not reused.
+    /// Number of reloads of rotated files: a connection of an older generation is not reused.
     generation: u64,
 }
 
 #[derive(PartialEq)]
-struct Contents {
+struct PemContents {
     certificate: Option<Vec<u8>>,
     client_certificate: Option<Vec<u8>>,
     client_key: Option<Vec<u8>>,
 }
 
 impl Tls {
-    /// Reads and checks the files the settings name; the machine's own trust is read at the first connection.
+    /// Reads and checks the files of the settings; the system's trust anchors are read at the first connection.
     pub fn start(files: TlsFiles, alpn: &'static [u8]) -> Result<Self, ExportError> {
-        let contents = Contents::read(&files)?;
-        // Checked with few anchors: what can be wrong is in the named files.
+        let contents = PemContents::read(&files)?;
+        // Only the named files can be invalid, so the check needs no system anchors.
         let checked = build(&contents, alpn, RootCertStore::empty)?;
-        // Whole already when the settings name whom to trust.
+        // Already complete when the settings name trust anchors.
         let config = contents.certificate.is_some().then_some(checked);
         Ok(Self { files, alpn, contents, read_at: Instant::now(), config, generation: 0 })
     }
 
-    /// Takes up rotated files. Files that cannot be read or do not fit together leave the settings as they were, and are
-    /// looked at again next time: rotation is not atomic.
+    /// Reloads rotated files and returns the generation. Unreadable or mismatched files are retried after the next interval
+    /// and leave the settings unchanged, since rotation is not atomic.
     pub fn refresh(&mut self) -> u64 {
-        if self.read_at.elapsed() >= READ_AGAIN_AFTER {
+        if self.read_at.elapsed() >= RELOAD_INTERVAL {
             self.read_at = Instant::now();
-            self.take_up_rotated_files();
+            self.reload();
         }
         self.generation
     }
 
-    fn take_up_rotated_files(&mut self) {
-        let Ok(contents) = Contents::read(&self.files) else { return };
+    fn reload(&mut self) {
+        let Ok(contents) = PemContents::read(&self.files) else { return };
         if contents == self.contents {
             return;
         }
-        let Ok(config) = build(&contents, self.alpn, machine_trust) else { return };
+        let Ok(config) = build(&contents, self.alpn, system_trust) else { return };
         self.contents = contents;
         self.config = Some(config);
         self.generation += 1;
@@ -78,13 +78,13 @@ impl Tls {
         if let Some(config) = &self.config {
             return Ok(config.clone());
         }
-        let config = build(&self.contents, self.alpn, machine_trust)?;
+        let config = build(&self.contents, self.alpn, system_trust)?;
         self.config = Some(config.clone());
         Ok(config)
     }
 }
 
-impl Contents {
+impl PemContents {
     fn read(files: &TlsFiles) -> Result<Self, ExportError> {
         if files.client_certificate.is_some() != files.client_key.is_some() {
             return Err(ExportError::new(
@@ -92,7 +92,7 @@ impl Contents {
                 "give both, or neither",
             ));
         }
-        // A path may tell more than its owner wants to see in a log: the key names the setting.
+        // Errors name the configuration key, since a path may be confidential.
         let read = |path: &Option<std::path::PathBuf>, key: &str| {
             path.as_deref()
                 .map(|path| std::fs::read(path).map_err(|error| unreadable(key, &error.to_string())))
@@ -109,12 +109,12 @@ impl Contents {
 fn unreadable(key: &str, why: &str) -> ExportError {
     ExportError::new(
         format!("the file named by `{key}` cannot be used: {why}"),
-        format!("`{key}` wants a PEM file that this process can read"),
+        format!("`{key}` requires a PEM file that this process can read"),
     )
 }
 
 fn build(
-    contents: &Contents,
+    contents: &PemContents,
     alpn: &'static [u8],
     default_trust: fn() -> RootCertStore,
 ) -> Result<Arc<ClientConfig>, ExportError> {
@@ -135,11 +135,11 @@ fn build(
     let mut config = match (&contents.client_certificate, &contents.client_key) {
         (Some(chain), Some(key)) => {
             let chain = certificates(chain, "client_certificate")?;
-            let key =
-                PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable("client_key", "it holds no private key"))?;
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|_| unreadable("client_key", "it contains no private key"))?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| unreadable("client_key", &format!("it does not fit client_certificate: {error}")))?
+                .map_err(|error| unreadable("client_key", &format!("it does not match client_certificate: {error}")))?
         }
         _ => builder.with_no_client_auth(),
     };
@@ -151,15 +151,15 @@ fn certificates(pem: &[u8], key: &str) -> Result<Vec<CertificateDer<'static>>, E
     let certificates: Vec<_> =
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| unreadable(key, "it is not PEM"))?;
     if certificates.is_empty() {
-        return Err(unreadable(key, "it holds no certificate"));
+        return Err(unreadable(key, "it contains no certificate"));
     }
     Ok(certificates)
 }
 
-/// The trust anchors of this machine; those of Mozilla where the machine has none (a container without `ca-certificates`).
-fn machine_trust() -> RootCertStore {
+/// The system's trust anchors; Mozilla's where the system has none (a container without `ca-certificates`).
+fn system_trust() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    for path in MACHINE_TRUST {
+    for path in SYSTEM_TRUST_PATHS {
         let Ok(pem) = std::fs::read(Path::new(path)) else { continue };
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
         if !roots.is_empty() {
@@ -172,7 +172,7 @@ fn machine_trust() -> RootCertStore {
 
 #[cfg(test)]
 mod tests {
-    use super::{machine_trust, Tls};
+    use super::{system_trust, Tls};
     use crate::settings::TlsFiles;
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn rotated_files_are_taken_up_and_half_a_rotation_is_waited_out() {
+    fn rotated_files_are_reloaded_once_the_rotation_is_complete() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let (certificate, key) = self_signed();
@@ -198,15 +198,15 @@ mod tests {
         let mut tls = Tls::start(files, b"h2").unwrap();
         let first = tls.config().unwrap();
 
-        tls.take_up_rotated_files();
+        tls.reload();
         assert_eq!(tls.generation, 0);
         let (other_certificate, other_key) = self_signed();
         std::fs::write(path("client.pem"), &other_certificate).unwrap();
-        tls.take_up_rotated_files();
-        assert_eq!(tls.generation, 0, "the key of another certificate must not be taken up");
+        tls.reload();
+        assert_eq!(tls.generation, 0, "the key of another certificate must not be loaded");
         assert!(Arc::ptr_eq(&first, &tls.config().unwrap()));
         std::fs::write(path("client.key"), &other_key).unwrap();
-        tls.take_up_rotated_files();
+        tls.reload();
         assert_eq!(tls.generation, 1);
         assert!(!Arc::ptr_eq(&first, &tls.config().unwrap()));
     }
@@ -223,12 +223,12 @@ mod tests {
             ..TlsFiles::default()
         };
 
-        assert!(Tls::start(files, b"h2").err().unwrap().message.contains("does not fit client_certificate"));
+        assert!(Tls::start(files, b"h2").err().unwrap().message.contains("does not match client_certificate"));
     }
 
     #[test]
-    fn there_is_always_someone_to_trust() {
-        assert!(machine_trust().len() > 20);
+    fn there_are_always_trust_anchors() {
+        assert!(system_trust().len() > 20);
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_file_is_an_error_that_names_the_key_and_not_the_path() {
+    fn the_error_of_an_absent_file_names_the_key_and_omits_the_path() {
         let files = TlsFiles { certificate: Some(PathBuf::from("/marker/ca.pem")), ..TlsFiles::default() };
 
         let error = Tls::start(files, b"h2").err().unwrap();

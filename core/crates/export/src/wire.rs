@@ -1,4 +1,4 @@
-//! The few protobuf messages an answer may hold, and what they mean for us. Encodes nothing: bodies arrive encoded.
+//! Protobuf messages of responses. Request bodies are encoded by the profile crate.
 
 use prost::Message;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct ProtobufDuration {
 }
 
 impl RpcStatus {
-    /// The pause its RetryInfo asks for; zero when the RetryInfo names none; `None` without RetryInfo.
+    /// The delay of its RetryInfo; zero when the RetryInfo has none; `None` without RetryInfo.
     pub fn retry_delay(&self) -> Option<Duration> {
         let any = self.details.iter().find(|any| any.type_url.rsplit('/').next() == Some("google.rpc.RetryInfo"))?;
         let info = RetryInfo::decode(any.value.as_slice()).ok()?;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_is_found_among_other_details() {
+    fn the_delay_is_found_among_other_details() {
         let delay = ProtobufDuration { seconds: 2, nanos: 500_000_000 };
         let status = status_with(RetryInfo { retry_delay: Some(delay) }.encode_to_vec());
 
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_info_without_or_with_a_negative_pause_asks_for_none() {
+    fn a_retry_info_with_no_or_a_negative_delay_means_zero() {
         assert_eq!(status_with(Vec::new()).retry_delay(), Some(Duration::ZERO));
         let negative = RetryInfo { retry_delay: Some(ProtobufDuration { seconds: -1, nanos: -5 }) };
         assert_eq!(status_with(negative.encode_to_vec()).retry_delay(), Some(Duration::ZERO));
     }
 
     #[test]
-    fn no_or_unreadable_retry_info_means_no_retry() {
+    fn a_missing_or_malformed_retry_info_is_none() {
         assert_eq!(RpcStatus::default().retry_delay(), None);
         assert_eq!(status_with(vec![0xff, 0xff]).retry_delay(), None);
     }

@@ -1,4 +1,4 @@
-//! A certificate authority of the tests' own, and what it signs.
+//! A certificate authority for the tests, and the certificates that it signs.
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Authority {
 }
 
 /// A certificate and its key, in PEM.
-pub struct Identity {
+pub struct TlsIdentity {
     pub certificate: String,
     pub key: String,
 }
@@ -31,28 +31,33 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    pub fn server(&self, host: &str) -> Identity {
+    pub fn server(&self, host: &str) -> TlsIdentity {
         self.sign(host, ExtendedKeyUsagePurpose::ServerAuth, |_| {})
     }
 
-    pub fn expired_server(&self, host: &str) -> Identity {
+    pub fn expired_server(&self, host: &str) -> TlsIdentity {
         self.sign(host, ExtendedKeyUsagePurpose::ServerAuth, |params| {
             params.not_before = rcgen::date_time_ymd(2020, 1, 1);
             params.not_after = rcgen::date_time_ymd(2021, 1, 1);
         })
     }
 
-    pub fn client(&self, name: &str) -> Identity {
+    pub fn client(&self, name: &str) -> TlsIdentity {
         self.sign(name, ExtendedKeyUsagePurpose::ClientAuth, |_| {})
     }
 
-    fn sign(&self, name: &str, purpose: ExtendedKeyUsagePurpose, change: impl Fn(&mut CertificateParams)) -> Identity {
+    fn sign(
+        &self,
+        name: &str,
+        purpose: ExtendedKeyUsagePurpose,
+        modify: impl Fn(&mut CertificateParams),
+    ) -> TlsIdentity {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![purpose];
-        change(&mut params);
+        modify(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Identity { certificate, key: key.serialize_pem() }
+        TlsIdentity { certificate, key: key.serialize_pem() }
     }
 
     fn roots(&self) -> Arc<RootCertStore> {
@@ -62,8 +67,8 @@ impl Authority {
     }
 }
 
-impl Identity {
-    /// A server with this identity; with `clients`, only for those whom that authority signed.
+impl TlsIdentity {
+    /// TLS configuration of a server; with `clients`, it requires a client certificate signed by that authority.
     pub fn server_config(&self, alpn: &[u8], clients: Option<&Authority>) -> Arc<ServerConfig> {
         let provider = Arc::new(ring::default_provider());
         let builder =

@@ -1,4 +1,4 @@
-//! Clocks of the tests: one on which every pause is over at once, one that runs fast.
+//! Test clocks: one whose delays end at once, one that runs fast.
 
 use spanprof_export::Clock;
 use std::future::Future;
@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Where the date of [`InstantClock`] begins: 2026-11-21 00:00:00 UTC.
+/// Start of [`InstantClock`]: 2026-11-21 00:00:00 UTC.
 pub const START_UNIX: Duration = Duration::from_secs(1_795_219_200);
 
-/// Time passes only by pauses, and they are remembered.
+/// Advances only by delays, and records them.
 #[derive(Default)]
 pub struct InstantClock {
     pauses: Mutex<Vec<Duration>>,
@@ -36,12 +36,12 @@ impl Clock for InstantClock {
 
     fn pause(&self, length: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         self.pauses.lock().unwrap().push(length);
-        // Real receivers need a moment to change, also when virtual time flies.
+        // Real receivers need real time to change state.
         Box::pin(tokio::time::sleep(Duration::from_millis(1)))
     }
 }
 
-/// Runs `factor` times as fast as the machine's.
+/// Runs `factor` times as fast as real time.
 pub struct FastClock {
     origin: Instant,
     factor: u32,

@@ -1,4 +1,4 @@
-//! The file destination: names, contents, rotation, and what it refuses to follow.
+//! The file destination: names, contents, rotation, symbolic links.
 
 use crate::clocks::InstantClock;
 use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, PATIENCE};
@@ -65,7 +65,7 @@ fn a_gzipped_profile_is_written_as_it_is() {
 }
 
 #[test]
-fn files_of_the_same_millisecond_stand_side_by_side() {
+fn files_of_the_same_millisecond_get_distinct_names() {
     let directory = tempfile::tempdir().unwrap();
     let (exporter, _) = exporter_to(into(directory.path()));
 
@@ -81,10 +81,10 @@ fn files_of_the_same_millisecond_stand_side_by_side() {
 }
 
 #[test]
-fn only_the_newest_files_are_kept_and_those_of_others_are_not_touched() {
+fn only_the_newest_profiles_are_kept_and_foreign_files_are_not_touched() {
     let directory = tempfile::tempdir().unwrap();
-    let strangers = ["notes.txt", "cpu.pb.gz", "cpu-old.pb.gz", "a b-1.pb.gz"];
-    for name in strangers {
+    let foreign = ["notes.txt", "cpu.pb.gz", "cpu-old.pb.gz", "a b-1.pb.gz"];
+    for name in foreign {
         fs::write(directory.path().join(name), name).unwrap();
     }
     let (exporter, _) =
@@ -96,16 +96,16 @@ fn only_the_newest_files_are_kept_and_those_of_others_are_not_touched() {
     assert!(exporter.flush(PATIENCE));
 
     let mut expected = vec!["alloc_space-99.pb.gz", "cpu-100.pb.gz", "cpu-1000.pb.gz"];
-    expected.extend(strangers);
+    expected.extend(foreign);
     expected.sort_unstable();
     assert_eq!(names_in(directory.path()), expected);
 }
 
 #[test]
-fn a_planted_link_is_neither_followed_nor_replaced() {
+fn an_existing_link_is_neither_followed_nor_replaced() {
     let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let victim = elsewhere.path().join("victim");
-    fs::write(&victim, "precious").unwrap();
+    fs::write(&victim, "unchanged").unwrap();
     symlink(&victim, directory.path().join("cpu-1.pb.gz")).unwrap();
     symlink(elsewhere.path().join("absent"), directory.path().join("cpu-2.pb.gz")).unwrap();
     fs::hard_link(&victim, directory.path().join("cpu-3.pb.gz")).unwrap();
@@ -116,7 +116,7 @@ fn a_planted_link_is_neither_followed_nor_replaced() {
     }
     assert!(exporter.flush(PATIENCE));
 
-    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    assert_eq!(fs::read(&victim).unwrap(), b"unchanged");
     assert_eq!(names_in(elsewhere.path()), ["victim"]);
     for name in ["cpu-1-1.pb.gz", "cpu-2-1.pb.gz", "cpu-3-1.pb.gz"] {
         assert_eq!(gunzipped(&directory.path().join(name)), b"profile");
@@ -136,7 +136,7 @@ fn a_type_that_looks_like_a_path_stays_in_the_directory() {
 }
 
 #[test]
-fn a_directory_that_vanished_is_made_again() {
+fn a_removed_directory_is_created_again() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("profiles");
     let (exporter, _) = exporter_to(into(&directory));
@@ -149,7 +149,7 @@ fn a_directory_that_vanished_is_made_again() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_and_counted_and_does_not_stop_the_rest() {
+fn an_unwritable_directory_is_reported_and_counted_and_later_profiles_are_written() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("profiles");
     let (exporter, _) = exporter_to(into(&directory));
@@ -158,7 +158,7 @@ fn a_place_that_cannot_be_written_is_told_and_counted_and_does_not_stop_the_rest
 
     let before = exporter.moment();
     exporter.enqueue(0, profile("cpu", 1, "x"));
-    // Refused before anyone asks for a flush.
+    // Rejected before the flush.
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
     assert!(!exporter.flush_since(&before, PATIENCE));
     assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
@@ -171,24 +171,24 @@ fn a_place_that_cannot_be_written_is_told_and_counted_and_does_not_stop_the_rest
 }
 
 #[test]
-fn a_disk_that_refuses_for_a_while_is_tried_again_until_the_profile_is_too_old() {
+fn a_temporary_write_error_is_retried_until_the_profile_expires() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("profiles");
     let settings = ExporterSettings { retry_max_age: Duration::from_secs(60), ..settings_on(InstantClock::new()) };
     let exporter = Exporter::start(vec![into(&directory)], settings).unwrap();
     fs::remove_dir(&directory).unwrap();
-    // A link that leads in a circle: neither absent nor forbidden, as little final as a full disk.
+    // A link to itself: its error, like that of a full disk, is not permanent.
     symlink(&directory, &directory).unwrap();
 
     exporter.enqueue(0, profile("cpu", 1, "x"));
-    let stats = wait_for(&exporter, "it is given up", |stats| stats.queue_payloads == 0);
+    let stats = wait_for(&exporter, "it is discarded", |stats| stats.queue_payloads == 0);
 
     assert_eq!(stats.dropped(DropReason::Expired).payloads, 1, "{stats:#?}");
     assert!(stats.retries > 1, "{stats:#?}");
 }
 
 #[test]
-fn a_profile_that_a_disk_refused_at_first_is_written_once_it_can_be() {
+fn a_profile_is_written_after_a_temporary_write_error_ends() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("profiles");
     let settings = ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(InstantClock::new()) };
@@ -206,7 +206,7 @@ fn a_profile_that_a_disk_refused_at_first_is_written_once_it_can_be() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_an_error_at_start() {
+fn a_directory_that_cannot_be_created_is_an_error_at_start() {
     let error = Exporter::start(vec![into(Path::new("/proc/profiles"))], ExporterSettings::default()).unwrap_err();
 
     assert!(error.message.contains("`/proc/profiles`") && error.hint.contains("file_directory"), "{error}");

@@ -1,6 +1,6 @@
-//! What an OTLP/HTTP request looks like, and how connections are used.
+//! OTLP/HTTP: the contents of a request, and the use of connections.
 
-use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Compression, Destination, DropReason, Exporter, ExporterSettings, Secret};
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_request_is_a_post_of_gzipped_protobuf_with_the_given_headers() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let mut endpoint = http_endpoint(server.port());
     endpoint.url += "?tenant=7";
     endpoint.profiles_development_version = 3;
@@ -43,7 +43,7 @@ fn a_request_is_a_post_of_gzipped_protobuf_with_the_given_headers() {
 
 #[test]
 fn a_request_can_go_uncompressed() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let mut endpoint = http_endpoint(server.port());
     endpoint.compression = Compression::None;
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
@@ -57,7 +57,7 @@ fn a_request_can_go_uncompressed() {
 
 #[test]
 fn userinfo_of_the_url_becomes_basic_authentication() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let mut endpoint = http_endpoint(server.port());
     endpoint.url = endpoint.url.replace("http://", "http://user:p%40ss@");
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
@@ -71,8 +71,8 @@ fn userinfo_of_the_url_becomes_basic_authentication() {
 }
 
 #[test]
-fn one_connection_serves_many_windows() {
-    let server = ScriptedHttp::start(|number, _| if number == 1 { Reply::status(400) } else { Reply::ok() });
+fn one_connection_is_reused_for_many_windows() {
+    let server = ScriptedHttp::start(|number, _| if number == 1 { HttpReply::status(400) } else { HttpReply::ok() });
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
     for number in 0..5u8 {
@@ -85,12 +85,12 @@ fn one_connection_serves_many_windows() {
 }
 
 #[test]
-fn a_kept_connection_that_the_receiver_closed_is_replaced_without_a_failed_attempt() {
+fn an_idle_connection_that_the_receiver_closed_is_replaced_without_a_failed_attempt() {
     let server = ScriptedHttp::start(|number, _| {
         if number == 0 {
-            Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+            HttpReply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
         } else {
-            Reply::ok()
+            HttpReply::ok()
         }
     });
     let (exporter, clock) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
@@ -106,8 +106,8 @@ fn a_kept_connection_that_the_receiver_closed_is_replaced_without_a_failed_attem
 }
 
 #[test]
-fn a_kept_connection_that_dies_under_a_request_is_replaced_once_within_the_attempt() {
-    let server = ScriptedHttp::start(|number, _| if number == 1 { Reply::Reset } else { Reply::ok() });
+fn an_idle_connection_that_fails_in_a_request_is_replaced_once_within_the_attempt() {
+    let server = ScriptedHttp::start(|number, _| if number == 1 { HttpReply::Reset } else { HttpReply::ok() });
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
     for number in 0..2u8 {
@@ -121,10 +121,10 @@ fn a_kept_connection_that_dies_under_a_request_is_replaced_once_within_the_attem
 }
 
 #[test]
-fn destinations_have_their_own_queues_and_do_not_wait_for_each_other() {
-    let silent = ScriptedHttp::start(|_, _| Reply::Silence);
-    let quick = ScriptedHttp::start(|_, _| Reply::ok());
-    let destinations = [&silent, &quick].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
+fn destinations_have_separate_queues_and_do_not_block_each_other() {
+    let silent = ScriptedHttp::start(|_, _| HttpReply::Silence);
+    let responsive = ScriptedHttp::start(|_, _| HttpReply::ok());
+    let destinations = [&silent, &responsive].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
     let exporter = Exporter::start(destinations.to_vec(), ExporterSettings::default()).unwrap();
 
     exporter.enqueue(0, payload("a", 1));
@@ -132,19 +132,19 @@ fn destinations_have_their_own_queues_and_do_not_wait_for_each_other() {
     exporter.enqueue(2, payload("nowhere", 1));
     let until = Instant::now() + PATIENCE;
     while exporter.stats()[1].sent == 0 {
-        assert!(Instant::now() < until, "one waits for the other: {:#?}", exporter.stats());
+        assert!(Instant::now() < until, "one blocks the other: {:#?}", exporter.stats());
         std::thread::sleep(Duration::from_millis(2));
     }
 
     let stats = exporter.stats();
     assert_eq!((stats[0].sent, stats[0].queue_payloads), (0, 1));
     assert_eq!((stats[1].sent, stats[1].queue_payloads), (1, 0));
-    assert_eq!(quick.bodies(), [b"b"]);
+    assert_eq!(responsive.bodies(), [b"b"]);
 }
 
 #[test]
 fn a_request_over_the_limit_of_otlp_is_never_sent() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let settings = ExporterSettings { max_request_bytes: 1000, ..ExporterSettings::default() };
     let destination = Destination::OtlpHttp(http_endpoint(server.port()));
     let exporter = Exporter::start(vec![destination], settings).unwrap();
@@ -163,11 +163,11 @@ fn a_request_over_the_limit_of_otlp_is_never_sent() {
 }
 
 #[test]
-fn an_answer_that_comes_before_the_body_is_read_counts() {
-    // Larger than what the kernel buffers, so that the answer overtakes the body.
+fn a_response_that_arrives_before_the_body_is_sent_is_handled() {
+    // Larger than the socket buffers, so that the response arrives before the whole body is sent.
     let body: Vec<u8> = std::iter::repeat_with({
-        let mut dice = fastrand::Rng::with_seed(3);
-        move || dice.u8(..)
+        let mut random = fastrand::Rng::with_seed(3);
+        move || random.u8(..)
     })
     .take(12 << 20)
     .collect();

@@ -1,7 +1,7 @@
-//! An exporter with nothing to do does nothing: no timer, no wakeup, no thread but its own and one for each connection.
+//! An idle exporter has no timer, no wakeup, and no threads beyond its own and one per connection.
 
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{grpc_endpoint, http_endpoint, payload, PATIENCE};
 use spanprof_export::{Destination, Exporter, ExporterSettings};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 static THREADS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Times the thread went to sleep, as the kernel counts them.
+/// Voluntary context switches of the thread.
 fn sleeps_of(task: &PathBuf) -> u64 {
     let status = std::fs::read_to_string(PathBuf::from("/proc").join(task).join("status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
@@ -18,21 +18,21 @@ fn sleeps_of(task: &PathBuf) -> u64 {
 }
 
 #[test]
-fn an_idle_exporter_has_one_thread_and_one_for_each_connection_and_none_of_them_wakes() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+fn an_idle_exporter_has_one_thread_and_one_per_connection_and_none_of_them_wakes() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let settings = ExporterSettings {
         start_thread: |name, body| {
-            let told = move || {
+            let recorded = move || {
                 THREADS.lock().unwrap().push(std::fs::read_link("/proc/thread-self").unwrap());
                 body();
             };
-            std::thread::Builder::new().name(name.to_string_lossy().into_owned()).spawn(told).map(drop)
+            std::thread::Builder::new().name(name.to_string_lossy().into_owned()).spawn(recorded).map(drop)
         },
         ..ExporterSettings::default()
     };
     let mut endpoint = http_endpoint(server.port());
     endpoint.url = endpoint.url.replace("127.0.0.1", "localhost");
-    let grpc = ScriptedGrpc::start(|_, _| scripted_grpc::Reply::Ok(vec![]));
+    let grpc = ScriptedGrpc::start(|_, _| scripted_grpc::GrpcReply::Ok(vec![]));
     let destinations = vec![Destination::OtlpHttp(endpoint), Destination::OtlpGrpc(grpc_endpoint(grpc.port()))];
     let exporter = Exporter::start(destinations, settings).unwrap();
     exporter.enqueue(0, payload("body", 1));
@@ -45,8 +45,7 @@ fn an_idle_exporter_has_one_thread_and_one_for_each_connection_and_none_of_them_
         let name = std::fs::read_to_string(PathBuf::from("/proc").join(thread).join("comm")).unwrap();
         assert_eq!(name.trim(), "spanprof-export");
     }
-    // What follows the answer (accounting, keeping the connection) may go on for a while; a timer would never let a second
-    // pass.
+    // Work after the response (counters, storing the connection) may continue briefly; a timer would wake in every second.
     let sleeps = || threads.iter().map(sleeps_of).sum::<u64>();
     let until = Instant::now() + PATIENCE;
     let mut before = sleeps();

@@ -1,13 +1,13 @@
-//! The exporter against scripted receivers on 127.0.0.1, real sockets and real files. Pauses between attempts pass on a
-//! clock of the tests.
+//! The exporter against scripted receivers on 127.0.0.1, real sockets and real files. Delays between attempts use a test
+//! clock.
 
 mod certificates;
 mod clocks;
+mod file_processes;
 mod files;
-mod files_of_processes;
-mod grpc_answers;
-mod http_answers;
+mod grpc_responses;
 mod http_requests;
+mod http_responses;
 mod idle;
 mod outages;
 mod proxies;

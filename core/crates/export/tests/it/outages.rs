@@ -1,9 +1,9 @@
-//! Receivers that refuse, swallow, never answer or reset: delivery resumes in order, and the counters tell exactly what
-//! was lost.
+//! Receivers that refuse or reset connections, drop packets or never respond: delivery resumes in order, and the counters
+//! match the losses exactly.
 
 use crate::clocks::{FastClock, InstantClock};
-use crate::scripted_http::{BlackHole, Refusing, Reply, ScriptedHttp};
-use crate::shared::{assert_accounts_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
+use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
+use crate::shared::{assert_counters_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
     Exporter::start(vec![Destination::OtlpHttp(http_endpoint(port))], settings).unwrap()
 }
 
-/// For receivers that do not answer. On a loaded machine one that does may be late too: attempts are then more, never fewer.
+/// For unresponsive receivers. On a loaded machine a responsive one may time out too, which adds attempts.
 fn impatient_exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
     let mut endpoint = http_endpoint(port);
     endpoint.timeout = Duration::from_millis(200);
     Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap()
 }
 
-/// Pauses of half a minute take 30 ms, and nothing gets too old.
+/// Delays of 30 s take 30 ms, and no payload expires.
 fn patient_settings() -> ExporterSettings {
     ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(FastClock::new(1000)) }
 }
 
-/// Five payloads are enqueued while the receiver is away; all arrive in order once it is back.
+/// Asserts that the five payloads enqueued during the outage arrive in order after it.
 fn assert_all_arrive(exporter: &Exporter, server: &ScriptedHttp) {
     let stats = wait_for(exporter, "all five are sent", |stats| stats.sent == 5);
     assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Dropped::default()), "{stats:#?}");
     assert!(stats.retries > 0 && stats.last_error.is_some(), "{stats:#?}");
-    assert_accounts_balance(&stats, 0);
+    assert_counters_balance(&stats, 0);
     let mut bodies = server.bodies();
     bodies.dedup();
     assert_eq!(bodies, [[0], [1], [2], [3], [4]]);
@@ -41,7 +41,7 @@ fn enqueue_five(exporter: &Exporter) {
 }
 
 #[test]
-fn what_a_refusing_receiver_missed_arrives_in_order_once_it_listens() {
+fn payloads_queued_while_connections_are_refused_arrive_in_order_once_the_receiver_listens() {
     let refusing = Refusing::open();
     let exporter = exporter_at(refusing.port, patient_settings());
     enqueue_five(&exporter);
@@ -49,27 +49,27 @@ fn what_a_refusing_receiver_missed_arrives_in_order_once_it_listens() {
     assert!(stats.last_error.unwrap().contains("Connection refused"));
     assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 5, 5));
 
-    let server = refusing.become_receiver(|_, _| Reply::ok());
+    let server = refusing.become_receiver(|_, _| HttpReply::ok());
 
     assert_all_arrive(&exporter, &server);
 }
 
 #[test]
-fn what_a_black_hole_swallowed_arrives_in_order_once_it_opens() {
+fn payloads_queued_while_packets_are_dropped_arrive_in_order_once_the_receiver_listens() {
     let black_hole = BlackHole::open();
     let exporter = impatient_exporter_at(black_hole.port, patient_settings());
     enqueue_five(&exporter);
     let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
     assert!(stats.last_error.unwrap().contains("within 200ms"));
 
-    let server = black_hole.become_receiver(|_, _| Reply::ok());
+    let server = black_hole.become_receiver(|_, _| HttpReply::ok());
 
     assert_all_arrive(&exporter, &server);
 }
 
 #[test]
-fn a_receiver_that_accepts_and_never_answers_gets_everything_later() {
-    let server = ScriptedHttp::start(|number, _| if number < 3 { Reply::Silence } else { Reply::ok() });
+fn a_receiver_that_accepted_without_responding_gets_all_payloads_later() {
+    let server = ScriptedHttp::start(|number, _| if number < 3 { HttpReply::Silence } else { HttpReply::ok() });
     let exporter = impatient_exporter_at(server.port(), patient_settings());
     enqueue_five(&exporter);
 
@@ -78,25 +78,25 @@ fn a_receiver_that_accepts_and_never_answers_gets_everything_later() {
 }
 
 #[test]
-fn a_receiver_that_resets_gets_everything_later() {
-    let server = ScriptedHttp::start(|number, _| if number % 2 == 0 { Reply::Reset } else { Reply::ok() });
+fn a_receiver_that_reset_connections_gets_all_payloads_later() {
+    let server = ScriptedHttp::start(|number, _| if number % 2 == 0 { HttpReply::Reset } else { HttpReply::ok() });
     let exporter = exporter_at(server.port(), patient_settings());
     enqueue_five(&exporter);
 
     assert_all_arrive(&exporter, &server);
-    // A kept connection that is reset costs no retry: only the very first reset did.
+    // The reset of an idle connection causes no retry, so only the first reset did.
     assert_eq!((stats_of(&exporter).retries, server.received().len()), (1, 10));
 }
 
 #[test]
-fn a_receiver_under_pressure_is_tried_until_the_payload_is_too_old() {
-    let server = ScriptedHttp::start(|_, _| Reply::status(503));
+fn an_overloaded_receiver_is_retried_until_the_payload_expires() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::status(503));
     let clock = InstantClock::new();
     let settings = ExporterSettings { retry_max_age: Duration::from_secs(120), ..settings_on(clock.clone()) };
     let exporter = exporter_at(server.port(), settings);
 
     exporter.enqueue(0, payload("body", 3));
-    let stats = wait_for(&exporter, "it is given up", |stats| stats.queue_payloads == 0);
+    let stats = wait_for(&exporter, "it is discarded", |stats| stats.queue_payloads == 0);
 
     assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 1, samples: 3 }, "{stats:#?}");
     assert_eq!(server.received().len() as u64, stats.retries + 1);
@@ -105,34 +105,34 @@ fn a_receiver_under_pressure_is_tried_until_the_payload_is_too_old() {
 }
 
 #[test]
-fn a_payload_that_expires_does_not_shorten_the_pause_the_receiver_asked_for() {
+fn a_payload_that_expires_does_not_shorten_the_delay_that_the_receiver_requested() {
     let server = ScriptedHttp::start(|number, _| match number {
-        0 => Reply::status(429).with("Retry-After", "100"),
-        _ => Reply::ok(),
+        0 => HttpReply::status(429).with("Retry-After", "100"),
+        _ => HttpReply::ok(),
     });
     let clock = InstantClock::new();
     let settings = ExporterSettings { retry_max_age: Duration::from_secs(99), ..settings_on(clock.clone()) };
     let exporter = exporter_at(server.port(), settings);
 
     exporter.enqueue(0, payload("first", 3));
-    wait_for(&exporter, "the first is given up", |stats| stats.dropped(DropReason::Expired).payloads == 1);
+    wait_for(&exporter, "the first is discarded", |stats| stats.dropped(DropReason::Expired).payloads == 1);
     exporter.enqueue(0, payload("second", 3));
     let stats = wait_for(&exporter, "the second is settled", |stats| stats.queue_payloads == 0);
 
-    // Enqueued at the very moment of the refusal, the second is as old when the receiver would listen again.
+    // Enqueued at the moment of the rejection, the second expires before the requested delay ends as well.
     assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 2, samples: 6 }, "{stats:#?}");
     assert_eq!(server.received().len(), 1);
 }
 
 #[test]
-fn a_full_queue_drops_the_oldest_and_counts_them() {
-    let (goes_on, may_go_on) = std::sync::mpsc::channel();
+fn a_full_queue_discards_the_oldest_and_counts_them() {
+    let (release, released) = std::sync::mpsc::channel();
     let server = ScriptedHttp::start(move |number, _| {
         if number == 0 {
-            // Also when the test has failed: its end of the channel is gone then.
-            let _: Result<(), _> = may_go_on.recv();
+            // An error means that the test has failed and dropped its end of the channel.
+            let _: Result<(), _> = released.recv();
         }
-        Reply::ok()
+        HttpReply::ok()
     });
     let mut settings = patient_settings();
     settings.queue_max_bytes = 300;
@@ -148,17 +148,17 @@ fn a_full_queue_drops_the_oldest_and_counts_them() {
     assert_eq!((stats.queue_payloads, stats.queue_bytes), (4, 400), "one in flight, three waiting");
     assert_eq!(stats.dropped(DropReason::QueueFull), Dropped { payloads: 7, samples: 64 });
 
-    goes_on.send(()).unwrap();
+    release.send(()).unwrap();
     let stats = wait_for(&exporter, "the rest is sent", |stats| stats.queue_payloads == 0);
     assert_eq!((stats.sent, stats.sent_samples), (4, 40));
     let firsts: Vec<_> = server.bodies().iter().map(|body| body[0]).collect();
     assert_eq!(firsts, [0, 7, 8, 9]);
-    assert_accounts_balance(&stats, 0);
+    assert_counters_balance(&stats, 0);
 }
 
 #[test]
-fn a_queue_also_has_a_limit_of_payloads() {
-    let server = ScriptedHttp::start(|_, _| Reply::Silence);
+fn a_queue_is_limited_in_payloads() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::Silence);
     let mut settings = patient_settings();
     settings.queue_max_payloads = 5;
     let exporter = exporter_at(server.port(), settings);
@@ -174,12 +174,12 @@ fn a_queue_also_has_a_limit_of_payloads() {
 }
 
 #[test]
-fn a_flush_ends_our_own_pause_but_not_one_the_receiver_asked_for() {
-    // The system's clock: these pauses are real, and only a flush ends them in time.
+fn a_flush_ends_a_back_off_delay_but_not_one_that_the_receiver_requested() {
+    // With the system's clock, only a flush ends these delays in time.
     let server = ScriptedHttp::start(|number, _| match number {
-        0..=7 => Reply::status(503),
-        8 => Reply::status(503).with("Retry-After", "3600"),
-        _ => Reply::ok(),
+        0..=7 => HttpReply::status(503),
+        8 => HttpReply::status(503).with("Retry-After", "3600"),
+        _ => HttpReply::ok(),
     });
     let settings = ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..ExporterSettings::default() };
     let exporter = exporter_at(server.port(), settings);
@@ -189,17 +189,17 @@ fn a_flush_ends_our_own_pause_but_not_one_the_receiver_asked_for() {
         assert_eq!(stats.sent, 0);
         exporter.flush(Duration::from_millis(20));
     }
-    wait_for(&exporter, "the pause was demanded", |_| server.received().len() == 9);
+    wait_for(&exporter, "the delay was requested", |_| server.received().len() == 9);
 
     assert!(!exporter.flush(Duration::from_millis(300)));
     assert_eq!(server.received().len(), 9);
 }
 
 #[test]
-fn a_panic_turns_one_destination_off_and_leaves_the_others() {
-    let too_large = ScriptedHttp::start(|_, _| Reply::status(413));
-    let fine = ScriptedHttp::start(|_, _| Reply::ok());
-    let destinations = [&too_large, &fine].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
+fn a_panic_disables_one_destination_and_not_the_others() {
+    let too_large = ScriptedHttp::start(|_, _| HttpReply::status(413));
+    let working = ScriptedHttp::start(|_, _| HttpReply::ok());
+    let destinations = [&too_large, &working].map(|server| Destination::OtlpHttp(http_endpoint(server.port())));
     let exporter = Exporter::start(destinations.to_vec(), ExporterSettings::default()).unwrap();
 
     let mut broken = payload("body", 5);
@@ -207,14 +207,14 @@ fn a_panic_turns_one_destination_off_and_leaves_the_others() {
     exporter.enqueue(0, broken);
     exporter.enqueue(0, payload("next", 3));
     exporter.flush(PATIENCE);
-    wait_for(&exporter, "it is off", |stats| stats.disabled);
+    wait_for(&exporter, "it is disabled", |stats| stats.disabled);
     exporter.enqueue(0, payload("after", 2));
     exporter.enqueue(1, payload("other", 1));
     assert!(!exporter.flush(PATIENCE));
 
     let stats = exporter.stats();
     assert_eq!((stats[0].panics, stats[0].dropped(DropReason::Disabled)), (1, Dropped { payloads: 3, samples: 10 }));
-    assert_accounts_balance(&stats[0], 0);
+    assert_counters_balance(&stats[0], 0);
     assert!(stats[0].last_error.as_ref().unwrap().contains("internal error"));
     assert_eq!((stats[1].sent, stats[1].disabled), (1, false));
 }

@@ -1,33 +1,33 @@
-//! Through a proxy: plain HTTP asks it in full, TLS and gRPC tunnel through it, and its password stays with it.
+//! Proxies: plain HTTP uses the absolute form, TLS and gRPC tunnel, and the receiver never gets the proxy's password.
 
 use crate::certificates::{write, Authority};
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{exporter_to, payload, stats_of, wait_for, PATIENCE};
 use spanprof_export::{Destination, OtlpEndpoint, ProxySettings};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A proxy that knows one tunnel: whatever is asked for, it connects to `to`.
+/// A proxy that tunnels every CONNECT request to `to`.
 struct Tunnel {
     port: u16,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Tunnel {
-    fn start(to: u16, answer: &'static str) -> Self {
+    fn start(to: u16, response: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let remembered = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = requests.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
                 let head: Vec<_> = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-                remembered.lock().unwrap().push(head.join("\n"));
-                (&client).write_all(answer.as_bytes()).unwrap();
-                if !answer.contains("200") {
+                recorded.lock().unwrap().push(head.join("\n"));
+                (&client).write_all(response.as_bytes()).unwrap();
+                if !response.contains("200") {
                     continue;
                 }
                 let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
@@ -39,7 +39,7 @@ impl Tunnel {
                 }
             }
         });
-        Self { port, asked }
+        Self { port, requests }
     }
 
     fn settings(&self) -> ProxySettings {
@@ -50,8 +50,8 @@ impl Tunnel {
 const CONNECTED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 #[test]
-fn plain_http_asks_the_proxy_in_full() {
-    let proxy = ScriptedHttp::start(|_, _| Reply::ok());
+fn plain_http_sends_the_absolute_form_to_the_proxy() {
+    let proxy = ScriptedHttp::start(|_, _| HttpReply::ok());
     let mut endpoint = OtlpEndpoint::new("http://collector.test:4318/v1development/profiles");
     let url = format!("http://user:pass@127.0.0.1:{}", proxy.port());
     endpoint.proxy = Some(ProxySettings { url, no_proxy: String::new() });
@@ -67,10 +67,10 @@ fn plain_http_asks_the_proxy_in_full() {
 }
 
 #[test]
-fn https_tunnels_through_the_proxy_and_the_receiver_never_sees_its_password() {
+fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
     let authority = Authority::new("ours");
     let config = authority.server("collector.test").server_config(b"http/1.1", None);
-    let server = ScriptedHttp::start_with(Some(config), |_, _| Reply::ok());
+    let server = ScriptedHttp::start_with(Some(config), |_, _| HttpReply::ok());
     let proxy = Tunnel::start(server.port(), CONNECTED);
     let directory = tempfile::tempdir().unwrap();
     let mut endpoint = OtlpEndpoint::new("https://collector.test/v1development/profiles");
@@ -87,14 +87,14 @@ fn https_tunnels_through_the_proxy_and_the_receiver_never_sees_its_password() {
         ("/v1development/profiles", Some("collector.test"))
     );
     assert_eq!(received.header("proxy-authorization"), None);
-    let asked = proxy.asked.lock().unwrap()[0].to_ascii_lowercase();
-    assert!(asked.starts_with("connect collector.test:443 http/1.1"), "{asked}");
-    assert!(asked.contains("proxy-authorization: basic "), "{asked}");
+    let request = proxy.requests.lock().unwrap()[0].to_ascii_lowercase();
+    assert!(request.starts_with("connect collector.test:443 http/1.1"), "{request}");
+    assert!(request.contains("proxy-authorization: basic "), "{request}");
 }
 
 #[test]
 fn grpc_tunnels_through_the_proxy() {
-    let server = ScriptedGrpc::start(|_, _| scripted_grpc::Reply::Ok(vec![]));
+    let server = ScriptedGrpc::start(|_, _| scripted_grpc::GrpcReply::Ok(vec![]));
     let proxy = Tunnel::start(server.port(), CONNECTED);
     let mut endpoint = OtlpEndpoint::new("http://collector.test:4317");
     endpoint.proxy = Some(proxy.settings());
@@ -107,7 +107,7 @@ fn grpc_tunnels_through_the_proxy() {
 }
 
 #[test]
-fn a_proxy_that_refuses_is_told_of_without_its_password() {
+fn the_error_of_a_refused_tunnel_omits_the_password() {
     let proxy = Tunnel::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
     let mut endpoint = OtlpEndpoint::new("https://collector.test");
     endpoint.proxy = Some(proxy.settings());

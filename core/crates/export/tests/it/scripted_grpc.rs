@@ -1,4 +1,4 @@
-//! A gRPC receiver that does exactly what a test says: HTTP/2 by hyper, the gRPC layer by hand.
+//! A gRPC receiver that follows a script: HTTP/2 by hyper, the gRPC layer written by hand.
 
 use bytes::Bytes;
 use flate2::read::{GzDecoder, GzEncoder};
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedCall {
     pub path: String,
     pub metadata: HeaderMap,
     /// Without framing and compression.
@@ -28,58 +28,58 @@ pub struct Received {
 }
 
 #[derive(Clone, Debug)]
-pub enum Reply {
-    /// An answer with status OK and this message.
+pub enum GrpcReply {
+    /// A response with status OK and this message.
     Ok(Vec<u8>),
-    /// The same, gzipped, as a Go server answers a gzipped request.
+    /// The same, gzipped, as a Go server responds to a gzipped request.
     Gzipped(Vec<u8>),
     /// A status, with details.
     Status { code: i32, message: &'static str, details: Vec<u8> },
-    /// An HTTP status without any gRPC, as a load balancer gives it.
+    /// An HTTP status without gRPC, as a load balancer sends it.
     Http(u16),
-    /// An answer that ends without a status.
+    /// A response that ends without a status.
     NoStatus,
-    /// The connection is closed.
+    /// No response; the connection is closed.
     HangUp,
-    /// Nothing.
+    /// No response; the connection stays open.
     Silence,
 }
 
-impl Reply {
+impl GrpcReply {
     pub fn status(code: i32, message: &'static str) -> Self {
         Self::Status { code, message, details: vec![] }
     }
 }
 
-type Script = Box<dyn FnMut(usize, &Received) -> Reply + Send>;
+type GrpcScript = Box<dyn FnMut(usize, &ReceivedCall) -> GrpcReply + Send>;
 
-struct Shared {
-    script: Mutex<Script>,
-    received: Mutex<Vec<Received>>,
+struct GrpcReceiverState {
+    script: Mutex<GrpcScript>,
+    received: Mutex<Vec<ReceivedCall>>,
     connections: AtomicUsize,
 }
 
 pub struct ScriptedGrpc {
-    shared: Arc<Shared>,
+    shared: Arc<GrpcReceiverState>,
     port: u16,
     end: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<()>>,
 }
 
 impl ScriptedGrpc {
-    /// Answers call number n (from 0) as `script` says.
-    pub fn start(script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> Self {
+    /// Responds to call number n (from 0) with the result of `script`.
+    pub fn start(script: impl FnMut(usize, &ReceivedCall) -> GrpcReply + Send + 'static) -> Self {
         Self::start_with(None, script)
     }
 
     pub fn start_with(
         tls: Option<Arc<ServerConfig>>,
-        script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedCall) -> GrpcReply + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GrpcReceiverState {
             script: Mutex::new(Box::new(script)),
             received: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -111,7 +111,7 @@ impl ScriptedGrpc {
         self.port
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedCall> {
         self.shared.received.lock().unwrap().clone()
     }
 
@@ -133,7 +133,7 @@ impl Drop for ScriptedGrpc {
     }
 }
 
-impl Shared {
+impl GrpcReceiverState {
     async fn serve(self: Arc<Self>, stream: tokio::net::TcpStream, tls: Option<TlsAcceptor>) {
         match tls {
             Some(tls) => {
@@ -149,7 +149,7 @@ impl Shared {
         let hang_up = Arc::new(tokio::sync::Notify::new());
         let service = service_fn({
             let hang_up = hang_up.clone();
-            move |request| self.clone().answer(request, hang_up.clone())
+            move |request| self.clone().respond(request, hang_up.clone())
         });
         let connection =
             hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service);
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    async fn answer(
+    async fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
         hang_up: Arc<tokio::sync::Notify>,
@@ -173,7 +173,8 @@ impl Shared {
         } else {
             body.extend_from_slice(&framed[5..]);
         }
-        let received = Received { path: parts.uri.path().to_owned(), metadata: parts.headers, body, was_compressed };
+        let received =
+            ReceivedCall { path: parts.uri.path().to_owned(), metadata: parts.headers, body, was_compressed };
         let number = {
             let mut all = self.received.lock().unwrap();
             all.push(received.clone());
@@ -183,16 +184,16 @@ impl Shared {
         let empty = || Full::new(Bytes::new());
         let grpc = Response::builder().header("content-type", "application/grpc");
         Ok(match reply {
-            Reply::Ok(_) | Reply::Gzipped(_) => {
+            GrpcReply::Ok(_) | GrpcReply::Gzipped(_) => {
                 let (flag, coding, message) = match reply {
-                    Reply::Gzipped(plain) => {
+                    GrpcReply::Gzipped(plain) => {
                         let mut gzipped = Vec::new();
                         GzEncoder::new(plain.as_slice(), flate2::Compression::fast())
                             .read_to_end(&mut gzipped)
                             .unwrap();
                         (1, "gzip", gzipped)
                     }
-                    Reply::Ok(message) => (0, "identity", message),
+                    GrpcReply::Ok(message) => (0, "identity", message),
                     _ => unreachable!(),
                 };
                 let mut framed = vec![flag];
@@ -202,7 +203,7 @@ impl Shared {
                 let body = Full::new(Bytes::from(framed)).with_trailers(async move { Some(Ok(trailers)) });
                 grpc.header("grpc-encoding", coding).body(body.boxed()).unwrap()
             }
-            Reply::Status { code, message, details } => {
+            GrpcReply::Status { code, message, details } => {
                 use base64::prelude::{Engine, BASE64_STANDARD_NO_PAD};
                 let details = BASE64_STANDARD_NO_PAD.encode(details);
                 grpc.header("grpc-status", code)
@@ -211,13 +212,13 @@ impl Shared {
                     .body(empty().boxed())
                     .unwrap()
             }
-            Reply::Http(status) => Response::builder().status(status).body(empty().boxed()).unwrap(),
-            Reply::NoStatus => grpc.body(empty().boxed()).unwrap(),
-            Reply::HangUp => {
+            GrpcReply::Http(status) => Response::builder().status(status).body(empty().boxed()).unwrap(),
+            GrpcReply::NoStatus => grpc.body(empty().boxed()).unwrap(),
+            GrpcReply::HangUp => {
                 hang_up.notify_one();
                 std::future::pending().await
             }
-            Reply::Silence => std::future::pending().await,
+            GrpcReply::Silence => std::future::pending().await,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 receiver that does exactly what a test says, on the socket itself: real answers, broken ones, none.
+//! An HTTP/1.1 receiver that follows a script, directly on the socket: valid, malformed and missing responses.
 
 use flate2::read::GzDecoder;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What arrived.
+/// A received request.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedRequest {
     pub method: String,
     pub target: String,
     pub headers: Vec<(String, String)>,
@@ -20,28 +20,28 @@ pub struct Received {
     pub body: Vec<u8>,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 }
 
-/// What the receiver does with a request.
+/// Response to a request.
 #[derive(Clone, Debug)]
-pub enum Reply {
-    /// A proper answer; the connection stays open.
-    Answer { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
+pub enum HttpReply {
+    /// A valid response; the connection stays open.
+    Response { status: u16, headers: Vec<(&'static str, String)>, body: Vec<u8> },
     /// These bytes, then the connection is closed.
     Bytes(Vec<u8>),
-    /// Nothing; the connection is reset.
+    /// No response; the connection is reset.
     Reset,
-    /// Nothing; the connection stays open.
+    /// No response; the connection stays open.
     Silence,
 }
 
-impl Reply {
+impl HttpReply {
     pub fn status(status: u16) -> Self {
-        Self::Answer { status, headers: vec![], body: vec![] }
+        Self::Response { status, headers: vec![], body: vec![] }
     }
 
     pub fn ok() -> Self {
@@ -49,45 +49,45 @@ impl Reply {
     }
 
     pub fn protobuf(status: u16, body: Vec<u8>) -> Self {
-        Self::Answer { status, headers: vec![("Content-Type", "application/x-protobuf".to_owned())], body }
+        Self::Response { status, headers: vec![("Content-Type", "application/x-protobuf".to_owned())], body }
     }
 
     pub fn with(self, name: &'static str, value: impl Into<String>) -> Self {
         match self {
-            Self::Answer { status, mut headers, body } => {
+            Self::Response { status, mut headers, body } => {
                 headers.push((name, value.into()));
-                Self::Answer { status, headers, body }
+                Self::Response { status, headers, body }
             }
             other => other,
         }
     }
 }
 
-type Script = Box<dyn FnMut(usize, &Received) -> Reply + Send>;
+type HttpScript = Box<dyn FnMut(usize, &ReceivedRequest) -> HttpReply + Send>;
 
-struct Shared {
-    script: Mutex<Script>,
-    received: Mutex<Vec<Received>>,
+struct HttpReceiverState {
+    script: Mutex<HttpScript>,
+    received: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
-    ends: AtomicBool,
+    stopped: AtomicBool,
     tls: Option<Arc<ServerConfig>>,
 }
 
 pub struct ScriptedHttp {
-    shared: Arc<Shared>,
+    shared: Arc<HttpReceiverState>,
     address: SocketAddr,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl ScriptedHttp {
-    /// Answers request number n (from 0) as `script` says.
-    pub fn start(script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> Self {
+    /// Responds to request number n (from 0) with the result of `script`.
+    pub fn start(script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static) -> Self {
         Self::start_with(None, script)
     }
 
     pub fn start_with(
         tls: Option<Arc<ServerConfig>>,
-        script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
     ) -> Self {
         Self::serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls, script)
     }
@@ -95,21 +95,21 @@ impl ScriptedHttp {
     fn serve_on(
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
-        script: impl FnMut(usize, &Received) -> Reply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
     ) -> Self {
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HttpReceiverState {
             script: Mutex::new(Box::new(script)),
             received: Mutex::default(),
             connections: AtomicUsize::new(0),
-            ends: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             tls,
         });
         let accepting = std::thread::spawn({
             let shared = shared.clone();
             move || {
                 for stream in listener.incoming() {
-                    if shared.ends.load(Ordering::SeqCst) {
+                    if shared.stopped.load(Ordering::SeqCst) {
                         return;
                     }
                     let Ok(stream) = stream else { continue };
@@ -126,7 +126,7 @@ impl ScriptedHttp {
         self.address.port()
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.shared.received.lock().unwrap().clone()
     }
 
@@ -141,7 +141,7 @@ impl ScriptedHttp {
 
 impl Drop for ScriptedHttp {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::SeqCst);
+        self.shared.stopped.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -149,10 +149,10 @@ impl Drop for ScriptedHttp {
     }
 }
 
-impl Shared {
+impl HttpReceiverState {
     fn serve(&self, stream: TcpStream) {
         let socket = stream.try_clone().unwrap();
-        // A test that fails must not leave threads that wait for ever.
+        // A failed test must not leave blocked threads.
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let ended = match &self.tls {
             Some(config) => {
@@ -161,7 +161,7 @@ impl Shared {
             }
             None => self.serve_requests(BufReader::new(stream), &socket),
         };
-        // A receiver sees all kinds of ends; what matters is what the exporter made of them.
+        // How the connection ended is checked on the side of the exporter.
         drop(ended);
     }
 
@@ -174,21 +174,21 @@ impl Shared {
             };
             let reply = (self.script.lock().unwrap())(number, &received);
             match reply {
-                Reply::Answer { status, headers, body } => {
-                    let mut answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", body.len());
+                HttpReply::Response { status, headers, body } => {
+                    let mut head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", body.len());
                     for (name, value) in headers {
-                        answer += &format!("{name}: {value}\r\n");
+                        head += &format!("{name}: {value}\r\n");
                     }
-                    answer += "\r\n";
-                    stream.get_mut().write_all(&[answer.as_bytes(), &body].concat())?;
+                    head += "\r\n";
+                    stream.get_mut().write_all(&[head.as_bytes(), &body].concat())?;
                     stream.get_mut().flush()?;
                 }
-                Reply::Bytes(bytes) => {
+                HttpReply::Bytes(bytes) => {
                     stream.get_mut().write_all(&bytes)?;
                     return stream.get_mut().flush();
                 }
-                Reply::Reset => return SockRef::from(socket).set_linger(Some(Duration::ZERO)),
-                Reply::Silence => {
+                HttpReply::Reset => return SockRef::from(socket).set_linger(Some(Duration::ZERO)),
+                HttpReply::Silence => {
                     let _ = stream.read(&mut [0]);
                     return Ok(());
                 }
@@ -198,8 +198,8 @@ impl Shared {
     }
 }
 
-/// Reads one request; `None` when the client closed instead.
-fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Received>> {
+/// Reads one request; `None` when the client closed the connection.
+fn read_request(stream: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -211,14 +211,14 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Received>> {
         }
         lines.push(line.trim_end().to_owned());
     }
-    // The second line of HTTP/2's preface, `SM`, has no target.
+    // The line `SM` of the HTTP/2 preface has no target.
     let Some((method, rest)) = lines[0].split_once(' ') else { return Ok(None) };
     let (method, target) = (method.to_owned(), rest.split(' ').next().unwrap().to_owned());
     let headers: Vec<_> = lines[1..]
         .iter()
         .map(|line| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap())
         .collect();
-    let mut received = Received { method, target, headers, body: vec![] };
+    let mut received = ReceivedRequest { method, target, headers, body: vec![] };
     let length = received.header("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
@@ -230,7 +230,7 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Received>> {
     Ok(Some(received))
 }
 
-/// A socket on a port of its own; nothing comes in before it listens.
+/// A socket bound to a free port, not listening.
 fn bound_socket() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SockAddr::from("127.0.0.1:0".parse::<SocketAddr>().unwrap())).unwrap();
@@ -238,12 +238,12 @@ fn bound_socket() -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-fn listen_at_last(socket: Socket, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
+fn listen(socket: Socket, script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static) -> ScriptedHttp {
     socket.listen(128).unwrap();
     ScriptedHttp::serve_on(socket.into(), None, script)
 }
 
-/// A port that refuses connections, and that nobody else can take meanwhile.
+/// A bound port that refuses connections and cannot be taken by another process.
 pub struct Refusing {
     socket: Socket,
     pub port: u16,
@@ -255,13 +255,16 @@ impl Refusing {
         Self { socket, port: address.port() }
     }
 
-    /// From now on a receiver listens on the port.
-    pub fn become_receiver(self, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
-        listen_at_last(self.socket, script)
+    /// Starts a receiver on the port.
+    pub fn become_receiver(
+        self,
+        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+    ) -> ScriptedHttp {
+        listen(self.socket, script)
     }
 }
 
-/// A listener whose queue is full: connecting to it gets no answer at all, as behind a firewall that drops packets.
+/// A listener with a full backlog: connection attempts get no response, as behind a firewall that drops packets.
 pub struct BlackHole {
     socket: Socket,
     pub port: u16,
@@ -279,9 +282,12 @@ impl BlackHole {
         Self { socket, port: address.port(), fillers }
     }
 
-    /// The firewall opens: from now on a receiver listens on the port.
-    pub fn become_receiver(self, script: impl FnMut(usize, &Received) -> Reply + Send + 'static) -> ScriptedHttp {
+    /// Starts a receiver on the port, as when the firewall opens.
+    pub fn become_receiver(
+        self,
+        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+    ) -> ScriptedHttp {
         drop(self.fillers);
-        listen_at_last(self.socket, script)
+        listen(self.socket, script)
     }
 }

@@ -1,8 +1,8 @@
-//! Marker secrets are put wherever a secret can be, every path is made to fail, and nothing that can be shown shows them.
+//! Places a marker in each setting that can hold a secret, provokes each failure, and checks that no output contains it.
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{Received, Refusing, Reply, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ReceivedRequest, Refusing, ScriptedHttp};
 use crate::shared::{payload, settings_on, wait_for};
 use spanprof_export::{Destination, ExportError, Exporter, ExporterSettings, OtlpEndpoint, ProxySettings, Secret};
 use std::path::PathBuf;
@@ -27,20 +27,20 @@ fn assert_unmarked(shown: &str) {
     assert!(!shown.contains("bTRyazNy"), "a secret shows: {shown}");
 }
 
-/// Everything that received requests may echo, as a careless receiver does.
-fn echo(received: &Received) -> Vec<u8> {
+/// The whole request, as a careless receiver echoes it.
+fn echo(received: &ReceivedRequest) -> Vec<u8> {
     format!("cannot serve {received:?}").into_bytes()
 }
 
 #[test]
-fn a_receiver_that_echoes_our_headers_does_not_make_us_show_them() {
+fn headers_that_a_receiver_echoes_are_redacted() {
     for status in [200, 302, 400, 401, 404, 413, 429, 500, 503] {
         let server = ScriptedHttp::start(move |_, received| {
             let headers = vec![
                 ("Content-Type", "text/plain".to_owned()),
                 ("Location", format!("http://{MARKER}:{MARKER}@elsewhere/?q={MARKER}")),
             ];
-            Reply::Answer { status, headers, body: echo(received) }
+            HttpReply::Response { status, headers, body: echo(received) }
         });
         assert_nothing_shows(Destination::OtlpHttp(secret_endpoint("http", server.port())));
         assert!(server.received()[0].header("x-api-key") == Some(MARKER), "the secret must arrive");
@@ -48,19 +48,19 @@ fn a_receiver_that_echoes_our_headers_does_not_make_us_show_them() {
 }
 
 #[test]
-fn a_grpc_receiver_that_echoes_our_token_does_not_make_us_show_it() {
+fn a_token_that_a_grpc_receiver_echoes_is_redacted() {
     for code in [3, 7, 12, 14, 16] {
         let server =
-            ScriptedGrpc::start(move |_, _| scripted_grpc::Reply::status(code, "token m4rk3r (Bearer m4rk3r)"));
+            ScriptedGrpc::start(move |_, _| scripted_grpc::GrpcReply::status(code, "token m4rk3r (Bearer m4rk3r)"));
         assert_nothing_shows(Destination::OtlpGrpc(secret_endpoint("http", server.port())));
         assert_eq!(server.received()[0].metadata["authorization"], format!("Bearer {MARKER}"));
     }
 }
 
 #[test]
-fn failures_of_the_connection_show_no_secret() {
-    let silent = ScriptedHttp::start(|_, _| Reply::Silence);
-    let resetting = ScriptedHttp::start(|_, _| Reply::Reset);
+fn connection_errors_contain_no_secret() {
+    let silent = ScriptedHttp::start(|_, _| HttpReply::Silence);
+    let resetting = ScriptedHttp::start(|_, _| HttpReply::Reset);
     let refusing = Refusing::open();
     for (scheme, port) in
         [("http", refusing.port), ("https", refusing.port), ("http", silent.port()), ("http", resetting.port())]
@@ -79,7 +79,7 @@ fn failures_of_the_connection_show_no_secret() {
 }
 
 #[test]
-fn errors_at_start_show_no_secret() {
+fn errors_at_start_contain_no_secret() {
     let broken: [fn(&mut OtlpEndpoint); 9] = [
         |endpoint| endpoint.url = endpoint.url.replace("https", "ftp"),
         |endpoint| endpoint.url = endpoint.url.replace(":1/", ":99999/"),
@@ -91,14 +91,14 @@ fn errors_at_start_show_no_secret() {
         |endpoint| endpoint.tls.client_key = Some(PathBuf::from(format!("/{MARKER}/key.pem"))),
         |endpoint| endpoint.tls.certificate = Some(PathBuf::from(format!("/{MARKER}/ca.pem"))),
     ];
-    for (number, spoil) in broken.iter().enumerate() {
+    for (number, corrupt) in broken.iter().enumerate() {
         let mut endpoint = secret_endpoint("https", 1);
-        spoil(&mut endpoint);
+        corrupt(&mut endpoint);
         for destination in [Destination::OtlpHttp(endpoint.clone()), Destination::OtlpGrpc(endpoint)] {
             assert_unmarked(&format!("{destination:?}"));
             let error: ExportError = Exporter::start(vec![destination], ExporterSettings::default())
                 .err()
-                .unwrap_or_else(|| panic!("endpoint {number} is not refused"));
+                .unwrap_or_else(|| panic!("endpoint {number} is not rejected"));
             assert_unmarked(&format!("{error} {error:?}"));
         }
     }

@@ -1,11 +1,11 @@
-//! What nearly every test of this binary needs: payloads, one-destination exporters, and waiting for a state.
+//! Helpers of the tests: payloads, exporters with one destination, and waiting for a state.
 
 use crate::clocks::InstantClock;
 use spanprof_export::{Clock, Destination, DestinationStats, Exporter, ExporterSettings, OtlpEndpoint, Payload};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Long enough for a loaded machine; only a failing test waits for it.
+/// Timeout of a failing test, long enough for a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn payload(body: impl Into<Vec<u8>>, samples: u64) -> Payload {
@@ -33,21 +33,21 @@ pub fn stats_of(exporter: &Exporter) -> DestinationStats {
     exporter.stats().remove(0)
 }
 
-/// Polls the statistics until they say what is expected; panics with them when they never do.
-pub fn wait_for(exporter: &Exporter, what: &str, is_so: impl Fn(&DestinationStats) -> bool) -> DestinationStats {
+/// Polls the statistics until the condition is true; panics with them after the timeout.
+pub fn wait_for(exporter: &Exporter, what: &str, condition: impl Fn(&DestinationStats) -> bool) -> DestinationStats {
     let until = Instant::now() + PATIENCE;
     loop {
         let stats = stats_of(exporter);
-        if is_so(&stats) {
+        if condition(&stats) {
             return stats;
         }
-        assert!(Instant::now() < until, "waited in vain until {what}: {stats:#?}");
+        assert!(Instant::now() < until, "timed out waiting until {what}: {stats:#?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Every payload that came in is accounted once: sent, lost, or waiting. Parts of a split payload count as payloads.
-pub fn assert_accounts_balance(stats: &DestinationStats, extra_parts: u64) {
-    let accounted = stats.sent + stats.dropped_total().payloads + stats.queue_payloads as u64;
-    assert_eq!(accounted, stats.enqueued + extra_parts, "{stats:#?}");
+/// Asserts that each enqueued payload is counted once: sent, discarded or waiting. Parts of a split count as payloads.
+pub fn assert_counters_balance(stats: &DestinationStats, extra_parts: u64) {
+    let counted = stats.sent + stats.dropped_total().payloads + stats.queue_payloads as u64;
+    assert_eq!(counted, stats.enqueued + extra_parts, "{stats:#?}");
 }

@@ -1,24 +1,23 @@
-//! The end: what is there is sent within the deadline, the rest is dropped and counted, and nobody waits longer.
+//! `stop`: queued payloads are sent within the deadline, and the rest is discarded and counted.
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{BlackHole, Refusing, Reply, ScriptedHttp};
+use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
 use crate::shared::{
-    assert_accounts_balance, grpc_endpoint, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE,
+    assert_counters_balance, grpc_endpoint, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE,
 };
 use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_millis(400);
-/// Without the deadline a request would be waited for until its own time-out of 10 s. How much later than the deadline a
-/// call returns is measured by the live suite.
+/// Below the request timeout of 10 s. The live suite measures the time from the deadline to the return.
 const NOT_THE_TIMEOUT: Duration = Duration::from_secs(9);
 
 fn start(port: u16) -> Exporter {
     Exporter::start(vec![Destination::OtlpHttp(http_endpoint(port))], ExporterSettings::default()).unwrap()
 }
 
-/// Stops with three payloads of two samples enqueued; returns how long it took.
+/// Stops with three payloads of two samples enqueued; returns the duration of the call.
 fn stop_with_three(exporter: &Exporter, deadline: Duration) -> Duration {
     for number in 0..3u8 {
         exporter.enqueue(0, payload([number], 2));
@@ -30,16 +29,16 @@ fn stop_with_three(exporter: &Exporter, deadline: Duration) -> Duration {
 }
 
 fn assert_three_lost(exporter: &Exporter) {
-    // `stop` does not wait for a thread that gets no CPU: that one accounts for what it had in flight when it runs again.
-    let stats = wait_for(exporter, "all are accounted", |stats| stats.queue_payloads == 0);
+    // `stop` does not wait for a thread without CPU time: that thread counts its payload in flight when it runs again.
+    let stats = wait_for(exporter, "all are counted", |stats| stats.queue_payloads == 0);
     assert_eq!(stats.dropped(DropReason::Deadline), Dropped { payloads: 3, samples: 6 }, "{stats:#?}");
     assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 0, 0), "{stats:#?}");
-    assert_accounts_balance(&stats, 0);
+    assert_counters_balance(&stats, 0);
 }
 
 #[test]
-fn with_a_live_receiver_everything_is_delivered_and_the_call_returns_at_once() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+fn with_a_responsive_receiver_all_payloads_are_delivered_and_stop_returns_at_once() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let exporter = start(server.port());
 
     stop_with_three(&exporter, PATIENCE);
@@ -49,7 +48,7 @@ fn with_a_live_receiver_everything_is_delivered_and_the_call_returns_at_once() {
 }
 
 #[test]
-fn a_refusing_receiver_is_not_waited_for() {
+fn stop_does_not_wait_for_a_receiver_that_refuses_connections() {
     let refusing = Refusing::open();
     let exporter = start(refusing.port);
     for number in 0..3u8 {
@@ -64,8 +63,8 @@ fn a_refusing_receiver_is_not_waited_for() {
 }
 
 #[test]
-fn a_silent_receiver_is_waited_for_until_the_deadline() {
-    let server = ScriptedHttp::start(|_, _| Reply::Silence);
+fn stop_waits_for_a_silent_receiver_until_the_deadline() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::Silence);
     let exporter = start(server.port());
 
     let took = stop_with_three(&exporter, DEADLINE);
@@ -75,7 +74,7 @@ fn a_silent_receiver_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_black_hole_is_waited_for_until_the_deadline() {
+fn stop_waits_for_a_connection_whose_packets_are_dropped_until_the_deadline() {
     let black_hole = BlackHole::open();
     let exporter = start(black_hole.port);
 
@@ -86,8 +85,8 @@ fn a_black_hole_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_silent_grpc_receiver_is_waited_for_until_the_deadline() {
-    let server = ScriptedGrpc::start(|_, _| scripted_grpc::Reply::Silence);
+fn stop_waits_for_a_silent_grpc_receiver_until_the_deadline() {
+    let server = ScriptedGrpc::start(|_, _| scripted_grpc::GrpcReply::Silence);
     let destination = Destination::OtlpGrpc(grpc_endpoint(server.port()));
     let exporter = Exporter::start(vec![destination], ExporterSettings::default()).unwrap();
 
@@ -98,18 +97,18 @@ fn a_silent_grpc_receiver_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_pause_in_progress_ends_and_the_last_chance_is_used() {
-    let server = ScriptedHttp::start(|number, _| if number < 6 { Reply::status(503) } else { Reply::ok() });
+fn stop_ends_a_delay_in_progress_and_makes_a_last_attempt() {
+    let server = ScriptedHttp::start(|number, _| if number < 6 { HttpReply::status(503) } else { HttpReply::ok() });
     let exporter = start(server.port());
     exporter.enqueue(0, payload("body", 1));
-    // After so many failures the pause is long: only the end of it by `stop` lets the seventh attempt happen in time.
+    // After six failures the delay is long: the seventh attempt is in time only because `stop` ends the delay.
     for attempts in 1..=6 {
         wait_for(&exporter, "the next attempt failed", |_| server.received().len() >= attempts);
         if attempts < 6 {
             exporter.flush(Duration::from_millis(20));
         }
     }
-    wait_for(&exporter, "the sixth failure is noted", |stats| stats.retries == 5 && stats.last_error.is_some());
+    wait_for(&exporter, "the sixth failure is recorded", |stats| stats.retries == 5 && stats.last_error.is_some());
 
     exporter.stop(PATIENCE);
 
@@ -117,8 +116,8 @@ fn a_pause_in_progress_ends_and_the_last_chance_is_used() {
 }
 
 #[test]
-fn a_receiver_that_asks_for_more_time_than_there_is_is_not_asked_again() {
-    let server = ScriptedHttp::start(|_, _| Reply::status(429).with("Retry-After", "60"));
+fn stop_makes_no_attempt_when_the_requested_delay_exceeds_the_deadline() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::status(429).with("Retry-After", "60"));
     let exporter = start(server.port());
 
     let took = stop_with_three(&exporter, DEADLINE);
@@ -129,8 +128,8 @@ fn a_receiver_that_asks_for_more_time_than_there_is_is_not_asked_again() {
 }
 
 #[test]
-fn after_the_end_payloads_are_dropped_and_counted_and_a_second_stop_returns_at_once() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+fn after_stop_payloads_are_discarded_and_counted_and_a_second_stop_returns_at_once() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let exporter = start(server.port());
     exporter.stop(DEADLINE);
 
@@ -145,13 +144,13 @@ fn after_the_end_payloads_are_dropped_and_counted_and_a_second_stop_returns_at_o
 }
 
 #[test]
-fn stop_tells_of_a_payload_that_was_refused_before_it_began() {
-    let server = ScriptedHttp::start(|_, _| Reply::status(400));
+fn stop_reports_a_payload_that_was_rejected_before_the_call() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::status(400));
     let exporter = start(server.port());
 
     let before = exporter.moment();
-    exporter.enqueue(0, payload("refused", 4));
-    wait_for(&exporter, "it is refused", |stats| stats.queue_payloads == 0);
+    exporter.enqueue(0, payload("rejected", 4));
+    wait_for(&exporter, "it is rejected", |stats| stats.queue_payloads == 0);
 
     assert!(!exporter.stop_since(&before, DEADLINE));
     assert_eq!(stats_of(&exporter).dropped(DropReason::Permanent), Dropped { payloads: 1, samples: 4 });
@@ -159,14 +158,14 @@ fn stop_tells_of_a_payload_that_was_refused_before_it_began() {
 
 #[test]
 fn dropping_the_exporter_ends_its_thread_without_waiting() {
-    let (server, ended) = (ScriptedHttp::start(|_, _| Reply::Silence), &ENDED);
+    let (server, ended) = (ScriptedHttp::start(|_, _| HttpReply::Silence), &ENDED);
     let settings = ExporterSettings {
         start_thread: |_, body| {
-            let told = move || {
+            let recorded = move || {
                 body();
                 ENDED.store(true, std::sync::atomic::Ordering::SeqCst);
             };
-            std::thread::Builder::new().spawn(told).map(drop)
+            std::thread::Builder::new().spawn(recorded).map(drop)
         },
         ..settings_on(InstantClock::new())
     };
@@ -178,7 +177,7 @@ fn dropping_the_exporter_ends_its_thread_without_waiting() {
 
     let until = Instant::now() + PATIENCE;
     while !ended.load(std::sync::atomic::Ordering::SeqCst) {
-        assert!(Instant::now() < until, "the thread lives on");
+        assert!(Instant::now() < until, "the thread still runs");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -186,8 +185,8 @@ fn dropping_the_exporter_ends_its_thread_without_waiting() {
 static ENDED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
-fn a_forgotten_exporter_makes_room_for_another() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+fn another_exporter_works_after_one_was_forgotten() {
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     start(server.port()).forget_after_fork();
     let exporter = start(server.port());
 

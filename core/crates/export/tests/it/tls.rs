@@ -1,19 +1,19 @@
-//! The TLS matrix: only who is trusted gets a profile, over HTTP and over gRPC, and nothing ever goes in plain text.
+//! The TLS matrix over HTTP and gRPC: only trusted servers receive profiles, and nothing is sent in plain text.
 
-use crate::certificates::{write, Authority, Identity};
+use crate::certificates::{write, Authority, TlsIdentity};
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{Reply, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{payload, settings_on, wait_for};
 use spanprof_export::{Destination, DestinationStats, Exporter, ExporterSettings, OtlpEndpoint, TlsFiles};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What the client is given.
+/// TLS settings of the client.
 #[derive(Default)]
 struct Client<'a> {
     trusts: Option<&'a Authority>,
-    identity: Option<&'a Identity>,
+    identity: Option<&'a TlsIdentity>,
 }
 
 impl Client<'_> {
@@ -27,11 +27,12 @@ impl Client<'_> {
     }
 }
 
-/// Sends one payload over HTTP and one over gRPC to a server of this identity; returns what became of both.
-fn sent_to(server: &Identity, clients: Option<&Authority>, client: &Client<'_>) -> [DestinationStats; 2] {
-    let http = ScriptedHttp::start_with(Some(server.server_config(b"http/1.1", clients)), |_, _| Reply::ok());
-    let grpc =
-        ScriptedGrpc::start_with(Some(server.server_config(b"h2", clients)), |_, _| scripted_grpc::Reply::Ok(vec![]));
+/// Sends one payload over HTTP and one over gRPC to a server with this certificate; returns the statistics of both.
+fn sent_to(server: &TlsIdentity, clients: Option<&Authority>, client: &Client<'_>) -> [DestinationStats; 2] {
+    let http = ScriptedHttp::start_with(Some(server.server_config(b"http/1.1", clients)), |_, _| HttpReply::ok());
+    let grpc = ScriptedGrpc::start_with(Some(server.server_config(b"h2", clients)), |_, _| {
+        scripted_grpc::GrpcReply::Ok(vec![])
+    });
     let directory = tempfile::tempdir().unwrap();
     let endpoint = |port: u16| OtlpEndpoint {
         tls: client.files(&directory),
@@ -60,12 +61,12 @@ fn assert_never_delivered(outcomes: &[DestinationStats], reason: &str) {
     for stats in outcomes {
         assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
         let error = stats.last_error.as_ref().unwrap();
-        assert!(error.contains(reason), "`{error}` does not say `{reason}`");
+        assert!(error.contains(reason), "`{error}` does not contain `{reason}`");
     }
 }
 
 #[test]
-fn a_server_signed_by_the_given_authority_gets_profiles() {
+fn a_server_with_a_certificate_of_the_given_authority_gets_profiles() {
     let authority = Authority::new("ours");
 
     let outcomes = sent_to(&authority.server("localhost"), None, &Client { trusts: Some(&authority), identity: None });
@@ -74,7 +75,7 @@ fn a_server_signed_by_the_given_authority_gets_profiles() {
 }
 
 #[test]
-fn a_server_signed_by_another_authority_gets_nothing() {
+fn a_server_with_a_certificate_of_another_authority_gets_nothing() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
 
     let outcomes = sent_to(&theirs.server("localhost"), None, &Client { trusts: Some(&ours), identity: None });
@@ -83,7 +84,7 @@ fn a_server_signed_by_another_authority_gets_nothing() {
 }
 
 #[test]
-fn a_server_that_only_we_signed_gets_nothing_when_the_machine_decides() {
+fn a_server_with_a_private_certificate_gets_nothing_under_the_systems_trust_anchors() {
     let authority = Authority::new("ours");
 
     let outcomes = sent_to(&authority.server("localhost"), None, &Client::default());
@@ -92,7 +93,7 @@ fn a_server_that_only_we_signed_gets_nothing_when_the_machine_decides() {
 }
 
 #[test]
-fn a_server_of_another_name_gets_nothing() {
+fn a_server_with_a_certificate_for_another_name_gets_nothing() {
     let authority = Authority::new("ours");
     let client = Client { trusts: Some(&authority), identity: None };
 
@@ -102,7 +103,7 @@ fn a_server_of_another_name_gets_nothing() {
 }
 
 #[test]
-fn a_server_whose_certificate_ended_gets_nothing() {
+fn a_server_with_an_expired_certificate_gets_nothing() {
     let authority = Authority::new("ours");
     let client = Client { trusts: Some(&authority), identity: None };
 
@@ -112,10 +113,10 @@ fn a_server_whose_certificate_ended_gets_nothing() {
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_gets_our_certificate() {
+fn a_server_that_requires_a_client_certificate_gets_ours() {
     let authority = Authority::new("ours");
-    let us = authority.client("service-a");
-    let client = Client { trusts: Some(&authority), identity: Some(&us) };
+    let identity = authority.client("service-a");
+    let client = Client { trusts: Some(&authority), identity: Some(&identity) };
 
     let outcomes = sent_to(&authority.server("localhost"), Some(&authority), &client);
 
@@ -123,12 +124,12 @@ fn a_server_that_asks_who_we_are_gets_our_certificate() {
 }
 
 #[test]
-fn without_a_certificate_of_our_own_or_with_a_wrong_one_such_a_server_takes_nothing() {
+fn a_server_that_requires_a_client_certificate_rejects_a_missing_or_foreign_one() {
     let (authority, other) = (Authority::new("ours"), Authority::new("other"));
     let server = authority.server("localhost");
-    let stranger = other.client("service-a");
+    let foreign = other.client("service-a");
 
-    for identity in [None, Some(&stranger)] {
+    for identity in [None, Some(&foreign)] {
         let outcomes = sent_to(&server, Some(&authority), &Client { trusts: Some(&authority), identity });
         for stats in &outcomes {
             assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
@@ -138,14 +139,14 @@ fn without_a_certificate_of_our_own_or_with_a_wrong_one_such_a_server_takes_noth
 
 #[test]
 fn an_https_endpoint_is_never_reached_in_plain_text() {
-    let server = ScriptedHttp::start(|_, _| Reply::ok());
+    let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let endpoint = OtlpEndpoint::new(format!("https://localhost:{}/v1development/profiles", server.port()));
     for destination in [Destination::OtlpHttp(endpoint.clone()), Destination::OtlpGrpc(endpoint)] {
         let mut settings = settings_on(InstantClock::new());
         settings.retry_max_age = Duration::from_millis(100);
         let exporter = Exporter::start(vec![destination], settings).unwrap();
         exporter.enqueue(0, payload("body", 1));
-        // The plain server may wait for the end of a line that never comes: closing is up to us.
+        // The plain server may wait for the end of a line, so the client must close the connection.
         exporter.stop(Duration::from_millis(500));
         let stats = exporter.stats().remove(0);
         assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");

@@ -1,22 +1,22 @@
-//! The response matrix of OTLP/HTTP: what is retried, what is not, and how long between.
+//! The response matrix of OTLP/HTTP: retryable and permanent failures, and the delays between attempts.
 
 use crate::clocks::START_UNIX;
-use crate::scripted_http::{Reply, ScriptedHttp};
-use crate::shared::{assert_accounts_balance, exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
+use crate::scripted_http::{HttpReply, ScriptedHttp};
+use crate::shared::{assert_counters_balance, exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
 use flate2::write::GzEncoder;
 use spanprof_export::{Destination, DestinationStats, DropReason, Dropped, Payload};
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Sends one payload of 7 samples to a receiver whose first answer is `first` and whose further ones are success.
-fn after_first_answer(first: Reply) -> (DestinationStats, Vec<Duration>) {
-    let server = ScriptedHttp::start(move |number, _| if number == 0 { first.clone() } else { Reply::ok() });
+/// Sends one payload of 7 samples to a receiver whose first response is `first` and whose later ones are success.
+fn after_first_response(first: HttpReply) -> (DestinationStats, Vec<Duration>) {
+    let server = ScriptedHttp::start(move |number, _| if number == 0 { first.clone() } else { HttpReply::ok() });
     let (exporter, clock) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
     exporter.enqueue(0, payload("body", 7));
-    // A flush would end the pauses that are looked at.
+    // No flush, which would end the delays that the tests check.
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
     assert_eq!(server.received().len() as u64, 1 + stats.retries, "{stats:#?}");
-    assert_accounts_balance(&stats, 0);
+    assert_counters_balance(&stats, 0);
     (stats, clock.pauses())
 }
 
@@ -38,7 +38,7 @@ fn only_429_502_503_and_504_are_retried() {
         .into_iter()
         .chain([500, 501, 502, 503, 504, 505, 507, 511, 599])
     {
-        let (stats, pauses) = after_first_answer(Reply::status(status));
+        let (stats, pauses) = after_first_response(HttpReply::status(status));
         if [429, 502, 503, 504].contains(&status) {
             assert_eq!((stats.sent, stats.retries, stats.dropped_total().payloads), (1, 1, 0), "{status}: {stats:#?}");
             assert_eq!(pauses.len(), 1, "{status}");
@@ -51,16 +51,16 @@ fn only_429_502_503_and_504_are_retried() {
 }
 
 #[test]
-fn a_success_is_a_success_with_an_empty_body_an_empty_partial_success_or_any_2xx() {
+fn any_2xx_with_an_empty_body_or_an_empty_partial_success_is_a_success() {
     for reply in [
-        Reply::ok(),
-        Reply::protobuf(200, vec![]),
-        Reply::status(200),
-        Reply::status(202),
-        Reply::status(204),
-        Reply::protobuf(200, vec![0x0a, 0x00]).with("X-Extra", "1"),
+        HttpReply::ok(),
+        HttpReply::protobuf(200, vec![]),
+        HttpReply::status(200),
+        HttpReply::status(202),
+        HttpReply::status(204),
+        HttpReply::protobuf(200, vec![0x0a, 0x00]).with("X-Extra", "1"),
     ] {
-        let (stats, _) = after_first_answer(reply);
+        let (stats, _) = after_first_response(reply);
         assert_sent_at_once(&stats);
         assert_eq!(stats.last_warning, None);
     }
@@ -70,42 +70,42 @@ fn a_success_is_a_success_with_an_empty_body_an_empty_partial_success_or_any_2xx
 fn a_partial_success_is_counted_and_never_sent_again() {
     // partial_success { rejected_profiles: 3, error_message: "too old" }
     let body = [&[0x0a, 11, 0x08, 3, 0x12, 7][..], b"too old"].concat();
-    let (stats, _) = after_first_answer(Reply::protobuf(200, body));
+    let (stats, _) = after_first_response(HttpReply::protobuf(200, body));
 
     let error = assert_dropped_at_once(&stats, DropReason::Partial);
-    assert!(error.contains("refused 3 profiles") && error.contains("too old"), "{error}");
+    assert!(error.contains("rejected 3 profiles") && error.contains("too old"), "{error}");
     assert_eq!(stats.rejected_profiles, 3);
 }
 
 #[test]
-fn a_remark_without_rejected_profiles_is_a_warning() {
+fn an_error_message_without_rejected_profiles_is_a_warning() {
     let body = [&[0x0a, 9, 0x12, 7][..], b"be nice"].concat();
-    let (stats, _) = after_first_answer(Reply::protobuf(200, body));
+    let (stats, _) = after_first_response(HttpReply::protobuf(200, body));
 
     assert_sent_at_once(&stats);
     assert!(stats.last_warning.unwrap().contains("be nice"));
 }
 
 #[test]
-fn an_answer_in_json_is_understood_as_far_as_it_goes() {
-    let json = |text: &str| Reply::Answer { status: 200, headers: vec![], body: text.as_bytes().to_vec() };
+fn rejected_profiles_are_read_from_a_json_response() {
+    let json = |text: &str| HttpReply::Response { status: 200, headers: vec![], body: text.as_bytes().to_vec() };
     let json = |text: &str| json(text).with("Content-Type", "application/json; charset=utf-8");
 
-    let (stats, _) = after_first_answer(json("{}"));
+    let (stats, _) = after_first_response(json("{}"));
     assert_sent_at_once(&stats);
     assert_eq!(stats.last_warning, None);
-    let (stats, _) = after_first_answer(json(r#"{"code":200,"stored":1}"#));
+    let (stats, _) = after_first_response(json(r#"{"code":200,"stored":1}"#));
     assert_sent_at_once(&stats);
     assert!(stats.last_warning.unwrap().contains("stored"));
-    let (stats, _) = after_first_answer(json(r#"{"partialSuccess":{"rejectedProfiles": "2","errorMessage":"old"}}"#));
-    assert!(assert_dropped_at_once(&stats, DropReason::Partial).contains("refused 2 profiles"));
+    let (stats, _) = after_first_response(json(r#"{"partialSuccess":{"rejectedProfiles": "2","errorMessage":"old"}}"#));
+    assert!(assert_dropped_at_once(&stats, DropReason::Partial).contains("rejected 2 profiles"));
     assert_eq!(stats.rejected_profiles, 2);
 }
 
 #[test]
-fn a_demanded_pause_in_seconds_is_kept_and_jitter_comes_on_top() {
+fn a_requested_delay_in_seconds_is_kept_and_jitter_is_added() {
     for status in [429, 503] {
-        let (stats, pauses) = after_first_answer(Reply::status(status).with("Retry-After", "7"));
+        let (stats, pauses) = after_first_response(HttpReply::status(status).with("Retry-After", "7"));
         assert_eq!((stats.sent, stats.retries), (1, 1));
         let slept: Duration = pauses.iter().sum();
         assert!(slept >= Duration::from_secs(7) && slept <= Duration::from_secs(8), "{pauses:?}");
@@ -113,9 +113,9 @@ fn a_demanded_pause_in_seconds_is_kept_and_jitter_comes_on_top() {
 }
 
 #[test]
-fn a_demanded_pause_until_a_date_is_kept() {
+fn a_requested_delay_until_a_date_is_kept() {
     let date = httpdate::fmt_http_date(UNIX_EPOCH + START_UNIX + Duration::from_secs(90));
-    let (stats, pauses) = after_first_answer(Reply::status(503).with("Retry-After", date));
+    let (stats, pauses) = after_first_response(HttpReply::status(503).with("Retry-After", date));
 
     assert_eq!((stats.sent, stats.retries), (1, 1));
     let slept: Duration = pauses.iter().sum();
@@ -123,21 +123,21 @@ fn a_demanded_pause_until_a_date_is_kept() {
 }
 
 #[test]
-fn a_demanded_pause_is_kept_at_most_five_minutes_and_nonsense_is_none() {
+fn a_requested_delay_is_at_most_five_minutes_and_an_invalid_one_is_ignored() {
     let past = httpdate::fmt_http_date(UNIX_EPOCH + START_UNIX - Duration::from_secs(90));
-    for (demanded, at_least_s, at_most_s) in
+    for (requested, at_least_s, at_most_s) in
         [("86400", 300, 301), ("soon", 0, 1), ("-5", 0, 1), (past.as_str(), 0, 1), ("18446744073709551615", 300, 301)]
     {
-        let (stats, pauses) = after_first_answer(Reply::status(429).with("Retry-After", demanded));
-        assert_eq!((stats.sent, stats.retries), (1, 1), "{demanded}");
+        let (stats, pauses) = after_first_response(HttpReply::status(429).with("Retry-After", requested));
+        assert_eq!((stats.sent, stats.retries), (1, 1), "{requested}");
         let slept: Duration = pauses.iter().sum();
         let bounds = Duration::from_secs(at_least_s)..=Duration::from_secs(at_most_s);
-        assert!(bounds.contains(&slept), "{demanded}: {pauses:?}");
+        assert!(bounds.contains(&slept), "{requested}: {pauses:?}");
     }
 }
 
 #[test]
-fn the_pause_of_retry_info_in_an_http_error_is_kept_too() {
+fn the_delay_of_retry_info_in_an_http_error_is_kept() {
     // google.rpc.Status { code: 14, message: "busy", details: [RetryInfo { 5 s }] }
     let type_url = b"type.googleapis.com/google.rpc.RetryInfo";
     let mut any = vec![0x0a, type_url.len() as u8];
@@ -145,7 +145,7 @@ fn the_pause_of_retry_info_in_an_http_error_is_kept_too() {
     any.extend([0x12, 4, 0x0a, 2, 0x08, 5]);
     let mut status = vec![0x08, 14, 0x12, 4, b'b', b'u', b's', b'y', 0x1a, any.len() as u8];
     status.extend(any);
-    let (stats, pauses) = after_first_answer(Reply::protobuf(503, status));
+    let (stats, pauses) = after_first_response(HttpReply::protobuf(503, status));
 
     assert_eq!((stats.sent, stats.retries), (1, 1));
     assert!(pauses.iter().sum::<Duration>() >= Duration::from_secs(5), "{pauses:?}");
@@ -153,75 +153,75 @@ fn the_pause_of_retry_info_in_an_http_error_is_kept_too() {
 }
 
 #[test]
-fn the_text_of_an_error_is_told() {
+fn the_error_text_of_the_receiver_is_in_the_last_error() {
     // google.rpc.Status { code: 3, message: "bad index" }
     let status = [&[0x08, 3, 0x12, 9][..], b"bad index"].concat();
-    let (stats, _) = after_first_answer(Reply::protobuf(400, status));
+    let (stats, _) = after_first_response(HttpReply::protobuf(400, status));
     assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("400 Bad Request: bad index"));
 
-    let text = Reply::Answer { status: 500, headers: vec![], body: b"no more disk\r\nat all".to_vec() };
-    let (stats, _) = after_first_answer(text.with("Content-Type", "text/plain; charset=utf-8"));
+    let text = HttpReply::Response { status: 500, headers: vec![], body: b"no more disk\r\nat all".to_vec() };
+    let (stats, _) = after_first_response(text.with("Content-Type", "text/plain; charset=utf-8"));
     assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("no more disk  at all"));
 }
 
 #[test]
-fn a_404_says_that_profiles_are_not_enabled_at_the_receiver() {
-    let (stats, _) = after_first_answer(Reply::status(404));
+fn the_error_of_a_404_says_that_profiles_are_not_enabled_at_the_receiver() {
+    let (stats, _) = after_first_response(HttpReply::status(404));
 
     let error = assert_dropped_at_once(&stats, DropReason::Permanent);
     assert!(error.contains("profiles are not enabled") && error.contains("service.profilesSupport"), "{error}");
 }
 
 #[test]
-fn a_redirect_is_not_followed_and_its_target_is_told_without_secrets() {
-    let other = ScriptedHttp::start(|_, _| Reply::ok());
+fn a_redirect_is_not_followed_and_its_target_is_logged_without_secrets() {
+    let other = ScriptedHttp::start(|_, _| HttpReply::ok());
     for status in [301, 302, 307, 308] {
         let location = format!("http://user:marker@127.0.0.1:{}/v1development/profiles?key=marker", other.port());
-        let (stats, _) = after_first_answer(Reply::status(status).with("Location", location));
+        let (stats, _) = after_first_response(HttpReply::status(status).with("Location", location));
 
         let error = assert_dropped_at_once(&stats, DropReason::Permanent);
-        let told = format!("`http://127.0.0.1:{}/v1development/profiles`", other.port());
-        assert!(error.contains(&told) && !error.contains("marker"), "{error}");
+        let target = format!("`http://127.0.0.1:{}/v1development/profiles`", other.port());
+        assert!(error.contains(&target) && !error.contains("marker"), "{error}");
     }
     assert_eq!(other.connections(), 0);
 }
 
 #[test]
-fn http_sent_to_a_grpc_port_names_the_protocol_to_set() {
+fn the_error_of_http_to_a_grpc_port_names_the_protocol_to_set() {
     // The SETTINGS frame that a Collector's gRPC port sends first.
     let settings = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00".to_vec();
-    let (stats, _) = after_first_answer(Reply::Bytes(settings));
-    let told = assert_dropped_at_once(&stats, DropReason::Permanent);
-    assert!(told.contains("set protocol=grpc"), "{told}");
+    let (stats, _) = after_first_response(HttpReply::Bytes(settings));
+    let error = assert_dropped_at_once(&stats, DropReason::Permanent);
+    assert!(error.contains("set protocol=grpc"), "{error}");
 }
 
 #[test]
-fn garbage_is_no_success_and_not_retried() {
-    let html = Reply::Answer { status: 200, headers: vec![], body: b"<html>hello</html>".to_vec() };
+fn a_malformed_response_is_no_success_and_not_retried() {
+    let html = HttpReply::Response { status: 200, headers: vec![], body: b"<html>hello</html>".to_vec() };
     for reply in [
-        Reply::Bytes(b"\x15\x03\x01\x00\x02\x02\x46 this is no HTTP at all\r\n\r\n".to_vec()),
-        Reply::protobuf(200, vec![0xff; 20]),
+        HttpReply::Bytes(b"\x15\x03\x01\x00\x02\x02\x46 this is no HTTP at all\r\n\r\n".to_vec()),
+        HttpReply::protobuf(200, vec![0xff; 20]),
         html.with("Content-Type", "text/html"),
-        Reply::ok().with("Content-Encoding", "gzip"),
-        Reply::ok().with("Content-Encoding", "br"),
+        HttpReply::ok().with("Content-Encoding", "gzip"),
+        HttpReply::ok().with("Content-Encoding", "br"),
     ] {
         let shown = format!("{reply:?}");
-        let (stats, _) = after_first_answer(reply);
+        let (stats, _) = after_first_response(reply);
         assert_eq!(stats.dropped(DropReason::Permanent).payloads, 1, "{shown}: {stats:#?}");
         assert_eq!(stats.retries, 0, "{shown}: {stats:#?}");
     }
 }
 
 #[test]
-fn an_answer_over_four_mebibytes_is_not_read_and_not_retried() {
+fn a_response_over_four_mebibytes_is_not_read_and_not_retried() {
     for status in [200, 503] {
-        let (stats, _) = after_first_answer(Reply::protobuf(status, vec![0; (4 << 20) + 1]));
+        let (stats, _) = after_first_response(HttpReply::protobuf(status, vec![0; (4 << 20) + 1]));
         assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("4 MiB"));
     }
 }
 
 #[test]
-fn a_gzip_bomb_in_an_answer_is_not_unpacked() {
+fn a_gzip_bomb_in_a_response_is_not_decompressed() {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let zeros = vec![0; 1 << 20];
     for _ in 0..8 {
@@ -230,45 +230,46 @@ fn a_gzip_bomb_in_an_answer_is_not_unpacked() {
     let bomb = encoder.finish().unwrap();
     assert!(bomb.len() < 100_000);
     for status in [200, 503] {
-        let (stats, _) = after_first_answer(Reply::protobuf(status, bomb.clone()).with("Content-Encoding", "gzip"));
+        let (stats, _) =
+            after_first_response(HttpReply::protobuf(status, bomb.clone()).with("Content-Encoding", "gzip"));
         assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("4 MiB"));
     }
 }
 
 #[test]
-fn a_connection_that_ends_without_an_answer_is_retried() {
-    for reply in [Reply::Reset, Reply::Bytes(vec![]), Reply::Bytes(b"HTTP/1.1 20".to_vec())] {
+fn a_connection_that_ends_without_a_response_is_retried() {
+    for reply in [HttpReply::Reset, HttpReply::Bytes(vec![]), HttpReply::Bytes(b"HTTP/1.1 20".to_vec())] {
         let shown = format!("{reply:?}");
-        let (stats, pauses) = after_first_answer(reply);
+        let (stats, pauses) = after_first_response(reply);
         assert_eq!((stats.sent, stats.retries, stats.dropped_total().payloads), (1, 1, 0), "{shown}: {stats:#?}");
         assert_eq!(pauses.len(), 1, "{shown}");
-        assert!(stats.last_error.unwrap().contains("hung up without an answer"), "{shown}");
+        assert!(stats.last_error.unwrap().contains("closed the connection without a response"), "{shown}");
     }
 }
 
 #[test]
-fn a_success_cut_off_within_its_body_is_not_sent_twice() {
+fn a_request_whose_success_response_is_truncated_is_not_sent_again() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 99\r\n\r\n\x0a".to_vec();
-    let (stats, _) = after_first_answer(Reply::Bytes(head));
+    let (stats, _) = after_first_response(HttpReply::Bytes(head));
 
     assert_sent_at_once(&stats);
-    assert!(stats.last_warning.unwrap().contains("broke within the answer"));
+    assert!(stats.last_warning.unwrap().contains("ended within the response"));
 }
 
-/// Halves at the middle, until nothing is left to halve.
+/// Splits a body in the middle; `None` when it is empty.
 fn halves(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (left, right) = body.split_at(body.len() / 2);
     (!left.is_empty()).then(|| vec![left.to_vec(), right.to_vec()])
 }
 
 #[test]
-fn a_request_that_is_too_large_is_cut_once_and_its_parts_keep_their_order() {
-    for too_large in [Reply::status(413), {
+fn a_request_that_is_too_large_is_split_once_and_its_parts_keep_their_order() {
+    for too_large in [HttpReply::status(413), {
         let text = b"http: request body too large".to_vec();
-        Reply::Answer { status: 400, headers: vec![("Content-Type", "text/plain".to_owned())], body: text }
+        HttpReply::Response { status: 400, headers: vec![("Content-Type", "text/plain".to_owned())], body: text }
     }] {
         let server = ScriptedHttp::start(
-            move |_, received| if received.body.len() > 4 { too_large.clone() } else { Reply::ok() },
+            move |_, received| if received.body.len() > 4 { too_large.clone() } else { HttpReply::ok() },
         );
         let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
@@ -278,14 +279,16 @@ fn a_request_that_is_too_large_is_cut_once_and_its_parts_keep_their_order() {
         assert_eq!(server.bodies(), [b"abcdefgh".to_vec(), b"abcd".to_vec(), b"efgh".to_vec()]);
         let stats = stats_of(&exporter);
         assert_eq!((stats.sent, stats.sent_samples, stats.sent_bytes, stats.splits, stats.retries), (2, 9, 8, 1, 0));
-        assert_accounts_balance(&stats, 1);
+        assert_counters_balance(&stats, 1);
     }
 }
 
 #[test]
-fn a_part_that_is_still_too_large_is_dropped_and_the_other_delivered() {
+fn a_part_that_is_still_too_large_is_discarded_and_the_other_delivered() {
     let server =
-        ScriptedHttp::start(|_, received| if received.body.contains(&b'x') { Reply::status(413) } else { Reply::ok() });
+        ScriptedHttp::start(
+            |_, received| if received.body.contains(&b'x') { HttpReply::status(413) } else { HttpReply::ok() },
+        );
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
     let before = exporter.moment();
@@ -296,12 +299,12 @@ fn a_part_that_is_still_too_large_is_dropped_and_the_other_delivered() {
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (1, 4, 1));
     assert_eq!(stats.dropped(DropReason::TooLarge), Dropped { payloads: 2, samples: 9 });
-    assert_accounts_balance(&stats, 1);
+    assert_counters_balance(&stats, 1);
 }
 
 #[test]
-fn a_payload_that_is_lost_does_not_hold_up_the_next() {
-    let server = ScriptedHttp::start(|number, _| if number == 0 { Reply::status(500) } else { Reply::ok() });
+fn a_rejected_payload_does_not_block_the_next() {
+    let server = ScriptedHttp::start(|number, _| if number == 0 { HttpReply::status(500) } else { HttpReply::ok() });
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
     exporter.enqueue(0, payload("first", 1));
