@@ -1,7 +1,7 @@
-//! The profile model of spanprof: typed tables, interning, encoders and decoders. Values in, bytes out.
+//! The profile model of spanprof: typed tables, interning, encoders, decoders, checks and queries.
 //!
-//! Law: no unsafe, no I/O, no clock, no threads. Time enters as an argument. Called by the facade's window and by the
-//! command line; knows neither the ring nor the network.
+//! Invariant: no unsafe code, no I/O, no clock, no threads. Time is an argument. Called by the facade's window and by the
+//! command line.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! google/pprof reads random files of ours back: every sample, value, label, place and header, as we meant them. Needs Go
-//! (`go tool pprof`); run with `--features readback`. `GO` names another go, `READBACK_FILES` how many files.
+//! Reads random files of our encoder with google/pprof and compares samples, values, labels, locations and header. Needs Go
+//! (`go tool pprof`); run with `--features readback`. `GO` selects the `go` command, `READBACK_FILES` the number of files.
 
 #[path = "it/random.rs"]
 #[allow(dead_code)]
@@ -15,14 +15,15 @@ use spanprof_profile::encode::pprof;
 use spanprof_profile::query::{top, types};
 use spanprof_profile::*;
 
-fn pprof_says(arguments: &[&str], file: &Path) -> String {
+fn pprof_output(arguments: &[&str], file: &Path) -> String {
     let go = std::env::var("GO").unwrap_or_else(|_| "go".to_owned());
-    let output = Command::new(&go).args(["tool", "pprof"]).args(arguments).arg(file).output().unwrap_or_else(|error| {
-        panic!("cannot start `{go} tool pprof`: {error}; install Go, or name it with GO=/path/to/go")
-    });
+    let output =
+        Command::new(&go).args(["tool", "pprof"]).args(arguments).arg(file).output().unwrap_or_else(|error| {
+            panic!("cannot start `{go} tool pprof`: {error}; install Go, or set GO=/path/to/go")
+        });
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "pprof refused {}: {err}", file.display());
-    assert!(err.trim().is_empty(), "pprof complains about {}: {err}", file.display());
+    assert!(output.status.success(), "pprof rejected {}: {err}", file.display());
+    assert!(err.trim().is_empty(), "pprof warned about {}: {err}", file.display());
     out.into_owned()
 }
 
@@ -32,11 +33,11 @@ fn files() -> u32 {
 
 fn scratch() -> PathBuf {
     let folder = std::env::temp_dir().join(format!("spanprof-readback-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    std::fs::create_dir_all(&folder).expect("a scratch directory");
     folder
 }
 
-/// Weight of each function as the leaf, by name: names that differ in file only are one line of the report.
+/// Flat weight of each function by name: functions that differ only in file are one line of the report.
 fn flat_by_name(data: &ProfilesData, type_name: &str) -> BTreeMap<String, i64> {
     let mut flat = BTreeMap::new();
     for row in top(data, type_name).rows.into_iter().filter(|row| row.flat != 0) {
@@ -49,9 +50,9 @@ fn reported(report: &str) -> BTreeMap<String, i64> {
     let rows = report.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
     let mut flat = BTreeMap::new();
     for line in rows {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let amount = words[0].trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-        let name = words[5..].join(" ");
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let amount = columns[0].trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+        let name = columns[5..].join(" ");
         let amount: i64 = amount.parse().unwrap_or_else(|_| panic!("a whole amount in {line:?}"));
         if amount != 0 {
             *flat.entry(name.trim_end_matches(" (inline)").to_owned()).or_insert(0) += amount;
@@ -61,7 +62,7 @@ fn reported(report: &str) -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn google_pprof_reads_random_files_as_we_meant_them() {
+fn google_pprof_reads_equal_values_from_random_files() {
     let folder = scratch();
     let mut runner = TestRunner::deterministic();
     for nth in 0..files() {
@@ -73,13 +74,13 @@ fn google_pprof_reads_random_files_as_we_meant_them() {
             let unit = if summary.unit == "nanoseconds" { "-unit=ns" } else { "-unit=B" };
             let index = format!("-sample_index={}", summary.type_name);
             let options = ["-top", "-nodefraction=0", "-edgefraction=0", "-nodecount=1000000", unit, &index];
-            let report = pprof_says(&options, &file);
-            // Nameless places are written differently there; what has a name must agree.
+            let report = pprof_output(&options, &file);
+            // Locations without a name are formatted differently; named functions must agree.
             let ours: BTreeMap<String, i64> = named(flat_by_name(&data, &summary.type_name));
             assert_eq!(named(reported(&report)), ours, "file {nth}, {}:\n{report}", summary.type_name);
         }
     }
-    std::fs::remove_dir_all(folder).expect("the scratch folder goes");
+    std::fs::remove_dir_all(folder).expect("the scratch directory is removed");
 }
 
 fn named(mut flat: BTreeMap<String, i64>) -> BTreeMap<String, i64> {
@@ -87,9 +88,9 @@ fn named(mut flat: BTreeMap<String, i64>) -> BTreeMap<String, i64> {
     flat
 }
 
-/// Number of samples, sum of each column, labels and header of `-raw`.
+/// Compares number of samples, sum of each column, labels and header with the output of `-raw`.
 fn same_samples(data: &ProfilesData, file: &Path) {
-    let raw = pprof_says(&["-raw"], file);
+    let raw = pprof_output(&["-raw"], file);
     let line =
         |start: &str| raw.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start} in\n{raw}"));
     let (_, first) = data.profiles().next().expect("a profile");

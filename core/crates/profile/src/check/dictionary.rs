@@ -1,15 +1,15 @@
-//! Rules of the dictionary: sentinels, indices within entries, duplicates, orphans.
+//! Rules of the dictionary: sentinels, indices in entries, duplicates, orphans.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use prost::Message;
 
-use super::references::{References, Table};
+use super::references::{References, TableReferences};
 use super::Findings;
 use crate::wire::otlp as wire;
 
-/// `used` already knows what samples and profiles refer to; entries refer on.
+/// `used` already has the references of samples and profiles; this adds those of the entries.
 pub(super) fn check(dictionary: &wire::ProfilesDictionary, used: &mut References, findings: &mut Findings) {
     entries(dictionary, used, findings);
     sentinels(dictionary, findings);
@@ -19,7 +19,7 @@ pub(super) fn check(dictionary: &wire::ProfilesDictionary, used: &mut References
     duplicates("function_table", dictionary.function_table.iter(), findings);
     duplicates("mapping_table", dictionary.mapping_table.iter(), findings);
     duplicates("link_table", dictionary.link_table.iter(), findings);
-    // Attributes hold floats, which have no order; their bytes do.
+    // Attributes contain floats, which are not hashable; their encoded bytes are.
     duplicates("attribute_table", dictionary.attribute_table.iter().map(Message::encode_to_vec), findings);
     for table in
         [&used.stacks, &used.locations, &used.mappings, &used.functions, &used.links, &used.attributes, &used.strings]
@@ -28,33 +28,33 @@ pub(super) fn check(dictionary: &wire::ProfilesDictionary, used: &mut References
     }
 }
 
-/// From stacks down to strings, so that each table's uses are complete before it is asked for orphans. Entries nobody
-/// uses still count as users: one finding for the entry, none for what it drags along.
+/// Marks the references of all entries, orphans included: an orphan is one finding, without findings for the entries that
+/// only it refers to.
 fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, findings: &mut Findings) {
     let at = |table: &str, nth: usize, field: &str| format!("dictionary.{table}[{nth}].{field}");
     for (nth, stack) in dictionary.stack_table.iter().enumerate() {
         for (depth, &index) in stack.location_indices.iter().enumerate() {
-            used.locations.refer(index, || at("stack_table", nth, &format!("location_indices[{depth}]")), findings);
+            used.locations.mark(index, || at("stack_table", nth, &format!("location_indices[{depth}]")), findings);
         }
         if stack.location_indices.len() > 1000 {
             findings.warn(at("stack_table", nth, "location_indices"), "depth", || {
-                format!("{} locations; Pyroscope cuts stacks at 1000.", stack.location_indices.len())
+                format!("{} locations; Pyroscope truncates stacks at 1000.", stack.location_indices.len())
             });
         }
     }
     for (nth, location) in dictionary.location_table.iter().enumerate() {
-        used.mappings.refer(location.mapping_index, || at("location_table", nth, "mapping_index"), findings);
+        used.mappings.mark(location.mapping_index, || at("location_table", nth, "mapping_index"), findings);
         for (line, entry) in location.lines.iter().enumerate() {
-            let place = || at("location_table", nth, &format!("lines[{line}].function_index"));
-            used.functions.refer(entry.function_index, place, findings);
+            let path = || at("location_table", nth, &format!("lines[{line}].function_index"));
+            used.functions.mark(entry.function_index, path, findings);
         }
-        let place = || at("location_table", nth, "attribute_indices");
-        used.refer_attributes(&location.attribute_indices, dictionary, place, findings);
+        let path = || at("location_table", nth, "attribute_indices");
+        used.mark_attributes(&location.attribute_indices, dictionary, path, findings);
     }
     for (nth, mapping) in dictionary.mapping_table.iter().enumerate() {
-        used.strings.refer(mapping.filename_strindex, || at("mapping_table", nth, "filename_strindex"), findings);
-        let place = || at("mapping_table", nth, "attribute_indices");
-        used.refer_attributes(&mapping.attribute_indices, dictionary, place, findings);
+        used.strings.mark(mapping.filename_strindex, || at("mapping_table", nth, "filename_strindex"), findings);
+        let path = || at("mapping_table", nth, "attribute_indices");
+        used.mark_attributes(&mapping.attribute_indices, dictionary, path, findings);
         if mapping.memory_limit < mapping.memory_start {
             findings.error(at("mapping_table", nth, "memory_limit"), "mapping-range", || {
                 "The mapping ends before it starts.".to_owned()
@@ -67,16 +67,16 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
             ("system_name_strindex", function.system_name_strindex),
             ("filename_strindex", function.filename_strindex),
         ] {
-            used.strings.refer(index, || at("function_table", nth, field), findings);
+            used.strings.mark(index, || at("function_table", nth, field), findings);
         }
     }
     for (nth, attribute) in dictionary.attribute_table.iter().enumerate() {
-        used.strings.refer(attribute.key_strindex, || at("attribute_table", nth, "key_strindex"), findings);
-        used.strings.refer(attribute.unit_strindex, || at("attribute_table", nth, "unit_strindex"), findings);
+        used.strings.mark(attribute.key_strindex, || at("attribute_table", nth, "key_strindex"), findings);
+        used.strings.mark(attribute.unit_strindex, || at("attribute_table", nth, "unit_strindex"), findings);
         if let Some(wire::any_value::Value::StringValueStrindex(index)) =
             attribute.value.as_ref().and_then(|value| value.value.as_ref())
         {
-            used.strings.refer(*index, || at("attribute_table", nth, "value.string_value_strindex"), findings);
+            used.strings.mark(*index, || at("attribute_table", nth, "value.string_value_strindex"), findings);
         }
         if nth > 0 && attribute.key_strindex == 0 {
             findings.error(at("attribute_table", nth, "key_strindex"), "key-empty", || {
@@ -88,15 +88,15 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
         let lengths = (link.trace_id.len(), link.span_id.len());
         if lengths != (16, 8) {
             let only_span = lengths == (0, 8);
-            let place = format!("dictionary.link_table[{nth}]");
+            let path = format!("dictionary.link_table[{nth}]");
             let sentence = || {
                 format!("The trace id has {} bytes and the span id {}; they must have 16 and 8.", lengths.0, lengths.1)
             };
-            // Deliberate towards old Pyroscopes: the span alone, so that no trace id becomes a series.
+            // Intended for old versions of Pyroscope: without the trace id, no series per trace is created.
             if only_span {
-                findings.warn(place, "span-only", sentence)
+                findings.warn(path, "span-only", sentence)
             } else {
-                findings.error(place, "link-ids", sentence)
+                findings.error(path, "link-ids", sentence)
             }
         }
     }
@@ -105,7 +105,7 @@ fn entries(dictionary: &wire::ProfilesDictionary, used: &mut References, finding
 fn sentinels(dictionary: &wire::ProfilesDictionary, findings: &mut Findings) {
     let mut sentinel = |name: &str, first: Option<bool>| match first {
         None => findings.error(format!("dictionary.{name}"), "no-sentinel", || {
-            format!("{name} is empty; entry 0 must be there and be the empty value.")
+            format!("{name} is empty; entry 0 must exist and be the empty value.")
         }),
         Some(false) => findings.error(format!("dictionary.{name}[0]"), "sentinel", || {
             format!("Entry 0 of {name} must be the empty value: index 0 means \"none\".")
@@ -130,7 +130,7 @@ fn sentinels(dictionary: &wire::ProfilesDictionary, findings: &mut Findings) {
     sentinel("link_table", link.map(|first| zero(&first.trace_id) && zero(&first.span_id)));
     if link.is_some_and(|first| !(first.trace_id.is_empty() && first.span_id.is_empty())) {
         findings.warn("dictionary.link_table[0]", "link-sentinel", || {
-            "The empty link carries ids of zero bytes; Parca takes it only without ids.".to_owned()
+            "The empty link has ids of zero bytes; Parca accepts it only without ids.".to_owned()
         });
     }
 }
@@ -148,11 +148,10 @@ fn duplicates<T: Hash + Eq>(name: &str, entries: impl Iterator<Item = T>, findin
     }
 }
 
-fn orphans(table: &Table, findings: &mut Findings) {
+fn orphans(table: &TableReferences, findings: &mut Findings) {
     let name = table.name;
     for (nth, _) in table.used.iter().enumerate().skip(1).filter(|(_, used)| !**used) {
-        findings.warn(format!("dictionary.{name}[{nth}]"), "orphan", || {
-            "Nothing refers to the entry; leave it out.".to_owned()
-        });
+        findings
+            .warn(format!("dictionary.{name}[{nth}]"), "orphan", || "Nothing refers to the entry; omit it.".to_owned());
     }
 }

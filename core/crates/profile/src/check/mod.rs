@@ -1,8 +1,8 @@
-//! Checks an OTLP profiles file against the rules of the signal, on its wire form: what receivers refuse, drop or
-//! misread. Not a decoder: it goes on after a finding, and looks at what decoding would normalise away.
+//! Checks the wire messages of an OTLP profiles file against the rules of the signal and of known receivers. Unlike a
+//! decoder, it continues after a finding and sees the differences that decoding normalizes.
 //!
-//! Errors break what the schema (opentelemetry-proto 1.10 and 1.11) demands. Warnings go against what it advises, or a
-//! receiver in use today drops, refuses or misreads them.
+//! Errors violate a requirement of the schema (opentelemetry-proto 1.10 and 1.11). Warnings violate a recommendation, or a
+//! current receiver drops, rejects or misinterprets them.
 
 mod dictionary;
 mod profiles;
@@ -13,39 +13,39 @@ use crate::decode::{DecodeError, Limits};
 use crate::wire::otlp as wire;
 use references::References;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Advised against, or a known receiver drops, refuses or misreads it.
+    /// Violates a recommendation, or a known receiver drops, rejects or misinterprets it.
     Warning,
-    /// Against the signal's rules.
+    /// Violates a rule of the signal.
     Error,
 }
 
-/// One thing that is wrong.
+/// One violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// Where, e.g. `resource_profiles[0].scope_profiles[0].profiles[1].samples[7].stack_index`.
+    /// Path of the field, e.g. `resource_profiles[0].scope_profiles[0].profiles[1].samples[7].stack_index`.
     pub path: String,
-    /// What is wrong and what to do.
+    /// The violation and its remedy.
     pub sentence: String,
 }
 
-/// What the checks may assume.
+/// Settings of the checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CheckSettings {
-    /// With it, windows outside a receiver's ingestion range (1 h old, 10 min ahead) are findings.
+    /// When set, windows outside a receiver's ingestion range (1 h old, 10 min ahead) are findings.
     pub now_unix_nano: Option<u64>,
-    /// How large the input may be, before and after decompression.
+    /// Limits of the decoder.
     pub limits: Limits,
 }
 
-/// Findings of one rule that are told one by one; the rest are counted.
-const TOLD_PER_RULE: usize = 5;
+/// Most findings per rule that are reported individually; the rest are counted.
+const REPORTED_PER_RULE: usize = 5;
 
-/// All findings, gravest first; an error when the bytes cannot be read at all.
+/// All findings, errors first; a [`DecodeError`] when the bytes cannot be decoded.
 pub fn check(bytes: &[u8], settings: &CheckSettings) -> Result<Vec<Finding>, DecodeError> {
     let mut findings = Findings::default();
     let mut requests = 0;
@@ -53,11 +53,11 @@ pub fn check(bytes: &[u8], settings: &CheckSettings) -> Result<Vec<Finding>, Dec
         requests += 1;
         findings.prefix = nth.map_or(String::new(), |nth| format!("request {}: ", nth + 1));
         check_request(&request, settings, &mut findings);
-        // Findings are bounded, so nothing accumulates.
+        // The number of findings is bounded, so the memory is too.
         Ok(0)
     })?;
     if requests == 0 {
-        findings.warn("", "empty", || "There is no request in it.".to_owned());
+        findings.warn("", "empty", || "The file contains no request.".to_owned());
     }
     Ok(findings.finish())
 }
@@ -80,7 +80,7 @@ fn check_request(request: &wire::ProfilesData, settings: &CheckSettings, finding
     }
 }
 
-/// Collects findings; of each rule only the first few are told.
+/// Collects findings; only the first few of each rule are stored.
 #[derive(Default)]
 struct Findings {
     prefix: String,
@@ -104,7 +104,7 @@ impl Findings {
         });
         let count = &mut self.counts[at].1;
         *count += 1;
-        if *count <= TOLD_PER_RULE {
+        if *count <= REPORTED_PER_RULE {
             let path = format!("{}{path}", self.prefix);
             self.all.push((rule, Finding { severity, path, sentence: sentence() }));
         }
@@ -112,7 +112,7 @@ impl Findings {
 
     fn finish(mut self) -> Vec<Finding> {
         for (rule, count) in self.counts {
-            let more = count.saturating_sub(TOLD_PER_RULE);
+            let more = count.saturating_sub(REPORTED_PER_RULE);
             if let Some((_, last)) = self.all.iter_mut().rev().find(|(known, _)| *known == rule).filter(|_| more > 0) {
                 last.sentence.push_str(&format!(" ({more} more like this)"));
             }

@@ -12,7 +12,7 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 const TEN_MINUTES_NS: u64 = 600_000_000_000;
 /// Pyroscope's default limit, resource and sample attributes together.
 const MAX_LABELS: usize = 30;
-/// gRPC receivers refuse more by default.
+/// Default limit of gRPC receivers.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
 
 pub(super) fn check(
@@ -25,11 +25,11 @@ pub(super) fn check(
     let length = prost::Message::encoded_len(request);
     if length >= MAX_REQUEST_BYTES {
         findings.warn("", "request-size", || {
-            format!("The request has {length} bytes; gRPC receivers refuse 4 MiB and more, so split it.")
+            format!("The request has {length} bytes; gRPC receivers reject 4 MiB and more, so split it.")
         });
     }
     if request.resource_profiles.iter().all(|resource| resource.scope_profiles.iter().all(|s| s.profiles.is_empty())) {
-        findings.warn("resource_profiles", "no-profiles", || "There is no profile in it.".to_owned());
+        findings.warn("resource_profiles", "no-profiles", || "The request contains no profile.".to_owned());
     }
     let mut windows = Vec::new();
     for (nth, resource) in request.resource_profiles.iter().enumerate() {
@@ -39,10 +39,10 @@ pub(super) fn check(
             let at = format!("{at}.scope_profiles[{nth}]");
             match &scope.scope {
                 None => findings.warn(format!("{at}.scope"), "no-scope", || {
-                    "The scope is missing; Parca fails on it and names metrics by it.".to_owned()
+                    "The scope is missing; Parca requires it for the names of metrics.".to_owned()
                 }),
                 Some(named) if named.name.is_empty() => findings.warn(format!("{at}.scope.name"), "scope-name", || {
-                    "The scope has no name; Parca names metrics by it.".to_owned()
+                    "The scope has no name; Parca uses it for the names of metrics.".to_owned()
                 }),
                 Some(named) => {
                     key_values(&named.attributes, dictionary, &format!("{at}.scope.attributes"), used, findings);
@@ -59,14 +59,14 @@ pub(super) fn check(
     for (id, at) in windows.into_iter().filter(|(id, _)| id.iter().any(|byte| *byte != 0)) {
         match ids.get(&id) {
             Some(first) => findings.error(format!("{at}.profile_id"), "profile-id-twice", || {
-                format!("The id is that of {first} too; ids must be unique.")
+                format!("The id equals that of {first}; ids must be unique.")
             }),
             None => drop(ids.insert(id, at)),
         }
     }
 }
 
-/// How many labels receivers make of the resource.
+/// Returns the number of labels that receivers create from the resource.
 fn check_resource(
     resource: &wire::ResourceProfiles,
     dictionary: &wire::ProfilesDictionary,
@@ -76,7 +76,7 @@ fn check_resource(
 ) -> usize {
     let Some(described) = &resource.resource else {
         findings.warn(format!("{at}.resource"), "no-resource", || {
-            "The resource is missing; Parca fails on it, others file it under an unknown service.".to_owned()
+            "The resource is missing; Parca rejects the profile, others store it under an unknown service.".to_owned()
         });
         return 0;
     };
@@ -84,13 +84,13 @@ fn check_resource(
     let keys = key_values(&described.attributes, dictionary, &at, used, findings);
     if !keys.contains(&"service.name") {
         findings.warn(at, "service-name", || {
-            "There is no service.name; receivers file the profile under an unknown service.".to_owned()
+            "There is no service.name; receivers store the profile under an unknown service.".to_owned()
         });
     }
     keys.len()
 }
 
-/// Attributes with inline or referenced keys; answers the keys.
+/// Checks attributes with inline or referenced keys; returns the keys.
 fn key_values<'d>(
     attributes: &'d [wire::KeyValue],
     dictionary: &'d wire::ProfilesDictionary,
@@ -102,23 +102,23 @@ fn key_values<'d>(
     for (nth, attribute) in attributes.iter().enumerate() {
         let mut referenced = attribute.key_strindex != 0;
         if referenced {
-            used.strings.refer(attribute.key_strindex, || format!("{at}[{nth}].key_strindex"), findings);
+            used.strings.mark(attribute.key_strindex, || format!("{at}[{nth}].key_strindex"), findings);
         }
         if let Some(Value::StringValueStrindex(index)) = attribute.value.as_ref().and_then(|value| value.value.as_ref())
         {
             referenced = true;
-            used.strings.refer(*index, || format!("{at}[{nth}].value.string_value_strindex"), findings);
+            used.strings.mark(*index, || format!("{at}[{nth}].value.string_value_strindex"), findings);
         }
         if referenced {
             findings.warn(format!("{at}[{nth}]"), "references", || {
-                "Key or value is a reference into the string table; Pyroscope, Parca and older Collectors lose such \
-                 attributes. Write key and value in place."
+                "Key or value is a reference into the string table; Pyroscope, Parca and older Collectors drop such \
+                 attributes. Write key and value inline."
                     .to_owned()
             });
         }
         if referenced && !attribute.key.is_empty() && attribute.key_strindex != 0 {
             findings.error(format!("{at}[{nth}].key"), "key-both", || {
-                "There is both a key and a reference to one; only one may be set.".to_owned()
+                "Both a key and a reference to a key are set; only one is allowed.".to_owned()
             });
         }
         let key = if attribute.key_strindex != 0 { text(dictionary, attribute.key_strindex) } else { &attribute.key };
@@ -126,10 +126,10 @@ fn key_values<'d>(
             findings.error(format!("{at}[{nth}].key"), "key-empty", || "The attribute has no key.".to_owned());
         } else if keys.contains(&key) {
             findings.error(format!("{at}[{nth}]"), "attribute-key", || {
-                format!("The attribute key {key:?} comes more than once; keys must be unique.")
+                format!("The attribute key {key:?} occurs more than once; keys must be unique.")
             });
         }
-        // Beyond any real resource; keeps the search for repetition short.
+        // Beyond any real resource; bounds the linear search for duplicates.
         if keys.len() < 1000 {
             keys.push(key);
         }
@@ -158,36 +158,36 @@ fn check_profile(
             "Payload and payload format must be set together.".to_owned()
         });
     }
-    used.refer_attributes(&profile.attribute_indices, dictionary, || format!("{at}.attribute_indices"), findings);
+    used.mark_attributes(&profile.attribute_indices, dictionary, || format!("{at}.attribute_indices"), findings);
     match profile.samples.len() {
         0 => findings.warn(format!("{at}.samples"), "no-samples", || {
-            "The profile has no samples; Parca refuses it, others store nothing.".to_owned()
+            "The profile has no samples; Parca rejects it, others store nothing.".to_owned()
         }),
         count if count > MAX_SAMPLES_PER_PROFILE => findings.warn(format!("{at}.samples"), "samples", || {
-            format!("{count} samples; Pyroscope takes {MAX_SAMPLES_PER_PROFILE} per profile, so split it.")
+            format!("{count} samples; Pyroscope accepts {MAX_SAMPLES_PER_PROFILE} per profile, so split it.")
         }),
         _ => {}
     }
     let mut identities: HashMap<(i32, Vec<i32>, i32), usize> = HashMap::new();
     for (nth, sample) in profile.samples.iter().enumerate() {
-        let place = |field: &str| format!("{at}.samples[{nth}]{field}");
-        used.stacks.refer(sample.stack_index, || place(".stack_index"), findings);
-        used.links.refer(sample.link_index, || place(".link_index"), findings);
-        used.refer_attributes(&sample.attribute_indices, dictionary, || place(".attribute_indices"), findings);
-        check_shape(profile, sample, place, findings);
-        // Trace and span of the link become labels too.
+        let path = |field: &str| format!("{at}.samples[{nth}]{field}");
+        used.stacks.mark(sample.stack_index, || path(".stack_index"), findings);
+        used.links.mark(sample.link_index, || path(".link_index"), findings);
+        used.mark_attributes(&sample.attribute_indices, dictionary, || path(".attribute_indices"), findings);
+        check_shape(profile, sample, path, findings);
+        // Receivers also create labels from the trace and span of the link.
         let labels = resource_labels + sample.attribute_indices.len() + if sample.link_index != 0 { 2 } else { 0 };
         if labels > MAX_LABELS {
-            findings.warn(place(".attribute_indices"), "labels", || {
-                format!("{labels} labels with those of the resource; Pyroscope takes {MAX_LABELS}.")
+            findings.warn(path(".attribute_indices"), "labels", || {
+                format!("{labels} labels including those of the resource; Pyroscope accepts {MAX_LABELS}.")
             });
         }
         let mut attributes = sample.attribute_indices.clone();
         attributes.sort_unstable();
         let first = *identities.entry((sample.stack_index, attributes, sample.link_index)).or_insert(nth);
         if first != nth {
-            findings.warn(place(""), "identity", || {
-                format!("Stack, attributes and link are those of sample {first}; add the values up in one sample.")
+            findings.warn(path(""), "identity", || {
+                format!("Stack, attributes and link equal those of sample {first}; merge the values into one sample.")
             });
         }
     }
@@ -202,12 +202,12 @@ fn check_types(
 ) {
     for (field, value_type) in [("sample_type", &profile.sample_type), ("period_type", &profile.period_type)] {
         let Some(value_type) = value_type else { continue };
-        used.strings.refer(value_type.type_strindex, || format!("{at}.{field}.type_strindex"), findings);
-        used.strings.refer(value_type.unit_strindex, || format!("{at}.{field}.unit_strindex"), findings);
+        used.strings.mark(value_type.type_strindex, || format!("{at}.{field}.type_strindex"), findings);
+        used.strings.mark(value_type.unit_strindex, || format!("{at}.{field}.unit_strindex"), findings);
         let kind = text(dictionary, value_type.type_strindex);
         if kind.contains('-') {
             findings.warn(format!("{at}.{field}"), "dash", || {
-                format!("The type {kind:?} contains \"-\"; Pyroscope refuses it, so write \"_\".")
+                format!("The type {kind:?} contains \"-\"; Pyroscope rejects it, so write \"_\".")
             });
         }
     }
@@ -217,7 +217,7 @@ fn check_types(
     };
     if !named(&profile.sample_type) {
         findings.error(format!("{at}.sample_type"), "sample-type", || {
-            "The sample type is missing; nobody can tell what the values are.".to_owned()
+            "The sample type is missing; the values have no meaning without it.".to_owned()
         });
     }
     let off_cpu = profile.sample_type.is_some_and(|sample_type| {
@@ -226,7 +226,7 @@ fn check_types(
     });
     if (!named(&profile.period_type) || profile.period == 0) && !off_cpu {
         findings.warn(format!("{at}.period"), "period", || {
-            "Period or period type is missing; Pyroscope refuses the profile (\"invalid metric name\").".to_owned()
+            "Period or period type is missing; Pyroscope rejects the profile (\"invalid metric name\").".to_owned()
         });
     }
     if profile.period < 0 {
@@ -238,23 +238,23 @@ fn check_window(profile: &wire::Profile, settings: &CheckSettings, at: &str, fin
     let start = profile.time_unix_nano;
     if start == 0 {
         findings.warn(format!("{at}.time_unix_nano"), "time", || {
-            "The window's start is missing; Pyroscope takes the time of arrival.".to_owned()
+            "The window's start is missing; Pyroscope uses the time of arrival.".to_owned()
         });
     }
     if profile.duration_nano == 0 {
         findings.warn(format!("{at}.duration_nano"), "duration", || {
-            "The window has no duration; Pyroscope takes 10 seconds.".to_owned()
+            "The window has no duration; Pyroscope assumes 10 seconds.".to_owned()
         });
     }
     let Some(end) = start.checked_add(profile.duration_nano) else {
         return findings
-            .error(format!("{at}.duration_nano"), "window", || "The window ends after the end of time.".to_owned());
+            .error(format!("{at}.duration_nano"), "window", || "The end of the window exceeds 64 bits.".to_owned());
     };
     if let Some(now) = settings.now_unix_nano.filter(|_| start != 0) {
         if start.saturating_add(HOUR_NS) < now {
             findings.warn(format!("{at}.time_unix_nano"), "too-old", || {
                 format!(
-                    "The window began {} minutes ago; Pyroscope refuses more than 60.",
+                    "The window began {} minutes ago; Pyroscope rejects more than 60.",
                     (now - start) / 60_000_000_000
                 )
             });
@@ -262,52 +262,47 @@ fn check_window(profile: &wire::Profile, settings: &CheckSettings, at: &str, fin
         if start > now.saturating_add(TEN_MINUTES_NS) {
             findings.warn(format!("{at}.time_unix_nano"), "too-new", || {
                 format!(
-                    "The window begins in {} minutes; Pyroscope refuses more than 10.",
+                    "The window begins in {} minutes; Pyroscope rejects more than 10.",
                     (start - now) / 60_000_000_000
                 )
             });
         }
     }
-    // Clocks of samples and window may differ a little.
-    let slack = 1_000_000_000;
-    let range = start.saturating_sub(slack)..=end.saturating_add(slack);
+    // The clocks of samples and window may differ slightly.
+    let tolerance_ns = 1_000_000_000;
+    let range = start.saturating_sub(tolerance_ns)..=end.saturating_add(tolerance_ns);
     for (nth, sample) in profile.samples.iter().enumerate() {
         if let Some(outside) = sample.timestamps_unix_nano.iter().find(|time| start != 0 && !range.contains(time)) {
             findings.warn(format!("{at}.samples[{nth}].timestamps_unix_nano"), "timestamp", || {
-                format!("The timestamp {outside} is outside of the window, {start} to {end}.")
+                format!("The timestamp {outside} is outside the window, {start} to {end}.")
             });
         }
     }
 }
 
-fn check_shape(
-    profile: &wire::Profile,
-    sample: &wire::Sample,
-    place: impl Fn(&str) -> String,
-    findings: &mut Findings,
-) {
+fn check_shape(profile: &wire::Profile, sample: &wire::Sample, path: impl Fn(&str) -> String, findings: &mut Findings) {
     let (values, times) = (sample.values.len(), sample.timestamps_unix_nano.len());
     match (values, times) {
-        (0, 0) => findings.error(place(""), "shape-empty", || "There are neither values nor timestamps.".to_owned()),
+        (0, 0) => findings.error(path(""), "shape-empty", || "There are neither values nor timestamps.".to_owned()),
         (1, 0) | (0, _) => {}
-        (_, 0) => findings.error(place(".values"), "shape-values", || {
+        (_, 0) => findings.error(path(".values"), "shape-values", || {
             format!("{values} values without timestamps; there must be one.")
         }),
-        (_, _) if values != times => findings.error(place(".values"), "shape-pairs", || {
-            format!("{values} values for {times} timestamps; there must be as many.")
+        (_, _) if values != times => findings.error(path(".values"), "shape-pairs", || {
+            format!("{values} values for {times} timestamps; the numbers must be equal.")
         }),
         (1, 1) => {}
-        (_, _) => findings.warn(place(".values"), "shape-timed", || {
-            "Several values with timestamps; Pyroscope refuses the profile. Send the sum, or timestamps alone."
+        (_, _) => findings.warn(path(".values"), "shape-timed", || {
+            "Several values with timestamps; Pyroscope rejects the profile. Send the sum, or only timestamps."
                 .to_owned()
         }),
     }
     if values == 1 && times == 0 && sample.values[0] == 0 {
-        findings.warn(place(".values"), "zero", || "The value is 0; receivers drop the sample.".to_owned());
+        findings.warn(path(".values"), "zero", || "The value is 0; receivers drop the sample.".to_owned());
     }
     let shapes = |sample: &wire::Sample| (sample.values.is_empty(), sample.timestamps_unix_nano.is_empty());
     if profile.samples.first().is_some_and(|first| shapes(first) != shapes(sample)) {
-        findings.warn(place(""), "shape-mixed", || {
+        findings.warn(path(""), "shape-mixed", || {
             "Samples of one profile should all have the same shape: values, timestamps, or both.".to_owned()
         });
     }

@@ -1,4 +1,4 @@
-//! One bad request per rule, and one good request without findings.
+//! One invalid request per rule, and one valid request without findings.
 
 use prost::Message;
 
@@ -9,7 +9,7 @@ fn any(text: &str) -> Option<wire::AnyValue> {
     Some(wire::AnyValue { value: Some(Value::StringValue(text.to_owned())) })
 }
 
-fn good() -> wire::ProfilesData {
+fn valid_request() -> wire::ProfilesData {
     let strings = ["", "samples", "count", "cpu", "nanoseconds", "main", "app.py", "route"];
     let sample = wire::Sample {
         stack_index: 1,
@@ -65,13 +65,13 @@ fn good() -> wire::ProfilesData {
 }
 
 fn findings(change: impl FnOnce(&mut wire::ProfilesData)) -> Vec<(Severity, String, String)> {
-    let mut request = good();
+    let mut request = valid_request();
     change(&mut request);
     let found = check(&request.encode_to_vec(), &CheckSettings::default()).unwrap();
     found.into_iter().map(|Finding { severity, path, sentence }| (severity, path, sentence)).collect()
 }
 
-/// The one finding that a change makes, as `severity path: sentence`.
+/// The one finding after a modification, as `severity path: sentence`.
 fn one(change: impl FnOnce(&mut wire::ProfilesData)) -> String {
     let found = findings(change);
     assert_eq!(found.len(), 1, "{found:#?}");
@@ -96,17 +96,17 @@ fn resource(request: &mut wire::ProfilesData) -> &mut Vec<wire::KeyValue> {
 }
 
 #[track_caller]
-fn expect(told: &str, parts: &[&str]) {
-    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+fn expect(finding: &str, parts: &[&str]) {
+    assert!(parts.iter().all(|part| finding.contains(part)), "{finding}");
 }
 
 #[test]
-fn a_good_request_has_no_findings() {
+fn a_valid_request_has_no_findings() {
     assert_eq!(findings(|_| {}), []);
 }
 
 #[test]
-fn missing_and_full_sentinels_are_errors() {
+fn missing_and_nonempty_sentinels_are_errors() {
     expect(&one(|r| dictionary(r).mapping_table.clear()), &["Error dictionary.mapping_table", "is empty"]);
     expect(
         &one(|r| dictionary(r).function_table[0].start_line = 1),
@@ -121,11 +121,11 @@ fn missing_and_full_sentinels_are_errors() {
 }
 
 #[test]
-fn indices_outside_of_their_table_are_errors() {
+fn indices_out_of_range_are_errors() {
     let path = "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]";
-    let told = findings(|r| sample(r).stack_index = 99);
-    assert_eq!((&told[0].0, &told[0].1[..]), (&Severity::Error, &format!("{path}.stack_index")[..]));
-    assert_eq!(told[1].1, "dictionary.stack_table[1]", "and what it meant is an orphan");
+    let found = findings(|r| sample(r).stack_index = 99);
+    assert_eq!((&found[0].0, &found[0].1[..]), (&Severity::Error, &format!("{path}.stack_index")[..]));
+    assert_eq!(found[1].1, "dictionary.stack_table[1]", "the intended stack is an orphan");
     assert!(findings(|r| sample(r).link_index = -1)[0].1.ends_with("link_index"));
     assert!(findings(|r| dictionary(r).location_table[1].lines[0].function_index = 2)[0]
         .1
@@ -146,7 +146,7 @@ fn duplicates_and_orphans_are_warnings() {
         &["Warning dictionary.string_table[8]", "Nothing refers"],
     );
     let many = findings(|r| dictionary(r).string_table.extend((0..9).map(|n| format!("extra {n}"))));
-    assert_eq!(many.len(), TOLD_PER_RULE);
+    assert_eq!(many.len(), REPORTED_PER_RULE);
     expect(&many.last().unwrap().2, &["(4 more like this)"]);
 }
 
@@ -157,14 +157,14 @@ fn samples_must_have_one_of_three_shapes() {
     let start = 1_700_000_000_000_000_000;
     expect(
         &one(|r| sample(r).timestamps_unix_nano = vec![start, start + 1]),
-        &["Error", "1 values for 2 timestamps; there must be as many"],
+        &["Error", "1 values for 2 timestamps; the numbers must be equal"],
     );
     expect(
         &one(|r| {
             sample(r).values = vec![1, 2];
             sample(r).timestamps_unix_nano = vec![start, start + 1];
         }),
-        &["Warning", "Pyroscope refuses the profile"],
+        &["Warning", "Pyroscope rejects the profile"],
     );
     expect(&one(|r| sample(r).values = vec![0]), &["Warning", "The value is 0"]);
     let mixed = one(|r| {
@@ -175,54 +175,54 @@ fn samples_must_have_one_of_three_shapes() {
 }
 
 #[test]
-fn one_identity_is_one_sample() {
-    let told = one(|r| {
+fn two_samples_with_the_same_identity_are_a_warning() {
+    let found = one(|r| {
         let again = sample(r).clone();
         profile(r).samples.push(again);
     });
-    expect(&told, &["Warning", "samples[1]: Stack, attributes and link are those of sample 0"]);
+    expect(&found, &["Warning", "samples[1]: Stack, attributes and link equal those of sample 0"]);
 }
 
 #[test]
-fn windows_lie_in_the_range_receivers_take() {
-    let body = good().encode_to_vec();
+fn windows_outside_the_ingestion_range_are_warnings() {
+    let body = valid_request().encode_to_vec();
     let start = 1_700_000_000_000_000_000;
-    let told = |now| check(&body, &CheckSettings { now_unix_nano: Some(now), ..Default::default() }).unwrap();
-    assert_eq!(told(start + 60_000_000_000), []);
-    expect(&told(start + 3_660_000_000_000)[0].sentence, &["61 minutes ago"]);
-    expect(&told(start - 660_000_000_000)[0].sentence, &["in 11 minutes"]);
+    let checked = |now| check(&body, &CheckSettings { now_unix_nano: Some(now), ..Default::default() }).unwrap();
+    assert_eq!(checked(start + 60_000_000_000), []);
+    expect(&checked(start + 3_660_000_000_000)[0].sentence, &["61 minutes ago"]);
+    expect(&checked(start - 660_000_000_000)[0].sentence, &["in 11 minutes"]);
     expect(&one(|r| profile(r).time_unix_nano = 0), &["Warning", "time_unix_nano: The window's start is missing"]);
     expect(&one(|r| profile(r).duration_nano = 0), &["Warning", "no duration"]);
-    expect(&one(|r| profile(r).duration_nano = u64::MAX), &["Error", "after the end of time"]);
+    expect(&one(|r| profile(r).duration_nano = u64::MAX), &["Error", "exceeds 64 bits"]);
     let outside = one(|r| {
         sample(r).values.clear();
         sample(r).timestamps_unix_nano = vec![start - 2_000_000_000];
     });
-    expect(&outside, &["Warning", "samples[0].timestamps_unix_nano", "outside of the window"]);
+    expect(&outside, &["Warning", "samples[0].timestamps_unix_nano", "outside the window"]);
 }
 
 #[test]
-fn attributes_have_unique_keys_written_in_place() {
+fn attributes_need_unique_inline_keys() {
     let twice = |r: &mut wire::ProfilesData| {
         let again = wire::KeyValueAndUnit { key_strindex: 7, value: any("/pay"), unit_strindex: 0 };
         dictionary(r).attribute_table.push(again);
         sample(r).attribute_indices = vec![1, 2];
     };
-    expect(&one(twice), &["Error", "samples[0].attribute_indices", "\"route\" comes more than once"]);
+    expect(&one(twice), &["Error", "samples[0].attribute_indices", "\"route\" occurs more than once"]);
     expect(&one(|r| sample(r).attribute_indices.push(0)), &["Error", "attribute_indices[1]", "empty attribute"]);
     let twice = |r: &mut wire::ProfilesData| {
         let again = resource(r)[0].clone();
         resource(r).push(again);
     };
-    expect(&one(twice), &["Error resource_profiles[0].resource.attributes[1]", "comes more than once"]);
+    expect(&one(twice), &["Error resource_profiles[0].resource.attributes[1]", "occurs more than once"]);
     let reference = |r: &mut wire::ProfilesData| {
         resource(r).push(wire::KeyValue { key_strindex: 7, value: any("x"), key: String::new() });
     };
-    expect(&one(reference), &["Warning resource_profiles[0].resource.attributes[1]", "Write key and value in place"]);
+    expect(&one(reference), &["Warning resource_profiles[0].resource.attributes[1]", "Write key and value inline"]);
     let both = |r: &mut wire::ProfilesData| {
         resource(r).push(wire::KeyValue { key_strindex: 7, value: any("x"), key: "k".into() });
     };
-    expect(&findings(both)[0].2, &["only one may be set"]);
+    expect(&findings(both)[0].2, &["only one is allowed"]);
     expect(&one(|r| resource(r).clear()), &["Warning", "no service.name"]);
     expect(&one(|r| r.resource_profiles[0].resource = None), &["Warning resource_profiles[0].resource", "missing"]);
     expect(
@@ -232,7 +232,7 @@ fn attributes_have_unique_keys_written_in_place() {
 }
 
 #[test]
-fn types_periods_and_ids_are_what_receivers_take() {
+fn types_periods_and_ids_that_receivers_reject_are_found() {
     expect(
         &one(|r| dictionary(r).string_table[1] = "cpu-samples".into()),
         &["Warning", "sample_type", "contains \"-\""],
@@ -261,21 +261,21 @@ fn limits_of_receivers_are_warnings() {
         }
         sample(r).attribute_indices = (1..31).collect();
     };
-    expect(&one(labels), &["Warning", "33 labels with those of the resource; Pyroscope takes 30"]);
+    expect(&one(labels), &["Warning", "33 labels including those of the resource; Pyroscope accepts 30"]);
     let none = findings(|r| profile(r).samples.clear());
-    assert!(none.iter().any(|(_, _, sentence)| sentence.contains("has no samples; Parca refuses it")), "{none:#?}");
+    assert!(none.iter().any(|(_, _, sentence)| sentence.contains("has no samples; Parca rejects it")), "{none:#?}");
     let deep = one(|r| dictionary(r).stack_table[1].location_indices = vec![1; 1001]);
     expect(&deep, &["Warning dictionary.stack_table[1].location_indices", "1001 locations"]);
-    // Four megabytes are an hour under an interpreter.
+    // Under Miri, 4 MiB take an hour.
     if !cfg!(miri) {
         let big = one(|r| dictionary(r).string_table[5] = "x".repeat(4 << 20));
-        expect(&big, &["Warning", "gRPC receivers refuse 4 MiB"]);
+        expect(&big, &["Warning", "gRPC receivers reject 4 MiB"]);
     }
 }
 
 #[test]
-fn unreadable_bytes_are_no_findings() {
-    let refused = check(&[0x0a, 0x05, 0x01], &CheckSettings::default()).unwrap_err().to_string();
-    assert_eq!(refused, "cannot read OTLP profiles at resource_profiles[0]: expected 5 more bytes, got 1");
+fn malformed_bytes_are_a_decode_error() {
+    let error = check(&[0x0a, 0x05, 0x01], &CheckSettings::default()).unwrap_err().to_string();
+    assert_eq!(error, "cannot read OTLP profiles at resource_profiles[0]: expected 5 more bytes, got 1");
     assert!(check(b"hello", &CheckSettings::default()).is_err());
 }

@@ -1,17 +1,17 @@
-//! The one error of all decoders: what, where, expected and got.
+//! The error type of all decoders: format, path, expected and actual value.
 
 use std::fmt;
 
-/// Why bytes were refused.
+/// Why decoding failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// What was read: `OTLP profiles`, `pprof profile`, `gzip`.
+    /// The format: `OTLP profiles`, `pprof profile`, `gzip`.
     pub what: &'static str,
-    /// Where in it, e.g. `dictionary.stack_table[3].location_indices[0]`; "" for the whole.
+    /// Path of the field, e.g. `dictionary.stack_table[3].location_indices[0]`; "" for the whole input.
     pub at: String,
-    /// What was expected there.
+    /// Expected value.
     pub expected: String,
-    /// What was there.
+    /// Actual value.
     pub got: String,
 }
 

@@ -1,6 +1,6 @@
-//! Decoder of folded stacks, the text of flame graph tools: `root;…;leaf weight` lines. The text says neither what the
-//! weights are nor when they were measured: the profile has the type `samples`/`count` and no times. A line of `#` is a
-//! comment, as `perf` and its tools write.
+//! Decoder of folded stacks, the text format of flame graph tools: `root;…;leaf weight` lines. The format has no unit and no
+//! times: the profile has the type `samples`/`count` and no window. A line that begins with `#` is a comment, as in the
+//! output of `perf` and its tools.
 
 use std::borrow::Cow;
 
@@ -11,18 +11,18 @@ use crate::*;
 
 const WHAT: &str = "folded stacks";
 
-fn refuse(line: usize, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
+fn decode_error(line: usize, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
     DecodeError { what: WHAT, at: format!("line {}", line + 1), expected: expected.into(), got: got.into() }
 }
 
 /// Whether the first lines of a text are folded stacks.
 pub(super) fn is_folded(text: &str) -> bool {
-    const LOOKED_AT_LINES: usize = 10;
-    let mut lines = text.lines().filter(|line| !is_empty(line)).take(LOOKED_AT_LINES).peekable();
+    const CHECKED_LINES: usize = 10;
+    let mut lines = text.lines().filter(|line| !is_empty(line)).take(CHECKED_LINES).peekable();
     lines.peek().is_some() && lines.all(|line| stack_and_weight(line).is_some())
 }
 
-pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
     let mut dictionary = Dictionary::new();
     let mut samples: Vec<Sample> = Vec::new();
     let mut sample_of: HashMap<StackId, usize> = HashMap::new();
@@ -32,7 +32,7 @@ pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<Prof
         Ok(text) => text,
         Err(error) => {
             let line = body[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-            return Err(refuse(line, "UTF-8", "other bytes"));
+            return Err(decode_error(line, "UTF-8", "other bytes"));
         }
     };
     for (nth, line) in text.lines().enumerate() {
@@ -41,14 +41,14 @@ pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<Prof
         }
         let Some((frames, weight)) = stack_and_weight(line) else {
             let shown: String = line.chars().take(40).collect();
-            return Err(refuse(nth, "`frame;frame weight` with a whole number", format!("{shown:?}")));
+            return Err(decode_error(nth, "`frame;frame weight` with a whole number", format!("{shown:?}")));
         };
         stack.clear();
         for name in frames.rsplit(';') {
             stack.push(*location_of.entry(name).or_insert_with(|| location(&mut dictionary, name)));
         }
         if stack.len() > limits.stack_depth {
-            return Err(refuse(nth, format!("at most {} frames", limits.stack_depth), stack.len().to_string()));
+            return Err(decode_error(nth, format!("at most {} frames", limits.stack_depth), stack.len().to_string()));
         }
         let stack = dictionary.stack(&stack);
         let sample = *sample_of.entry(stack).or_insert(samples.len());
@@ -57,10 +57,10 @@ pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<Prof
             None => samples.push(Sample { stack, values: vec![weight], ..Sample::default() }),
         }
         if samples.len() > limits.table_entries || location_of.len() > limits.table_entries {
-            return Err(refuse(nth, format!("at most {} stacks and functions", limits.table_entries), "more"));
+            return Err(decode_error(nth, format!("at most {} stacks and functions", limits.table_entries), "more"));
         }
         if dictionary.memory_bytes() > limits.memory_bytes / 2 {
-            return Err(refuse(nth, format!("stacks of at most {} bytes", limits.memory_bytes / 2), "more"));
+            return Err(decode_error(nth, format!("stacks of at most {} bytes", limits.memory_bytes / 2), "more"));
         }
     }
     samples.retain(|sample| sample.values[0] != 0);
@@ -93,7 +93,7 @@ mod tests {
     use crate::query;
 
     #[test]
-    fn folded_stacks_that_were_read_are_written_as_they_were() {
+    fn decoded_folded_stacks_are_encoded_unchanged() {
         let text = "main;read file 3\nmain;serve;cart 12\n";
         let (format, data) = any(text.as_bytes(), &Limits::default()).unwrap();
         assert_eq!(format, Format::Folded);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_of_several_lines_is_one_sample() {
+    fn equal_stacks_on_several_lines_are_one_sample() {
         let (_, data) =
             any(b"# comment\r\nmain;serve 2\r\n\r\nmain;serve 3\r\nmain 0\r\n", &Limits::default()).unwrap();
         assert_eq!(data.sample_count(), 1);
@@ -109,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_stack_is_named() {
+    fn the_error_of_a_malformed_line_has_its_number() {
         let mut text = "main;serve 2\n".repeat(10);
         text += "main;serve\n";
-        let refused = any(text.as_bytes(), &Limits::default()).unwrap_err().to_string();
-        assert!(refused.contains("line 11") && refused.contains("main;serve"), "{refused}");
+        let error = any(text.as_bytes(), &Limits::default()).unwrap_err().to_string();
+        assert!(error.contains("line 11") && error.contains("main;serve"), "{error}");
     }
 
     #[test]
-    fn stacks_beyond_the_limits_are_refused() {
+    fn stacks_beyond_the_limits_are_rejected() {
         let limits = Limits { stack_depth: 3, table_entries: 2, ..Limits::default() };
         assert!(any(b"a;b;c;d 1\n", &limits).unwrap_err().to_string().contains("at most 3 frames"));
         assert!(any(b"a 1\nb 1\nc 1\n", &limits).unwrap_err().to_string().contains("at most 2 stacks"));

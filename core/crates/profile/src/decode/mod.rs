@@ -1,9 +1,9 @@
-//! Decoders for OTLP, pprof and folded stacks, with limits on bytes, counts and indices. Input is hostile until it is decoded: every
-//! function here ends with an error within a second and 256 MB, whatever it is given.
+//! Decoders for OTLP, pprof and folded stacks, with limits on bytes, counts and indices. Input is untrusted: every function
+//! here returns within one second and 256 MB for any input.
 
+mod decompress;
 mod error;
 mod folded;
-mod input;
 pub mod otlp;
 pub mod pprof;
 mod unknown;
@@ -13,12 +13,12 @@ pub use error::DecodeError;
 use crate::wire::scan;
 use crate::ProfilesData;
 
-/// What a decoder accepts.
+/// Limits of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes after decompression.
     pub decompressed_bytes: usize,
-    /// Bytes of memory the decoded form may take, estimated from counts before anything is allocated.
+    /// Bytes of memory for the decoded form, estimated from counts before anything is allocated.
     pub memory_bytes: usize,
     /// Entries of one table, or samples of one profile.
     pub table_entries: usize,
@@ -32,7 +32,7 @@ impl Default for Limits {
     }
 }
 
-/// The format of some bytes.
+/// A profile format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OTLP profiles: protobuf, or the Collector's file exporter (JSON lines, length-prefixed protobuf); plain or gzip.
@@ -43,24 +43,24 @@ pub enum Format {
     Folded,
 }
 
-/// Tells the format by content: pprof has fields that OTLP's outermost message lacks, its string table first of all.
+/// Detects the format by content: pprof has fields that OTLP's outermost message lacks, such as the string table.
 pub fn detect(bytes: &[u8], limits: &Limits) -> Result<Format, DecodeError> {
-    let body = input::open("profile", bytes, limits)?;
+    let body = decompress::decompress("profile", bytes, limits)?;
     Ok(format_of(&body))
 }
 
-/// Decodes any of the formats; the error names a file of another one.
+/// Decodes any of the formats; the error names the format of an unsupported file if it is recognized.
 pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
-    let body = input::open("profile", bytes, limits)?;
+    let body = decompress::decompress("profile", bytes, limits)?;
     let format = format_of(&body);
-    let unknown = unknown::refusal(&body);
+    let unknown = unknown::unsupported_format(&body);
     let data = match format {
-        Format::Otlp => otlp::decode_opened(body, limits),
-        Format::Pprof => pprof::decode_opened(body, limits),
-        Format::Folded => folded::decode_opened(body, limits),
+        Format::Otlp => otlp::decode_decompressed(body, limits),
+        Format::Pprof => pprof::decode_decompressed(body, limits),
+        Format::Folded => folded::decode_decompressed(body, limits),
     };
     match (data, unknown) {
-        // JSON of another format has none of the fields, and is no error.
+        // JSON of another format has none of the fields and decodes to nothing.
         (Ok(data), Some(unknown)) if data.resources.is_empty() => Err(unknown),
         (Ok(data), _) => Ok((format, data)),
         (Err(error), unknown) => Err(unknown.unwrap_or(error)),

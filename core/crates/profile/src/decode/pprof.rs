@@ -1,15 +1,15 @@
-//! Decoder of pprof files. Each value type becomes a profile; `samples`/`count` beside the period's own type becomes one
-//! profile that counts periods and carries the exact value. Labels `trace_id` and `span_id` become the link.
+//! Decoder of pprof files. Each value type becomes a profile; `samples`/`count` followed by the period's type becomes one
+//! profile that counts periods and has exact values. The labels `trace_id` and `span_id` become the span link.
 //!
-//! What pprof has and the model has not goes into attributes of OpenTelemetry's names (`pprof.mapping.has_functions`,
-//! `pprof.profile.comment`…), so that nothing is lost on the way to OTLP and back.
+//! pprof fields without a counterpart in the model become attributes with OpenTelemetry's names
+//! (`pprof.mapping.has_functions`, `pprof.profile.comment`…), so that a round trip through OTLP is lossless.
 
 use std::borrow::Cow;
 
 use hashbrown::HashMap;
 use prost::Message;
 
-use super::{input, DecodeError, Limits};
+use super::{decompress, DecodeError, Limits};
 use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::pprof as wire;
 use crate::wire::{json::parse_hex, pprof_names as names, scan, schema};
@@ -17,47 +17,47 @@ use crate::*;
 
 pub(crate) const WHAT: &str = "pprof profile";
 
-fn refuse(at: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
+fn decode_error(at: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
     DecodeError { what: WHAT, at: at.into(), expected: expected.into(), got: got.into() }
 }
 
 /// Decodes plain or gzipped bytes.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
-    decode_opened(input::open(WHAT, bytes, limits)?, limits)
+    decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
-pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
     scan::scan(WHAT, &body, &schema::PPROF, limits)?;
     let mut file =
-        wire::Profile::decode(&body[..]).map_err(|error| refuse("", "a pprof message", error.to_string()))?;
+        wire::Profile::decode(&body[..]).map_err(|error| decode_error("", "a pprof message", error.to_string()))?;
     match file.string_table.first() {
         Some(first) if !first.is_empty() => {
-            return Err(refuse("string_table[0]", "\"\"", format!("{:.40?}", String::from_utf8_lossy(first))));
+            return Err(decode_error("string_table[0]", "\"\"", format!("{:.40?}", String::from_utf8_lossy(first))));
         }
-        None if !body.is_empty() => return Err(refuse("string_table", "at least \"\"", "no entry")),
+        None if !body.is_empty() => return Err(decode_error("string_table", "at least \"\"", "no entry")),
         _ => {}
     }
     let mut dictionary = Dictionary::new();
     let texts = std::mem::take(&mut file.string_table);
     let strings = texts.iter().map(|text| dictionary.string(&String::from_utf8_lossy(text))).collect();
     drop(texts);
-    File { wire: &file, strings, body: &body }.convert(dictionary, limits)
+    PprofDecoder { wire: &file, strings, body: &body }.convert(dictionary, limits)
 }
 
-struct File<'w> {
+struct PprofDecoder<'w> {
     wire: &'w wire::Profile,
-    /// The whole message, for its samples.
+    /// The encoded message, from which samples are decoded one at a time.
     body: &'w [u8],
     strings: Vec<StringId>,
 }
 
-impl File<'_> {
-    /// An empty table stands for one that holds "".
+impl PprofDecoder<'_> {
+    /// An empty table counts as a table with "".
     fn string(&self, index: i64, at: impl FnOnce() -> String) -> Result<StringId, DecodeError> {
         match usize::try_from(index).ok().and_then(|index| self.strings.get(index)) {
             Some(string) => Ok(*string),
             None if index == 0 => Ok(StringId::EMPTY),
-            None => Err(refuse(at(), format!("an index below {}", self.strings.len()), index.to_string())),
+            None => Err(decode_error(at(), format!("an index below {}", self.strings.len()), index.to_string())),
         }
     }
 
@@ -67,7 +67,7 @@ impl File<'_> {
         let locations = self.locations(&functions, &mappings, &mut dictionary)?;
         let (mut profiles, columns) = self.profiles(&dictionary)?;
         self.samples(&locations, &columns, &mut profiles, &mut dictionary)?;
-        let (resource, attributes) = self.about(&mut dictionary, limits)?;
+        let (resource, attributes) = self.metadata(&mut dictionary, limits)?;
         for profile in &mut profiles {
             profile.attributes = attributes;
         }
@@ -103,9 +103,9 @@ impl File<'_> {
                 attributes.push(dictionary.stored_attribute(StoredAttribute { key, value, ..Default::default() }));
             }
             let flags = names::flags(mapping);
-            let place = [mapping.memory_start, mapping.memory_limit, mapping.file_offset] != [0; 3];
-            // The mapping of places that have none, as the encoder writes it, says nothing.
-            if place || !filename.is_empty() || !build_id.is_empty() {
+            let has_range = [mapping.memory_start, mapping.memory_limit, mapping.file_offset] != [0; 3];
+            // The empty mapping that the encoder writes for locations without a mapping gets no attributes.
+            if has_range || !filename.is_empty() || !build_id.is_empty() {
                 attributes.extend(flags.map(|(key, set)| dictionary.attribute(key, Value::Bool(set), "")));
             }
             let entry = Mapping {
@@ -151,16 +151,16 @@ impl File<'_> {
         Ok(ids)
     }
 
-    /// One profile per value type, and for each value type where its values go.
+    /// One profile per value type, and the destination of each value type.
     fn profiles(&self, dictionary: &Dictionary) -> Result<(Vec<Profile>, Vec<Column>), DecodeError> {
         if self.wire.sample_type.len() > MAX_VALUE_TYPES {
             let got = self.wire.sample_type.len().to_string();
-            return Err(refuse("sample_type", format!("at most {MAX_VALUE_TYPES} value types"), got));
+            return Err(decode_error("sample_type", format!("at most {MAX_VALUE_TYPES} value types"), got));
         }
         let text = |index, at: String| {
             let text = dictionary.get_string(self.string(index, || at.clone())?);
             if text.len() > MAX_TYPE_NAME_BYTES {
-                return Err(refuse(
+                return Err(decode_error(
                     at,
                     format!("a name of at most {MAX_TYPE_NAME_BYTES} bytes"),
                     text.len().to_string(),
@@ -177,7 +177,7 @@ impl File<'_> {
             types.push(value_type(wire, &format!("sample_type[{nth}]"))?);
         }
         let unsigned = |value: i64, at: &str| {
-            u64::try_from(value).map_err(|_| refuse(at, "a time of at least 0", value.to_string()))
+            u64::try_from(value).map_err(|_| decode_error(at, "a time of at least 0", value.to_string()))
         };
         let window = Profile {
             period_type: period_type.clone(),
@@ -190,13 +190,13 @@ impl File<'_> {
         let mut profiles: Vec<Profile> = Vec::new();
         let mut columns = Vec::new();
         for (nth, sample_type) in types.iter().enumerate() {
-            let pairs = nth > 0
+            let is_exact = nth > 0
                 && types[nth - 1] == count
                 && *sample_type == period_type
                 && !period_type.is_empty()
                 && matches!(columns.last(), Some(Column::Value(_)));
             match profiles.last_mut() {
-                Some(counted) if pairs => {
+                Some(counted) if is_exact => {
                     counted.exact_type = Some(sample_type.clone());
                     columns.push(Column::Exact);
                 }
@@ -220,26 +220,30 @@ impl File<'_> {
         scan::each(self.body, wire::SAMPLE, |message| {
             let at = |field: &str| format!("sample[{nth}].{field}");
             let sample =
-                wire::Sample::decode(message).map_err(|error| refuse(at(""), "a sample", error.to_string()))?;
+                wire::Sample::decode(message).map_err(|error| decode_error(at(""), "a sample", error.to_string()))?;
             if sample.value.len() != columns.len() {
-                return Err(refuse(at("value"), format!("{} values", columns.len()), sample.value.len().to_string()));
+                return Err(decode_error(
+                    at("value"),
+                    format!("{} values", columns.len()),
+                    sample.value.len().to_string(),
+                ));
             }
             stack.clear();
             for (depth, &id) in sample.location_id.iter().enumerate() {
                 match locations.get(&id) {
                     Some(location) => stack.push(*location),
                     None => {
-                        let place = at(&format!("location_id[{depth}]"));
-                        return Err(refuse(place, "the id of a location", id.to_string()));
+                        let path = at(&format!("location_id[{depth}]"));
+                        return Err(decode_error(path, "the id of a location", id.to_string()));
                     }
                 }
             }
             let (attributes, link) = self.labels(&sample, dictionary, at)?;
             let identity = Sample { stack: dictionary.stack(&stack), attributes, link, ..Sample::default() };
-            for (place, column) in columns.iter().enumerate() {
+            for (nth, column) in columns.iter().enumerate() {
                 let Column::Value(profile) = column else { continue };
-                let paired = columns.get(place + 1) == Some(&Column::Exact);
-                let (value, exact_value) = (sample.value[place], if paired { sample.value[place + 1] } else { 0 });
+                let has_exact = columns.get(nth + 1) == Some(&Column::Exact);
+                let (value, exact_value) = (sample.value[nth], if has_exact { sample.value[nth + 1] } else { 0 });
                 if value != 0 || exact_value != 0 {
                     profiles[*profile].samples.push(Sample { values: vec![value], exact_value, ..identity.clone() });
                 }
@@ -249,7 +253,7 @@ impl File<'_> {
         })
     }
 
-    /// Keys are unique in the model: of a repeated label the first is kept.
+    /// Keys are unique in the model: the first of repeated labels wins.
     fn labels(
         &self,
         sample: &wire::Sample,
@@ -272,7 +276,7 @@ impl File<'_> {
                 Some(Id::Span(id)) if dictionary.get_string(key) == names::SPAN_ID => link.span_id = id,
                 _ if key.is_empty() || keys.contains(&key) => {}
                 _ if keys.len() >= MAX_LABELS => {
-                    return Err(refuse(at("key"), format!("at most {MAX_LABELS} labels"), "more"));
+                    return Err(decode_error(at("key"), format!("at most {MAX_LABELS} labels"), "more"));
                 }
                 _ => {
                     keys.push(key);
@@ -288,8 +292,9 @@ impl File<'_> {
         Ok((dictionary.attribute_set(&attributes), dictionary.link(link)))
     }
 
-    /// Resource attributes are what our encoder wrote as comments; other comments and settings stay with the profiles.
-    fn about(
+    /// Converts comments of the form that our encoder writes to resource attributes; other comments and settings become
+    /// attributes of the profiles.
+    fn metadata(
         &self,
         dictionary: &mut Dictionary,
         limits: &Limits,
@@ -301,7 +306,11 @@ impl File<'_> {
             let text = dictionary.get_string(self.string(comment, at)?);
             copied += text.len();
             if copied > limits.memory_bytes / 8 {
-                return Err(refuse(at(), format!("comments of at most {} bytes", limits.memory_bytes / 8), "more"));
+                return Err(decode_error(
+                    at(),
+                    format!("comments of at most {} bytes", limits.memory_bytes / 8),
+                    "more",
+                ));
             }
             match names::resource_attribute(text) {
                 Some((key, value)) if resource.len() < MAX_LABELS && resource.iter().all(|known| known.key != key) => {
@@ -336,18 +345,18 @@ impl File<'_> {
     }
 }
 
-/// Far above what any profiler writes; keeps one sample from becoming many profiles' worth of memory.
+/// Far above any profiler's number of types; limits the memory that one sample needs in all profiles.
 const MAX_VALUE_TYPES: usize = 64;
 /// Names of value types are copied into every profile.
 const MAX_TYPE_NAME_BYTES: usize = 1024;
 const MAX_LABELS: usize = 256;
 
-/// Where a value of a sample goes.
+/// Destination of a sample's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
-    /// Into a sample of this profile.
+    /// A sample of the profile with this index.
     Value(usize),
-    /// Into the exact value of the profile before.
+    /// The exact value in the profile of the previous column.
     Exact,
 }
 
@@ -366,11 +375,11 @@ fn parse_id(text: &str) -> Option<Id> {
 
 fn add<T>(ids: &mut HashMap<u64, T>, id: u64, entry: T, at: impl FnOnce() -> String) -> Result<(), DecodeError> {
     if id == 0 {
-        return Err(refuse(at(), "an id that is not 0", "0"));
+        return Err(decode_error(at(), "an id that is not 0", "0"));
     }
     match ids.insert(id, entry) {
         None => Ok(()),
-        Some(_) => Err(refuse(at(), "an id of its own", format!("{id} again"))),
+        Some(_) => Err(decode_error(at(), "a unique id", format!("{id} again"))),
     }
 }
 
@@ -378,6 +387,6 @@ fn find<T: Copy + Default>(ids: &HashMap<u64, T>, id: u64, at: impl FnOnce() -> 
     match ids.get(&id) {
         Some(entry) => Ok(*entry),
         None if id == 0 => Ok(T::default()),
-        None => Err(refuse(at(), "the id of an entry, or 0", id.to_string())),
+        None => Err(decode_error(at(), "the id of an entry, or 0", id.to_string())),
     }
 }

@@ -1,9 +1,9 @@
-//! Names files that are no profiles, so that the error says what was given instead of where a protobuf reader stopped.
-//! The name counts only when decoding fails or finds nothing.
+//! Recognizes unsupported formats, so that the error names the format instead of a protobuf field. Used only when decoding
+//! fails or finds nothing.
 
 use super::{folded, DecodeError};
 
-/// First bytes and what they begin.
+/// Magic bytes and their formats.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"\x7fELF", "an ELF program or library"),
     (b"FLR\0", "a recording of JDK Flight Recorder"),
@@ -17,11 +17,11 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"<", "an HTML or XML page"),
 ];
 
-/// Enough to tell text from numbers.
-const LOOKED_AT_BYTES: usize = 4096;
+/// Length of the prefix that is inspected.
+const PREFIX_BYTES: usize = 4096;
 
-/// The error for a file that is recognized as something else, or that no protobuf message begins like.
-pub(super) fn refusal(body: &[u8]) -> Option<DecodeError> {
+/// The error for a recognized unsupported format, or for bytes that cannot begin a protobuf message.
+pub(super) fn unsupported_format(body: &[u8]) -> Option<DecodeError> {
     let got = name_of(body)?;
     let expected = "OTLP profiles (protobuf or JSON), pprof or folded stacks, plain or gzip".to_owned();
     Some(DecodeError { what: "profile", at: String::new(), expected, got })
@@ -31,34 +31,34 @@ fn name_of(body: &[u8]) -> Option<String> {
     if let Some((_, name)) = MAGIC.iter().find(|(magic, _)| body.starts_with(magic)) {
         return Some((*name).to_owned());
     }
-    let head = &body[..body.len().min(LOOKED_AT_BYTES)];
-    // Requests begin with a line feed (field 1), JSON with a brace; both have errors of their own.
+    let head = &body[..body.len().min(PREFIX_BYTES)];
+    // Requests begin with a line feed (field 1), JSON with a brace; their decoders report specific errors.
     if matches!(head.first(), None | Some(b'\n' | b'{')) {
         return None;
     }
     if let Some(text) = text_of(body) {
-        // The error of a damaged line says more.
+        // The folded decoder reports the malformed line.
         return (!folded::is_folded(text))
             .then(|| format!("text that begins with {:?}", text.chars().take(20).collect::<String>()));
     }
     let (field, wire_type) = (head[0] >> 3, head[0] & 7);
-    let begins_no_message = head[0] < 0x80 && head[0] != 0 && (!matches!(wire_type, 0 | 1 | 2 | 5) || field == 0);
-    begins_no_message.then(|| {
+    let is_invalid_key = head[0] < 0x80 && head[0] != 0 && (!matches!(wire_type, 0 | 1 | 2 | 5) || field == 0);
+    is_invalid_key.then(|| {
         let bytes: Vec<_> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("an unknown format that begins with the bytes {}", bytes.join(" "))
     })
 }
 
-/// The first bytes when they are text; a line that the end cuts is left out, unless it is the only one.
+/// The prefix as text, without a truncated last line unless it is the only one; `None` for binary data.
 pub(super) fn text_of(body: &[u8]) -> Option<&str> {
-    let head = &body[..body.len().min(LOOKED_AT_BYTES)];
+    let head = &body[..body.len().min(PREFIX_BYTES)];
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&head[..error.valid_up_to()]).ok()?,
         Err(_) => return None,
     };
-    let is_printed = |character: char| !character.is_control() || matches!(character, '\n' | '\r' | '\t');
-    if !text.chars().all(is_printed) {
+    let is_text = |character: char| !character.is_control() || matches!(character, '\n' | '\r' | '\t');
+    if !text.chars().all(is_text) {
         return None;
     }
     match text.rsplit_once('\n') {
@@ -71,12 +71,12 @@ pub(super) fn text_of(body: &[u8]) -> Option<&str> {
 mod tests {
     use crate::decode::{any, Limits};
 
-    fn refusal(bytes: &[u8]) -> String {
+    fn error_of(bytes: &[u8]) -> String {
         any(bytes, &Limits::default()).unwrap_err().to_string()
     }
 
     #[test]
-    fn a_file_that_is_no_profile_is_named() {
+    fn the_error_names_a_recognized_unsupported_format() {
         for (bytes, name) in [
             (&b"hello, this is a note\nof two lines"[..], "got text that begins with \"hello, this is a not\""),
             (b"<!doctype html><html>", "got an HTML or XML page"),
@@ -85,14 +85,14 @@ mod tests {
             (br#"{"nodes":[{"id":1}]}"#, "got a .cpuprofile file"),
             (b"\x07\x00\xff\xfe\x13", "begins with the bytes 07 00 ff fe 13"),
         ] {
-            let refused = refusal(bytes);
-            assert!(refused.contains("expected OTLP profiles (protobuf or JSON), pprof or folded stacks"), "{refused}");
-            assert!(refused.contains(name), "{refused}");
+            let error = error_of(bytes);
+            assert!(error.contains("expected OTLP profiles (protobuf or JSON), pprof or folded stacks"), "{error}");
+            assert!(error.contains(name), "{error}");
         }
     }
 
     #[test]
-    fn a_damaged_profile_keeps_the_place_of_its_damage() {
-        assert!(refusal(&[0x0a, 0x05, 0x12]).contains("expected 5 more bytes"));
+    fn the_error_of_a_malformed_profile_keeps_its_path() {
+        assert!(error_of(&[0x0a, 0x05, 0x12]).contains("expected 5 more bytes"));
     }
 }

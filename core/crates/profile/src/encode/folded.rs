@@ -1,5 +1,5 @@
-//! Folded stacks: `root;…;leaf weight` lines, sorted. A `;` within a name is written as `:`, and a control character, such as
-//! a line break or the escape of a terminal, as a space, because the format has no escapes.
+//! Folded stacks: `root;…;leaf weight` lines, sorted. The format has no escapes: a `;` in a name is written as `:`, and a
+//! control character, such as a line break or a terminal escape, as a space.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::query::StackTree;
 /// The lines of a stack tree. The unit is [`StackTree::unit`].
 pub fn encode(tree: &StackTree) -> String {
     let names: Vec<String> = tree.functions.iter().map(|(name, _, _)| escape(name)).collect();
-    // The path of each node, as the end of its prefix in the path being built; parents come before children.
+    // The nodes from the root to the current node; parents come before children.
     let mut lines = Vec::new();
     let mut path: Vec<u32> = Vec::new();
     for (at, node) in tree.nodes.iter().enumerate().skip(1) {
@@ -45,7 +45,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn names_keep_to_their_line_and_send_nothing_to_a_terminal() {
+    fn separators_and_control_characters_in_names_are_replaced() {
         assert_eq!(escape("a;b\r\n\u{1b}[31mc\u{9b}d é"), "a:b   [31mc d é");
     }
 }

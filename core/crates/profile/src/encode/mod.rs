@@ -1,9 +1,8 @@
-//! Encoders: OTLP, pprof, folded, flame graph, text. Pure functions of a [`crate::ProfilesData`] or of what a query made
-//! of one.
+//! Encoders: OTLP, pprof, folded, flame graph, text. Pure functions of a [`crate::ProfilesData`] or of a query result.
 
 pub mod flamegraph;
 pub mod folded;
-mod order;
+mod numbering;
 pub mod otlp;
 pub mod pprof;
 pub mod text;

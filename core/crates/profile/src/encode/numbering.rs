@@ -1,22 +1,22 @@
-//! Numbering: the entries of a table that are really used, in order of first use, so that an encoder writes no orphan.
+//! Numbering of the referenced entries of a table, in order of first use, so that an encoder writes no orphan.
 
 const UNUSED: u32 = u32::MAX;
 
-/// Ids of one table in wire order, and the wire index of each id. The empty value has index 0 whether used or not.
-pub(super) struct Order {
+/// Ids of one table in wire order, and the wire index of each id. The empty value always has index 0.
+pub(super) struct WireNumbering {
     ids: Vec<u32>,
     wire: Vec<u32>,
     empty_used: bool,
 }
 
-impl Order {
+impl WireNumbering {
     pub fn new(table_length: usize) -> Self {
         let mut wire = vec![UNUSED; table_length.max(1)];
         wire[0] = 0;
         Self { ids: vec![0], wire, empty_used: false }
     }
 
-    /// Whether the id is new here. An id that is not of this table counts as the empty value.
+    /// Marks an id as used; `true` on its first use. An unassigned id counts as the empty value.
     pub fn mark(&mut self, id: u32) -> bool {
         match self.wire.get_mut(id as usize) {
             Some(wire) if *wire == UNUSED => {
@@ -45,7 +45,7 @@ impl Order {
         &self.ids
     }
 
-    /// The ids that were marked, in wire order: without the empty value unless it was.
+    /// The marked ids in wire order; the empty value is included only if it was marked.
     pub fn marked(&self) -> &[u32] {
         &self.ids[usize::from(!self.empty_used)..]
     }

@@ -1,5 +1,5 @@
-//! A text form of everything a request holds, in an order that does not depend on ids: for people, snapshots and
-//! comparison. Two requests say the same if and only if their texts are equal.
+//! A text form of a whole request, in an order that does not depend on ids: for display, snapshots and comparison. Two
+//! requests are equivalent if and only if their texts are equal.
 
 use std::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An owned attribute value. Floats are kept as bits so that values can be compared and interned.
+/// An owned attribute value. Floats are stored as bits, so that values can be compared and interned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AttributeValue {
     /// Text.
@@ -80,7 +80,7 @@ impl Value<'_> {
     }
 }
 
-/// The text a person reads and a filter compares.
+/// The text for display and for the comparison in filters.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,13 +1,13 @@
-//! The dictionary: tables shared by all profiles of one request, and their interning. A method named like a table
-//! interns (`string`, `stack`…), `get_…` reads. Not thread-safe; owned by the window's thread, or by a decoder.
+//! The dictionary: tables shared by all profiles of one request, and their interning. A method with the name of an entry
+//! interns (`string`, `stack`…), `get_…` reads. Owned by the window's thread or by a decoder; not synchronized.
 //!
-//! Law: equal values get equal ids, id 0 is the empty value, ids are given in rising order. Reading an id this
-//! dictionary never gave yields the empty value; decoders refuse such ids at the door.
+//! Invariant: equal values get equal ids, id 0 is the empty value, and ids are assigned in ascending order. An unassigned id
+//! reads as the empty value; decoders reject such ids.
 
 use super::table::{SequenceTable, Table, TextTable};
 use super::*;
 
-/// String values of attributes live in the string table too; an encoder that writes them in place leaves them out there.
+/// An attribute as ids. Its string value is in the string table too; an encoder that writes it inline omits it there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StoredAttribute {
     pub key: StringId,
@@ -40,17 +40,17 @@ struct StoredLocation {
 /// Entries per table, the empty value included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DictionaryLens {
-    /// Texts.
+    /// Strings.
     pub strings: usize,
     /// Functions.
     pub functions: usize,
     /// Mapped files.
     pub mappings: usize,
-    /// Places in code.
+    /// Locations.
     pub locations: usize,
     /// Stacks.
     pub stacks: usize,
-    /// Traces with spans.
+    /// Span links.
     pub links: usize,
     /// Attributes.
     pub attributes: usize,
@@ -58,7 +58,7 @@ pub struct DictionaryLens {
     pub attribute_sets: usize,
 }
 
-/// The tables. See the module's law.
+/// The tables. See the invariant of the module.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
     strings: TextTable,
@@ -79,7 +79,7 @@ impl Default for Dictionary {
 }
 
 impl Dictionary {
-    /// Tables that hold only their empty values.
+    /// Tables with only their empty values.
     pub fn new() -> Self {
         Self {
             strings: TextTable::new(),
@@ -94,7 +94,7 @@ impl Dictionary {
         }
     }
 
-    /// Forgets every entry and keeps the memory for the next window. All ids become meaningless.
+    /// Removes every entry and keeps the memory for the next window. Invalidates all ids.
     pub fn clear(&mut self) {
         self.strings.clear();
         self.functions.clear();
@@ -154,12 +154,12 @@ impl Dictionary {
         self.stored_attribute(stored)
     }
 
-    /// Interns an attribute whose strings are interned already; hashes no text.
+    /// Interns an attribute whose strings are already interned; hashes no text.
     pub(crate) fn stored_attribute(&mut self, stored: StoredAttribute) -> AttributeId {
         AttributeId(self.attributes.intern(stored))
     }
 
-    /// Interns a set of attributes. Order and repetition do not matter: a set is kept sorted by id.
+    /// Interns a set of attributes. Order and repetition are ignored: a set is stored sorted by id.
     pub fn attribute_set(&mut self, attributes: &[AttributeId]) -> AttributeSetId {
         let sorted = attributes.windows(2).all(|pair| pair[0] < pair[1]);
         AttributeSetId(if sorted {
@@ -184,7 +184,7 @@ impl Dictionary {
         self.strings.get(id.index())
     }
 
-    /// The id of a string that was interned before.
+    /// The id of a string, if it is interned.
     pub fn find_string(&self, text: &str) -> Option<StringId> {
         self.strings.find(text).map(StringId)
     }
@@ -240,12 +240,12 @@ impl Dictionary {
         self.attribute_sets.get(id.index())
     }
 
-    /// The attributes of a set, read.
+    /// The attributes of a set, resolved.
     pub fn attributes_of(&self, id: AttributeSetId) -> impl Iterator<Item = AttributeRef<'_>> {
         self.get_attribute_set(id).iter().map(|&attribute| self.get_attribute(attribute))
     }
 
-    /// What kind of code a location runs.
+    /// The frame type of a location.
     pub fn frame_type_of(&self, id: LocationId) -> FrameType {
         self.attributes_of(self.locations.get(id.index()).attributes)
             .find_map(|attribute| match attribute {
@@ -257,7 +257,7 @@ impl Dictionary {
             .unwrap_or_default()
     }
 
-    /// All strings with their ids, rising; likewise for the other tables by their lens and getters.
+    /// All strings with their ids, ascending.
     pub fn strings(&self) -> impl Iterator<Item = (StringId, &str)> {
         (0..self.strings.len()).map(|at| (StringId(at as u32), self.strings.get(at)))
     }
@@ -291,12 +291,12 @@ impl Dictionary {
         }
     }
 
-    /// Bytes of text held.
+    /// Bytes of text in the string table.
     pub fn text_bytes(&self) -> usize {
         self.strings.text_bytes()
     }
 
-    /// Bytes of memory held by all tables.
+    /// Bytes of memory allocated by all tables.
     pub fn memory_bytes(&self) -> usize {
         self.strings.bytes()
             + self.functions.bytes()
@@ -314,7 +314,7 @@ impl Dictionary {
 mod tests {
     use super::*;
 
-    fn place(dictionary: &mut Dictionary, name: &str, line: i64, frame_type: FrameType) -> LocationId {
+    fn location(dictionary: &mut Dictionary, name: &str, line: i64, frame_type: FrameType) -> LocationId {
         let name = dictionary.string(name);
         let function = dictionary.function(Function { name, ..Function::default() });
         let attributes = dictionary.frame_type(frame_type);
@@ -346,11 +346,11 @@ mod tests {
     }
 
     #[test]
-    fn the_same_place_is_one_location_and_another_line_is_another() {
+    fn equal_locations_share_an_id_and_another_line_gets_another() {
         let mut dictionary = Dictionary::new();
-        let first = place(&mut dictionary, "handle", 3, FrameType::Cpython);
-        let again = place(&mut dictionary, "handle", 3, FrameType::Cpython);
-        let other = place(&mut dictionary, "handle", 4, FrameType::Cpython);
+        let first = location(&mut dictionary, "handle", 3, FrameType::Cpython);
+        let again = location(&mut dictionary, "handle", 3, FrameType::Cpython);
+        let other = location(&mut dictionary, "handle", 4, FrameType::Cpython);
         assert_eq!(first, again);
         assert_ne!(first, other);
         assert_eq!(dictionary.lens().functions, 2);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_nobody_reads_as_empty() {
+    fn an_unassigned_id_reads_as_empty() {
         let dictionary = Dictionary::new();
         assert_eq!(dictionary.get_string(StringId(9)), "");
         assert_eq!(dictionary.get_location(LocationId(9)), Location::default());
@@ -384,16 +384,16 @@ mod tests {
     }
 
     #[test]
-    fn clearing_forgets_entries_and_keeps_the_memory() {
+    fn clearing_removes_entries_and_keeps_the_memory() {
         let mut dictionary = Dictionary::new();
         for n in 0..100 {
-            place(&mut dictionary, &format!("function {n}"), n, FrameType::Native);
+            location(&mut dictionary, &format!("function {n}"), n, FrameType::Native);
         }
-        let held = dictionary.memory_bytes();
+        let allocated = dictionary.memory_bytes();
         dictionary.clear();
         assert_eq!(dictionary.lens().locations, 1);
         assert_eq!(dictionary.text_bytes(), 0);
-        assert_eq!(dictionary.memory_bytes(), held);
-        assert_eq!(place(&mut dictionary, "fresh", 1, FrameType::Native), LocationId(1));
+        assert_eq!(dictionary.memory_bytes(), allocated);
+        assert_eq!(location(&mut dictionary, "fresh", 1, FrameType::Native), LocationId(1));
     }
 }

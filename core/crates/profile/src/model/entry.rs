@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// Kind of code a frame runs, on the wire `profile.frame.type` (OpenTelemetry semantic conventions 1.42).
+/// Kind of code of a frame: the attribute `profile.frame.type` (OpenTelemetry semantic conventions 1.42).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FrameType {
-    /// Unknown, or a frame of our own that names a reason.
+    /// Unknown, or a synthetic frame that names a drop reason.
     #[default]
     Unspecified,
     /// `cpython`
@@ -23,10 +23,10 @@ pub enum FrameType {
 }
 
 impl FrameType {
-    /// The attribute key that carries it.
+    /// Key of the attribute.
     pub const KEY: &'static str = "profile.frame.type";
 
-    /// The value on the wire; `None` for [`FrameType::Unspecified`], which is not written.
+    /// Value of the attribute; `None` for [`FrameType::Unspecified`], which is not written.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             Self::Unspecified => return None,
@@ -39,7 +39,7 @@ impl FrameType {
         })
     }
 
-    /// The type of a value on the wire; [`FrameType::Unspecified`] for one this crate does not name.
+    /// The type of an attribute value; [`FrameType::Unspecified`] for a value unknown to this crate.
     pub fn from_wire(value: &str) -> Self {
         match value {
             "cpython" => Self::Cpython,
@@ -53,16 +53,16 @@ impl FrameType {
     }
 }
 
-/// A named body of code.
+/// A function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// As people read it.
+    /// Human-readable name.
     pub name: StringId,
-    /// As the linker or runtime knows it, where that differs; else the empty string.
+    /// Name in the symbol table or runtime where it differs (mangled); else the empty string.
     pub system_name: StringId,
     /// Path of the source file.
     pub filename: StringId,
-    /// Line it begins in, from 1; 0 when unknown.
+    /// First line, from 1; 0 when unknown.
     pub start_line: i64,
 }
 
@@ -71,23 +71,23 @@ pub struct Function {
 pub struct Line {
     /// The function.
     pub function: FunctionId,
-    /// Executing line, from 1; 0 when unknown.
+    /// Line number, from 1; 0 when unknown.
     pub line: i64,
     /// Column, from 1; 0 when unknown.
     pub column: i64,
 }
 
-/// A place in code; several lines when functions were inlined, innermost first. Borrowed: given to
-/// [`Dictionary::location`], returned by [`Dictionary::get_location`].
+/// A code location; several lines when functions were inlined, innermost first. Borrowed: the argument of
+/// [`Dictionary::location`] and the result of [`Dictionary::get_location`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Location<'a> {
-    /// The mapped file of native code; empty otherwise.
+    /// The mapping of native code; empty otherwise.
     pub mapping: MappingId,
     /// Address of the instruction; 0 when it has none.
     pub address: u64,
-    /// Lines, innermost first; empty when nothing is known but the address.
+    /// Lines, innermost first; empty when only the address is known.
     pub lines: &'a [Line],
-    /// Attributes, [`FrameType`]'s among them.
+    /// Attributes, [`FrameType`] included.
     pub attributes: AttributeSetId,
 }
 
@@ -96,7 +96,7 @@ pub struct Location<'a> {
 pub struct Mapping {
     /// First address.
     pub memory_start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub memory_limit: u64,
     /// Offset in the file of the first byte, in bytes.
     pub file_offset: u64,
@@ -106,7 +106,7 @@ pub struct Mapping {
     pub attributes: AttributeSetId,
 }
 
-/// Trace and span a sample belongs to.
+/// Span link: the trace and span of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
     /// W3C trace id; all zeros for none.
@@ -116,7 +116,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether it names neither trace nor span.
+    /// Whether it has neither trace nor span.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! Typed indices into the tables of a [`crate::Dictionary`]. An id means something only with the dictionary that gave it.
+//! Typed indices into the tables of a [`crate::Dictionary`]. An id is valid only for the dictionary that assigned it.
 
 macro_rules! ids {
     ($($(#[doc = $doc:literal])+ $name:ident;)+) => {
@@ -10,7 +10,7 @@ macro_rules! ids {
             /// The empty value of the table.
             pub const EMPTY: Self = Self(0);
 
-            /// Whether this names the empty value.
+            /// Whether this is the id of the empty value.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
@@ -38,7 +38,6 @@ ids! {
     LinkId;
     /// Index into the attribute table; 0 is the empty attribute.
     AttributeId;
-    /// Index into the table of attribute sets; 0 is the empty set. The wire has no such table: it is how equal label
-    /// sets are kept once.
+    /// Index into the table of attribute sets; 0 is the empty set. OTLP has no such table; it deduplicates label sets.
     AttributeSetId;
 }

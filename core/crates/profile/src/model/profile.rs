@@ -1,18 +1,18 @@
-//! Profiles, samples, and the resource they come from.
+//! Profiles, samples, and their resource and scope.
 
 use super::*;
 
 /// Type and unit of a value, e.g. `cpu`/`nanoseconds`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueType {
-    /// What is counted: `cpu`, `samples`…
+    /// Type of the values: `cpu`, `samples`…
     pub kind: String,
     /// Unit of the values: `nanoseconds`, `count`, `bytes`…
     pub unit: String,
 }
 
 impl ValueType {
-    /// A value type of two words.
+    /// A value type of `kind` and `unit`.
     pub fn new(kind: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { kind: kind.into(), unit: unit.into() }
     }
@@ -23,7 +23,7 @@ impl ValueType {
     }
 }
 
-/// An aggregated sample: identity is (stack, attributes, link).
+/// An aggregated sample. Its identity is (stack, attributes, link).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The stack, leaf first.
@@ -32,20 +32,20 @@ pub struct Sample {
     pub attributes: AttributeSetId,
     /// Trace and span; empty for none.
     pub link: LinkId,
-    /// One aggregated value; or one per timestamp; or empty, each timestamp then counts 1.
+    /// One aggregated value, or one per timestamp, or empty: each timestamp then counts 1.
     pub values: Vec<i64>,
-    /// Empty, or when each value was taken.
+    /// Empty, or the time of each value.
     pub timestamps_unix_nano: Vec<u64>,
-    /// What was really measured for the whole sample, in [`Profile::exact_type`]; 0 when the profile has none.
+    /// The exact measurement of the whole sample, in [`Profile::exact_type`]; 0 when the profile has none.
     pub exact_value: i64,
 }
 
-/// Samples of one type over one window. Immutable once its window closed.
+/// Samples of one type over one window. Immutable once its window is closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// What the values are.
+    /// Type and unit of the values.
     pub sample_type: ValueType,
-    /// What the period is of, e.g. `cpu`/`nanoseconds`.
+    /// Type and unit of the period, e.g. `cpu`/`nanoseconds`.
     pub period_type: ValueType,
     /// Sampling interval, in the unit of `period_type`; 0 when there is none.
     pub period: i64,
@@ -59,15 +59,15 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// Attributes of the profile as a whole.
     pub attributes: AttributeSetId,
-    /// Attributes that the producer left out.
+    /// Number of attributes that the producer omitted.
     pub dropped_attributes_count: u32,
-    /// Set when the values count periods (`samples`/`count`) and the samples also carry what was measured, e.g.
-    /// `cpu`/`nanoseconds`. OTLP has no room for it; pprof writes it as a value type of its own.
+    /// Set when the values count periods (`samples`/`count`) and the samples also have an exact measurement, e.g.
+    /// `cpu`/`nanoseconds`. OTLP has no field for it; pprof writes it as a separate value type.
     pub exact_type: Option<ValueType>,
 }
 
 impl Profile {
-    /// The name users know it by: `cpu`, `wall`, `alloc_space`… Counted samples are named by their period's type.
+    /// The profile type: `cpu`, `wall`, `alloc_space`… Counted samples have the type of their period.
     pub fn type_name(&self) -> &str {
         match &self.exact_type {
             Some(exact) => &exact.kind,
@@ -85,8 +85,8 @@ impl Profile {
         }
     }
 
-    /// What a sample weighs in [`Profile::unit`]: measured where it was, else its values, times the period if they
-    /// count periods.
+    /// Weight of a sample in [`Profile::unit`]: the exact measurement if there is one, else the sum of the values, multiplied
+    /// by the period if they count periods.
     pub fn weight(&self, sample: &Sample) -> i64 {
         if self.exact_type.is_some() {
             return sample.exact_value;
@@ -123,7 +123,7 @@ impl Sample {
     }
 }
 
-/// Name and version of what produced the profiles.
+/// Instrumentation scope: the library that produced the profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// Name of the library.
@@ -133,7 +133,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// This producer.
+    /// The scope of spanprof itself.
     pub fn spanprof() -> Self {
         Self { name: "spanprof".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
     }
@@ -142,9 +142,9 @@ impl Scope {
 /// Profiles of one resource and scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceProfiles {
-    /// Attributes of the resource, `service.name` among them.
+    /// Attributes of the resource, `service.name` included.
     pub resource: Vec<Attribute>,
-    /// What produced them.
+    /// The scope that produced them.
     pub scope: Scope,
     /// One per type and window.
     pub profiles: Vec<Profile>,
@@ -163,10 +163,10 @@ impl ResourceProfiles {
     }
 }
 
-/// One request, one file, one answer: profiles of any number of resources over one dictionary.
+/// The contents of a request, file or query result: profiles of any number of resources with one dictionary.
 #[derive(Clone, Debug, Default)]
 pub struct ProfilesData {
-    /// Tables that every id below points into.
+    /// The tables of all ids below.
     pub dictionary: Dictionary,
     /// Profiles by resource and scope.
     pub resources: Vec<ResourceProfiles>,

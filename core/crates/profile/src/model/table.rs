@@ -1,7 +1,7 @@
-//! Three deduplicating tables: of copyable entries, of sequences, of text. Each keeps its entries in one growing buffer
-//! and a hash table of indices beside it, so an entry is stored once. Index 0 always exists: the zero value.
+//! Three deduplicating tables: of copyable entries, of sequences, of text. Each stores its entries in one growing buffer and
+//! a hash table of indices beside it, so that an entry is stored once. Index 0 always exists: the zero value.
 //!
-//! Law: a full table (2^32 entries) answers 0; nothing here panics on an index it was not given.
+//! Invariant: a full table (2^32 entries) returns 0 for a new entry, and an unassigned index reads as the zero value.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -53,7 +53,7 @@ impl<T: Copy + Default + Eq + Hash> Table<T> {
     }
 }
 
-/// Distinct sequences of items, end to end in one buffer.
+/// Distinct sequences of items, concatenated in one buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceTable<T> {
     items: Vec<T>,
@@ -115,7 +115,7 @@ fn slice_at<'a, T>(items: &'a [T], ends: &[usize], at: usize) -> &'a [T] {
     &items[start..end]
 }
 
-/// Distinct strings, end to end in one buffer.
+/// Distinct strings, concatenated in one buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct TextTable {
     text: String,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_keep_their_items_across_growth() {
+    fn sequences_are_unchanged_when_the_table_grows() {
         let mut table = SequenceTable::<u32>::new();
         let ids: Vec<u32> =
             (0..500u32).map(|n| table.intern(&(0..n % 50).map(|i| i * n).collect::<Vec<_>>())).collect();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_every_length_is_found_again_after_clear() {
+    fn text_of_every_length_is_found_before_and_interned_again_after_clear() {
         let mut table = TextTable::new();
         let all: Vec<String> = (0..if cfg!(miri) { 40 } else { 300 }).map(|n| "é".repeat(n)).collect();
         for _ in 0..2 {

@@ -1,27 +1,26 @@
-//! Copies samples from one dictionary into another, each entry looked up once. What merging, filtering and splitting
-//! have in common.
+//! Copies samples from one dictionary into another; each entry is interned once. Shared by merging, filtering and splitting.
 
 use super::dictionary::{StoredAttribute, StoredValue};
 use super::*;
 
-/// Known targets per source id; `None` until first needed.
-type Known<T> = Vec<Option<T>>;
+/// Target ids by source id; `None` until the first use.
+type CopiedIds<T> = Vec<Option<T>>;
 
 pub(crate) struct Transfer<'f, 't> {
     from: &'f Dictionary,
     pub to: &'t mut Dictionary,
-    strings: Known<StringId>,
-    functions: Known<FunctionId>,
-    mappings: Known<MappingId>,
-    locations: Known<LocationId>,
-    stacks: Known<StackId>,
-    links: Known<LinkId>,
-    attributes: Known<AttributeId>,
-    attribute_sets: Known<AttributeSetId>,
+    strings: CopiedIds<StringId>,
+    functions: CopiedIds<FunctionId>,
+    mappings: CopiedIds<MappingId>,
+    locations: CopiedIds<LocationId>,
+    stacks: CopiedIds<StackId>,
+    links: CopiedIds<LinkId>,
+    attributes: CopiedIds<AttributeId>,
+    attribute_sets: CopiedIds<AttributeSetId>,
 }
 
-/// Answers from `known`, or computes with the transfer at hand and remembers.
-macro_rules! once {
+/// Returns the memoized target id, or computes and stores it.
+macro_rules! memoized {
     ($transfer:ident . $known:ident [ $id:expr ], $compute:expr) => {{
         let at = $id.index();
         if let Some(Some(found)) = $transfer.$known.get(at) {
@@ -81,11 +80,11 @@ impl<'f, 't> Transfer<'f, 't> {
     }
 
     fn string(&mut self, id: StringId) -> StringId {
-        once!(self.strings[id], self.to.string(self.from.get_string(id)))
+        memoized!(self.strings[id], self.to.string(self.from.get_string(id)))
     }
 
     fn function(&mut self, id: FunctionId) -> FunctionId {
-        once!(self.functions[id], {
+        memoized!(self.functions[id], {
             let Function { name, system_name, filename, start_line } = self.from.get_function(id);
             let function = Function {
                 name: self.string(name),
@@ -98,7 +97,7 @@ impl<'f, 't> Transfer<'f, 't> {
     }
 
     fn mapping(&mut self, id: MappingId) -> MappingId {
-        once!(self.mappings[id], {
+        memoized!(self.mappings[id], {
             let mapping = self.from.get_mapping(id);
             let filename = self.string(mapping.filename);
             let attributes = self.attribute_set(mapping.attributes);
@@ -107,7 +106,7 @@ impl<'f, 't> Transfer<'f, 't> {
     }
 
     fn location(&mut self, id: LocationId) -> LocationId {
-        once!(self.locations[id], {
+        memoized!(self.locations[id], {
             let location = self.from.get_location(id);
             let mapping = self.mapping(location.mapping);
             let attributes = self.attribute_set(location.attributes);
@@ -120,18 +119,18 @@ impl<'f, 't> Transfer<'f, 't> {
     }
 
     pub fn stack(&mut self, id: StackId) -> StackId {
-        once!(self.stacks[id], {
+        memoized!(self.stacks[id], {
             let locations: Vec<LocationId> = self.from.get_stack(id).iter().map(|&id| self.location(id)).collect();
             self.to.stack(&locations)
         })
     }
 
     pub fn link(&mut self, id: LinkId) -> LinkId {
-        once!(self.links[id], self.to.link(self.from.get_link(id)))
+        memoized!(self.links[id], self.to.link(self.from.get_link(id)))
     }
 
     fn attribute(&mut self, id: AttributeId) -> AttributeId {
-        once!(self.attributes[id], {
+        memoized!(self.attributes[id], {
             let StoredAttribute { key, value, unit } = self.from.get_stored_attribute(id);
             let key = self.string(key);
             let value = match value {
@@ -144,7 +143,7 @@ impl<'f, 't> Transfer<'f, 't> {
     }
 
     pub fn attribute_set(&mut self, id: AttributeSetId) -> AttributeSetId {
-        once!(self.attribute_sets[id], {
+        memoized!(self.attribute_sets[id], {
             let attributes: Vec<AttributeId> =
                 self.from.get_attribute_set(id).iter().map(|&id| self.attribute(id)).collect();
             self.to.attribute_set(&attributes)

@@ -1,9 +1,9 @@
-//! Which samples a question is about.
+//! Selects samples by service, type, labels, span link and time.
 
 use crate::model::Transfer;
 use crate::*;
 
-/// Conditions that must all hold; the default holds for everything.
+/// Conditions, combined by AND; the default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// `service.name` of the resource, or of the sample where it has one.
@@ -16,34 +16,34 @@ pub struct Filter {
     pub trace_id: Option<[u8; 16]>,
     /// Span of the sample's link.
     pub span_id: Option<[u8; 8]>,
-    /// Windows (or kept timestamps) from here, Unix nanoseconds…
+    /// Start of the range of windows (or timestamps), Unix nanoseconds, inclusive.
     pub from_unix_nano: Option<u64>,
-    /// …up to but without here.
+    /// End of the range, exclusive.
     pub to_unix_nano: Option<u64>,
 }
 
 impl Filter {
-    /// What passes, with a dictionary of just that. Profiles of which nothing passes are left out.
+    /// The selected samples, with a dictionary of their entries only. Omits profiles without a selected sample.
     pub fn apply(&self, data: &ProfilesData) -> ProfilesData {
         let mut passed = ProfilesData::default();
         let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
-        let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.takes_link(link)).collect();
+        let links: Vec<bool> = data.dictionary.links().iter().map(|link| self.matches_link(link)).collect();
         for resource in &data.resources {
-            // Whether an attribute set passes is asked once per resource.
+            // Each attribute set is evaluated once per resource.
             let mut sets: Vec<Option<bool>> = vec![None; data.dictionary.lens().attribute_sets];
             let mut profiles = Vec::new();
-            for profile in resource.profiles.iter().filter(|profile| self.takes_profile(profile)) {
+            for profile in resource.profiles.iter().filter(|profile| self.matches_profile(profile)) {
                 let mut kept = transfer.empty_profile(profile);
                 for sample in &profile.samples {
-                    if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.takes_link(&Link::default())) {
+                    if !links.get(sample.link.index()).copied().unwrap_or_else(|| self.matches_link(&Link::default())) {
                         continue;
                     }
-                    let ask = || self.takes_labels(&data.dictionary, sample.attributes, &resource.resource);
-                    let takes = match sets.get_mut(sample.attributes.index()) {
-                        Some(known) => *known.get_or_insert_with(ask),
-                        None => ask(),
+                    let evaluate = || self.matches_labels(&data.dictionary, sample.attributes, &resource.resource);
+                    let is_match = match sets.get_mut(sample.attributes.index()) {
+                        Some(known) => *known.get_or_insert_with(evaluate),
+                        None => evaluate(),
                     };
-                    if let Some(part) = takes.then(|| self.within_range(profile, sample)).flatten() {
+                    if let Some(part) = is_match.then(|| self.within_range(profile, sample)).flatten() {
                         kept.samples.push(transfer.sample(&part));
                     }
                 }
@@ -59,29 +59,29 @@ impl Filter {
         passed
     }
 
-    fn takes_link(&self, link: &Link) -> bool {
+    fn matches_link(&self, link: &Link) -> bool {
         self.trace_id.is_none_or(|id| id == link.trace_id) && self.span_id.is_none_or(|id| id == link.span_id)
     }
 
-    fn takes_profile(&self, profile: &Profile) -> bool {
+    fn matches_profile(&self, profile: &Profile) -> bool {
         let overlaps = self.to_unix_nano.is_none_or(|to| profile.time_unix_nano < to)
             && self.from_unix_nano.is_none_or(|from| profile.end_unix_nano() > from || profile.time_unix_nano == from);
         overlaps && self.type_name.as_ref().is_none_or(|name| name == profile.type_name())
     }
 
-    fn takes_labels(&self, dictionary: &Dictionary, set: AttributeSetId, resource: &[Attribute]) -> bool {
+    fn matches_labels(&self, dictionary: &Dictionary, set: AttributeSetId, resource: &[Attribute]) -> bool {
         let of_sample = |key: &str| dictionary.attributes_of(set).find(|attribute| attribute.key == key);
-        let holds = |key: &str, wanted: &str| match of_sample(key) {
-            Some(attribute) => attribute.value.to_string() == wanted,
+        let matches = |key: &str, value: &str| match of_sample(key) {
+            Some(attribute) => attribute.value.to_string() == value,
             None => {
-                resource.iter().any(|attribute| attribute.key == key && attribute.value.as_ref().to_string() == wanted)
+                resource.iter().any(|attribute| attribute.key == key && attribute.value.as_ref().to_string() == value)
             }
         };
-        self.service.as_ref().is_none_or(|service| holds("service.name", service))
-            && self.labels.iter().all(|(key, value)| holds(key, value))
+        self.service.as_ref().is_none_or(|service| matches("service.name", service))
+            && self.labels.iter().all(|(key, value)| matches(key, value))
     }
 
-    /// The sample, or what of it was taken in the range when it kept timestamps.
+    /// The sample, or the part within the range if it has timestamps.
     fn within_range(&self, profile: &Profile, sample: &Sample) -> Option<Sample> {
         let inside = |time: &u64| {
             self.from_unix_nano.is_none_or(|from| *time >= from) && self.to_unix_nano.is_none_or(|to| *time < to)
@@ -100,7 +100,7 @@ impl Filter {
             timestamps_unix_nano: kept.iter().map(|at| times[*at]).collect(),
             ..sample.clone()
         };
-        // What was measured is known for the whole sample only; its part is in proportion.
+        // The exact value belongs to the whole sample; the part gets a proportional share.
         if profile.exact_type.is_some() && sample.total() != 0 {
             let share = i128::from(sample.exact_value) * i128::from(part.total()) / i128::from(sample.total());
             part.exact_value = i64::try_from(share).unwrap_or(i64::MAX);

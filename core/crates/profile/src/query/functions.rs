@@ -1,5 +1,5 @@
-//! What counts as one function in tables and graphs: name, file and frame type. Locations without a name are shown by
-//! their address and mapping.
+//! Identity of functions in tables and graphs: name, file and frame type. Locations without a name have their address as
+//! name and their mapping as file.
 
 use std::iter::Copied;
 use std::slice::Iter;
@@ -28,7 +28,7 @@ impl<'d> FunctionTable<'d> {
     }
 
     pub fn of_location(&mut self, id: LocationId) -> Copied<Iter<'_, u32>> {
-        // An id that is not of this dictionary reads as its empty location.
+        // An unassigned id reads as the empty location.
         let at = if id.index() < self.by_location.len() { id.index() } else { 0 };
         if self.by_location[at].is_none() {
             self.by_location[at] = Some(self.resolve(LocationId(at as u32)));

@@ -1,5 +1,5 @@
-//! Label names by the rules of Pyroscope 1.x (`pkg/validation/validate.go`, `SanitizeLegacyLabelName`, 1.21): letters of
-//! ASCII, `_`, `.` and, behind the first character, digits. One other name and the server refuses the whole request.
+//! Label names by the rules of Pyroscope 1.x (`pkg/validation/validate.go`, `SanitizeLegacyLabelName`, 1.21): ASCII letters,
+//! `_`, `.` and, after the first character, digits. The server rejects a request with any other name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ fn is_accepted(at: usize, character: char) -> bool {
     character.is_ascii_alphabetic() || matches!(character, '_' | '.') || (at > 0 && character.is_ascii_digit())
 }
 
-/// Names of sample labels and resource attributes that Pyroscope 1.x refuses, sorted.
+/// Names of sample labels and resource attributes that Pyroscope 1.x rejects, sorted.
 pub fn refused_label_names(data: &ProfilesData) -> Vec<String> {
-    let refused = label_names(data).into_iter().filter(|name| !is_accepted_label_name(name));
-    refused.map(str::to_owned).collect()
+    let rejected = label_names(data).into_iter().filter(|name| !is_accepted_label_name(name));
+    rejected.map(str::to_owned).collect()
 }
 
-/// An accepted name for each refused one. Two names never become one: where the plain replacement is taken, a hash of the
-/// original is appended.
+/// An accepted name for each rejected one. Names stay distinct: if the plain replacement is taken, a hash of the original is
+/// appended.
 pub(super) fn replacements(data: &ProfilesData) -> BTreeMap<String, String> {
     let names = label_names(data);
-    let (accepted, refused): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_accepted_label_name(name));
-    // As the server stores them.
+    let (accepted, rejected): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_accepted_label_name(name));
+    // The names as the server stores them.
     let mut taken: BTreeSet<String> = accepted.iter().map(|name| name.replace('.', "_")).collect();
     let mut replacements = BTreeMap::new();
-    for name in refused {
+    for name in rejected {
         let mut replacement = replacement(name);
         if !taken.insert(replacement.replace('.', "_")) {
             replacement = format!("{replacement}_{:08x}", fnv1a(name));
@@ -77,12 +77,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_judged_as_pyroscope_1_judges_them() {
+    fn names_are_accepted_by_the_rules_of_pyroscope_1() {
         for accepted in ["route", "http.route", "_x", ".x", "a1", "A_b.C9"] {
             assert!(is_accepted_label_name(accepted), "{accepted}");
         }
-        for refused in ["", "user-tier", "équipe", "1st", "a b", "a/b", "a:b"] {
-            assert!(!is_accepted_label_name(refused), "{refused}");
+        for rejected in ["", "user-tier", "équipe", "1st", "a b", "a/b", "a:b"] {
+            assert!(!is_accepted_label_name(rejected), "{rejected}");
         }
         let mut data = labelled(&["route", "user-tier"]);
         data.resources[0].resource.push(Attribute::string("équipe", "a"));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_becomes_an_accepted_one_and_no_two_become_the_same() {
+    fn a_rejected_name_gets_an_accepted_replacement_and_names_stay_distinct() {
         let replaced = replacements(&labelled(&["user-tier", "user.tier", "équipe", "1st", "a-b", "a/b", "用户"]));
         assert_eq!(replaced["équipe"], "_quipe");
         assert_eq!(replaced["1st"], "_1st");

@@ -1,13 +1,13 @@
-//! Merging windows: samples of equal identity add up, windows span from the first start to the last end.
+//! Merges windows: samples of equal identity are added up; the merged window is from the first start to the last end.
 
 use hashbrown::HashMap;
 
 use crate::model::Transfer;
 use crate::*;
 
-/// Profiles that may be added up: same resource and scope, same meaning of a value.
+/// Key of mergeable profiles of one resource and scope: equal types, period and attributes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Kind {
+struct ProfileKind {
     sample_type: ValueType,
     period_type: ValueType,
     period: i64,
@@ -15,9 +15,9 @@ struct Kind {
     attributes: AttributeSetId,
 }
 
-/// A sample's identity. Aggregated values and timestamped ones cannot share a sample.
+/// SampleIdentity of a sample. Aggregated and timestamped values are never in one sample.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Identity {
+struct SampleIdentity {
     stack: StackId,
     attributes: AttributeSetId,
     link: LinkId,
@@ -25,32 +25,32 @@ struct Identity {
     has_values: bool,
 }
 
-/// A profile whose samples each have an identity of their own.
+/// A profile whose samples have distinct identities.
 #[derive(Default)]
 pub(super) struct Merged {
     profile: Profile,
-    samples: HashMap<Identity, usize>,
+    samples: HashMap<SampleIdentity, usize>,
 }
 
 #[derive(Default)]
-struct Group {
+struct ResourceGroup {
     kinds: Vec<Merged>,
-    by_kind: HashMap<Kind, usize>,
+    by_kind: HashMap<ProfileKind, usize>,
 }
 
-/// One request that holds the samples of all. The order of the parts does not matter for what it says.
+/// One request with the samples of all parts. The result is equivalent for every order of the parts.
 pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesData {
     let mut merged = ProfilesData::default();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ResourceGroup> = Vec::new();
     let mut known: HashMap<(Vec<Attribute>, Scope), usize> = HashMap::new();
     for part in parts {
         let mut transfer = Transfer::new(&part.dictionary, &mut merged.dictionary);
         for resource in &part.resources {
-            // Attributes of a resource have no order.
+            // Resource attributes are unordered.
             let mut attributes = resource.resource.clone();
             attributes.sort();
             let at = *known.entry((attributes, resource.scope.clone())).or_insert_with_key(|(sorted, scope)| {
-                groups.push(Group::default());
+                groups.push(ResourceGroup::default());
                 merged.resources.push(ResourceProfiles {
                     resource: sorted.clone(),
                     scope: scope.clone(),
@@ -70,10 +70,10 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesD
     merged
 }
 
-impl Group {
+impl ResourceGroup {
     fn add(&mut self, profile: &Profile, transfer: &mut Transfer<'_, '_>) {
         let empty = transfer.empty_profile(profile);
-        let kind = Kind {
+        let kind = ProfileKind {
             sample_type: empty.sample_type.clone(),
             period_type: empty.period_type.clone(),
             period: empty.period,
@@ -98,7 +98,7 @@ impl Group {
 }
 
 impl Merged {
-    /// Starts with the head of `profile`; its samples must be added one by one.
+    /// Starts with `profile`, which must have no samples.
     pub fn new(profile: Profile) -> Self {
         Self { profile, samples: HashMap::new() }
     }
@@ -109,7 +109,7 @@ impl Merged {
     }
 
     pub fn add(&mut self, sample: Sample) {
-        let identity = Identity {
+        let identity = SampleIdentity {
             stack: sample.stack,
             attributes: sample.attributes,
             link: sample.link,
@@ -141,7 +141,7 @@ pub(super) fn sort_by_time(sample: &mut Sample) {
 }
 
 impl Profile {
-    /// Takes another window of the same kind in. The id of the earliest names the result.
+    /// Extends the window by another one of the same kind. The result has the id of the earliest.
     fn widen(&mut self, other: &Self) {
         let end = self.end_unix_nano().max(other.end_unix_nano());
         if (other.time_unix_nano, other.profile_id) < (self.time_unix_nano, self.profile_id) {

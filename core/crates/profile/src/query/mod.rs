@@ -1,5 +1,5 @@
-//! Questions to profiles: filter, merge, reduce, which types there are, the top table, the stack tree. Answers are values; the
-//! encoders and the command line print them.
+//! Queries: filter, merge, reduce, list of types, top table, stack tree. They return values; the encoders and the command
+//! line format them.
 
 mod filter;
 mod functions;
@@ -40,7 +40,7 @@ pub struct TypeSummary {
     pub to_unix_nano: u64,
 }
 
-/// The sample type that every profile here names as its default, as files of pprof do; `None` when they differ or none does.
+/// The default sample type of all profiles, as in pprof files; `None` when it is absent or differs between profiles.
 pub fn default_type(data: &ProfilesData) -> Option<String> {
     let named = |profile: &Profile| {
         let mut settings = data.dictionary.attributes_of(profile.attributes);
@@ -48,11 +48,11 @@ pub fn default_type(data: &ProfilesData) -> Option<String> {
     };
     let mut defaults = data.profiles().map(|(_, profile)| named(profile));
     let first = defaults.next()??;
-    let is_there = data.profiles().any(|(_, profile)| profile.type_name() == first);
-    (is_there && defaults.all(|other| other.as_ref() == Some(&first))).then_some(first)
+    let is_present = data.profiles().any(|(_, profile)| profile.type_name() == first);
+    (is_present && defaults.all(|other| other.as_ref() == Some(&first))).then_some(first)
 }
 
-/// What is there, sorted by service and type.
+/// The profile types of each service, sorted by service and type.
 pub fn types(data: &ProfilesData) -> Vec<TypeSummary> {
     let mut summaries: BTreeMap<(&str, &str), TypeSummary> = BTreeMap::new();
     for (resource, profile) in data.profiles() {

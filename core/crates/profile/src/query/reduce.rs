@@ -1,5 +1,5 @@
-//! Reduces profiles to the detail that one receiver stores well: less of the span link, fewer resource attributes, label
-//! names of Pyroscope 1.x. Samples that become identical are merged; totals do not change.
+//! Reduces the detail of profiles for one receiver: parts of the span link, resource attributes, label names of Pyroscope
+//! 1.x. Samples that become identical are merged; totals do not change.
 
 use hashbrown::HashMap;
 
@@ -7,21 +7,21 @@ use super::label_names::replacements;
 use super::merge::{sort_by_time, Merged};
 use crate::*;
 
-/// See the head of the module. `Default` leaves profiles as they are.
+/// A reduction of detail. `Default` leaves profiles unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reduction {
-    /// Links lose their trace id.
+    /// Removes the trace id of links.
     pub without_trace_ids: bool,
-    /// Links lose their span id.
+    /// Removes the span id of links.
     pub without_span_ids: bool,
-    /// Keys of resource attributes that are left out.
+    /// Keys of resource attributes to remove.
     pub without_attributes: Vec<String>,
-    /// Label names that Pyroscope 1.x refuses are replaced.
+    /// Replaces label names that Pyroscope 1.x rejects.
     pub accepted_label_names: bool,
 }
 
 impl Reduction {
-    /// The profiles with less detail.
+    /// The reduced profiles.
     pub fn apply(&self, mut data: ProfilesData) -> ProfilesData {
         if !self.without_attributes.is_empty() {
             for resource in &mut data.resources {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_its_trace_keeps_spans_apart() {
+    fn links_without_trace_ids_keep_spans_distinct() {
         let data = Reduction { without_trace_ids: true, ..Reduction::default() }.apply(linked());
         let links: Vec<Link> = samples(&data).iter().map(|sample| data.dictionary.get_link(sample.link)).collect();
         let span = |span_id| Link { trace_id: [0; 16], span_id };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_differed_in_their_link_alone_become_one_with_the_same_total() {
+    fn samples_that_differ_only_in_their_link_are_merged_with_the_same_total() {
         let none = Reduction { without_trace_ids: true, without_span_ids: true, ..Reduction::default() };
         let data = none.apply(linked());
         let [summed, timed] = samples(&data) else { panic!("{:?}", samples(&data)) };
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_the_resource_are_left_out_by_key() {
+    fn resource_attributes_are_removed_by_key() {
         let reduction = Reduction { without_attributes: vec!["process.pid".to_owned()], ..Reduction::default() };
         assert_eq!(reduction.apply(linked()).resources[0].resource, [Attribute::string("service.name", "shop")]);
     }
 
     #[test]
-    fn refused_label_names_are_replaced_and_values_stay() {
+    fn rejected_label_names_are_replaced_and_values_stay() {
         let data = Reduction { accepted_label_names: true, ..Reduction::default() }.apply(linked());
         for sample in samples(&data) {
             let labels: Vec<_> =

@@ -1,4 +1,4 @@
-//! The top table: per function, how much it spent itself and with what it called.
+//! The top table: flat and cumulative weight per function.
 
 use std::cmp::Reverse;
 
@@ -12,22 +12,22 @@ pub struct TopRow {
     pub function: String,
     /// Path of its source file, "" when unknown.
     pub file: String,
-    /// Kind of code.
+    /// Frame type.
     pub frame_type: FrameType,
-    /// Weight of samples whose leaf it is.
+    /// Weight of samples with the function as leaf.
     pub flat: i64,
-    /// Weight of samples it is anywhere in, each counted once.
+    /// Weight of samples with the function anywhere in the stack, each counted once.
     pub cum: i64,
 }
 
-/// Functions by falling `flat`, then falling `cum`, then name.
+/// Functions by descending `flat`, then descending `cum`, then name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopTable {
     /// [`crate::Profile::type_name`].
     pub type_name: String,
     /// Unit of all weights.
     pub unit: String,
-    /// Weight of all samples; shares are of this.
+    /// Weight of all samples, the base of shares.
     pub total: i64,
     /// Number of samples.
     pub samples: usize,

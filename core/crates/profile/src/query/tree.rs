@@ -5,21 +5,20 @@ use hashbrown::HashMap;
 use super::functions::FunctionTable;
 use crate::{FrameType, ProfilesData};
 
-/// A call path's last function.
+/// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Index of the caller; the root is its own parent.
     pub parent: u32,
     /// Index into [`StackTree::functions`].
     pub function: u32,
-    /// Weight of samples that end here.
+    /// Weight of samples whose stack ends here.
     pub self_weight: i64,
-    /// Weight of samples that pass here.
+    /// Weight of samples whose stack contains this call path.
     pub total_weight: i64,
 }
 
-/// Node 0 is the root and stands for everything. Nodes are in depth-first order, siblings by name: a node's descendants
-/// follow it, and parents come before their children.
+/// Node 0 is the root of all samples. Nodes are in depth-first preorder, siblings by name: a node's descendants follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackTree {
     /// [`crate::Profile::type_name`].
@@ -32,12 +31,12 @@ pub struct StackTree {
     pub nodes: Vec<Node>,
 }
 
-/// The tree of one profile type. A function called through different lines is one child of its caller.
+/// The tree of one profile type. A function called from different lines is one child of its caller.
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     let mut functions = FunctionTable::new(&data.dictionary);
     let mut nodes = vec![Node { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
-    // Where a stack ends in the tree, by stack id: samples that differ in labels only walk once.
+    // Last node of each stack, by stack id: a stack is inserted once for samples that differ only in labels.
     let mut ends: HashMap<u32, u32> = HashMap::new();
     let mut unit = String::new();
     for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
@@ -74,28 +73,28 @@ pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     StackTree { type_name: type_name.to_owned(), unit, nodes: depth_first(&nodes, &functions), functions }
 }
 
-/// The same nodes in depth-first order, siblings by name, file and type. Without recursion: stacks may be deep.
+/// The same nodes in depth-first order, siblings by name, file and type. Iterative, since stacks may be deep.
 fn depth_first(nodes: &[Node], functions: &[(String, String, FrameType)]) -> Vec<Node> {
     let mut rank = vec![0u32; functions.len()];
     let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
     by_name.sort_by_key(|at| &functions[*at as usize]);
-    by_name.iter().enumerate().for_each(|(place, at)| rank[*at as usize] = place as u32);
+    by_name.iter().enumerate().for_each(|(nth, at)| rank[*at as usize] = nth as u32);
     let mut order: Vec<u32> = (1..nodes.len() as u32).collect();
     let key = |at: &u32| (nodes[*at as usize].parent, std::cmp::Reverse(rank[nodes[*at as usize].function as usize]));
     order.sort_unstable_by_key(key);
-    // `order` now holds each parent's children together, last name first.
-    let mut first_child = vec![(0usize, 0usize); nodes.len()];
-    for (place, at) in order.iter().enumerate() {
-        let range = &mut first_child[nodes[*at as usize].parent as usize];
-        *range = if range.1 == 0 { (place, place + 1) } else { (range.0, place + 1) };
+    // `order` now has the children of each parent adjacent, last name first.
+    let mut child_ranges = vec![(0usize, 0usize); nodes.len()];
+    for (nth, at) in order.iter().enumerate() {
+        let range = &mut child_ranges[nodes[*at as usize].parent as usize];
+        *range = if range.1 == 0 { (nth, nth + 1) } else { (range.0, nth + 1) };
     }
     let mut sorted = Vec::with_capacity(nodes.len());
-    let mut waiting = vec![(0u32, 0u32)];
-    while let Some((at, parent)) = waiting.pop() {
+    let mut pending = vec![(0u32, 0u32)];
+    while let Some((at, parent)) = pending.pop() {
         let new = sorted.len() as u32;
         sorted.push(Node { parent, ..nodes[at as usize] });
-        let (start, end) = first_child[at as usize];
-        waiting.extend(order[start..end].iter().map(|child| (*child, new)));
+        let (start, end) = child_ranges[at as usize];
+        pending.extend(order[start..end].iter().map(|child| (*child, new)));
     }
     sorted
 }

@@ -1,5 +1,5 @@
-//! Readers of OTLP/JSON's odd values: 64-bit numbers as strings, ids as hex, bytes as base64, an empty object for an
-//! absent value. Reading only; nothing here writes JSON.
+//! Deserializers of the values that OTLP/JSON encodes differently from plain JSON: 64-bit numbers as strings, ids as hex,
+//! bytes as base64, an empty object for an absent value.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use super::otlp::any_value::Value;
 use super::otlp::AnyValue;
 
-/// A whole number that may be written as text.
+/// An integer, possibly as a string.
 struct Number<T>(T);
 
 struct NumberVisitor<T>(PhantomData<T>);
@@ -128,7 +128,7 @@ pub(crate) fn hex<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Er
     source.deserialize_str(HexVisitor)
 }
 
-/// Bytes of hex digits of either case; `None` for anything else.
+/// Base64Bytes of hex digits of either case; `None` for anything else.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     if !text.len().is_multiple_of(2) {
@@ -158,7 +158,7 @@ pub(crate) fn base64<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D:
 /// Either alphabet, with or without padding.
 fn parse_base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0u32, 0u32);
+    let (mut bits, mut bit_count) = (0u32, 0u32);
     for byte in text.trim_end_matches('=').bytes() {
         let six = match byte {
             b'A'..=b'Z' => byte - b'A',
@@ -169,23 +169,23 @@ fn parse_base64(text: &str) -> Option<Vec<u8>> {
             _ => return None,
         };
         bits = bits << 6 | u32::from(six);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push((bits >> bit_count) as u8);
         }
     }
     Some(bytes)
 }
 
-/// The oneof: an object of one known member, or of none. Unknown members are passed over, as protobuf has it.
+/// The oneof: an object with one known member or none. Unknown members are ignored, as in protobuf.
 struct AnyValueVisitor;
 
 #[derive(serde::Deserialize)]
-struct Double(#[serde(deserialize_with = "double")] f64);
+struct DoubleValue(#[serde(deserialize_with = "double")] f64);
 
 #[derive(serde::Deserialize)]
-struct Bytes(#[serde(deserialize_with = "base64")] Vec<u8>);
+struct Base64Bytes(#[serde(deserialize_with = "base64")] Vec<u8>);
 
 impl<'de> Visitor<'de> for AnyValueVisitor {
     type Value = AnyValue;
@@ -201,10 +201,10 @@ impl<'de> Visitor<'de> for AnyValueVisitor {
                 "stringValue" => Value::StringValue(map.next_value()?),
                 "boolValue" => Value::BoolValue(map.next_value()?),
                 "intValue" => Value::IntValue(map.next_value::<Number<i64>>()?.0),
-                "doubleValue" => Value::DoubleValue(map.next_value::<Double>()?.0),
+                "doubleValue" => Value::DoubleValue(map.next_value::<DoubleValue>()?.0),
                 "arrayValue" => Value::ArrayValue(map.next_value()?),
                 "kvlistValue" => Value::KvlistValue(map.next_value()?),
-                "bytesValue" => Value::BytesValue(map.next_value::<Bytes>()?.0),
+                "bytesValue" => Value::BytesValue(map.next_value::<Base64Bytes>()?.0),
                 "stringValueStrindex" => Value::StringValueStrindex(map.next_value::<Number<i32>>()?.0),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -228,7 +228,7 @@ mod tests {
     use crate::wire::otlp::{KeyValue, Profile};
 
     #[test]
-    fn numbers_come_as_text_or_as_numbers() {
+    fn integers_are_read_from_strings_and_numbers() {
         let text = r#"{"period":"10000000","timeUnixNano":"18446744073709551615","durationNano":5,"samples":
             [{"values":["1",-2],"timestampsUnixNano":["3"]}],"profileId":"00fF"}"#;
         let profile: Profile = serde_json::from_str(text).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_attribute_value_is_read() {
+    fn every_type_of_attribute_value_is_read() {
         for (text, expected) in [
             (r#"{"stringValue":"x"}"#, Some(Value::StringValue("x".into()))),
             (r#"{"boolValue":true}"#, Some(Value::BoolValue(true))),
@@ -261,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_does_not_fit_is_an_error_that_names_it() {
-        let refused = serde_json::from_str::<Profile>(r#"{"timeUnixNano":"-1"}"#).unwrap_err().to_string();
-        assert!(refused.contains("number -1 is out of range"), "{refused}");
-        let refused = serde_json::from_str::<Profile>(r#"{"profileId":"xyz"}"#).unwrap_err().to_string();
-        assert!(refused.contains("expected an id in hex digits"), "{refused}");
+    fn the_error_of_a_number_out_of_range_contains_it() {
+        let error = serde_json::from_str::<Profile>(r#"{"timeUnixNano":"-1"}"#).unwrap_err().to_string();
+        assert!(error.contains("number -1 is out of range"), "{error}");
+        let error = serde_json::from_str::<Profile>(r#"{"profileId":"xyz"}"#).unwrap_err().to_string();
+        assert!(error.contains("expected an id in hex digits"), "{error}");
     }
 }

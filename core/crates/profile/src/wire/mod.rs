@@ -1,7 +1,7 @@
-//! The two wire forms as they are: OTLP and pprof messages, a bounded scan that every input passes before it is decoded,
-//! and a writer without intermediate messages. Knows numbering and shapes, not meaning.
+//! The two wire formats: OTLP and pprof messages, a bounded scan of every input before it is decoded, and a writer without
+//! intermediate messages.
 //!
-//! Called by the encoders, the decoders and the checks; nobody outside this crate sees it.
+//! Called by the encoders, the decoders and the checks of this crate.
 
 pub(crate) mod json;
 pub(crate) mod otlp;

@@ -1,7 +1,7 @@
-//! OTLP profiles messages, opentelemetry-proto 1.10 numbering (1.11 has the same), with the JSON names of the
-//! Collector's file exporter. The request of the service and `ProfilesData` share one wire.
+//! OTLP profiles messages with the field numbers of opentelemetry-proto 1.10 (the same in 1.11) and the JSON names of the
+//! Collector's file exporter. The request of the service and `ProfilesData` have the same wire format.
 //!
-//! The published message crate is not used: it cannot be had without the SDK it also serves.
+//! The published message crate is not used, since it depends on the OpenTelemetry SDK.
 
 use serde::Deserialize;
 
@@ -225,7 +225,7 @@ pub(crate) struct KeyValueAndUnit {
     pub unit_strindex: i32,
 }
 
-/// `key_strindex` (1.10, profiles only) names the key by the string table instead of `key`.
+/// `key_strindex` (1.10, profiles only) is an index into the string table, which replaces `key`.
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct KeyValue {
@@ -237,7 +237,7 @@ pub(crate) struct KeyValue {
     pub key_strindex: i32,
 }
 
-/// Absent in JSON as `{}`, hence its own reader in [`json`].
+/// An absent value is `{}` in JSON, hence the deserializer in [`json`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct AnyValue {
     #[prost(oneof = "any_value::Value", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
@@ -245,9 +245,9 @@ pub(crate) struct AnyValue {
 }
 
 pub(crate) mod any_value {
-    /// `StringValueStrindex` (1.10, profiles only) names the text by the string table.
+    /// `StringValueStrindex` (1.10, profiles only) is an index into the string table.
     #[derive(Clone, PartialEq, prost::Oneof)]
-    #[expect(clippy::enum_variant_names, reason = "the names are the fields' of the signal")]
+    #[expect(clippy::enum_variant_names, reason = "the names are those of the specification")]
     pub(crate) enum Value {
         #[prost(string, tag = "1")]
         StringValue(String),

@@ -1,5 +1,5 @@
-//! Names that pprof files and their attributes share: labels that carry the link, OpenTelemetry's attribute names for what
-//! only pprof has, and the comments that carry a resource.
+//! Names in pprof files and their attributes: labels of the span link, OpenTelemetry's attribute names for fields that only
+//! pprof has, and comments with resource attributes.
 
 use super::pprof::Mapping;
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_dotted_names_make_a_comment_a_resource_attribute() {
+    fn only_a_comment_with_a_dotted_name_is_a_resource_attribute() {
         assert_eq!(resource_attribute("service.name=checkout=1"), Some(("service.name", "checkout=1")));
         for comment in ["service.name", "service=x", "see a.b =x", ".=x", "Built with go=1", "=x", "a..b=x"] {
             assert_eq!(resource_attribute(comment), None, "{comment}");

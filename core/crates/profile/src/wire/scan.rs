@@ -1,47 +1,47 @@
-//! Walks protobuf bytes against a schema before anything is decoded: lengths, wire types, UTF-8, and how much memory
-//! the decoded form and the model made of it may take. Two bytes of an empty submessage become a hundred bytes of
-//! structure, so a limit on input bytes alone bounds nothing.
+//! Checks protobuf bytes against a schema before they are decoded: lengths, wire types, UTF-8, and the memory of the decoded
+//! message and the model. Two bytes of an empty submessage decode to a hundred bytes of structure, so a limit on input bytes
+//! alone does not limit memory.
 //!
-//! Law: allocates only to build an error. Memory figures in the schemas are upper estimates: message with vector growth,
-//! allocator overhead, the model's copy.
+//! Invariant: allocates only to build an error. Memory figures in the schemas are upper estimates: message with vector
+//! growth, allocator overhead, the model's copy.
 
 use crate::decode::{DecodeError, Limits};
 
-/// Deepest nesting of messages. The signal needs 8; only nested attribute values can be deeper.
+/// Maximum nesting of messages. The schemas need 8; only nested attribute values can be deeper.
 const MAX_NESTING: usize = 32;
 
-/// What a message may hold.
+/// The fields of a message.
 pub(crate) struct Schema {
-    pub fields: &'static [Field],
+    pub fields: &'static [SchemaField],
 }
 
-/// One field, and the bytes of memory that one occurrence (or one packed element) costs.
-pub(crate) struct Field {
+/// One field, and the bytes of memory of one occurrence (or one packed element).
+pub(crate) struct SchemaField {
     pub number: u32,
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: FieldKind,
     pub memory_bytes: usize,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum FieldKind {
     /// A list of messages, or a message.
     Message(&'static Schema),
-    /// Must be UTF-8. Costs twice its length besides.
+    /// Must be UTF-8. Costs twice its length in addition.
     Text,
-    /// Costs nine times its length besides: bytes that are no UTF-8 grow threefold when they are read as text, and are
-    /// then copied.
+    /// Costs nine times its length in addition: bytes that are not UTF-8 grow threefold in the lossy conversion to text, and
+    /// are then copied.
     Bytes,
     Varint,
     Fixed64,
     /// A list of varints, packed or not.
-    Varints(Bound),
+    Varints(ListLimit),
     /// A list of 64-bit numbers, packed or not.
     Fixed64s,
 }
 
-/// Which limit bounds a list.
+/// The limit of a list.
 #[derive(Clone, Copy)]
-pub(crate) enum Bound {
+pub(crate) enum ListLimit {
     Entries,
     StackDepth,
 }
@@ -62,7 +62,7 @@ struct Scan<'l> {
     memory_bytes: usize,
 }
 
-/// Refuses what does not fit `schema` and `limits`.
+/// Rejects bytes that violate `schema` or `limits`.
 pub(crate) fn scan(what: &'static str, bytes: &[u8], schema: &Schema, limits: &Limits) -> Result<(), DecodeError> {
     let mut scan = Scan { limits, memory_bytes: 0 };
     scan.message(bytes, schema, 0).map_err(|Fault { mut path, expected, got }| {
@@ -71,7 +71,7 @@ pub(crate) fn scan(what: &'static str, bytes: &[u8], schema: &Schema, limits: &L
     })
 }
 
-/// The distinct field numbers (below 64) of the outermost message; `None` when it is no protobuf.
+/// The distinct field numbers (below 64) of the outermost message; `None` when it is not protobuf.
 pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
     let mut input = Input { bytes, at: 0 };
     let mut seen = 0u64;
@@ -85,8 +85,8 @@ pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
     Some((0..64).filter(|number| seen & (1 << number) != 0).collect())
 }
 
-/// The bytes of each message in field `number` of the outermost message, in order, until `visit` fails. For bytes that
-/// [`scan`] has passed.
+/// Calls `visit` with each message in field `number` of the outermost message, in order, until it fails. For bytes that
+/// [`scan`] has accepted.
 pub(crate) fn each<E>(bytes: &[u8], number: u32, mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut input = Input { bytes, at: 0 };
     while let Ok((field, wire_type)) = input.key() {
@@ -105,15 +105,15 @@ impl Scan<'_> {
     fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
         if self.memory_bytes > self.limits.memory_bytes {
-            return fault(format!("a form of at most {} bytes in memory", self.limits.memory_bytes), "more");
+            return fault(format!("at most {} bytes in memory", self.limits.memory_bytes), "more");
         }
         Ok(())
     }
 
-    fn bound(&self, count: usize, bound: Bound) -> Result<(), Fault> {
-        let (limit, of) = match bound {
-            Bound::Entries => (self.limits.table_entries, "entries"),
-            Bound::StackDepth => (self.limits.stack_depth, "locations"),
+    fn check_limit(&self, count: usize, limit: ListLimit) -> Result<(), Fault> {
+        let (limit, of) = match limit {
+            ListLimit::Entries => (self.limits.table_entries, "entries"),
+            ListLimit::StackDepth => (self.limits.stack_depth, "locations"),
         };
         if count > limit {
             fault(format!("at most {limit} {of}"), "more")
@@ -137,7 +137,7 @@ impl Scan<'_> {
             let nth = &mut seen[number as usize % 16];
             self.field(&mut input, field, wire_type, nth, nesting).map_err(|mut fault| {
                 fault.path.push(match field.kind {
-                    Kind::Message(_) | Kind::Text if *nth > 0 => format!("{}[{}]", field.name, *nth - 1),
+                    FieldKind::Message(_) | FieldKind::Text if *nth > 0 => format!("{}[{}]", field.name, *nth - 1),
                     _ => field.name.to_owned(),
                 });
                 fault
@@ -149,21 +149,21 @@ impl Scan<'_> {
     fn field(
         &mut self,
         input: &mut Input<'_>,
-        field: &Field,
+        field: &SchemaField,
         wire_type: u8,
         nth: &mut usize,
         nesting: usize,
     ) -> Result<(), Fault> {
         match (&field.kind, wire_type) {
-            (Kind::Message(schema), 2) => {
+            (FieldKind::Message(schema), 2) => {
                 *nth += 1;
-                self.bound(*nth, Bound::Entries)?;
+                self.check_limit(*nth, ListLimit::Entries)?;
                 self.charge(field.memory_bytes)?;
                 self.message(input.delimited()?, schema, nesting + 1)
             }
-            (Kind::Text, 2) => {
+            (FieldKind::Text, 2) => {
                 *nth += 1;
-                self.bound(*nth, Bound::Entries)?;
+                self.check_limit(*nth, ListLimit::Entries)?;
                 let text = input.delimited()?;
                 self.charge(field.memory_bytes + 2 * text.len())?;
                 match std::str::from_utf8(text) {
@@ -171,52 +171,52 @@ impl Scan<'_> {
                     Err(error) => fault("UTF-8 text", format!("byte {:#04x}", text[error.valid_up_to()])),
                 }
             }
-            (Kind::Bytes, 2) => {
+            (FieldKind::Bytes, 2) => {
                 *nth += 1;
-                self.bound(*nth, Bound::Entries)?;
+                self.check_limit(*nth, ListLimit::Entries)?;
                 let length = input.delimited()?.len();
                 self.charge(field.memory_bytes + 9 * length)
             }
-            (Kind::Varint, 0) => input.varint().map(drop),
-            (Kind::Fixed64, 1) => input.take(8).map(drop),
-            (Kind::Varints(bound), 0) => {
+            (FieldKind::Varint, 0) => input.varint().map(drop),
+            (FieldKind::Fixed64, 1) => input.take(8).map(drop),
+            (FieldKind::Varints(limit), 0) => {
                 *nth += 1;
-                self.bound(*nth, *bound)?;
+                self.check_limit(*nth, *limit)?;
                 self.charge(field.memory_bytes)?;
                 input.varint().map(drop)
             }
-            (Kind::Varints(bound), 2) => {
+            (FieldKind::Varints(limit), 2) => {
                 let mut packed = Input { bytes: input.delimited()?, at: 0 };
                 let before = *nth;
                 while !packed.is_empty() {
                     packed.varint()?;
                     *nth += 1;
                 }
-                self.bound(*nth, *bound)?;
+                self.check_limit(*nth, *limit)?;
                 self.charge(field.memory_bytes.saturating_mul(*nth - before))
             }
-            (Kind::Fixed64s, 1) => {
+            (FieldKind::Fixed64s, 1) => {
                 *nth += 1;
-                self.bound(*nth, Bound::Entries)?;
+                self.check_limit(*nth, ListLimit::Entries)?;
                 self.charge(field.memory_bytes)?;
                 input.take(8).map(drop)
             }
-            (Kind::Fixed64s, 2) => {
+            (FieldKind::Fixed64s, 2) => {
                 let packed = input.delimited()?;
                 if packed.len() % 8 != 0 {
                     return fault("packed numbers of 8 bytes each", format!("{} bytes", packed.len()));
                 }
                 *nth += packed.len() / 8;
-                self.bound(*nth, Bound::Entries)?;
+                self.check_limit(*nth, ListLimit::Entries)?;
                 self.charge(field.memory_bytes.saturating_mul(packed.len() / 8))
             }
             (kind, got) => {
                 let expected = match kind {
-                    Kind::Message(_) | Kind::Text | Kind::Bytes => "wire type 2",
-                    Kind::Varint => "wire type 0",
-                    Kind::Fixed64 => "wire type 1",
-                    Kind::Varints(_) => "wire type 0 or 2",
-                    Kind::Fixed64s => "wire type 1 or 2",
+                    FieldKind::Message(_) | FieldKind::Text | FieldKind::Bytes => "wire type 2",
+                    FieldKind::Varint => "wire type 0",
+                    FieldKind::Fixed64 => "wire type 1",
+                    FieldKind::Varints(_) => "wire type 0 or 2",
+                    FieldKind::Fixed64s => "wire type 1 or 2",
                 };
                 fault(expected, format!("wire type {got} (another revision of the schema?)"))
             }
@@ -248,9 +248,9 @@ impl<'a> Input<'a> {
         }
         let rest = self.bytes.len() - self.at;
         if rest < 10 {
-            fault("a whole number", "the end of the bytes")
+            fault("a varint", "the end of the input")
         } else {
-            fault("a number of 64 bits", "a longer one")
+            fault("a varint of at most 64 bits", "a longer one")
         }
     }
 
@@ -294,75 +294,77 @@ mod tests {
 
     static LEAF: Schema = Schema {
         fields: &[
-            Field { number: 1, name: "numbers", kind: Kind::Varints(Bound::StackDepth), memory_bytes: 10 },
-            Field { number: 2, name: "text", kind: Kind::Text, memory_bytes: 50 },
+            SchemaField {
+                number: 1,
+                name: "numbers",
+                kind: FieldKind::Varints(ListLimit::StackDepth),
+                memory_bytes: 10,
+            },
+            SchemaField { number: 2, name: "text", kind: FieldKind::Text, memory_bytes: 50 },
         ],
     };
     static ROOT: Schema = Schema {
         fields: &[
-            Field { number: 1, name: "leaves", kind: Kind::Message(&LEAF), memory_bytes: 100 },
-            Field { number: 2, name: "again", kind: Kind::Message(&ROOT), memory_bytes: 100 },
-            Field { number: 3, name: "times", kind: Kind::Fixed64s, memory_bytes: 16 },
+            SchemaField { number: 1, name: "leaves", kind: FieldKind::Message(&LEAF), memory_bytes: 100 },
+            SchemaField { number: 2, name: "again", kind: FieldKind::Message(&ROOT), memory_bytes: 100 },
+            SchemaField { number: 3, name: "times", kind: FieldKind::Fixed64s, memory_bytes: 16 },
         ],
     };
 
-    fn refusal(bytes: &[u8], limits: &Limits) -> String {
+    fn error_of(bytes: &[u8], limits: &Limits) -> String {
         scan("test", bytes, &ROOT, limits).unwrap_err().to_string()
     }
 
     #[test]
-    fn an_error_names_the_place_in_the_message() {
+    fn an_error_has_the_path_of_the_field() {
         let bad_text = [0x0a, 0x00, 0x0a, 0x04, 0x12, 0x02, b'o', 0xff];
         assert_eq!(
-            refusal(&bad_text, &Limits::default()),
+            error_of(&bad_text, &Limits::default()),
             "cannot read test at leaves[1].text[0]: expected UTF-8 text, got byte 0xff"
         );
         let short = [0x0a, 0x05, 0x12];
-        assert_eq!(refusal(&short, &Limits::default()), "cannot read test at leaves[0]: expected 5 more bytes, got 1");
+        assert_eq!(error_of(&short, &Limits::default()), "cannot read test at leaves[0]: expected 5 more bytes, got 1");
         assert_eq!(
-            refusal(&[0x08, 0x01], &Limits::default()),
+            error_of(&[0x08, 0x01], &Limits::default()),
             "cannot read test at leaves: expected wire type 2, got wire type 0 (another revision of the schema?)"
         );
     }
 
     #[test]
-    fn empty_messages_are_charged_what_they_cost_in_memory() {
+    fn empty_messages_are_charged_their_cost_in_memory() {
         let many = [0x0a, 0x00].repeat(1000);
         assert!(scan("test", &many, &ROOT, &Limits { memory_bytes: 100_000, ..Limits::default() }).is_ok());
-        let refused = refusal(&many, &Limits { memory_bytes: 99_999, ..Limits::default() });
-        assert_eq!(
-            refused,
-            "cannot read test at leaves[999]: expected a form of at most 99999 bytes in memory, got more"
-        );
+        let error = error_of(&many, &Limits { memory_bytes: 99_999, ..Limits::default() });
+        assert_eq!(error, "cannot read test at leaves[999]: expected at most 99999 bytes in memory, got more");
     }
 
     #[test]
-    fn lists_are_bounded_packed_or_not() {
+    fn packed_and_unpacked_lists_are_limited() {
         let limits = Limits { stack_depth: 3, table_entries: 2, ..Limits::default() };
         assert!(scan("test", &[0x0a, 0x05, 0x0a, 0x03, 1, 2, 3], &ROOT, &limits).is_ok());
-        assert!(refusal(&[0x0a, 0x06, 0x0a, 0x04, 1, 2, 3, 4], &limits).contains("at most 3 locations"));
-        assert!(refusal(&[0x0a, 0x08, 8, 1, 8, 2, 8, 3, 8, 4], &limits).contains("at most 3 locations"));
-        assert!(refusal(&[0x0a, 0x00].repeat(3), &limits).contains("at most 2 entries"));
-        assert!(refusal(&[0x1a, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0], &limits).contains("packed numbers of 8 bytes"));
+        assert!(error_of(&[0x0a, 0x06, 0x0a, 0x04, 1, 2, 3, 4], &limits).contains("at most 3 locations"));
+        assert!(error_of(&[0x0a, 0x08, 8, 1, 8, 2, 8, 3, 8, 4], &limits).contains("at most 3 locations"));
+        assert!(error_of(&[0x0a, 0x00].repeat(3), &limits).contains("at most 2 entries"));
+        assert!(error_of(&[0x1a, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0], &limits).contains("packed numbers of 8 bytes"));
     }
 
     #[test]
-    fn nesting_and_overlong_numbers_are_refused() {
+    fn deep_nesting_and_overlong_varints_are_rejected() {
         let mut deep = Vec::new();
         for _ in 0..40 {
             let mut outer = vec![0x12, deep.len() as u8];
             outer.append(&mut deep);
             deep = outer;
         }
-        assert!(refusal(&deep, &Limits::default()).contains("at most 32 nested messages"));
-        assert!(refusal(&[0xff; 12], &Limits::default()).contains("a number of 64 bits"));
-        assert!(refusal(&[0x0b], &Limits::default()).contains("expected wire type 2"));
-        assert!(refusal(&[0x7b], &Limits::default()).contains("a wire type of protobuf 3"));
-        assert!(refusal(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x07], &Limits::default()).contains("2147483647 more bytes"));
+        assert!(error_of(&deep, &Limits::default()).contains("at most 32 nested messages"));
+        assert!(error_of(&[0xff; 12], &Limits::default()).contains("a varint of at most 64 bits"));
+        assert!(error_of(&[0x0b], &Limits::default()).contains("expected wire type 2"));
+        assert!(error_of(&[0x7b], &Limits::default()).contains("a wire type of protobuf 3"));
+        assert!(error_of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x07], &Limits::default()).contains("2147483647 more bytes"));
     }
 
     #[test]
-    fn outer_fields_tell_formats_apart_and_unknown_fields_pass() {
+    fn outer_fields_are_listed_and_unknown_fields_are_skipped() {
         assert_eq!(outer_fields(&[0x0a, 0x00, 0x32, 0x00]), Some(vec![1, 6]));
         assert_eq!(outer_fields(&[0x0a]), None);
         assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], &ROOT, &Limits::default()).is_ok());

@@ -1,16 +1,16 @@
-//! The schemas that [`super::scan`] walks, with what each entry costs in memory. One row per field of the messages in
-//! [`super::otlp`] and [`super::pprof`]; a field that is missing here is passed over unbounded, so a test compares them.
+//! The schemas for [`super::scan`], with the cost of each entry in memory. One row per field of the messages in
+//! [`super::otlp`] and [`super::pprof`]; a field without a row is skipped without a limit.
 
-use super::scan::Bound::{Entries, StackDepth};
-use super::scan::Kind::{Bytes, Fixed64, Fixed64s, Message, Text, Varint, Varints};
-use super::scan::{Field, Kind, Schema};
+use super::scan::FieldKind::{Bytes, Fixed64, Fixed64s, Message, Text, Varint, Varints};
+use super::scan::ListLimit::{Entries, StackDepth};
+use super::scan::{FieldKind, Schema, SchemaField};
 
 /// Bytes per element of an integer list: message with growth, and the model's copy.
 const INDEX_BYTES: usize = 12;
 const NUMBER_BYTES: usize = 24;
 
-const fn field(number: u32, name: &'static str, kind: Kind, memory_bytes: usize) -> Field {
-    Field { number, name, kind, memory_bytes }
+const fn field(number: u32, name: &'static str, kind: FieldKind, memory_bytes: usize) -> SchemaField {
+    SchemaField { number, name, kind, memory_bytes }
 }
 
 pub(crate) static OTLP: Schema = Schema {
@@ -142,7 +142,7 @@ static KEY_VALUE: Schema = Schema {
     ],
 };
 
-/// Referenced text is copied out of the string table, hence the cost of field 8; the decoder bounds the sum itself.
+/// Text that field 8 refers to is copied from the string table; the decoder limits the sum (`CopyBudget`).
 static ANY_VALUE: Schema = Schema {
     fields: &[
         field(1, "string_value", Text, 64),
@@ -182,7 +182,7 @@ pub(crate) static PPROF: Schema = Schema {
 
 static PPROF_VALUE_TYPE: Schema = Schema { fields: &[field(1, "type", Varint, 0), field(2, "unit", Varint, 0)] };
 
-/// Read one at a time, so only what stays is counted. Each value becomes a sample of its own profile.
+/// Decoded one at a time, so only the model's copy is counted. Each value becomes a sample in another profile.
 static PPROF_SAMPLE: Schema = Schema {
     fields: &[
         field(1, "location_id", Varints(StackDepth), 8),

@@ -1,15 +1,15 @@
-//! Writes protobuf messages straight into one buffer: no message tree, no copy of strings. Zero scalars and empty
-//! packed lists are left out, as proto3 has it; an empty message given to [`Writer::message`] is written.
+//! Writes protobuf messages directly into one buffer: no message tree, no copy of strings. Omits zero scalars and empty
+//! packed lists, as in proto3; [`MessageWriter::message`] writes empty messages too.
 
 use prost::encoding::{encode_key, encode_varint, encoded_len_varint, WireType};
 
 /// A growing protobuf message.
 #[derive(Default)]
-pub(crate) struct Writer {
+pub(crate) struct MessageWriter {
     buffer: Vec<u8>,
 }
 
-impl Writer {
+impl MessageWriter {
     pub fn into_bytes(self) -> Vec<u8> {
         self.buffer
     }
@@ -73,7 +73,7 @@ impl Writer {
         }
     }
 
-    /// Writes a message in place. One byte is kept for its length; a longer one moves the body by a few bytes.
+    /// Writes a message in place. Reserves one byte for its length; a longer length shifts the body.
     pub fn message(&mut self, field: u32, body: impl FnOnce(&mut Self)) {
         encode_key(field, WireType::LengthDelimited, &mut self.buffer);
         let length_at = self.buffer.len();
@@ -109,7 +109,7 @@ mod tests {
         times: Vec<u64>,
     }
 
-    fn write(writer: &mut Writer, nested: &Nested) {
+    fn write(writer: &mut MessageWriter, nested: &Nested) {
         writer.int(1, nested.number);
         writer.bytes(2, nested.text.as_bytes());
         for child in &nested.children {
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_every_length_are_written_as_prost_writes_them() {
+    fn messages_of_every_length_equal_those_of_prost() {
         let lengths = [0usize, 1, 120, 127, 128, 129, 16_380, 16_400, 70_000];
         for length in lengths.into_iter().take(if cfg!(miri) { 6 } else { 9 }) {
             let leaf = Nested { text: "x".repeat(length), number: -1, ..Nested::default() };
             let list = Nested { numbers: (0..length as u64).collect(), times: vec![7; length], ..Nested::default() };
             let root = Nested { children: vec![leaf.clone(), Nested::default(), list, leaf], ..Nested::default() };
-            let mut writer = Writer::default();
+            let mut writer = MessageWriter::default();
             write(&mut writer, &root);
             assert_eq!(writer.into_bytes(), root.encode_to_vec(), "length {length}");
         }

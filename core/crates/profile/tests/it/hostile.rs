@@ -1,5 +1,5 @@
-//! Hostile input ends in an error, not in a panic, a hang or a full memory (R26, R27). What bounds the time is that
-//! nothing is read or allocated beyond the limits; figures are taken in `core/benches`.
+//! Hostile input results in an error, never in a panic, a hang or exhausted memory (R26, R27). The limits on input and
+//! allocation also limit the time, which `core/benches` measures.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: if cfg!(miri) { 1 } else { 60 }, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Every reader of foreign bytes.
+/// Every decoder of untrusted bytes.
 fn read_all(bytes: &[u8], limits: &Limits) -> Vec<Result<ProfilesData, String>> {
     let text = |error: decode::DecodeError| error.to_string();
     let _ = check(bytes, &CheckSettings { now_unix_nano: Some(1), limits: *limits });
@@ -40,24 +40,24 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         read_all(&bytes, &Limits::default());
         split_encoded(&bytes);
     }
 
     #[test]
-    fn damaged_profiles_are_read_or_refused(
+    fn corrupted_profiles_are_decoded_or_rejected(
         data in profiles_data(ALL),
-        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        corruption in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         cut in any::<prop::sample::Index>(),
     ) {
         for mut bytes in [otlp::encode(&data, Revision::One), pprof::encode_uncompressed(&data), pprof::encode(&data)] {
-            for (at, value) in &damage {
+            for (at, value) in &corruption {
                 let at = at.index(bytes.len());
                 bytes[at] = *value;
             }
             for read in read_all(&bytes, &Limits::default()).into_iter().flatten() {
-                // What was read can be written and read again.
+                // Decoded profiles can be encoded and decoded again.
                 let _ = pprof::encode_uncompressed(&read);
                 prop_assert!(decode::otlp::decode(&otlp::encode(&read, Revision::One), &Limits::default()).is_ok());
             }
@@ -68,7 +68,7 @@ proptest! {
     }
 }
 
-fn all_refuse(bytes: &[u8], limits: &Limits, reason: &str) {
+fn all_reject(bytes: &[u8], limits: &Limits, reason: &str) {
     for outcome in read_all(bytes, limits) {
         match outcome {
             Ok(_) => panic!("read, expected {reason:?}"),
@@ -79,22 +79,22 @@ fn all_refuse(bytes: &[u8], limits: &Limits, reason: &str) {
 
 #[test]
 fn a_gzip_bomb_ends_at_the_limit() {
-    // An interpreter inflates a thousand times slower.
+    // Miri inflates a thousand times slower.
     let (limit, size) = if cfg!(miri) { (4096, 8192) } else { (1 << 20, 64 << 20) };
     let limits = Limits { decompressed_bytes: limit, ..Limits::default() };
     let at_most = format!("expected at most {limit} bytes, decompressed, got ");
     let bomb = gzip(&vec![0u8; size]);
-    all_refuse(&bomb, &limits, &(at_most.clone() + "more"));
-    all_refuse(&gzip(&bomb), &Limits::default(), "gzip data again");
-    all_refuse(&bomb[..bomb.len() / 2], &Limits { decompressed_bytes: usize::MAX - 1, ..limits }, "whole gzip data");
-    all_refuse(&[0x1f, 0x8b], &limits, "whole gzip data");
-    all_refuse(&vec![0x0a; limit + 1], &limits, &at_most);
-    // Members without content cost input, not memory.
+    all_reject(&bomb, &limits, &(at_most.clone() + "more"));
+    all_reject(&gzip(&bomb), &Limits::default(), "gzip data again");
+    all_reject(&bomb[..bomb.len() / 2], &Limits { decompressed_bytes: usize::MAX - 1, ..limits }, "whole gzip data");
+    all_reject(&[0x1f, 0x8b], &limits, "whole gzip data");
+    all_reject(&vec![0x0a; limit + 1], &limits, &at_most);
+    // Empty gzip members need no memory.
     let members = gzip(b"").repeat(if cfg!(miri) { 3 } else { 1000 });
     assert!(decode::otlp::decode(&members, &limits).is_ok_and(|data| data.resources.is_empty()));
 }
 
-/// A message of `field` with `body`, as often as asked.
+/// `times` messages of `field` with `body`.
 fn messages(field: u8, body: &[u8], times: usize) -> Vec<u8> {
     let mut one = vec![field << 3 | 2, body.len() as u8];
     one.extend_from_slice(body);
@@ -114,33 +114,33 @@ fn wrap(field: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn two_bytes_per_entry_do_not_become_hundreds_without_end() {
+fn the_memory_of_many_empty_entries_is_limited() {
     let times = if cfg!(miri) { 800 } else { 1_000_000 };
     let limits = Limits { memory_bytes: 40_000, table_entries: usize::MAX, ..Limits::default() };
-    let refused = |read: Result<ProfilesData, decode::DecodeError>| {
-        let error = read.expect_err("too much was read").to_string();
-        assert!(error.contains("a form of at most 40000 bytes in memory"), "{error}");
+    let rejected = |decoded: Result<ProfilesData, decode::DecodeError>| {
+        let error = decoded.expect_err("decoded beyond the limit").to_string();
+        assert!(error.contains("at most 40000 bytes in memory"), "{error}");
     };
     for table in 1..=7u8 {
-        refused(decode::otlp::decode(&wrap(2, &messages(table, b"", times)), &limits));
+        rejected(decode::otlp::decode(&wrap(2, &messages(table, b"", times)), &limits));
     }
-    refused(decode::otlp::decode(&messages(1, b"", times), &limits));
+    rejected(decode::otlp::decode(&messages(1, b"", times), &limits));
     let samples = wrap(1, &wrap(2, &wrap(2, &messages(2, b"", times))));
-    refused(decode::otlp::decode(&samples, &limits));
+    rejected(decode::otlp::decode(&samples, &limits));
     let lines = wrap(2, &wrap(2, &messages(3, b"", times)));
-    refused(decode::otlp::decode(&lines, &limits));
+    rejected(decode::otlp::decode(&lines, &limits));
     for field in 1..=6u8 {
-        refused(decode::pprof::decode(&messages(field, b"", times), &limits));
+        rejected(decode::pprof::decode(&messages(field, b"", times), &limits));
     }
-    refused(decode::pprof::decode(&wrap(2, &messages(3, b"", times)), &limits));
+    rejected(decode::pprof::decode(&wrap(2, &messages(3, b"", times)), &limits));
     let json = format!("{{\"dictionary\":{{\"linkTable\":[{}{{}}]}}}}", "{},".repeat(times));
     let error = decode::otlp::decode(json.as_bytes(), &limits).unwrap_err().to_string();
     assert!(error.contains("JSON of at most 40000 bytes in memory"), "{error}");
 }
 
 #[test]
-fn memory_is_bounded_over_all_requests_of_a_file() {
-    // Each line alone is small; together they are not.
+fn memory_is_limited_over_all_requests_of_a_file() {
+    // Each line is within the limit, all lines together are not.
     let line = "{\"dictionary\":{\"stringTable\":[\"\"]}}\n";
     let count = if cfg!(miri) { 200 } else { 2000 };
     let many = (0..count).map(|nth| line.replace("\"\"]", &format!("\"\",\"{nth:0100}\"]"))).collect::<String>();
@@ -152,21 +152,21 @@ fn memory_is_bounded_over_all_requests_of_a_file() {
 }
 
 #[test]
-fn lengths_and_numbers_that_lie_are_refused() {
+fn invalid_lengths_and_varints_are_rejected() {
     let limits = Limits::default();
-    all_refuse(&[0x12, 0xff, 0xff, 0xff, 0xff, 0x07], &limits, "2147483647 more bytes");
-    all_refuse(
+    all_reject(&[0x12, 0xff, 0xff, 0xff, 0xff, 0x07], &limits, "2147483647 more bytes");
+    all_reject(
         &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &limits,
         "18446744073709551615 more bytes",
     );
-    all_refuse(&[0x12], &limits, "a whole number");
-    all_refuse(&[0xff; 20], &limits, "a number of 64 bits");
-    all_refuse(&[0x12, 0x01, 0x00], &limits, "a field number from 1");
+    all_reject(&[0x12], &limits, "a varint");
+    all_reject(&[0xff; 20], &limits, "a varint of at most 64 bits");
+    all_reject(&[0x12, 0x01, 0x00], &limits, "a field number from 1");
 }
 
 #[test]
-fn deep_nesting_is_refused_in_both_forms() {
+fn deep_nesting_is_rejected_in_both_encodings() {
     let mut value = vec![0x0a, 0x01, b'x'];
     for _ in 0..200 {
         value = wrap(5, &wrap(1, &value));
@@ -185,9 +185,9 @@ fn deep_nesting_is_refused_in_both_forms() {
 }
 
 #[test]
-fn pprof_files_that_lie_name_the_place() {
+fn the_error_of_an_invalid_pprof_file_has_the_path_of_the_field() {
     let strings = [wrap(6, b""), wrap(6, b"x")].concat();
-    let refused = |parts: &[Vec<u8>]| {
+    let error_of = |parts: &[Vec<u8>]| {
         let file = [strings.clone(), parts.concat()].concat();
         decode::pprof::decode(&file, &Limits::default()).unwrap_err().to_string()
     };
@@ -198,7 +198,7 @@ fn pprof_files_that_lie_name_the_place() {
     for (part, reason) in [
         (wrap(5, &[0x08, 1, 0x10, 9]), "function[0].name: expected an index below 2, got 9"),
         (wrap(5, &[0x10, 1]), "function[0].id: expected an id that is not 0, got 0"),
-        (wrap(5, &[0x08, 1]).repeat(2), "function[1].id: expected an id of its own, got 1 again"),
+        (wrap(5, &[0x08, 1]).repeat(2), "function[1].id: expected a unique id, got 1 again"),
         (wrap(4, &[0x08, 1, 0x10, 5]), "location[0].mapping_id: expected the id of an entry, or 0, got 5"),
         (
             wrap(4, &[0x08, 1, 0x22, 2, 0x08, 3]),
@@ -216,7 +216,7 @@ fn pprof_files_that_lie_name_the_place() {
         (wrap(1, b"").repeat(65), "sample_type: expected at most 64 value types, got 65"),
         (wrap(2, &wrap(1, &[1u8; 40_000])), "sample[0].location_id: expected at most 16384 locations"),
     ] {
-        let error = refused(&[part]);
+        let error = error_of(&[part]);
         assert!(error.contains(reason), "{error}, expected {reason}");
     }
 }

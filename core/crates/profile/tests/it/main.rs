@@ -1,4 +1,4 @@
-//! Laws of the crate, through its public face: round trips, merging, hostile input, text forms.
+//! Properties of the crate through its public API: round trips, merging, untrusted input, text forms.
 
 mod hostile;
 mod otlp;

@@ -1,4 +1,4 @@
-//! OTLP: what is written is read again, obeys the signal's rules, and splits without loss.
+//! OTLP: encoded profiles decode to equal ones, obey the signal's rules, and split without loss.
 
 use std::collections::HashSet;
 
@@ -17,42 +17,42 @@ fn config() -> ProptestConfig {
 }
 
 fn decoded(body: &[u8]) -> ProfilesData {
-    decode::otlp::decode(body, &Limits::default()).expect("what the encoder wrote is readable")
+    decode::otlp::decode(body, &Limits::default()).expect("encoded profiles are decodable")
 }
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_encoded_is_decoded_again(data in profiles_data(ALL)) {
+    fn encoded_profiles_decode_to_equal_ones(data in profiles_data(ALL)) {
         let body = encode(&data, Revision::One);
         let again = decoded(&body);
         prop_assert_eq!(text::encode(&again), text::encode(&data));
         let second = encode(&again, Revision::One);
         prop_assert_eq!(second.len(), body.len());
-        prop_assert_eq!(encode(&decoded(&second), Revision::One), second, "the form is stable");
+        prop_assert_eq!(encode(&decoded(&second), Revision::One), second, "the encoding is stable");
     }
 
     #[test]
-    fn what_is_encoded_breaks_no_rule_of_the_signal(data in profiles_data(ALL)) {
+    fn encoded_profiles_violate_no_rule_of_the_signal(data in profiles_data(ALL)) {
         let findings = check(&encode(&data, Revision::One), &CheckSettings::default()).unwrap();
-        // The random samples of one profile differ in shape, which is only advised against.
-        let told: Vec<_> = findings
+        // The random samples of one profile differ in shape, which is only a warning.
+        let violations: Vec<_> = findings
             .iter()
             .filter(|finding| finding.severity == Severity::Error || finding.path.starts_with("dictionary"))
             .collect();
-        prop_assert!(told.is_empty(), "{told:#?}");
+        prop_assert!(violations.is_empty(), "{violations:#?}");
     }
 
     #[test]
-    fn content_tells_otlp(data in profiles_data(ALL)) {
+    fn otlp_is_detected_by_content(data in profiles_data(ALL)) {
         let (format, again) = decode::any(&encode(&data, Revision::One), &Limits::default()).unwrap();
         prop_assert_eq!(format, Format::Otlp);
         prop_assert_eq!(text::encode(&again), text::encode(&data));
     }
 
     #[test]
-    fn parts_are_small_and_together_they_are_the_whole(data in profiles_data(ALL), max_bytes in 600usize..4000) {
+    fn parts_are_within_the_limit_and_merge_to_the_whole(data in profiles_data(ALL), max_bytes in 600usize..4000) {
         let whole = text::encode(&without_ids(merge([&data])));
         let bodies = encode_split(data.clone(), Revision::One, max_bytes);
         for body in &bodies {
@@ -66,20 +66,20 @@ proptest! {
     }
 
     #[test]
-    fn a_refused_body_splits_until_one_sample_is_left(data in profiles_data(ALL)) {
+    fn an_encoded_body_splits_until_one_sample_is_left(data in profiles_data(ALL)) {
         let whole = text::encode(&without_ids(merge([&data])));
-        let mut waiting = vec![encode(&data, Revision::One)];
+        let mut pending = vec![encode(&data, Revision::One)];
         let mut singles = Vec::new();
         let mut ids = HashSet::new();
-        while let Some(body) = waiting.pop() {
+        while let Some(body) = pending.pop() {
             match split_encoded(&body) {
-                Some(halves) => waiting.extend(halves),
+                Some(halves) => pending.extend(halves),
                 None => singles.push(decoded(&body)),
             }
         }
         prop_assert_eq!(singles.len(), data.sample_count());
         for (_, profile) in singles.iter().flat_map(ProfilesData::profiles) {
-            prop_assert!(ids.insert(profile.profile_id), "each part has an id of its own");
+            prop_assert!(ids.insert(profile.profile_id), "ids of parts are unique");
         }
         prop_assert_eq!(text::encode(&without_ids(merge(&singles))), whole);
     }
@@ -91,7 +91,7 @@ fn without_ids(mut data: ProfilesData) -> ProfilesData {
 }
 
 #[test]
-fn more_samples_than_receivers_take_become_several_profiles() {
+fn more_samples_than_receivers_accept_become_several_profiles() {
     let count = if cfg!(miri) { 200 } else { 2 * MAX_SAMPLES_PER_PROFILE + 5 };
     let mut data = ProfilesData::default();
     let samples = (0..count)
@@ -111,12 +111,12 @@ fn more_samples_than_receivers_take_become_several_profiles() {
 }
 
 #[test]
-fn the_revision_owns_the_header() {
+fn the_revision_defines_the_header() {
     assert_eq!((Revision::HEADER, Revision::default().header_value()), ("OTLP-Profiles-Development-Version", "1"));
 }
 
 #[test]
-fn nothing_worth_sending_is_not_sent() {
+fn empty_profiles_and_zero_samples_are_not_encoded() {
     let mut data = ProfilesData::default();
     let profile = Profile { samples: vec![Sample { values: vec![0], ..Sample::default() }], ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile, Profile::default()], ..Default::default() });

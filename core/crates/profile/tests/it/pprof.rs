@@ -1,4 +1,4 @@
-//! pprof: what is written is read again, and a file's way to OTLP and back loses nothing.
+//! pprof: encoded profiles decode to equal ones, and a round trip through OTLP is lossless.
 
 use proptest::prelude::*;
 use spanprof_profile::decode::{self, Format, Limits};
@@ -12,14 +12,14 @@ fn config() -> ProptestConfig {
 }
 
 fn decoded(file: &[u8]) -> ProfilesData {
-    decode::pprof::decode(file, &Limits::default()).expect("what the encoder wrote is readable")
+    decode::pprof::decode(file, &Limits::default()).expect("encoded profiles are decodable")
 }
 
-/// What the encoder says of the whole file besides.
+/// Removes the settings of the file and the empty samples that the encoder adds.
 fn without_settings(mut data: ProfilesData) -> ProfilesData {
     for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
         profile.attributes = AttributeSetId::EMPTY;
-        // Sample rows of other types only.
+        // Samples that only other types have.
         profile.samples.retain(|sample| !sample.values.is_empty());
     }
     data
@@ -29,21 +29,21 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_encoded_is_decoded_again(data in profiles_data(PPROF)) {
+    fn encoded_profiles_decode_to_equal_ones(data in profiles_data(PPROF)) {
         let again = decoded(&pprof::encode(&data));
         prop_assert_eq!(text::encode(&without_settings(again)), text::encode(&data));
     }
 
     #[test]
-    fn content_tells_pprof(data in profiles_data(ALL)) {
+    fn pprof_is_detected_by_content(data in profiles_data(ALL)) {
         for file in [pprof::encode(&data), pprof::encode_uncompressed(&data)] {
             prop_assert_eq!(decode::any(&file, &Limits::default()).unwrap().0, Format::Pprof);
         }
     }
 
     #[test]
-    fn the_way_to_otlp_and_back_loses_nothing(data in profiles_data(PPROF)) {
-        // OTLP has no room for exact values, so they must be what the counts say.
+    fn a_round_trip_through_otlp_is_lossless(data in profiles_data(PPROF)) {
+        // OTLP has no exact values, so they must equal the count times the period.
         let mut data = data;
         for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
             if profile.exact_type.is_some() {
@@ -66,7 +66,7 @@ fn one_sample(profile: Profile) -> ProfilesData {
 }
 
 #[test]
-fn counted_periods_become_nanoseconds_beside_the_counts() {
+fn counted_periods_are_written_as_counts_and_nanoseconds() {
     let mut profile = Profile {
         sample_type: ValueType::new("samples", "count"),
         period_type: ValueType::new("cpu", "nanoseconds"),
@@ -86,9 +86,9 @@ fn counted_periods_become_nanoseconds_beside_the_counts() {
 }
 
 #[test]
-fn times_that_pprof_cannot_say_are_its_last() {
-    let furthest = i64::MAX as u64;
-    for (time_unix_nano, duration_nano) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX - 5, 9), (furthest, furthest)] {
+fn times_beyond_the_range_of_pprof_are_clamped() {
+    let max = i64::MAX as u64;
+    for (time_unix_nano, duration_nano) in [(0, u64::MAX), (u64::MAX, 0), (u64::MAX - 5, 9), (max, max)] {
         let profile = Profile {
             sample_type: ValueType::new("wall", "nanoseconds"),
             samples: vec![Sample { values: vec![5], ..Sample::default() }],
@@ -98,13 +98,13 @@ fn times_that_pprof_cannot_say_are_its_last() {
         };
         let read = decoded(&pprof::encode(&one_sample(profile.clone())));
         let (_, read) = read.profiles().next().unwrap();
-        assert_eq!(read.time_unix_nano, time_unix_nano.min(furthest), "{profile:?}");
-        assert_eq!(read.duration_nano, profile.end_unix_nano().saturating_sub(time_unix_nano).min(furthest));
+        assert_eq!(read.time_unix_nano, time_unix_nano.min(max), "{profile:?}");
+        assert_eq!(read.duration_nano, profile.end_unix_nano().saturating_sub(time_unix_nano).min(max));
     }
 }
 
 #[test]
-fn services_of_one_file_stay_apart_as_labels() {
+fn services_of_one_file_are_distinguished_by_labels() {
     let profile = Profile {
         sample_type: ValueType::new("wall", "nanoseconds"),
         samples: vec![Sample { values: vec![5], ..Sample::default() }],

@@ -1,4 +1,4 @@
-//! Queries: merging has no order, totals agree, filters mean what they say.
+//! Queries: merging is commutative and associative, totals agree, filters select the right samples.
 
 use proptest::prelude::*;
 use spanprof_profile::encode::text;
@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn merging_has_no_order(one in profiles_data(ALL), two in profiles_data(ALL), three in profiles_data(ALL)) {
+    fn merging_is_independent_of_order(one in profiles_data(ALL), two in profiles_data(ALL), three in profiles_data(ALL)) {
         let all = text::encode(&merge([&one, &two, &three]));
         prop_assert_eq!(&text::encode(&merge([&three, &one, &two])), &all);
         prop_assert_eq!(&text::encode(&merge([&merge([&two, &one]), &three])), &all);
@@ -23,7 +23,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_loses_no_weight(one in profiles_data(ALL), two in profiles_data(ALL)) {
+    fn merging_preserves_the_total_weight(one in profiles_data(ALL), two in profiles_data(ALL)) {
         let both = merge([&one, &two]);
         for summary in types(&both) {
             let part = |data: &ProfilesData| types(data)
@@ -36,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn table_and_tree_hold_every_sample(data in profiles_data(ALL)) {
+    fn table_and_tree_contain_every_sample(data in profiles_data(ALL)) {
         for name in ["cpu", "wall", "alloc_space", "alloc_objects"] {
             let total: i64 = types(&data).iter().filter(|row| row.type_name == name).map(|row| row.total).sum();
             let table = top(&data, name);
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn a_filter_and_its_complement_are_the_whole(data in profiles_data(ALL)) {
+    fn a_filter_and_its_complement_add_up_to_the_whole(data in profiles_data(ALL)) {
         let total = |data: &ProfilesData| types(data).iter().map(|row| row.total).sum::<i64>();
         let routed = Filter { labels: vec![("http.route".into(), "/cart/{id}".into())], ..Filter::default() };
         let kept = routed.apply(&data);
@@ -110,7 +110,7 @@ fn two_spans() -> ProfilesData {
 }
 
 #[test]
-fn each_condition_of_a_filter_holds() {
+fn each_condition_of_a_filter_applies() {
     let data = two_spans();
     let total = |filter: Filter| types(&filter.apply(&data)).iter().map(|row| row.total).sum::<i64>();
     let label = |key: &str, value: &str| Filter { labels: vec![(key.into(), value.into())], ..Filter::default() };
@@ -132,15 +132,15 @@ fn each_condition_of_a_filter_holds() {
 }
 
 #[test]
-fn recursion_counts_once_in_cum_and_the_leaf_is_flat() {
+fn recursion_counts_once_in_cum_and_only_the_leaf_in_flat() {
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
-    let mut place = |name: &str, line| {
+    let mut location = |name: &str, line| {
         let name = d.string(name);
         let function = d.function(Function { name, ..Function::default() });
         d.location(Location { lines: &[Line { function, line, column: 0 }], ..Location::default() })
     };
-    let (fib, deeper, main) = (place("fib", 1), place("fib", 2), place("main", 9));
+    let (fib, deeper, main) = (location("fib", 1), location("fib", 2), location("main", 9));
     let stack = d.stack(&[fib, deeper, fib, main]);
     let samples = vec![Sample { stack, values: vec![10], ..Sample::default() }];
     let profile = Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() };

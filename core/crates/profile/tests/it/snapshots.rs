@@ -1,23 +1,23 @@
-//! Text forms of a small profile, written out.
+//! Text forms of a small profile, compared with literals.
 
 use spanprof_profile::encode::{folded, text};
 use spanprof_profile::query::{top, tree};
 use spanprof_profile::*;
 
-fn place(dictionary: &mut Dictionary, name: &str, file: &str, line: i64, frame_type: FrameType) -> LocationId {
+fn location(dictionary: &mut Dictionary, name: &str, file: &str, line: i64, frame_type: FrameType) -> LocationId {
     let (name, filename) = (dictionary.string(name), dictionary.string(file));
     let function = dictionary.function(Function { name, filename, start_line: 1, ..Function::default() });
     let attributes = dictionary.frame_type(frame_type);
     dictionary.location(Location { lines: &[Line { function, line, column: 0 }], attributes, ..Location::default() })
 }
 
-/// A handler that renders and reads, once within a span.
+/// A handler that renders and reads; one sample has a span link.
 fn small() -> ProfilesData {
     let mut data = ProfilesData::default();
     let d = &mut data.dictionary;
-    let handle = place(d, "handle;cart", "app.py", 10, FrameType::Cpython);
-    let render = place(d, "render", "app.py", 20, FrameType::Cpython);
-    let read = place(d, "read", "libc.so.6", 0, FrameType::Native);
+    let handle = location(d, "handle;cart", "app.py", 10, FrameType::Cpython);
+    let render = location(d, "render", "app.py", 20, FrameType::Cpython);
+    let read = location(d, "read", "libc.so.6", 0, FrameType::Native);
     let route = d.attribute("http.route", Value::String("/cart"), "");
     let samples = vec![
         Sample {
@@ -51,13 +51,13 @@ fn small() -> ProfilesData {
 }
 
 #[test]
-fn folded_lines_begin_at_the_root_and_escape_their_separator() {
+fn folded_lines_begin_at_the_root_and_replace_separators_in_names() {
     let expected = "[no stack] 1000000\nhandle:cart;read 9000000\nhandle:cart;render 31000000\n";
     assert_eq!(folded::encode(&tree(&small(), "cpu")), expected);
 }
 
 #[test]
-fn the_text_says_everything() {
+fn the_text_contains_all_fields() {
     let expected = r#"profile samples/count exact cpu/nanoseconds period 10000000 cpu/nanoseconds
   window 1700000000000000000 + 10000000000 ns
   id 07070707070707070707070707070707
@@ -82,7 +82,7 @@ fn the_text_says_everything() {
 }
 
 #[test]
-fn the_table_ranks_by_self_weight() {
+fn the_table_is_sorted_by_flat_weight() {
     let table = top(&small(), "cpu");
     let rows: Vec<(&str, i64, i64)> = table.rows.iter().map(|row| (&row.function[..], row.flat, row.cum)).collect();
     assert_eq!(

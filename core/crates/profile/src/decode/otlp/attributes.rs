@@ -1,14 +1,14 @@
-//! Attribute values of the wire to those of the model, references included. Bounds the text that references copy: many
-//! small references to one long string would otherwise grow without limit.
+//! Converts attribute values of the wire to those of the model and resolves references. Limits the copied text: many small
+//! references to one long string would otherwise need unbounded memory.
 
 use super::super::{DecodeError, Limits};
-use super::convert::{lookup, Tables};
+use super::convert::{lookup, DecodedTables};
 use super::WHAT;
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;
 use crate::{Attribute, AttributeValue};
 
-/// How much text may still be copied.
+/// Remaining bytes of text that may be copied.
 pub(super) struct CopyBudget {
     left: usize,
     limit: usize,
@@ -35,31 +35,31 @@ impl CopyBudget {
     }
 }
 
-/// Attributes of a resource, owned.
-pub(super) fn owned(
+/// Owned attributes of a resource.
+pub(super) fn owned_attributes(
     attributes: &[wire::KeyValue],
-    tables: &Tables<'_>,
+    tables: &DecodedTables<'_>,
     budget: &mut CopyBudget,
     at: impl Fn() -> String,
 ) -> Result<Vec<Attribute>, DecodeError> {
     let one = |(nth, attribute): (usize, &wire::KeyValue)| {
-        let place = || format!("{}[{nth}]", at());
+        let path = || format!("{}[{nth}]", at());
         let key = match attribute.key_strindex {
             0 => attribute.key.as_str(),
-            index => lookup(tables.texts, index, || format!("{}.key_strindex", place()))?,
+            index => lookup(tables.texts, index, || format!("{}.key_strindex", path()))?,
         };
-        let key = budget.copy(key, place)?;
+        let key = budget.copy(key, path)?;
         let value = match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
             Some(Wire::StringValueStrindex(index)) => {
-                let text = lookup(tables.texts, *index, || format!("{}.value.string_value_strindex", place()))?;
-                AttributeValue::String(budget.copy(text, place)?)
+                let text = lookup(tables.texts, *index, || format!("{}.value.string_value_strindex", path()))?;
+                AttributeValue::String(budget.copy(text, path)?)
             }
             None => AttributeValue::String(String::new()),
             Some(value) => match scalar(value) {
                 Some(scalar) => scalar,
                 None => {
                     let mut text = String::new();
-                    write_text(value, tables, budget, &mut text, &place)?;
+                    write_text(value, tables, budget, &mut text, &path)?;
                     AttributeValue::String(text)
                 }
             },
@@ -69,7 +69,7 @@ pub(super) fn owned(
     attributes.iter().enumerate().map(one).collect()
 }
 
-/// A value that stands by itself.
+/// A scalar value; `None` for references, bytes, arrays and lists.
 pub(super) fn scalar(value: &Wire) -> Option<AttributeValue> {
     Some(match value {
         Wire::StringValue(text) => AttributeValue::String(text.clone()),
@@ -83,7 +83,7 @@ pub(super) fn scalar(value: &Wire) -> Option<AttributeValue> {
 /// Any value as text: JSON for arrays and lists, hex digits for bytes.
 pub(super) fn write_text(
     value: &Wire,
-    tables: &Tables<'_>,
+    tables: &DecodedTables<'_>,
     budget: &mut CopyBudget,
     out: &mut String,
     at: &dyn Fn() -> String,

@@ -1,19 +1,19 @@
-//! One request of the wire into the model: tables first, each entry interned once and every index checked, then the
-//! profiles. Entries that are equal on the wire become one; entries nobody refers to are interned and stay unused.
+//! Converts one request of the wire to the model: tables first, each entry interned once and every index checked, then the
+//! profiles. Equal entries are merged; orphans are interned and stay unused.
 
 use super::super::{DecodeError, Limits};
-use super::attributes::{owned, scalar, write_text, CopyBudget};
+use super::attributes::{owned_attributes, scalar, write_text, CopyBudget};
 use super::WHAT;
 use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;
 use crate::*;
 
-fn refuse(at: String, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
+fn decode_error(at: String, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
     DecodeError { what: WHAT, at, expected: expected.into(), got: got.into() }
 }
 
-/// The entry at `index`. Index 0 of a table that is not there reads as its empty value.
+/// The entry at `index`. Index 0 of an absent table reads as its empty value.
 pub(super) fn lookup<T: Copy + Default>(
     table: &[T],
     index: i32,
@@ -22,13 +22,13 @@ pub(super) fn lookup<T: Copy + Default>(
     match usize::try_from(index).ok().and_then(|index| table.get(index)) {
         Some(entry) => Ok(*entry),
         None if index == 0 => Ok(T::default()),
-        None if table.is_empty() => Err(refuse(at(), "0, for the table is empty", index.to_string())),
-        None => Err(refuse(at(), format!("an index below {}", table.len()), index.to_string())),
+        None if table.is_empty() => Err(decode_error(at(), "0, for the table is empty", index.to_string())),
+        None => Err(decode_error(at(), format!("an index below {}", table.len()), index.to_string())),
     }
 }
 
-/// Wire index to text, and to the ids of the model.
-pub(super) struct Tables<'w> {
+/// Text and model ids by wire index.
+pub(super) struct DecodedTables<'w> {
     pub texts: &'w [&'w str],
     strings: Vec<StringId>,
     attributes: Vec<AttributeId>,
@@ -50,7 +50,7 @@ pub(super) fn convert(
     for (nth, resource_profiles) in request.resource_profiles.iter().enumerate() {
         let at = format!("resource_profiles[{nth}]");
         let attributes = resource_profiles.resource.as_ref().map_or(&[][..], |resource| &resource.attributes);
-        let resource = owned(attributes, &tables, &mut budget, || format!("{at}.resource.attributes"))?;
+        let resource = owned_attributes(attributes, &tables, &mut budget, || format!("{at}.resource.attributes"))?;
         for (nth, scope_profiles) in resource_profiles.scope_profiles.iter().enumerate() {
             let at = format!("{at}.scope_profiles[{nth}]");
             let scope = scope_profiles
@@ -82,7 +82,7 @@ fn tables<'w>(
     dictionary: &mut Dictionary,
     limits: &Limits,
     budget: &mut CopyBudget,
-) -> Result<Tables<'w>, DecodeError> {
+) -> Result<DecodedTables<'w>, DecodeError> {
     for (name, length) in [
         ("mapping_table", wire.mapping_table.len()),
         ("location_table", wire.location_table.len()),
@@ -94,14 +94,14 @@ fn tables<'w>(
     ] {
         if length > limits.table_entries {
             let expected = format!("at most {} entries", limits.table_entries);
-            return Err(refuse(format!("dictionary.{name}"), expected, length.to_string()));
+            return Err(decode_error(format!("dictionary.{name}"), expected, length.to_string()));
         }
     }
     if let Some(first) = texts.first().filter(|first| !first.is_empty()) {
-        return Err(refuse("dictionary.string_table[0]".to_owned(), "\"\"", format!("{first:.40?}")));
+        return Err(decode_error("dictionary.string_table[0]".to_owned(), "\"\"", format!("{first:.40?}")));
     }
     let strings: Vec<StringId> = texts.iter().map(|text| dictionary.string(text)).collect();
-    let mut tables = Tables { texts, strings, attributes: Vec::new(), stacks: Vec::new(), links: Vec::new() };
+    let mut tables = DecodedTables { texts, strings, attributes: Vec::new(), stacks: Vec::new(), links: Vec::new() };
     tables.attributes = each(&wire.attribute_table, |nth, attribute| {
         attribute_of(attribute, &tables, dictionary, budget, || format!("dictionary.attribute_table[{nth}]"))
     })?;
@@ -145,7 +145,7 @@ fn tables<'w>(
         let at = || format!("dictionary.stack_table[{nth}].location_indices");
         if stack.location_indices.len() > limits.stack_depth {
             let expected = format!("at most {} locations", limits.stack_depth);
-            return Err(refuse(at(), expected, stack.location_indices.len().to_string()));
+            return Err(decode_error(at(), expected, stack.location_indices.len().to_string()));
         }
         stack_locations.clear();
         for (nth, index) in stack.location_indices.iter().enumerate() {
@@ -164,25 +164,25 @@ fn each<W, T>(
     table.iter().enumerate().map(|(nth, entry)| convert(nth, entry)).collect()
 }
 
-/// A link at index 0 would be given to every sample that has none, so it must be empty.
+/// Link 0 means "no link", so it must be empty.
 fn link_of(link: &wire::Link, nth: usize, dictionary: &mut Dictionary) -> Result<LinkId, DecodeError> {
     fn id<const N: usize>(bytes: &[u8], at: impl FnOnce() -> String) -> Result<[u8; N], DecodeError> {
         match bytes {
             [] => Ok([0; N]),
-            _ => bytes.try_into().map_err(|_| refuse(at(), format!("{N} bytes"), bytes.len().to_string())),
+            _ => bytes.try_into().map_err(|_| decode_error(at(), format!("{N} bytes"), bytes.len().to_string())),
         }
     }
     let at = |field: &str| format!("dictionary.link_table[{nth}].{field}");
     let link = Link { trace_id: id(&link.trace_id, || at("trace_id"))?, span_id: id(&link.span_id, || at("span_id"))? };
     if nth == 0 && !link.is_empty() {
-        return Err(refuse("dictionary.link_table[0]".to_owned(), "the empty link", "a trace or span id"));
+        return Err(decode_error("dictionary.link_table[0]".to_owned(), "the empty link", "a trace or span id"));
     }
     Ok(dictionary.link(link))
 }
 
 fn attribute_of(
     attribute: &wire::KeyValueAndUnit,
-    tables: &Tables<'_>,
+    tables: &DecodedTables<'_>,
     dictionary: &mut Dictionary,
     budget: &mut CopyBudget,
     at: impl Fn() -> String,
@@ -230,7 +230,7 @@ fn set_of(
 
 fn convert_profile(
     profile: &wire::Profile,
-    tables: &Tables<'_>,
+    tables: &DecodedTables<'_>,
     dictionary: &mut Dictionary,
     budget: &mut CopyBudget,
     limits: &Limits,
@@ -238,13 +238,13 @@ fn convert_profile(
 ) -> Result<Profile, DecodeError> {
     if profile.samples.len() > limits.table_entries {
         let expected = format!("at most {} entries", limits.table_entries);
-        return Err(refuse(format!("{at}.samples"), expected, profile.samples.len().to_string()));
+        return Err(decode_error(format!("{at}.samples"), expected, profile.samples.len().to_string()));
     }
     let mut value_type = |wire: &Option<wire::ValueType>, field: &str| {
         let wire = wire.unwrap_or_default();
         let mut text = |index, part: &str| {
-            let place = || format!("{at}.{field}.{part}");
-            budget.copy(lookup(tables.texts, index, place)?, place)
+            let path = || format!("{at}.{field}.{part}");
+            budget.copy(lookup(tables.texts, index, path)?, path)
         };
         Ok::<_, DecodeError>(ValueType {
             kind: text(wire.type_strindex, "type_strindex")?,
@@ -258,7 +258,11 @@ fn convert_profile(
         let at = |field: &str| format!("{at}.samples[{nth}].{field}");
         let (values, times) = (&sample.values, &sample.timestamps_unix_nano);
         if !values.is_empty() && !times.is_empty() && values.len() != times.len() {
-            return Err(refuse(at("values"), format!("{}, one per timestamp", times.len()), values.len().to_string()));
+            return Err(decode_error(
+                at("values"),
+                format!("{}, one per timestamp", times.len()),
+                values.len().to_string(),
+            ));
         }
         samples.push(Sample {
             stack: lookup(&tables.stacks, sample.stack_index, || at("stack_index"))?,
@@ -273,7 +277,7 @@ fn convert_profile(
         [] => [0; 16],
         id => id
             .try_into()
-            .map_err(|_| refuse(format!("{at}.profile_id"), "16 bytes", profile.profile_id.len().to_string()))?,
+            .map_err(|_| decode_error(format!("{at}.profile_id"), "16 bytes", profile.profile_id.len().to_string()))?,
     };
     Ok(Profile {
         sample_type,

@@ -1,11 +1,11 @@
-//! An upper estimate of what a JSON text becomes in memory, from its punctuation alone, before it is parsed.
+//! An upper estimate of the memory of parsed JSON, from its punctuation, before it is parsed.
 
 const OBJECT_BYTES: usize = 300;
 const LIST_BYTES: usize = 48;
 const ELEMENT_BYTES: usize = 16;
 const TEXT_BYTES: usize = 100;
 
-/// The estimate. Text within quotes is passed over, so braces in names cost nothing.
+/// The estimate. Quoted text is skipped, so braces in names are not counted.
 pub(super) fn memory_bytes(text: &[u8]) -> usize {
     let mut bytes = text.len();
     let mut rest = text.iter();
@@ -22,7 +22,7 @@ pub(super) fn memory_bytes(text: &[u8]) -> usize {
                         _ => {}
                     }
                 }
-                // A name before a colon is no value.
+                // A string before a colon is a member name, not a value.
                 if rest.as_slice().first() == Some(&b':') {
                     0
                 } else {

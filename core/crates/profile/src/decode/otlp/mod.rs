@@ -1,9 +1,8 @@
-//! Decoder of OTLP profiles: the protobuf request, and both forms of the Collector's file exporter (JSON lines; protobuf
-//! behind 4-byte lengths). References into the string table, which Collectors since 0.161 write for the attributes of a
-//! resource, are resolved.
+//! Decoder of OTLP profiles: the protobuf request, and both formats of the Collector's file exporter (JSON lines; protobuf
+//! with 4-byte length prefixes). Resolves references into the string table, which Collectors since 0.161 write for the
+//! attributes of a resource.
 //!
-//! Not kept: schema URLs, scope attributes, original payloads. Values that are no string, number or truth (arrays,
-//! lists, bytes) become text.
+//! Discarded: schema URLs, scope attributes, original payloads. Arrays, lists and bytes are converted to text.
 
 mod attributes;
 mod convert;
@@ -13,19 +12,19 @@ use std::borrow::Cow;
 
 use prost::Message;
 
-use super::{input, DecodeError, Limits};
+use super::{decompress, DecodeError, Limits};
 use crate::wire::{otlp as wire, scan, schema};
 use crate::ProfilesData;
 use convert::convert;
 
 pub(crate) const WHAT: &str = "OTLP profiles";
 
-/// Decodes plain or gzipped bytes. Several requests in one file become one value, in their order.
+/// Decodes plain or gzipped bytes. Several requests in one file are appended in their order.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
-    decode_opened(input::open(WHAT, bytes, limits)?, limits)
+    decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
-pub(super) fn decode_opened(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
     let mut data = ProfilesData::default();
     each_request_of(body, limits, |request, nth| {
         convert(&request, &mut data, limits).map_err(|error| within(nth, error))?;
@@ -41,14 +40,14 @@ pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &Limits) -> Result
     Ok(data)
 }
 
-/// Hands over each request of `bytes` in its wire form, with its position when there can be several. `visit` answers how
-/// much memory its own results hold by now, which narrows the limit for the rest.
+/// Calls `visit` with the wire message of each request, and its position when the format allows several. `visit` returns the
+/// memory of its results so far, which reduces the limit for the rest.
 pub(crate) fn each_request(
     bytes: &[u8],
     limits: &Limits,
     visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
-    each_request_of(input::open(WHAT, bytes, limits)?, limits, visit)
+    each_request_of(decompress::decompress(WHAT, bytes, limits)?, limits, visit)
 }
 
 fn each_request_of(
@@ -58,18 +57,18 @@ fn each_request_of(
 ) -> Result<(), DecodeError> {
     let mut rest = *limits;
     let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut Limits| {
-        let held = visit(request.map_err(|error| within(nth, error))?, nth)?;
-        rest.memory_bytes = limits.memory_bytes.saturating_sub(held);
+        let used = visit(request.map_err(|error| within(nth, error))?, nth)?;
+        rest.memory_bytes = limits.memory_bytes.saturating_sub(used);
         Ok::<(), DecodeError>(())
     };
-    match form(&body) {
-        Form::Protobuf => {
+    match encoding_of(&body) {
+        OtlpEncoding::Protobuf => {
             let request = message(&body, &rest);
-            // The message holds copies; the input need not stay beside it and the model.
+            // The message contains copies, so the input is freed before the model is built.
             drop(body);
             each(request, None, &mut rest)
         }
-        Form::JsonLines => {
+        OtlpEncoding::JsonLines => {
             for (nth, line) in body.split(|byte| *byte == b'\n').enumerate() {
                 if !line.trim_ascii().is_empty() {
                     each(json(line, &rest), Some(nth), &mut rest)?;
@@ -77,7 +76,7 @@ fn each_request_of(
             }
             Ok(())
         }
-        Form::LengthPrefixed => {
+        OtlpEncoding::LengthPrefixed => {
             let (mut tail, mut nth) = (&body[..], 0);
             while !tail.is_empty() {
                 let (request, after) = frame(tail).map_err(|error| within(Some(nth), error))?;
@@ -89,21 +88,21 @@ fn each_request_of(
     }
 }
 
-enum Form {
+enum OtlpEncoding {
     Protobuf,
     JsonLines,
     LengthPrefixed,
 }
 
-/// No protobuf message begins with a zero byte (field 0). A request begins with a line feed (field 1), which may well be
-/// followed by `{` (a length of 123): what reads as a request is one.
-fn form(body: &[u8]) -> Form {
+/// Detects the encoding. No protobuf message begins with a zero byte (field 0). A request begins with a line feed (field 1)
+/// and may continue with `{` (a length of 123), so valid protobuf takes precedence over JSON.
+fn encoding_of(body: &[u8]) -> OtlpEncoding {
     let is_request =
         || scan::outer_fields(body).is_some_and(|fields| fields.iter().all(|field| matches!(field, 1 | 2)));
     match body.trim_ascii_start().first() {
-        Some(b'{') if !is_request() => Form::JsonLines,
-        _ if body.first() == Some(&0) => Form::LengthPrefixed,
-        _ => Form::Protobuf,
+        Some(b'{') if !is_request() => OtlpEncoding::JsonLines,
+        _ if body.first() == Some(&0) => OtlpEncoding::LengthPrefixed,
+        _ => OtlpEncoding::Protobuf,
     }
 }
 
@@ -118,25 +117,28 @@ fn message(bytes: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeEr
 }
 
 fn json(line: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeError> {
-    let refuse = |expected: String, got: String| DecodeError { what: WHAT, at: String::new(), expected, got };
+    let decode_error = |expected: String, got: String| DecodeError { what: WHAT, at: String::new(), expected, got };
     if json_bound::memory_bytes(line) > limits.memory_bytes {
-        return Err(refuse(format!("JSON of at most {} bytes in memory", limits.memory_bytes), "more".to_owned()));
+        return Err(decode_error(
+            format!("JSON of at most {} bytes in memory", limits.memory_bytes),
+            "more".to_owned(),
+        ));
     }
-    serde_json::from_slice(line).map_err(|error| refuse("OTLP profiles in JSON".to_owned(), error.to_string()))
+    serde_json::from_slice(line).map_err(|error| decode_error("OTLP profiles in JSON".to_owned(), error.to_string()))
 }
 
 fn frame(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
-    let refuse = |expected: String, got: usize| DecodeError {
+    let decode_error = |expected: String, got: usize| DecodeError {
         what: WHAT,
         at: String::new(),
         expected,
         got: format!("{got} bytes"),
     };
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
-        return Err(refuse("a length of 4 bytes".to_owned(), bytes.len()));
+        return Err(decode_error("a length of 4 bytes".to_owned(), bytes.len()));
     };
     let length = u32::from_be_bytes(*length) as usize;
-    rest.split_at_checked(length).ok_or_else(|| refuse(format!("a message of {length} bytes"), rest.len()))
+    rest.split_at_checked(length).ok_or_else(|| decode_error(format!("a message of {length} bytes"), rest.len()))
 }
 
 fn within(nth: Option<usize>, error: DecodeError) -> DecodeError {

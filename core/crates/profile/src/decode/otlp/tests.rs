@@ -1,4 +1,4 @@
-//! Forms and refusals of the OTLP decoder, on hand-made wire messages.
+//! Encodings and errors of the OTLP decoder, on hand-written wire messages.
 
 use prost::Message;
 
@@ -49,7 +49,7 @@ fn request() -> wire::ProfilesData {
     }
 }
 
-fn refusal(change: impl FnOnce(&mut wire::ProfilesData)) -> String {
+fn error_of(change: impl FnOnce(&mut wire::ProfilesData)) -> String {
     let mut request = request();
     change(&mut request);
     decode(&request.encode_to_vec(), &Limits::default()).unwrap_err().to_string()
@@ -64,7 +64,7 @@ fn sample(request: &mut wire::ProfilesData) -> &mut wire::Sample {
 }
 
 #[test]
-fn references_of_a_resource_are_resolved_and_odd_values_become_text() {
+fn references_of_a_resource_are_resolved_and_arrays_and_bytes_become_text() {
     let data = decode(&request().encode_to_vec(), &Limits::default()).unwrap();
     let expected = [Attribute::string("service.name", "checkout"), Attribute::string("args", "[1,null]")];
     assert_eq!(data.resources[0].resource, expected);
@@ -76,44 +76,44 @@ fn references_of_a_resource_are_resolved_and_odd_values_become_text() {
 }
 
 #[test]
-fn an_index_that_lies_is_refused_with_its_place() {
+fn an_index_out_of_range_is_rejected_with_its_path() {
     assert_eq!(
-        refusal(|request| sample(request).stack_index = 99),
+        error_of(|request| sample(request).stack_index = 99),
         "cannot read OTLP profiles at resource_profiles[0].scope_profiles[0].profiles[0].samples[0].stack_index: \
          expected an index below 2, got 99"
     );
     assert!(
-        refusal(|request| sample(request).link_index = -1).contains("link_index: expected an index below 2, got -1")
+        error_of(|request| sample(request).link_index = -1).contains("link_index: expected an index below 2, got -1")
     );
-    assert!(refusal(|request| sample(request).attribute_indices = vec![1, 2]).contains("attribute_indices[1]"));
+    assert!(error_of(|request| sample(request).attribute_indices = vec![1, 2]).contains("attribute_indices[1]"));
     let stacks = |request: &mut wire::ProfilesData| dictionary(request).stack_table[1].location_indices = vec![0, 7];
-    assert!(refusal(stacks)
+    assert!(error_of(stacks)
         .contains("dictionary.stack_table[1].location_indices[1]: expected 0, for the table is empty, got 7"));
     let line = wire::Line { function_index: 3, ..Default::default() };
     let location = wire::Location { lines: vec![line], ..Default::default() };
     assert!(
-        refusal(|r| dictionary(r).location_table.push(location)).contains("location_table[0].lines[0].function_index")
+        error_of(|r| dictionary(r).location_table.push(location)).contains("location_table[0].lines[0].function_index")
     );
     let key = |request: &mut wire::ProfilesData| {
         request.resource_profiles[0].resource.as_mut().unwrap().attributes[0].key_strindex = 5;
     };
-    assert!(refusal(key).contains("resource.attributes[0].key_strindex: expected an index below 5, got 5"));
+    assert!(error_of(key).contains("resource.attributes[0].key_strindex: expected an index below 5, got 5"));
 }
 
 #[test]
-fn sentinels_that_would_give_samples_what_they_do_not_have_are_refused() {
+fn nonempty_sentinels_and_malformed_links_and_samples_are_rejected() {
     let first = |request: &mut wire::ProfilesData| dictionary(request).string_table[0] = "x".into();
-    assert!(refusal(first).contains("dictionary.string_table[0]: expected \"\", got \"x\""));
+    assert!(error_of(first).contains("dictionary.string_table[0]: expected \"\", got \"x\""));
     let link = |request: &mut wire::ProfilesData| dictionary(request).link_table[0].trace_id = vec![1; 16];
-    assert!(refusal(link).contains("dictionary.link_table[0]: expected the empty link"));
+    assert!(error_of(link).contains("dictionary.link_table[0]: expected the empty link"));
     let short = |request: &mut wire::ProfilesData| dictionary(request).link_table[1].span_id = vec![1; 3];
-    assert!(refusal(short).contains("link_table[1].span_id: expected 8 bytes, got 3"));
+    assert!(error_of(short).contains("link_table[1].span_id: expected 8 bytes, got 3"));
     let shape = |request: &mut wire::ProfilesData| sample(request).timestamps_unix_nano = vec![1, 2];
-    assert!(refusal(shape).contains("values: expected 2, one per timestamp, got 1"));
+    assert!(error_of(shape).contains("values: expected 2, one per timestamp, got 1"));
 }
 
 #[test]
-fn a_bodiless_dictionary_serves_samples_that_refer_to_nothing() {
+fn samples_without_references_need_no_dictionary() {
     let mut request = request();
     request.dictionary = None;
     let scope = &mut request.resource_profiles[0].scope_profiles[0];
@@ -125,7 +125,7 @@ fn a_bodiless_dictionary_serves_samples_that_refer_to_nothing() {
 }
 
 #[test]
-fn both_forms_of_the_file_exporter_are_read() {
+fn both_formats_of_the_file_exporter_are_decoded() {
     let body = request().encode_to_vec();
     let once = text::encode(&decode(&body, &Limits::default()).unwrap());
     let mut framed = Vec::new();
@@ -136,8 +136,8 @@ fn both_forms_of_the_file_exporter_are_read() {
     let read = decode(&framed, &Limits::default()).unwrap();
     assert_eq!(text::encode(&read), [once.clone(), once.clone()].join("\n"));
     framed.pop();
-    let refused = decode(&framed, &Limits::default()).unwrap_err().to_string();
-    assert!(refused.contains("at request 2: expected a message of"), "{refused}");
+    let error = decode(&framed, &Limits::default()).unwrap_err().to_string();
+    assert!(error.contains("at request 2: expected a message of"), "{error}");
 
     let line = r#"{"resourceProfiles":[{"resource":{"attributes":[
         {"value":{"stringValueStrindex":4},"keyStrindex":3},
@@ -149,9 +149,8 @@ fn both_forms_of_the_file_exporter_are_read() {
         .replace('\n', " ");
     let read = decode(format!("{line}\n\n {line}\n").as_bytes(), &Limits::default()).unwrap();
     assert_eq!(text::encode(&read), [once.clone(), once].join("\n"));
-    let refused =
-        decode(format!("{line}\n{{\"dictionary\":7}}").as_bytes(), &Limits::default()).unwrap_err().to_string();
-    assert!(refused.contains("at request 2: expected OTLP profiles in JSON"), "{refused}");
+    let error = decode(format!("{line}\n{{\"dictionary\":7}}").as_bytes(), &Limits::default()).unwrap_err().to_string();
+    assert!(error.contains("at request 2: expected OTLP profiles in JSON"), "{error}");
 }
 
 #[test]
@@ -163,22 +162,22 @@ fn references_may_not_copy_more_text_than_the_limit() {
     resource.attributes = vec![attribute; 200];
     let limits = |memory_bytes| Limits { memory_bytes, ..Limits::default() };
     let body = request.encode_to_vec();
-    let refused = decode(&body, &limits(150_000)).unwrap_err().to_string();
-    assert!(refused.contains("references to at most 150000 bytes of text"), "{refused}");
+    let error = decode(&body, &limits(150_000)).unwrap_err().to_string();
+    assert!(error.contains("references to at most 150000 bytes of text"), "{error}");
     let data = decode(&body, &limits(300_000)).unwrap();
     assert!(matches!(&data.resources[0].resource[199].value, AttributeValue::String(text) if text.len() == 1000));
 }
 
 #[test]
-fn stacks_deeper_than_the_limit_are_refused_in_json_too() {
+fn stacks_deeper_than_the_limit_are_rejected_in_json_too() {
     let limits = Limits { stack_depth: 2, ..Limits::default() };
     let line = br#"{"dictionary":{"stackTable":[{"locationIndices":[0,0,0]}]}}"#;
-    let refused = decode(line, &limits).unwrap_err().to_string();
-    assert!(refused.contains("dictionary.stack_table[0].location_indices: expected at most 2 locations, got 3"));
+    let error = decode(line, &limits).unwrap_err().to_string();
+    assert!(error.contains("dictionary.stack_table[0].location_indices: expected at most 2 locations, got 3"));
 }
 
 #[test]
-fn a_request_of_123_bytes_is_no_json() {
+fn a_request_of_123_bytes_is_not_taken_for_json() {
     let scope_profiles = vec![wire::ScopeProfiles::default()];
     let request = |schema_url: String| wire::ProfilesData {
         resource_profiles: vec![wire::ResourceProfiles {

@@ -1,15 +1,15 @@
 /*
  * Draws a stack tree on a canvas, root at the top. `new Flamegraph(element)`, then `.show(tree)` with the value of the
- * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Only what is wide enough to be seen is visited, so that
- * the cost of a frame follows the screen, not the profile.
+ * encoder's json(); `.search(text)`, `.reset()`, `.resize()`. Visits only nodes of visible width, so that the cost of
+ * drawing depends on the screen, not on the profile.
  */
 window.Flamegraph = (() => {
 "use strict";
 
 const ROW = 19;
 const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-const SEEN = 0.35;
-/** Hue and saturation of a frame type; the package varies them a little. */
+const MIN_VISIBLE_WIDTH = 0.35;
+/** Label, hue and saturation of a frame type; the package varies hue and lightness slightly. */
 const KINDS = {
   "": ["other", 220, 9], cpython: ["cpython", 44, 72], v8js: ["v8js", 88, 44], jvm: ["jvm", 162, 40],
   native: ["native", 212, 52], kernel: ["kernel", 354, 54], rust: ["rust", 20, 66],
@@ -32,10 +32,10 @@ function percent(part, whole) {
 }
 
 function element(name, className, parent) {
-  const made = document.createElement(name);
-  made.className = className;
-  if (parent) parent.append(made);
-  return made;
+  const created = document.createElement(name);
+  created.className = className;
+  if (parent) parent.append(created);
+  return created;
 }
 
 function hash(text) {
@@ -44,7 +44,7 @@ function hash(text) {
   return value >>> 0;
 }
 
-/** The tree as typed arrays, in depth-first order: a node's subtree is [node, end[node]). */
+/** The tree as typed arrays, in depth-first preorder: a node's subtree is [node, end[node]). */
 function unpack(tree) {
   const flat = tree.nodes;
   const count = flat.length / 3;
@@ -101,10 +101,10 @@ class Flamegraph {
     this.tip = element("div", "flamegraph-tip", this.root);
     this.tip.setAttribute("role", "tooltip");
     this.tip.hidden = true;
-    this.spoken = element("div", "flamegraph-spoken", this.root);
-    this.spoken.setAttribute("aria-live", "polite");
-    this.wanted = "";
-    this.colours = new Map();
+    this.announcement = element("div", "flamegraph-announcement", this.root);
+    this.announcement.setAttribute("aria-live", "polite");
+    this.query = "";
+    this.colors = new Map();
     this.show({ type: "", unit: "", names: ["root"], files: [""], file: [0], kinds: [""], kind: [0], nodes: [0, 0, 0] });
 
     this.view.addEventListener("scroll", () => { if (this.selected < 0) this.hover(-1); this.redraw(); });
@@ -117,29 +117,29 @@ class Flamegraph {
     });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.resize()).observe(this.view);
-    const recolour = () => { this.colours.clear(); this.redraw(); this.showLegend(); };
-    new MutationObserver(recolour).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+    const recolor = () => { this.colors.clear(); this.redraw(); this.showLegend(); };
+new MutationObserver(recolor).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   }
 
-  /** Takes another tree. The zoom stays where the same call path still exists. */
+  /** Shows another tree. Keeps the zoom if the same call path still exists. */
   show(tree) {
     const path = this.tree ? this.pathTo(this.zoomed).map((node) => this.name(node)) : [];
     this.tree = tree;
     this.nodes = unpack(tree);
-    this.colours.clear();
+    this.colors.clear();
     this.zoomed = this.find(path.slice(1));
     this.selected = -1;
     this.hovered = -1;
     this.tip.hidden = true;
-    this.search(this.wanted);
+    this.search(this.query);
     this.showLegend();
     this.resize();
   }
 
   /** Marks functions whose name or file contains the text, or matches it when it is written as /expression/. */
   search(text) {
-    this.wanted = text = (text || "").trim();
+    this.query = text = (text || "").trim();
     this.matched = null;
     if (text) {
       let test = (name) => name.toLowerCase().includes(text.toLowerCase());
@@ -148,7 +148,7 @@ class Flamegraph {
         try {
           const pattern = new RegExp(expression[1], "i");
           test = (name) => pattern.test(name);
-        } catch { /* Half-typed expressions are searched as text. */ }
+        } catch { /* Incomplete expressions are searched as text. */ }
       }
       const { names, files, file } = this.tree;
       const inFile = files.map((name) => name !== "" && test(name));
@@ -158,14 +158,14 @@ class Flamegraph {
     this.redraw();
   }
 
-  /** Shows everything again. */
+  /** Resets selection and zoom. */
   reset() {
     this.selected = -1;
     this.hover(-1);
     this.zoom(0);
   }
 
-  /** Fits the drawing to its element. */
+  /** Fits the canvas to its element. */
   resize() {
     this.space.style.height = (this.nodes.depth + 1) * ROW + 6 + "px";
     const [width, height] = [this.view.clientWidth, this.view.clientHeight];
@@ -177,7 +177,7 @@ class Flamegraph {
     this.width = width;
     this.height = height;
     this.ratio = ratio;
-    // At once: a canvas that was given a size is blank.
+    // Draws immediately, since setting its size clears a canvas.
     this.draw();
   }
 
@@ -189,9 +189,9 @@ class Flamegraph {
     this.redraw();
   }
 
-  // ---- what the words around the drawing say ----
+  // ---- bar, legend and tooltip ----
 
-  /** Weight of the topmost matches within the zoom: nested matches count once. */
+  /** Shows the weight of the topmost matches within the zoom: nested matches count once. */
   count() {
     const { nodes, matched } = this;
     let weight = 0;
@@ -244,18 +244,18 @@ class Flamegraph {
     const { nodes, tree, zoomed } = this;
     const heading = element("b", "");
     heading.textContent = this.name(node);
-    const place = element("small", "");
-    place.textContent = [this.file(node), this.kind(node)].filter(Boolean).join(" · ");
+    const source = element("small", "");
+    source.textContent = [this.file(node), this.kind(node)].filter(Boolean).join(" · ");
     const table = element("table", "");
     const row = (label, value) => {
       const cells = [label, amount(value, tree.unit), percent(value, nodes.total[0])];
       if (zoomed && nodes.level[node] >= nodes.level[zoomed]) cells.push(percent(value, nodes.total[zoomed]) + " of zoom");
-      const made = table.insertRow();
-      for (const cell of cells) made.insertCell().textContent = cell;
+      const added = table.insertRow();
+      for (const cell of cells) added.insertCell().textContent = cell;
     };
     row("total", nodes.total[node]);
     row("self", nodes.self[node]);
-    this.tip.replaceChildren(heading, place, table);
+    this.tip.replaceChildren(heading, source, table);
   }
 
   placeTip(left, below, above) {
@@ -265,7 +265,7 @@ class Flamegraph {
     this.tip.style.top = Math.max(4, top) + "px";
   }
 
-  // ---- moving about ----
+  // ---- navigation ----
 
   name(node) { return this.tree.names[this.nodes.fn[node]]; }
   file(node) { return this.tree.files[this.tree.file[this.nodes.fn[node]]]; }
@@ -320,12 +320,12 @@ class Flamegraph {
     const above = zoomed >= node && zoomed < nodes.end[node];
     if (!inside && !above) this.zoom(nodes.parent[node]);
     this.reveal(node);
-    this.spoken.textContent = `${this.name(node)}, total ${amount(nodes.total[node], this.tree.unit)}, ` +
+    this.announcement.textContent = `${this.name(node)}, total ${amount(nodes.total[node], this.tree.unit)}, ` +
       `${percent(nodes.total[node], nodes.total[0])}, self ${amount(nodes.self[node], this.tree.unit)}`;
     this.hovered = -1;
     this.hover(node);
     const box = this.canvas.getBoundingClientRect();
-    const [x] = this.span(node);
+    const [x] = this.extent(node);
     const y = box.top + nodes.level[node] * ROW - this.view.scrollTop;
     this.placeTip(box.left + Math.max(0, x) + 8, y + ROW + 6, y - 6);
   }
@@ -336,8 +336,8 @@ class Flamegraph {
     else if (top + 2 * ROW > this.view.scrollTop + this.height) this.view.scrollTop = top - this.height / 2;
   }
 
-  /** Left edge and width of a node on the screen; those above the zoom fill it. */
-  span(node) {
+  /** Left edge and width of a node on the canvas; ancestors of the zoomed node have the full width. */
+  extent(node) {
     const { nodes, zoomed, width } = this;
     const total = nodes.total[zoomed];
     if (nodes.level[node] < nodes.level[zoomed] || total <= 0) return [0, width];
@@ -372,25 +372,25 @@ class Flamegraph {
     return this.isDark() ? `hsl(${hue} ${saturation * 0.62}% ${36 + vary}%)` : `hsl(${hue} ${saturation}% ${74 + vary}%)`;
   }
 
-  /** Colour of a function: its frame type, varied by package (the folder of its file, else the head of its name). */
-  colour(fn) {
-    let found = this.colours.get(fn);
-    if (!found) {
+  /** Color of a function: that of its frame type, varied by package (the directory of its file, else the first part of its name). */
+  color(fn) {
+    let color = this.colors.get(fn);
+    if (!color) {
       const { names, files, file, kinds, kind } = this.tree;
       const [, hue, saturation] = KINDS[kinds[kind[fn]]] || KINDS[""];
-      const place = files[file[fn]];
-      const cut = Math.max(place.lastIndexOf("/"), place.lastIndexOf("\\"));
-      const seed = hash(cut > 0 ? place.slice(0, cut) : place || names[fn].split(/[.:]/)[0]);
-      found = fn === 0 ? this.tint(220, 6, 8) : this.tint(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5);
-      this.colours.set(fn, found);
+      const path = files[file[fn]];
+      const separator = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"));
+      const seed = hash(separator > 0 ? path.slice(0, separator) : path || names[fn].split(/[.:]/)[0]);
+      color = fn === 0 ? this.tint(220, 6, 8) : this.tint(hue + (seed % 19) - 9, saturation, ((seed >> 8) % 11) - 5);
+      this.colors.set(fn, color);
     }
-    return found;
+    return color;
   }
 
   redraw() {
-    if (this.waiting) return;
-    this.waiting = requestAnimationFrame(() => {
-      this.waiting = 0;
+    if (this.frameRequest) return;
+    this.frameRequest = requestAnimationFrame(() => {
+      this.frameRequest = 0;
       this.draw();
     });
   }
@@ -415,8 +415,8 @@ class Flamegraph {
       const y = nodes.level[node] * ROW - top;
       const hit = matched && matched[fn];
       pen.globalAlpha = isAbove ? 0.55 : matched && !hit ? 0.35 : 1;
-      pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.colour(fn);
-      pen.fillRect(x, y, Math.max(SEEN, wide - (wide > 3 ? 1 : 0)), ROW - 1);
+      pen.fillStyle = hit ? (dark ? "#c2255c" : "#f783ac") : this.color(fn);
+      pen.fillRect(x, y, Math.max(MIN_VISIBLE_WIDTH, wide - (wide > 3 ? 1 : 0)), ROW - 1);
       if (node === this.hovered || node === this.selected) {
         pen.globalAlpha = 1;
         pen.strokeStyle = ink;
@@ -431,14 +431,14 @@ class Flamegraph {
       }
     };
     for (const node of this.pathTo(zoomed).slice(0, -1)) if (nodes.level[node] >= first) box(node, 0, width, true);
-    // The right edge drawn so far in each row: slivers within the same pixel are drawn once.
+    // Rightmost edge drawn in each row: narrow nodes within the same pixel are drawn once.
     const edges = new Float64Array(nodes.depth + 2).fill(-1);
     let drawn = 0;
     for (let node = zoomed; node < nodes.end[zoomed] && scale > 0;) {
       const level = nodes.level[node];
       const x = (nodes.start[node] - base) * scale;
       const wide = nodes.total[node] * scale;
-      if (level > last || (wide < SEEN && x + wide < edges[level] + SEEN)) {
+      if (level > last || (wide < MIN_VISIBLE_WIDTH && x + wide < edges[level] + MIN_VISIBLE_WIDTH)) {
         node = nodes.end[node];
         continue;
       }
@@ -447,7 +447,7 @@ class Flamegraph {
         box(node, x, wide, false);
         drawn++;
       }
-      node = wide < SEEN ? nodes.end[node] : node + 1;
+      node = wide < MIN_VISIBLE_WIDTH ? nodes.end[node] : node + 1;
     }
     pen.globalAlpha = 1;
     this.root.dataset.drawn = drawn;

@@ -1,5 +1,5 @@
-//! The flame graph: one self-contained HTML page, and the parts of it that the command line's page uses too. Written for
-//! this project; loads nothing from elsewhere, and text of a profile can become neither markup nor script.
+//! The flame graph: one self-contained HTML page, and its parts for the page of `spanprof serve`. The page loads no external
+//! resources. Text of a profile is escaped and can become neither markup nor script.
 
 use std::fmt::Write;
 
@@ -11,21 +11,21 @@ use crate::query::StackTree;
 pub const STYLE: &str = include_str!("flamegraph.css");
 
 /// The renderer: `new Flamegraph(element)` has `.show(tree)` with the value of [`json`], `.search(text)`, `.reset()` and
-/// `.resize()`. It follows `data-theme` of the document's root, else the system's colour scheme.
+/// `.resize()`. It follows `data-theme` of the document's root, else the system's color scheme.
 pub const SCRIPT: &str = include_str!("flamegraph.js");
 
 const PAGE: &str = include_str!("page.html");
 
-/// A whole page that works offline.
+/// A complete page that works offline.
 pub fn html(tree: &StackTree, title: &str) -> String {
     let title = escape_markup(title);
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + tree.nodes.len() * 12);
-    // One pass over the template: what is put in is never searched for places again.
+    // One pass over the template: inserted text is not searched for placeholders.
     let mut pieces = PAGE.split("{{");
     page.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
-        let (place, rest) = piece.split_once("}}").unwrap_or(("", piece));
-        match place {
+        let (placeholder, rest) = piece.split_once("}}").unwrap_or(("", piece));
+        match placeholder {
             "title" => page.push_str(&title),
             "style" => page.push_str(STYLE),
             "script" => page.push_str(SCRIPT),
@@ -37,8 +37,8 @@ pub fn html(tree: &StackTree, title: &str) -> String {
     page
 }
 
-/// The tree as compact JSON for the renderer. `names`, `file` (into `files`) and `kind` (into `kinds`) are by function;
-/// `nodes` holds level, function and self weight of each node, depth first.
+/// The tree as compact JSON for the renderer. `names`, `file` (index into `files`) and `kind` (index into `kinds`) are per
+/// function; `nodes` has level, function and self weight of each node, depth first.
 pub fn json(tree: &StackTree) -> String {
     let mut out = String::with_capacity(tree.nodes.len() * 12);
     write_json(&mut out, tree);
@@ -108,8 +108,8 @@ fn begin_list(out: &mut String, name: &str) {
     out.push_str("\":[");
 }
 
-/// A JSON string that may also stand inside of a script element: `<` opens nothing, and the two line separators that
-/// scripts of old took for line ends are escaped.
+/// A JSON string that is safe inside a script element: `<` is escaped, and so are U+2028 and U+2029, which end a line in
+/// JavaScript before ES2019.
 fn write_text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_profile_becomes_markup_or_script() {
+    fn text_of_a_profile_becomes_neither_markup_nor_script() {
         let mut tree = tree();
         tree.functions[1].0 = "</script><script>alert(1)</script><!--{{script}}".to_owned();
         let page = html(&tree, "<img src=x onerror=alert(1)> {{tree}}");
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn the_page_loads_nothing_from_elsewhere() {
+    fn the_page_loads_no_external_resources() {
         let page = html(&tree(), "title");
-        for outside in ["http://", "https://", "src=", "@import", "url(", "<link", "fetch(", "import("] {
-            assert!(!page.contains(outside), "{outside}");
+        for external in ["http://", "https://", "src=", "@import", "url(", "<link", "fetch(", "import("] {
+            assert!(!page.contains(external), "{external}");
         }
-        assert!(!STYLE.contains("{{") && !SCRIPT.contains("{{"), "places of the template");
+        assert!(!STYLE.contains("{{") && !SCRIPT.contains("{{"), "placeholders of the template");
     }
 }

@@ -1,4 +1,4 @@
-//! OTLP: the bytes of an `ExportProfilesServiceRequest` (the same wire as `ProfilesData`), and how a big one is split.
+//! OTLP: encodes an `ExportProfilesServiceRequest` (the same wire format as `ProfilesData`) and splits large ones.
 
 mod request;
 mod shape;
@@ -7,10 +7,10 @@ mod used;
 
 use crate::ProfilesData;
 
-/// Most samples of one profile that every known receiver takes.
+/// Most samples of one profile that every known receiver accepts.
 pub const MAX_SAMPLES_PER_PROFILE: usize = 16_000;
 
-/// A revision of the signal's development schema: the encoder and the version it announces belong together.
+/// A revision of the signal's development schema, which selects the encoder and the announced version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revision {
@@ -20,7 +20,7 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// Name of the header (HTTP) or, in lower case, of the metadata (gRPC) that announces the revision.
+    /// Name of the HTTP header, or in lower case of the gRPC metadata, that announces the revision.
     pub const HEADER: &'static str = "OTLP-Profiles-Development-Version";
 
     /// The header's value.
@@ -31,27 +31,27 @@ impl Revision {
     }
 }
 
-/// The request, uncompressed. Written are only entries that a sample refers to, profiles that have a sample, and samples
-/// that have a value; [`Profile::exact_type`](crate::Profile::exact_type) has no place on this wire.
+/// The request, uncompressed. Omits unreferenced entries, profiles without samples, samples without a value, and
+/// [`Profile::exact_type`](crate::Profile::exact_type), for which OTLP has no field.
 pub fn encode(data: &ProfilesData, revision: Revision) -> Vec<u8> {
     match revision {
         Revision::One => request::write(data),
     }
 }
 
-/// Parts that each encode to at most `max_bytes` with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile. Nothing is
-/// lost; a part of one sample is not split further.
+/// Splits into parts that each encode to at most `max_bytes`, with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile.
+/// Lossless; a part of one sample is not split further.
 pub fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
     split::split(data, max_bytes)
 }
 
-/// [`split`] and [`encode`] in one: the bodies to send.
+/// [`split`] and [`encode`] in one step: the request bodies.
 pub fn encode_split(data: ProfilesData, revision: Revision, max_bytes: usize) -> Vec<Vec<u8>> {
     split::encode_split(data, revision, max_bytes)
 }
 
-/// Two halves of an encoded request that a receiver found too large; `None` when it holds one sample or cannot be read.
-/// For bodies this encoder made: it trusts their size.
+/// Splits an encoded request in two halves; `None` when it has fewer than two samples or is malformed. Decodes without
+/// limits: only for bodies of this encoder.
 pub fn split_encoded(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     split::split_encoded(body)
 }

@@ -1,32 +1,32 @@
-//! Writes one request of the 1.10 schema in a single pass over what [`super::used`] numbered. Field numbers stand here
-//! once, in the order of the schema; `wire::otlp` has the same for reading.
+//! Writes one request of the 1.10 schema in a single pass over the entries that [`super::used`] numbered. Fields are in the
+//! order of the schema; `wire::otlp` has the same messages for decoding.
 
-use super::shape::{shape, Shape};
+use super::shape::{shape, SampleShape};
 use super::used::Used;
 use crate::model::StoredValue;
-use crate::wire::write::Writer;
+use crate::wire::write::MessageWriter;
 use crate::*;
 
 /// The bytes of `ExportProfilesServiceRequest`.
 pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
-    let worth = |profile: &&Profile| profile.samples.iter().any(|sample| shape(sample) != Shape::Nothing);
-    let used = Used::by(&data.dictionary, data.profiles().map(|(_, profile)| profile).filter(worth));
+    let has_values = |profile: &&Profile| profile.samples.iter().any(|sample| shape(sample) != SampleShape::Nothing);
+    let used = Used::by(&data.dictionary, data.profiles().map(|(_, profile)| profile).filter(has_values));
     let request = Request { dictionary: &data.dictionary, used };
-    let mut out = Writer::default();
-    // Neighbours of one resource share its message.
+    let mut out = MessageWriter::default();
+    // Adjacent scopes of one resource share its message.
     for group in data.resources.chunk_by(|one, next| one.resource == next.resource) {
-        if !group.iter().flat_map(|scope| &scope.profiles).any(|profile| worth(&profile)) {
+        if !group.iter().flat_map(|scope| &scope.profiles).any(|profile| has_values(&profile)) {
             continue;
         }
         out.message(1, |out| {
             out.message(1, |out| group[0].resource.iter().for_each(|attribute| resource_attribute(out, attribute)));
-            for scope in group.iter().filter(|scope| scope.profiles.iter().any(|profile| worth(&profile))) {
+            for scope in group.iter().filter(|scope| scope.profiles.iter().any(|profile| has_values(&profile))) {
                 out.message(2, |out| {
                     out.message(1, |out| {
                         out.bytes(1, scope.scope.name.as_bytes());
                         out.bytes(2, scope.scope.version.as_bytes());
                     });
-                    for profile in scope.profiles.iter().filter(worth) {
+                    for profile in scope.profiles.iter().filter(has_values) {
                         out.message(2, |out| request.profile(out, profile));
                     }
                 });
@@ -37,8 +37,8 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Inline key and value, never references: receivers lose what they cannot resolve.
-fn resource_attribute(out: &mut Writer, attribute: &Attribute) {
+/// Inline key and value, never references: receivers drop references that they cannot resolve.
+fn resource_attribute(out: &mut MessageWriter, attribute: &Attribute) {
     out.message(1, |out| {
         out.bytes(1, attribute.key.as_bytes());
         out.message(2, |out| match &attribute.value {
@@ -56,7 +56,7 @@ struct Request<'p> {
 }
 
 impl Request<'_> {
-    fn profile(&self, out: &mut Writer, profile: &Profile) {
+    fn profile(&self, out: &mut MessageWriter, profile: &Profile) {
         out.message(1, |out| self.value_type(out, &profile.sample_type));
         for sample in &profile.samples {
             self.sample(out, sample);
@@ -74,14 +74,14 @@ impl Request<'_> {
         self.attributes(out, 11, profile.attributes);
     }
 
-    fn value_type(&self, out: &mut Writer, value_type: &ValueType) {
+    fn value_type(&self, out: &mut MessageWriter, value_type: &ValueType) {
         out.uint(1, self.used.text_index(self.dictionary, &value_type.kind));
         out.uint(2, self.used.text_index(self.dictionary, &value_type.unit));
     }
 
-    fn sample(&self, out: &mut Writer, sample: &Sample) {
+    fn sample(&self, out: &mut MessageWriter, sample: &Sample) {
         let shape = shape(sample);
-        if shape == Shape::Nothing {
+        if shape == SampleShape::Nothing {
             return;
         }
         out.message(2, |out| {
@@ -89,10 +89,10 @@ impl Request<'_> {
             self.attributes(out, 2, sample.attributes);
             out.uint(3, self.used.links.wire(sample.link.0));
             match shape {
-                Shape::Nothing => {}
-                Shape::Total(total) => out.packed_uints(4, std::iter::once(total as u64)),
-                Shape::Timestamps(times) => out.packed_fixed64(5, times),
-                Shape::Timed(values, times) => {
+                SampleShape::Nothing => {}
+                SampleShape::Total(total) => out.packed_uints(4, std::iter::once(total as u64)),
+                SampleShape::Timestamps(times) => out.packed_fixed64(5, times),
+                SampleShape::Timed(values, times) => {
                     out.packed_uints(4, values.iter().map(|value| *value as u64));
                     out.packed_fixed64(5, times);
                 }
@@ -100,12 +100,12 @@ impl Request<'_> {
         });
     }
 
-    fn attributes(&self, out: &mut Writer, field: u32, set: AttributeSetId) {
+    fn attributes(&self, out: &mut MessageWriter, field: u32, set: AttributeSetId) {
         let wire = |attribute: &AttributeId| self.used.attributes.wire(attribute.0);
         out.packed_uints(field, self.dictionary.get_attribute_set(set).iter().map(wire));
     }
 
-    fn tables(&self, out: &mut Writer) {
+    fn tables(&self, out: &mut MessageWriter) {
         let Self { dictionary, used } = self;
         for &id in used.mappings.ids() {
             let mapping = dictionary.get_mapping(MappingId(id));
@@ -143,8 +143,8 @@ impl Request<'_> {
         }
         for &id in used.links.ids() {
             let Link { trace_id, span_id } = dictionary.get_link(LinkId(id));
-            // The empty link is written without ids: one receiver refuses 16 and 8 zero bytes there. A span may stand alone;
-            // beside a trace it has its 8 bytes, zero or not.
+            // The empty link is written without ids, since Parca rejects ids of zero bytes. A span id may be alone; with a
+            // trace id it always has its 8 bytes.
             out.message(4, |out| {
                 if trace_id != [0; 16] {
                     out.bytes(1, &trace_id);
@@ -169,7 +169,7 @@ impl Request<'_> {
         }
     }
 
-    fn attribute(&self, out: &mut Writer, id: AttributeId) {
+    fn attribute(&self, out: &mut MessageWriter, id: AttributeId) {
         let stored = self.dictionary.get_stored_attribute(id);
         out.message(6, |out| {
             if id.is_empty() {

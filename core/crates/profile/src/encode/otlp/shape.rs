@@ -1,10 +1,10 @@
-//! The three shapes a sample may have on the wire, and what becomes of values that fit none.
+//! The three shapes of a sample in OTLP, and the conversion of samples that have none of them.
 
 use crate::Sample;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape<'s> {
-    /// No value and no timestamp, or a value of 0: receivers drop it or refuse it, so it is not written.
+pub(super) enum SampleShape<'s> {
+    /// No value and no timestamp, or a value of 0: receivers drop or reject it, so it is not written.
     Nothing,
     /// One aggregated value.
     Total(i64),
@@ -14,17 +14,17 @@ pub(super) enum Shape<'s> {
     Timed(&'s [i64], &'s [u64]),
 }
 
-/// Values that do not pair with the timestamps are written as their sum.
-pub(super) fn shape(sample: &Sample) -> Shape<'_> {
+/// Values whose number differs from that of the timestamps are written as their sum.
+pub(super) fn shape(sample: &Sample) -> SampleShape<'_> {
     let (values, times) = (&sample.values[..], &sample.timestamps_unix_nano[..]);
     if values.is_empty() && !times.is_empty() {
-        Shape::Timestamps(times)
+        SampleShape::Timestamps(times)
     } else if !times.is_empty() && values.len() == times.len() {
-        Shape::Timed(values, times)
+        SampleShape::Timed(values, times)
     } else {
         match sample.total() {
-            0 => Shape::Nothing,
-            total => Shape::Total(total),
+            0 => SampleShape::Nothing,
+            total => SampleShape::Total(total),
         }
     }
 }

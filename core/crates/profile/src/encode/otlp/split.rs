@@ -1,4 +1,4 @@
-//! Splitting: below a receiver's byte limit, and to a number of samples per profile that every receiver takes.
+//! Splits requests to a receiver's byte limit and to a number of samples per profile that every receiver accepts.
 
 use prost::Message;
 
@@ -21,20 +21,20 @@ pub(super) fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
     all
 }
 
-fn parts(data: ProfilesData, revision: Revision, max_bytes: usize, done: &mut dyn FnMut(ProfilesData, Vec<u8>)) {
-    let mut waiting = vec![cap_samples(data)];
-    while let Some(part) = waiting.pop() {
+fn parts(data: ProfilesData, revision: Revision, max_bytes: usize, emit: &mut dyn FnMut(ProfilesData, Vec<u8>)) {
+    let mut pending = vec![cap_samples(data)];
+    while let Some(part) = pending.pop() {
         let body = encode(&part, revision);
         if body.len() <= max_bytes || part.sample_count() < 2 {
-            done(part, body);
+            emit(part, body);
         } else {
             let [first, second] = halves(&part);
-            waiting.extend([second, first]);
+            pending.extend([second, first]);
         }
     }
 }
 
-/// Profiles of more samples than receivers take become several of the same window, each with its own id.
+/// Splits profiles with more samples than receivers accept into several of the same window, each with its own id.
 fn cap_samples(mut data: ProfilesData) -> ProfilesData {
     for resource in &mut data.resources {
         if resource.profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES_PER_PROFILE) {
@@ -61,7 +61,7 @@ fn cap_samples(mut data: ProfilesData) -> ProfilesData {
     data
 }
 
-/// An id for part `nth` of a profile: a random id stays random, and parts of parts stay distinct. No id stays none.
+/// The id of part `nth` of a profile: parts of parts are distinct, a random id stays random, the empty id stays empty.
 fn nth_id(id: [u8; 16], nth: u32) -> [u8; 16] {
     const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
     match u128::from_be_bytes(id) {
@@ -73,7 +73,7 @@ fn nth_id(id: [u8; 16], nth: u32) -> [u8; 16] {
 /// Two requests of about half the samples each, each with a dictionary of its own.
 fn halves(data: &ProfilesData) -> [ProfilesData; 2] {
     let middle = data.sample_count() / 2;
-    [0..middle, middle..usize::MAX].map(|wanted| {
+    [0..middle, middle..usize::MAX].map(|range| {
         let mut part = ProfilesData::default();
         let mut transfer = Transfer::new(&data.dictionary, &mut part.dictionary);
         let mut at = 0;
@@ -82,27 +82,27 @@ fn halves(data: &ProfilesData) -> [ProfilesData; 2] {
             for profile in &resource.profiles {
                 let mut kept = transfer.empty_profile(profile);
                 for sample in &profile.samples {
-                    if wanted.contains(&at) {
+                    if range.contains(&at) {
                         kept.samples.push(transfer.sample(sample));
                     }
                     at += 1;
                 }
                 if kept.samples.len() < profile.samples.len() {
-                    kept.profile_id = nth_id(kept.profile_id, u32::from(wanted.start > 0));
+                    kept.profile_id = nth_id(kept.profile_id, u32::from(range.start > 0));
                 }
                 if !kept.samples.is_empty() {
                     profiles.push(kept);
                 }
             }
             if !profiles.is_empty() {
-                part.resources.push(ResourceProfiles { profiles, ..named(resource) });
+                part.resources.push(ResourceProfiles { profiles, ..without_profiles(resource) });
             }
         }
         part
     })
 }
 
-fn named(resource: &ResourceProfiles) -> ResourceProfiles {
+fn without_profiles(resource: &ResourceProfiles) -> ResourceProfiles {
     ResourceProfiles { resource: resource.resource.clone(), scope: resource.scope.clone(), profiles: Vec::new() }
 }
 

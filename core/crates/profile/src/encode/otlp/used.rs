@@ -1,45 +1,45 @@
-//! Which entries of a dictionary the samples of a request refer to, and the index each gets on the wire. Index 0 stays
-//! the empty value; the rest is numbered in order of first use, so no orphan is written.
+//! The dictionary entries that the samples of a request refer to, and their wire indices. Index 0 is the empty value; the
+//! rest is numbered in order of first use, so no orphan is written.
 
-use super::shape::{shape, Shape};
-use crate::encode::order::Order;
+use super::shape::{shape, SampleShape};
+use crate::encode::numbering::WireNumbering;
 use crate::*;
 
-/// The orders of all tables.
+/// The numberings of all tables.
 pub(super) struct Used<'p> {
-    pub strings: Order,
-    /// Names of value types that the dictionary does not hold; they follow its strings.
+    pub strings: WireNumbering,
+    /// Names of value types that are not in the dictionary; they follow its strings.
     pub more_strings: Vec<&'p str>,
-    pub functions: Order,
-    pub mappings: Order,
-    pub locations: Order,
-    pub stacks: Order,
-    pub links: Order,
-    pub attributes: Order,
+    pub functions: WireNumbering,
+    pub mappings: WireNumbering,
+    pub locations: WireNumbering,
+    pub stacks: WireNumbering,
+    pub links: WireNumbering,
+    pub attributes: WireNumbering,
 }
 
 impl<'p> Used<'p> {
-    /// Walks what `profiles` refer to.
+    /// Numbers the entries that `profiles` refer to.
     pub fn by(dictionary: &Dictionary, profiles: impl Iterator<Item = &'p Profile>) -> Self {
         let lens = dictionary.lens();
         let mut used = Self {
-            strings: Order::new(lens.strings),
+            strings: WireNumbering::new(lens.strings),
             more_strings: Vec::new(),
-            functions: Order::new(lens.functions),
-            mappings: Order::new(lens.mappings),
-            locations: Order::new(lens.locations),
-            stacks: Order::new(lens.stacks),
-            links: Order::new(lens.links),
-            attributes: Order::new(lens.attributes),
+            functions: WireNumbering::new(lens.functions),
+            mappings: WireNumbering::new(lens.mappings),
+            locations: WireNumbering::new(lens.locations),
+            stacks: WireNumbering::new(lens.stacks),
+            links: WireNumbering::new(lens.links),
+            attributes: WireNumbering::new(lens.attributes),
         };
-        let mut sets = Order::new(lens.attribute_sets);
+        let mut sets = WireNumbering::new(lens.attribute_sets);
         for profile in profiles {
             for value_type in [&profile.sample_type, &profile.period_type] {
                 used.text(dictionary, &value_type.kind);
                 used.text(dictionary, &value_type.unit);
             }
             used.set(dictionary, &mut sets, profile.attributes);
-            for sample in profile.samples.iter().filter(|sample| shape(sample) != Shape::Nothing) {
+            for sample in profile.samples.iter().filter(|sample| shape(sample) != SampleShape::Nothing) {
                 used.links.mark(sample.link.0);
                 used.set(dictionary, &mut sets, sample.attributes);
                 if used.stacks.mark(sample.stack.0) {
@@ -72,7 +72,7 @@ impl<'p> Used<'p> {
         }
     }
 
-    fn location(&mut self, dictionary: &Dictionary, sets: &mut Order, id: LocationId) {
+    fn location(&mut self, dictionary: &Dictionary, sets: &mut WireNumbering, id: LocationId) {
         if !self.locations.mark(id.0) {
             return;
         }
@@ -93,7 +93,7 @@ impl<'p> Used<'p> {
         }
     }
 
-    fn set(&mut self, dictionary: &Dictionary, sets: &mut Order, set: AttributeSetId) {
+    fn set(&mut self, dictionary: &Dictionary, sets: &mut WireNumbering, set: AttributeSetId) {
         if !sets.mark(set.0) {
             return;
         }

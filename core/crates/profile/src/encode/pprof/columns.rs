@@ -1,31 +1,32 @@
-//! Which value types a file has, and what each sample of each profile adds to them.
+//! The value types of a file, and the aggregation of all profiles' samples into their columns.
 
 use hashbrown::HashMap;
 
 use crate::*;
 
-/// A row of the file: stack, labels and link, with the service where the file holds several.
+/// Identity of a sample in the file: stack, labels and link, with the service if the file has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Row {
+pub(super) struct SampleRow {
     pub stack: StackId,
     pub attributes: AttributeSetId,
     pub link: LinkId,
-    /// Position of the resource whose service it is, when services differ.
+    /// Position of the first resource with its service, when services differ.
     pub service: Option<usize>,
 }
 
-/// The table of all values.
+/// The samples and values of the file.
 pub(super) struct Columns {
     pub types: Vec<ValueType>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<SampleRow>,
     /// `types.len()` values per row.
     pub values: Vec<i64>,
 }
 
-struct Target {
-    /// Where the plain values go.
+/// Columns of a profile's values.
+struct ProfileColumns {
+    /// Column of the values themselves.
     values: Option<usize>,
-    /// Where the weights go, if that is another type.
+    /// Column of the weights, if it is another one.
     weights: Option<usize>,
 }
 
@@ -33,17 +34,19 @@ impl Columns {
     pub fn of(data: &ProfilesData) -> Self {
         let mut columns = Self { types: Vec::new(), rows: Vec::new(), values: Vec::new() };
         let mut counts: Option<&str> = None;
-        let targets: Vec<Target> = data.profiles().map(|(_, profile)| columns.target(profile, &mut counts)).collect();
+        let targets: Vec<ProfileColumns> =
+            data.profiles().map(|(_, profile)| columns.target(profile, &mut counts)).collect();
         let services: Vec<&str> = data.resources.iter().map(ResourceProfiles::service_name).collect();
         let one_service = services.windows(2).all(|pair| pair[0] == pair[1]);
         let width = columns.types.len();
-        let mut known: HashMap<Row, usize> = HashMap::new();
+        let mut known: HashMap<SampleRow, usize> = HashMap::new();
         let mut targets = targets.iter();
         for (nth, resource) in data.resources.iter().enumerate() {
             let service = if one_service { None } else { services.iter().position(|name| *name == services[nth]) };
             for (profile, target) in resource.profiles.iter().zip(targets.by_ref()) {
                 for sample in &profile.samples {
-                    let row = Row { stack: sample.stack, attributes: sample.attributes, link: sample.link, service };
+                    let row =
+                        SampleRow { stack: sample.stack, attributes: sample.attributes, link: sample.link, service };
                     let at = *known.entry(row).or_insert_with(|| {
                         columns.rows.push(row);
                         columns.values.resize(columns.values.len() + width, 0);
@@ -62,15 +65,15 @@ impl Columns {
         columns
     }
 
-    /// `samples`/`count` belongs to the first type that counts periods; others keep only their weights beside it.
-    fn target<'p>(&mut self, profile: &'p Profile, counts: &mut Option<&'p str>) -> Target {
+    /// `samples`/`count` belongs to the first type that counts periods; other such types have only weights.
+    fn target<'p>(&mut self, profile: &'p Profile, counts: &mut Option<&'p str>) -> ProfileColumns {
         if profile.exact_type.is_none() && !profile.counts_periods() {
-            return Target { values: Some(self.column(&profile.sample_type)), weights: None };
+            return ProfileColumns { values: Some(self.column(&profile.sample_type)), weights: None };
         }
         let owner = *counts.get_or_insert(profile.type_name());
         let values = (owner == profile.type_name()).then(|| self.column(&profile.sample_type));
         let weights = Some(self.column(&ValueType::new(profile.type_name(), profile.unit())));
-        Target { values, weights }
+        ProfileColumns { values, weights }
     }
 
     fn column(&mut self, value_type: &ValueType) -> usize {

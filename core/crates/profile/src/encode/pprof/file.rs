@@ -1,9 +1,9 @@
 //! Writes the messages of google/pprof's `profile.proto`. Ids are positions plus one, so none is 0.
 
-use super::super::order::Order;
-use super::columns::{Columns, Row};
+use super::super::numbering::WireNumbering;
+use super::columns::{Columns, SampleRow};
 use crate::model::TextTable;
-use crate::wire::write::Writer;
+use crate::wire::write::MessageWriter;
 use crate::wire::{self, pprof_names as names};
 use crate::*;
 
@@ -11,13 +11,13 @@ use crate::*;
 pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     let columns = Columns::of(data);
     let lens = data.dictionary.lens();
-    let mut file = File {
+    let mut file = PprofEncoder {
         dictionary: &data.dictionary,
-        out: Writer::default(),
+        out: MessageWriter::default(),
         strings: TextTable::new(),
-        locations: Order::new(lens.locations),
-        functions: Order::new(lens.functions),
-        mappings: Order::new(lens.mappings),
+        locations: WireNumbering::new(lens.locations),
+        functions: WireNumbering::new(lens.functions),
+        mappings: WireNumbering::new(lens.mappings),
     };
     for value_type in &columns.types {
         file.value_type(1, value_type);
@@ -26,7 +26,7 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     for (nth, row) in columns.rows.iter().enumerate() {
         file.sample(*row, columns.values_of(nth), row.service.map(|at| services[at]));
     }
-    file.places();
+    file.locations();
     file.header(data, &columns);
     for at in 0..file.strings.len() {
         file.out.present_bytes(6, file.strings.get(at).as_bytes());
@@ -34,16 +34,16 @@ pub(super) fn write(data: &ProfilesData) -> Vec<u8> {
     file.out.into_bytes()
 }
 
-struct File<'d> {
+struct PprofEncoder<'d> {
     dictionary: &'d Dictionary,
-    out: Writer,
+    out: MessageWriter,
     strings: TextTable,
-    locations: Order,
-    functions: Order,
-    mappings: Order,
+    locations: WireNumbering,
+    functions: WireNumbering,
+    mappings: WireNumbering,
 }
 
-impl File<'_> {
+impl PprofEncoder<'_> {
     fn text(&mut self, text: &str) -> u64 {
         u64::from(self.strings.intern(text))
     }
@@ -56,7 +56,7 @@ impl File<'_> {
         });
     }
 
-    fn sample(&mut self, row: Row, values: &[i64], service: Option<&str>) {
+    fn sample(&mut self, row: SampleRow, values: &[i64], service: Option<&str>) {
         let stack = self.dictionary.get_stack(row.stack);
         for location in stack {
             self.locations.mark(location.0);
@@ -77,12 +77,12 @@ impl File<'_> {
         });
     }
 
-    /// (key, text, number, unit) each.
-    fn labels(&mut self, row: Row, service: Option<&str>) -> Vec<[u64; 4]> {
+    /// The labels, each as (key, text, number, unit).
+    fn labels(&mut self, row: SampleRow, service: Option<&str>) -> Vec<[u64; 4]> {
         let dictionary = self.dictionary;
         let mut labels = Vec::new();
         let mut text_label = |strings: &mut TextTable, key: &str, text: &str| {
-            // Text at index 0 would read as the number 0.
+            // String index 0 would be decoded as the number 0.
             if !text.is_empty() {
                 labels.push([u64::from(strings.intern(key)), u64::from(strings.intern(text)), 0, 0]);
             }
@@ -116,13 +116,13 @@ impl File<'_> {
         labels
     }
 
-    /// Locations, functions and mappings. Places that have names but no mapping get one that says so, else readers would
-    /// try to symbolise them.
-    fn places(&mut self) {
+    /// Writes locations, functions and mappings. Symbolized locations without a mapping refer to an empty mapping with
+    /// `has_functions`, since readers would symbolize them otherwise.
+    fn locations(&mut self) {
         let dictionary = self.dictionary;
-        // What the locations of a mapping show of it, for mappings that do not say themselves.
-        let mut shown = vec![[false; 4]; dictionary.mappings().len()];
-        let locations = std::mem::replace(&mut self.locations, Order::new(0));
+        // The `has_…` flags of each mapping, derived from its locations; attributes of the mapping override them.
+        let mut derived_flags = vec![[false; 4]; dictionary.mappings().len()];
+        let locations = std::mem::replace(&mut self.locations, WireNumbering::new(0));
         for &id in locations.marked() {
             let location = dictionary.get_location(LocationId(id));
             let named = !location.lines.is_empty();
@@ -133,7 +133,7 @@ impl File<'_> {
             }
             for line in location.lines {
                 self.functions.mark(line.function.0);
-                if let Some(flags) = shown.get_mut(location.mapping.index()) {
+                if let Some(flags) = derived_flags.get_mut(location.mapping.index()) {
                     flags[0] = true;
                     flags[1] |= !dictionary.get_function(line.function).filename.is_empty();
                     flags[2] |= line.line > 0;
@@ -157,7 +157,7 @@ impl File<'_> {
                 out.uint(5, u64::from(folded));
             });
         }
-        let functions = std::mem::replace(&mut self.functions, Order::new(0));
+        let functions = std::mem::replace(&mut self.functions, WireNumbering::new(0));
         for &id in functions.marked() {
             let function = dictionary.get_function(FunctionId(id));
             let [name, system_name, filename] =
@@ -170,9 +170,9 @@ impl File<'_> {
                 out.int(5, function.start_line);
             });
         }
-        let mappings = std::mem::replace(&mut self.mappings, Order::new(0));
+        let mappings = std::mem::replace(&mut self.mappings, WireNumbering::new(0));
         for &id in mappings.marked() {
-            self.mapping(MappingId(id), mappings.wire(id) + 1, shown[id as usize]);
+            self.mapping(MappingId(id), mappings.wire(id) + 1, derived_flags[id as usize]);
         }
     }
 
@@ -221,7 +221,7 @@ impl File<'_> {
                 self.out.uint(field, index);
             }
         }
-        // Signed in this format; in OTLP they are not.
+        // Signed in pprof, unsigned in OTLP.
         for (field, nanos) in [(9, start), (10, end - start)] {
             self.out.int(field, i64::try_from(nanos).unwrap_or(i64::MAX));
         }
@@ -248,7 +248,7 @@ impl File<'_> {
     }
 }
 
-/// Attributes that all resources of the request share.
+/// Attributes that all resources have in common.
 fn common_attributes(data: &ProfilesData) -> impl Iterator<Item = &Attribute> {
     let first = data.resources.first().map_or(&[][..], |resource| &resource.resource);
     first.iter().filter(|attribute| data.resources.iter().all(|resource| resource.resource.contains(attribute)))

@@ -1,8 +1,8 @@
-//! pprof: one gzipped file of all profiles that share a window, each profile type a value type. What counts periods is
-//! written as `samples`/`count` and as what was measured (`cpu`/`nanoseconds`, exact where the profile has it).
+//! pprof: one gzipped file of all profiles of a window, with a value type per profile type. A profile that counts periods is
+//! written as `samples`/`count` and as its weight (`cpu`/`nanoseconds`, exact where the profile has exact values).
 //!
-//! The resource goes into comments (`service.name=…`), the link into the labels `trace_id` and `span_id`. Timestamps of
-//! single samples and frame types have no place in this format.
+//! The resource becomes comments (`service.name=…`), the span link the labels `trace_id` and `span_id`. The format has no
+//! fields for timestamps of samples and frame types.
 
 mod columns;
 mod file;
@@ -17,11 +17,11 @@ use crate::ProfilesData;
 /// The file's bytes, gzipped.
 pub fn encode(data: &ProfilesData) -> Vec<u8> {
     let raw = encode_uncompressed(data);
-    // The fastest level: files are small beside what a host would pay for the last few percent.
+    // Level 1: the last few percent of size are not worth the host's CPU time.
     let mut gzip = GzEncoder::new(Vec::with_capacity(raw.len() / 3), Compression::fast());
     match gzip.write_all(&raw).and_then(|()| gzip.finish()) {
         Ok(bytes) => bytes,
-        // A vector takes every write. Readers take the uncompressed form as well.
+        // Writing to a vector cannot fail. Readers accept the uncompressed form as well.
         Err(_) => raw,
     }
 }
