@@ -1,4 +1,4 @@
-//! Folded stacks, told by content. What is read can be written as folded stacks and as pprof, and read again.
+//! Folded stacks, detected by content. Decoded profiles can be encoded as folded stacks and as pprof, and decoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,6 +10,6 @@ fuzz_target!(|bytes: &[u8]| {
     let limits = Limits::default();
     let Ok((Format::Folded, data)) = decode::any(bytes, &limits) else { return };
     let file = pprof::encode_uncompressed(&data);
-    decode::pprof::decode(&file, &limits).expect("what the encoder wrote is readable");
+    decode::pprof::decode(&file, &limits).expect("encoded profiles are decodable");
     folded::encode(&query::tree(&data, "samples"));
 });

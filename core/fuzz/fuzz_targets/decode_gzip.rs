@@ -1,4 +1,4 @@
-//! Compressed input, as it comes and packed by us, under small limits so that they are met.
+//! The input itself and its gzip form, with limits that are small enough to be reached.
 #![no_main]
 
 use std::io::Write;
@@ -9,10 +9,10 @@ use spanprof_profile::decode::{self, Limits};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { decompressed_bytes: 4096, memory_bytes: 65_536, table_entries: 64, stack_depth: 16 };
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(bytes).expect("a vector takes every write");
-    let packed = packed.finish().expect("a vector takes every write");
-    for input in [bytes, &packed] {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes).expect("writing to a vector cannot fail");
+    let gzipped = gzip.finish().expect("writing to a vector cannot fail");
+    for input in [bytes, &gzipped] {
         let _ = decode::any(input, &limits);
         let _ = decode::pprof::decode(input, &limits);
         let _ = decode::otlp::decode(input, &limits);

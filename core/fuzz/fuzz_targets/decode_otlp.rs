@@ -1,4 +1,4 @@
-//! OTLP in protobuf, and behind length prefixes. What is read can be written in every form, read again, and halved.
+//! OTLP in protobuf, with and without length prefixes. Decoded profiles can be encoded in every format and split.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,10 +12,10 @@ fuzz_target!(|bytes: &[u8]| {
     otlp::split_encoded(bytes);
     let Ok(data) = decode::otlp::decode(bytes, &limits) else { return };
     let body = otlp::encode(&data, otlp::Revision::One);
-    let again = decode::otlp::decode(&body, &limits).expect("what the encoder wrote is readable");
+    let again = decode::otlp::decode(&body, &limits).expect("encoded profiles are decodable");
     assert_eq!(otlp::encode(&again, otlp::Revision::One).len(), body.len());
     otlp::split_encoded(&body);
-    decode::pprof::decode(&pprof::encode_uncompressed(&data), &limits).expect("what the encoder wrote is readable");
+    decode::pprof::decode(&pprof::encode_uncompressed(&data), &limits).expect("encoded profiles are decodable");
     text::encode(&query::merge([&data, &again]));
     for summary in query::types(&data) {
         query::top(&data, &summary.type_name);

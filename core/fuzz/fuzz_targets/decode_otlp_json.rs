@@ -1,4 +1,4 @@
-//! OTLP in JSON lines. The input is put behind an opening brace, where the reader takes it for JSON.
+//! OTLP in JSON lines. The input gets an opening brace, so that the decoder treats it as JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,6 +11,6 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = check(&text, &CheckSettings::default());
     if let Ok(data) = decode::otlp::decode(&text, &Limits::default()) {
         let body = otlp::encode(&data, otlp::Revision::One);
-        decode::otlp::decode(&body, &Limits::default()).expect("what the encoder wrote is readable");
+        decode::otlp::decode(&body, &Limits::default()).expect("encoded profiles are decodable");
     }
 });

@@ -1,4 +1,4 @@
-//! pprof. What is read can be written as pprof and as OTLP, and read again.
+//! pprof. Decoded profiles can be encoded as pprof and as OTLP, and decoded again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,9 +10,9 @@ fuzz_target!(|bytes: &[u8]| {
     let limits = Limits::default();
     let Ok(data) = decode::pprof::decode(bytes, &limits) else { return };
     let file = pprof::encode_uncompressed(&data);
-    decode::pprof::decode(&file, &limits).expect("what the encoder wrote is readable");
+    decode::pprof::decode(&file, &limits).expect("encoded profiles are decodable");
     let body = otlp::encode(&data, otlp::Revision::One);
-    decode::otlp::decode(&body, &limits).expect("what the encoder wrote is readable");
+    decode::otlp::decode(&body, &limits).expect("encoded profiles are decodable");
     for summary in query::types(&data) {
         query::top(&data, &summary.type_name);
         query::tree(&data, &summary.type_name);
