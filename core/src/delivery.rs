@@ -12,7 +12,7 @@ use crate::reduction;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint, Payload,
+    Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint,
     ProxySettings, Secret, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, Revision};
@@ -133,7 +133,7 @@ impl Delivery {
         for part in otlp::split(data, max_profile_size) {
             let body = otlp::encode(&part, Revision::One);
             for index in &group.otlp {
-                let payload = Payload {
+                let payload = ExportPayload {
                     body: body.clone(),
                     profile_type: None,
                     time_unix_ms,
@@ -215,7 +215,7 @@ fn refused_names_line(refused: &[String]) -> String {
 }
 
 /// One file for each profile type; types measured together (objects and bytes) share one.
-fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<Payload> {
+fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
     let mut names: Vec<&str> = Vec::new();
     for (_, profile) in data.profiles() {
         let name = file_type(profile.type_name());
@@ -235,7 +235,7 @@ fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<Payload> {
             scope: resource.scope.clone(),
         });
         let part = ProfilesData { dictionary: data.dictionary.clone(), resources: resources.collect() };
-        Payload {
+        ExportPayload {
             body: pprof::encode(&part),
             profile_type: Some(name.to_owned()),
             time_unix_ms,

@@ -258,7 +258,7 @@ impl Stats {
             let _ = writeln!(page, "| `{}` | {} | {} |", doc.name, doc.unit, doc.doc.trim());
         }
         let of_samples = spanprof_signal::DropReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
-        let of_requests = spanprof_export::DropReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
+        let of_requests = spanprof_export::DiscardReason::ALL.iter().map(|reason| (reason.name(), reason.doc()));
         page.push_str(&table_of_reasons("dropped.<reason>", of_samples));
         page.push_str(&table_of_reasons("export.<n>.dropped_<reason>", of_requests));
         page

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::host_log::LogLevel;
-use spanprof_export::{DestinationStats, DropReason, Dropped};
+use spanprof_export::{DestinationStats, DiscardReason, Discarded};
 
 /// Least time between two lines that say delivery stopped, for each destination. Doubles with each such line.
 const SHORTEST_QUIET: Duration = Duration::from_secs(60);
@@ -13,7 +13,7 @@ const LONGEST_QUIET: Duration = Duration::from_secs(3600);
 /// How often an interruption that goes on and loses windows is reported.
 const REMINDER: Duration = Duration::from_secs(3600);
 
-type Losses = [Dropped; DropReason::ALL.len()];
+type Losses = [Discarded; DiscardReason::ALL.len()];
 
 /// See the head of the module.
 #[derive(Default)]
@@ -189,7 +189,7 @@ pub(super) fn reason(destination: &DestinationStats) -> &str {
 pub(super) fn lost(before: &Losses, now: &Losses) -> (u64, String) {
     let mut total = 0;
     let mut reasons = Vec::new();
-    for reason in DropReason::ALL {
+    for reason in DiscardReason::ALL {
         let count = now[*reason as usize].payloads.saturating_sub(before[*reason as usize].payloads);
         total += count;
         if count > 0 {
@@ -251,7 +251,7 @@ mod tests {
         }
 
         fn refuses(&mut self, message: &str) -> Vec<String> {
-            self.stats.dropped[DropReason::Permanent as usize].payloads += 1;
+            self.stats.dropped[DiscardReason::Permanent as usize].payloads += 1;
             self.stats.last_error = Some(message.to_owned());
             self.stats.last_error_unix_ms = Some(self.seconds * 1000 + 9001);
             self.window()
@@ -270,7 +270,7 @@ mod tests {
         );
         assert_eq!(scene.waits(), NONE);
         assert_eq!(scene.waits(), NONE);
-        scene.stats.dropped[DropReason::Expired as usize].payloads = 1;
+        scene.stats.dropped[DiscardReason::Expired as usize].payloads = 1;
         assert_eq!(
             scene.accepts(3),
             ["spanprof: delivery to http://receiver resumed after 30 s: 3 windows delivered, 1 lost (expired 1)"]
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn windows_refused_between_others_that_are_accepted_are_reported_too() {
         let mut scene = Scene::delivering();
-        scene.stats.dropped[DropReason::TooLarge as usize].payloads = 2;
+        scene.stats.dropped[DiscardReason::TooLarge as usize].payloads = 2;
         scene.stats.last_error = Some("413".to_owned());
         assert_eq!(scene.accepts(1), ["spanprof: 2 windows to http://receiver lost (too_large 2): 413"]);
         assert_eq!(scene.accepts(1), NONE);

@@ -120,7 +120,7 @@ fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut S
     stats.count(name("retries"), destination.retries);
     stats.count(name("splits"), destination.splits);
     stats.count(name("rejected_profiles"), destination.rejected_profiles);
-    for reason in spanprof_export::DropReason::ALL {
+    for reason in spanprof_export::DiscardReason::ALL {
         stats.count(name(&format!("dropped_{}", reason.name())), destination.dropped(*reason).payloads);
     }
     stats.count(name("dropped_samples"), destination.dropped_total().samples);

@@ -138,7 +138,7 @@ fn delivered(destination: &DestinationStats) -> (bool, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spanprof_export::DropReason;
+    use spanprof_export::DiscardReason;
 
     fn outcome() -> RunOutcome {
         let destination = DestinationStats {
@@ -173,7 +173,7 @@ mod tests {
         let mut outcome = RunOutcome { is_default_receiver: true, ..outcome() };
         outcome.destinations[0].sent = 0;
         outcome.destinations[0].last_error = Some("cannot connect: connection refused".to_owned());
-        outcome.destinations[0].dropped[DropReason::Deadline as usize].payloads = 2;
+        outcome.destinations[0].dropped[DiscardReason::Deadline as usize].payloads = 2;
         let (level, line) = outcome.line();
         assert_eq!(level, LogLevel::Warning);
         let end =
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn some_windows_lost_is_a_warning() {
         let mut outcome = outcome();
-        outcome.destinations[0].dropped[DropReason::Expired as usize].payloads = 1;
+        outcome.destinations[0].dropped[DiscardReason::Expired as usize].payloads = 1;
         outcome.destinations[0].last_error = Some("503".to_owned());
         let (level, line) = outcome.line();
         assert_eq!(level, LogLevel::Warning);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use spanprof_export::{Compression, Destination, Exporter, ExporterSettings, OtlpEndpoint, Payload};
+use spanprof_export::{Compression, Destination, Exporter, ExporterSettings, OtlpEndpoint, ExportPayload};
 use spanprof_profile::decode::{otlp, Limits};
 use spanprof_profile::encode::otlp::{encode, split_encoded, Revision};
 use spanprof_profile::encode::text;
@@ -53,7 +53,7 @@ pub fn refused(protocol: &str, url: &str) -> Result<(), String> {
     let stats = exporter.stats().swap_remove(0);
     exporter.stop(Duration::from_secs(1));
     let said = stats.last_error.clone().unwrap_or_default();
-    if delivered || stats.retries != 0 || stats.dropped_total() != stats.dropped(spanprof_export::DropReason::Permanent)
+    if delivered || stats.retries != 0 || stats.dropped_total() != stats.dropped(spanprof_export::DiscardReason::Permanent)
     {
         return Err(format!(
             "expected one permanent refusal; delivered {delivered}, {} retries, said `{said}`",
@@ -75,12 +75,12 @@ fn start(destination: Destination) -> Result<Exporter, String> {
     Exporter::start(vec![destination], ExporterSettings::default()).map_err(|error| error.to_string())
 }
 
-fn body(data: &ProfilesData) -> Payload {
-    Payload {
+fn body(data: &ProfilesData) -> ExportPayload {
+    ExportPayload {
         body: encode(data, Revision::One),
         samples: data.sample_count() as u64,
         split: Some(split_encoded),
-        ..Payload::default()
+        ..ExportPayload::default()
     }
 }
 

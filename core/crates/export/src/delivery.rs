@@ -8,7 +8,7 @@ use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
 use crate::outcome::{AttemptOutcome, RetryReason};
 use crate::queue::{DeliveryResult, DestinationQueue, QueuedPayload};
-use crate::stats::DropReason;
+use crate::stats::DiscardReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl DeliveryTask {
             () = self.deliver_all(&mut retries) => {}
         }
         // The drop of `InFlightParts` has counted the payload that was in flight.
-        self.queue.close(DropReason::Deadline);
+        self.queue.close(DiscardReason::Deadline);
     }
 
     async fn deliver_all(&mut self, retries: &mut RetryState) {
@@ -143,7 +143,10 @@ impl DeliveryTask {
             if let Some(delay) = retries.delay.take() {
                 if delay.until.saturating_sub(payload.enqueued_at) > self.retry_max_age {
                     retries.delay = Some(delay);
-                    return PartResult::Settled(DeliveryResult::Dropped { reason: DropReason::Expired, message: None });
+                    return PartResult::Settled(DeliveryResult::Discarded {
+                        reason: DiscardReason::Expired,
+                        message: None,
+                    });
                 }
                 if !self.wait(&delay).await {
                     return PartResult::GiveUp;
@@ -164,8 +167,8 @@ impl DeliveryTask {
                     return PartResult::Settled(DeliveryResult::Partial { rejected_profiles, message });
                 }
                 AttemptOutcome::Rejected { message } => {
-                    return PartResult::Settled(DeliveryResult::Dropped {
-                        reason: DropReason::Permanent,
+                    return PartResult::Settled(DeliveryResult::Discarded {
+                        reason: DiscardReason::Permanent,
                         message: Some(message),
                     });
                 }
@@ -245,7 +248,7 @@ impl InFlightParts {
         let bodies = whole.split.filter(|_| self.may_split).and_then(|split| split(&whole.body));
         let parts = bodies.filter(|bodies| bodies.len() > 1).map(|bodies| whole.parts(bodies));
         let Some(parts) = parts else {
-            self.settle_front(DeliveryResult::Dropped { reason: DropReason::TooLarge, message: Some(message) });
+            self.settle_front(DeliveryResult::Discarded { reason: DiscardReason::TooLarge, message: Some(message) });
             return;
         };
         self.may_split = false;
@@ -257,9 +260,9 @@ impl InFlightParts {
 
 impl Drop for InFlightParts {
     fn drop(&mut self) {
-        let reason = if std::thread::panicking() { DropReason::Disabled } else { DropReason::Deadline };
+        let reason = if std::thread::panicking() { DiscardReason::Disabled } else { DiscardReason::Deadline };
         while !self.parts.is_empty() {
-            self.settle_front(DeliveryResult::Dropped { reason, message: None });
+            self.settle_front(DeliveryResult::Discarded { reason, message: None });
         }
         self.queue.settle();
     }

@@ -6,10 +6,10 @@ use crate::error::ExportError;
 use crate::file::FileSender;
 use crate::otlp_grpc::OtlpGrpcSender;
 use crate::otlp_http::OtlpHttpSender;
-use crate::payload::Payload;
+use crate::payload::ExportPayload;
 use crate::queue::{DestinationQueue, QueueMark};
 use crate::settings::{Destination, ExporterSettings};
-use crate::stats::{DestinationStats, DropReason};
+use crate::stats::{DestinationStats, DiscardReason};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -87,7 +87,7 @@ impl Exporter {
 
     /// Enqueues a payload for the destination at `destination_index` of those given to `start`. Never waits. An index out
     /// of range is ignored. [`Exporter::stats`] reports the result.
-    pub fn enqueue(&self, destination_index: usize, payload: Payload) {
+    pub fn enqueue(&self, destination_index: usize, payload: ExportPayload) {
         if let Some(queue) = self.queues.get(destination_index) {
             queue.enqueue(payload);
         }
@@ -121,7 +121,7 @@ impl Exporter {
         self.completion.wait(until + GRACE);
         // Also when the thread is late: it then counts only the payload in flight.
         for queue in &self.queues {
-            queue.close(DropReason::Deadline);
+            queue.close(DiscardReason::Deadline);
         }
         let now = Instant::now();
         self.queues.iter().zip(marks).all(|(queue, mark)| queue.wait_until_settled(mark, now))

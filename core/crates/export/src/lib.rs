@@ -1,16 +1,16 @@
 //! Delivery of encoded profiles: the only crate that uses the network and files.
 //!
-//! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`Payload`]. It handles
-//! encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or returns
-//! an error. The facade is its only caller.
+//! An [`Exporter`] owns one thread, one bounded queue per [`Destination`] and the counters of every [`ExportPayload`]. It
+//! handles encoded bytes and reads no environment variable. After [`Exporter::start`] no call blocks beyond its deadline or
+//! returns an error. The facade is its only caller.
 //!
 //! ```no_run
-//! use spanprof_export::{Destination, Exporter, ExporterSettings, OtlpEndpoint, Payload};
+//! use spanprof_export::{Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
 //! use std::time::Duration;
 //!
 //! let destination = Destination::OtlpHttp(OtlpEndpoint::new("http://localhost:4318/v1development/profiles"));
 //! let exporter = Exporter::start(vec![destination], ExporterSettings::default())?;
-//! exporter.enqueue(0, Payload { body: vec![], samples: 0, ..Payload::default() });
+//! exporter.enqueue(0, ExportPayload { body: vec![], samples: 0, ..ExportPayload::default() });
 //! exporter.stop(Duration::from_secs(2));
 //! # Ok::<(), spanprof_export::ExportError>(())
 //! ```
@@ -48,9 +48,9 @@ pub use clock::{Clock, SystemClock};
 pub use endpoint::{check_url, shown as shown_url};
 pub use error::ExportError;
 pub use exporter::{Exporter, Moment};
-pub use payload::{Payload, SplitFn};
+pub use payload::{ExportPayload, SplitFn};
 pub use secret::Secret;
 pub use settings::{
     Compression, Destination, ExporterSettings, FileDirectory, OtlpEndpoint, ProxySettings, StartThread, TlsFiles,
 };
-pub use stats::{DestinationStats, DropReason, Dropped};
+pub use stats::{DestinationStats, DiscardReason, Discarded};

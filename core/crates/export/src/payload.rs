@@ -7,7 +7,7 @@ pub type SplitFn = fn(&[u8]) -> Option<Vec<Vec<u8>>>;
 
 /// An encoded profile, and the metadata that the exporter uses.
 #[derive(Clone, Default)]
-pub struct Payload {
+pub struct ExportPayload {
     /// For OTLP the protobuf request, not compressed; for a file the gzipped pprof (other bytes are gzipped on writing).
     pub body: Vec<u8>,
     /// First part of a file's name (`cpu`); `profile` when absent. Not used by OTLP.
@@ -20,11 +20,11 @@ pub struct Payload {
     pub split: Option<SplitFn>,
 }
 
-impl fmt::Debug for Payload {
+impl fmt::Debug for ExportPayload {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The body contains function names and labels; messages may show only its size.
         formatter
-            .debug_struct("Payload")
+            .debug_struct("ExportPayload")
             .field("body_bytes", &self.body.len())
             .field("profile_type", &self.profile_type)
             .field("time_unix_ms", &self.time_unix_ms)

@@ -2,9 +2,9 @@
 //! to dequeue and to count results. Network, files and retries belong to the senders and to `delivery`.
 
 use crate::clock::Clock;
-use crate::payload::{Payload, SplitFn};
+use crate::payload::{ExportPayload, SplitFn};
 use crate::settings::ExporterSettings;
-use crate::stats::{DestinationStats, DropReason};
+use crate::stats::{DestinationStats, DiscardReason};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub(crate) enum DeliveryResult {
     /// Accepted, with profiles rejected.
     Partial { rejected_profiles: u64, message: String },
     /// Discarded. Without a message the last error remains, since it is the reason of the retries.
-    Dropped { reason: DropReason, message: Option<String> },
+    Discarded { reason: DiscardReason, message: Option<String> },
 }
 
 /// Position and losses of a queue at one moment, read by `flush` or before it.
@@ -62,7 +62,7 @@ struct QueueState {
     in_flight: Option<InFlightPayload>,
     next_sequence: u64,
     /// Set when the queue closes: later payloads are discarded for this reason.
-    closed: Option<DropReason>,
+    closed: Option<DiscardReason>,
     stats: DestinationStats,
 }
 
@@ -94,7 +94,7 @@ impl DestinationQueue {
     }
 
     /// Appends a payload; when it does not fit, the oldest are discarded.
-    pub fn enqueue(&self, payload: Payload) {
+    pub fn enqueue(&self, payload: ExportPayload) {
         let now_unix_ms = self.unix_ms();
         let payload = QueuedPayload {
             body: Bytes::from(payload.body),
@@ -109,7 +109,7 @@ impl DestinationQueue {
         let mut state = self.lock();
         state.stats.enqueued += 1;
         if let Some(reason) = state.closed {
-            state.count_drop(reason, payload.samples);
+            state.count_discarded(reason, payload.samples);
             evicted.push(payload);
             return;
         }
@@ -120,14 +120,14 @@ impl DestinationQueue {
                 self.max_bytes
             );
             state.note_failure(message, now_unix_ms);
-            state.count_drop(DropReason::QueueFull, payload.samples);
+            state.count_discarded(DiscardReason::QueueFull, payload.samples);
             evicted.push(payload);
             return;
         }
         while state.waiting.len() >= self.max_payloads || state.waiting_bytes + payload.body.len() > self.max_bytes {
             let Some((_, oldest)) = state.waiting.pop_front() else { break };
             state.waiting_bytes -= oldest.body.len();
-            state.count_drop(DropReason::QueueFull, oldest.samples);
+            state.count_discarded(DiscardReason::QueueFull, oldest.samples);
             evicted.push(oldest);
         }
         let sequence = state.next_sequence;
@@ -196,13 +196,13 @@ impl DestinationQueue {
                 state.stats.rejected_profiles += rejected_profiles;
                 state.stats.last_success_unix_ms = Some(now_unix_ms);
                 state.note_failure(message, now_unix_ms);
-                state.count_drop(DropReason::Partial, payload.samples);
+                state.count_discarded(DiscardReason::Partial, payload.samples);
             }
-            DeliveryResult::Dropped { reason, message } => {
+            DeliveryResult::Discarded { reason, message } => {
                 if let Some(message) = message {
                     state.note_failure(message, now_unix_ms);
                 }
-                state.count_drop(reason, payload.samples);
+                state.count_discarded(reason, payload.samples);
             }
         }
     }
@@ -215,14 +215,14 @@ impl DestinationQueue {
 
     /// Closes the queue: waiting and later payloads are discarded for `reason`. The payload in flight is counted by
     /// `InFlightParts`. The first reason remains.
-    pub fn close(&self, reason: DropReason) {
+    pub fn close(&self, reason: DiscardReason) {
         let waiting = {
             let mut state = self.lock();
             state.closed.get_or_insert(reason);
             state.waiting_bytes = 0;
             let waiting = std::mem::take(&mut state.waiting);
             for (_, payload) in &waiting {
-                state.count_drop(reason, payload.samples);
+                state.count_discarded(reason, payload.samples);
             }
             waiting
         };
@@ -239,7 +239,7 @@ impl DestinationQueue {
             state.stats.disabled = true;
             state.note_failure(message, now_unix_ms);
         }
-        self.close(DropReason::Disabled);
+        self.close(DiscardReason::Disabled);
     }
 
     /// Position and losses of the queue at this moment.
@@ -286,7 +286,7 @@ impl QueueState {
         self.stats.last_error_unix_ms = Some(now_unix_ms);
     }
 
-    fn count_drop(&mut self, reason: DropReason, samples: u64) {
+    fn count_discarded(&mut self, reason: DiscardReason, samples: u64) {
         let dropped = &mut self.stats.dropped[reason as usize];
         dropped.payloads += 1;
         dropped.samples += samples;
@@ -303,9 +303,9 @@ impl QueueState {
 #[cfg(test)]
 mod tests {
     use super::{DeliveryResult, DestinationQueue};
-    use crate::payload::Payload;
+    use crate::payload::ExportPayload;
     use crate::settings::ExporterSettings;
-    use crate::stats::{DropReason, Dropped};
+    use crate::stats::{DiscardReason, Discarded};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
@@ -318,8 +318,8 @@ mod tests {
         Arc::new(DestinationQueue::new("file", "target".to_owned(), &settings))
     }
 
-    fn payload(bytes: usize, samples: u64) -> Payload {
-        Payload { body: vec![0; bytes], samples, ..Payload::default() }
+    fn payload(bytes: usize, samples: u64) -> ExportPayload {
+        ExportPayload { body: vec![0; bytes], samples, ..ExportPayload::default() }
     }
 
     fn deliver_one(queue: &DestinationQueue) -> bool {
@@ -339,7 +339,7 @@ mod tests {
 
         let stats = queue.stats();
         assert_eq!((stats.queue_payloads, stats.queue_bytes), (2, 8));
-        assert_eq!(stats.dropped(DropReason::QueueFull), Dropped { payloads: 2, samples: 3 });
+        assert_eq!(stats.dropped(DiscardReason::QueueFull), Discarded { payloads: 2, samples: 3 });
         assert_eq!(queue.take().unwrap().samples, 3);
     }
 
@@ -355,7 +355,7 @@ mod tests {
         queue.enqueue(payload(11, 7));
 
         let stats = queue.stats();
-        assert_eq!((stats.queue_bytes, stats.dropped(DropReason::QueueFull).payloads), (9, 4));
+        assert_eq!((stats.queue_bytes, stats.dropped(DiscardReason::QueueFull).payloads), (9, 4));
         assert!(stats.last_error.unwrap().contains("11 bytes"));
     }
 
@@ -364,12 +364,12 @@ mod tests {
         let queue = queue(10, 100);
         queue.enqueue(payload(1, 2));
 
-        queue.close(DropReason::Deadline);
-        queue.close(DropReason::Disabled);
+        queue.close(DiscardReason::Deadline);
+        queue.close(DiscardReason::Disabled);
         queue.enqueue(payload(1, 3));
 
         let stats = queue.stats();
-        assert_eq!(stats.dropped(DropReason::Deadline), Dropped { payloads: 2, samples: 5 });
+        assert_eq!(stats.dropped(DiscardReason::Deadline), Discarded { payloads: 2, samples: 5 });
         assert_eq!((stats.queue_payloads, stats.queue_bytes, queue.take().is_none()), (0, 0, true));
     }
 
@@ -415,7 +415,7 @@ mod tests {
 
         let stats = queue.stats();
         assert_eq!(stats.enqueued, 8000);
-        assert_eq!(stats.sent + stats.dropped(DropReason::QueueFull).payloads, 8000);
-        assert_eq!(stats.sent_samples + stats.dropped(DropReason::QueueFull).samples, 24_000);
+        assert_eq!(stats.sent + stats.dropped(DiscardReason::QueueFull).payloads, 8000);
+        assert_eq!(stats.sent_samples + stats.dropped(DiscardReason::QueueFull).samples, 24_000);
     }
 }

@@ -1,13 +1,13 @@
 //! Counters of one destination, as in the facade's `stats()`.
 
-macro_rules! drop_reasons {
+macro_rules! discard_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
         /// Why a payload was not delivered.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
+        pub enum DiscardReason { $($(#[doc = $doc])+ $variant,)+ }
 
-        impl DropReason {
-            /// Every reason, in the order of [`DropReason::name`].
+        impl DiscardReason {
+            /// Every reason, in the order of [`DiscardReason::name`].
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name in statistics.
@@ -23,7 +23,7 @@ macro_rules! drop_reasons {
     };
 }
 
-drop_reasons! {
+discard_reasons! {
     /// It was not delivered before the deadline of `stop`.
     Deadline = "deadline";
     /// The destination is off after an internal error.
@@ -42,10 +42,10 @@ drop_reasons! {
 
 /// Loss of one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct Discarded {
     /// Payloads (parts of a split one count each).
     pub payloads: u64,
-    /// Samples inside them; for [`DropReason::Partial`] an upper bound, since receivers count profiles.
+    /// Samples inside them; for [`DiscardReason::Partial`] an upper bound, since receivers count profiles.
     pub samples: u64,
 }
 
@@ -70,8 +70,8 @@ pub struct DestinationStats {
     pub splits: u64,
     /// Profiles rejected by partial success.
     pub rejected_profiles: u64,
-    /// Losses by reason, in the order of [`DropReason::ALL`].
-    pub dropped: [Dropped; DropReason::ALL.len()],
+    /// Losses by reason, in the order of [`DiscardReason::ALL`].
+    pub dropped: [Discarded; DiscardReason::ALL.len()],
     /// The last failure or rejection, without secrets.
     pub last_error: Option<String>,
     /// When it happened.
@@ -92,13 +92,13 @@ pub struct DestinationStats {
 
 impl DestinationStats {
     /// Loss of one reason.
-    pub fn dropped(&self, reason: DropReason) -> Dropped {
+    pub fn dropped(&self, reason: DiscardReason) -> Discarded {
         self.dropped[reason as usize]
     }
 
     /// Loss of all reasons.
-    pub fn dropped_total(&self) -> Dropped {
-        self.dropped.iter().fold(Dropped::default(), |sum, dropped| Dropped {
+    pub fn dropped_total(&self) -> Discarded {
+        self.dropped.iter().fold(Discarded::default(), |sum, dropped| Discarded {
             payloads: sum.payloads + dropped.payloads,
             samples: sum.samples + dropped.samples,
         })

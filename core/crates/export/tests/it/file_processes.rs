@@ -5,7 +5,7 @@
 
 use crate::files::{gunzipped, names_in, profile};
 use crate::shared::{exporter_to, wait_for, PATIENCE};
-use spanprof_export::{Destination, DropReason, Exporter, ExporterSettings, FileDirectory};
+use spanprof_export::{Destination, DiscardReason, Exporter, ExporterSettings, FileDirectory};
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -131,7 +131,7 @@ fn a_failed_write_leaves_no_file_and_the_next_succeeds() {
         exporter.enqueue(0, profile("cpu", 1, random_bytes(200_000)));
         exporter.enqueue(0, profile("cpu", 2, "small"));
         let stats = wait_for(&exporter, "both are settled", |stats| stats.queue_payloads == 0);
-        assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.sent), (1, 1), "{stats:#?}");
+        assert_eq!((stats.dropped(DiscardReason::Permanent).payloads, stats.sent), (1, 1), "{stats:#?}");
         assert!(stats.last_error.unwrap().contains("File too large"));
         assert_eq!(names_in(&directory), ["cpu-2.pb.gz"]);
         return;

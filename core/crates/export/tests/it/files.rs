@@ -3,15 +3,15 @@
 use crate::clocks::InstantClock;
 use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, PATIENCE};
 use flate2::read::GzDecoder;
-use spanprof_export::{Destination, DropReason, Exporter, ExporterSettings, FileDirectory, Payload};
+use spanprof_export::{Destination, DiscardReason, ExportPayload, Exporter, ExporterSettings, FileDirectory};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-pub fn profile(profile_type: &str, time_unix_ms: u64, body: impl Into<Vec<u8>>) -> Payload {
-    Payload { profile_type: Some(profile_type.to_owned()), time_unix_ms, ..payload(body, 1) }
+pub fn profile(profile_type: &str, time_unix_ms: u64, body: impl Into<Vec<u8>>) -> ExportPayload {
+    ExportPayload { profile_type: Some(profile_type.to_owned()), time_unix_ms, ..payload(body, 1) }
 }
 
 pub fn names_in(directory: &Path) -> Vec<String> {
@@ -58,7 +58,7 @@ fn a_gzipped_profile_is_written_as_it_is() {
     let mut gzipped = Vec::new();
     flate2::read::GzEncoder::new(&b"pprof"[..], flate2::Compression::best()).read_to_end(&mut gzipped).unwrap();
 
-    exporter.enqueue(0, Payload { profile_type: None, ..profile("", 5, gzipped.clone()) });
+    exporter.enqueue(0, ExportPayload { profile_type: None, ..profile("", 5, gzipped.clone()) });
     assert!(exporter.flush(PATIENCE));
 
     assert_eq!(fs::read(directory.path().join("profile-5.pb.gz")).unwrap(), gzipped);
@@ -161,7 +161,7 @@ fn an_unwritable_directory_is_reported_and_counted_and_later_profiles_are_writte
     // Rejected before the flush.
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
     assert!(!exporter.flush_since(&before, PATIENCE));
-    assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
+    assert_eq!((stats.dropped(DiscardReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
     assert!(stats.last_error.unwrap().contains("cannot write a profile into"));
 
     fs::remove_file(&directory).unwrap();
@@ -183,7 +183,7 @@ fn a_temporary_write_error_is_retried_until_the_profile_expires() {
     exporter.enqueue(0, profile("cpu", 1, "x"));
     let stats = wait_for(&exporter, "it is discarded", |stats| stats.queue_payloads == 0);
 
-    assert_eq!(stats.dropped(DropReason::Expired).payloads, 1, "{stats:#?}");
+    assert_eq!(stats.dropped(DiscardReason::Expired).payloads, 1, "{stats:#?}");
     assert!(stats.retries > 1, "{stats:#?}");
 }
 

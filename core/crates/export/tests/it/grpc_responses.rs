@@ -3,7 +3,7 @@
 use crate::scripted_grpc::{GrpcReply, ScriptedGrpc};
 use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{assert_counters_balance, exporter_to, grpc_endpoint, payload, stats_of, wait_for, PATIENCE};
-use spanprof_export::{Compression, Destination, DestinationStats, DropReason, Dropped, Payload, Secret};
+use spanprof_export::{Compression, Destination, DestinationStats, DiscardReason, Discarded, ExportPayload, Secret};
 use std::time::Duration;
 
 /// Sends one payload of 7 samples to a receiver whose first response is `first` and whose later ones are success.
@@ -90,7 +90,11 @@ fn exactly_the_codes_of_the_specification_are_retried() {
             assert_eq!((stats.sent, stats.retries, stats.dropped_total().payloads), (1, 1, 0), "{code}: {stats:#?}");
             assert_eq!(pauses.len(), 1, "{code}");
         } else {
-            assert_eq!(stats.dropped(DropReason::Permanent), Dropped { payloads: 1, samples: 7 }, "{code}: {stats:#?}");
+            assert_eq!(
+                stats.dropped(DiscardReason::Permanent),
+                Discarded { payloads: 1, samples: 7 },
+                "{code}: {stats:#?}"
+            );
             assert_eq!(stats.retries, 0, "{code}");
         }
         assert!(stats.last_error.unwrap().contains("why"), "{code}");
@@ -110,7 +114,7 @@ fn resource_exhausted_with_retry_info_is_retried_after_its_delay() {
 fn the_error_of_unimplemented_says_that_profiles_are_not_enabled_at_the_receiver() {
     for reply in [GrpcReply::status(12, "unknown service"), GrpcReply::Http(404)] {
         let (stats, _) = after_first_response(reply);
-        assert_eq!(stats.dropped(DropReason::Permanent).payloads, 1);
+        assert_eq!(stats.dropped(DiscardReason::Permanent).payloads, 1);
         let error = stats.last_error.unwrap();
         assert!(error.contains("profiles are not enabled") && error.contains("service.profilesSupport"), "{error}");
     }
@@ -130,7 +134,7 @@ fn http_errors_of_a_load_balancer_without_grpc_are_classified() {
 fn a_response_without_status_or_with_a_malformed_message_is_no_success() {
     for reply in [GrpcReply::NoStatus, GrpcReply::Ok(b"<html>".to_vec()), GrpcReply::Ok(vec![0; (4 << 20) + 1])] {
         let (stats, _) = after_first_response(reply);
-        assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
+        assert_eq!((stats.dropped(DiscardReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
     }
 }
 
@@ -139,7 +143,7 @@ fn a_partial_success_is_counted_and_never_sent_again() {
     let message = [&[0x0a, 11, 0x08, 2, 0x12, 7][..], b"too old"].concat();
     let (stats, _) = after_first_response(GrpcReply::Ok(message));
 
-    assert_eq!(stats.dropped(DropReason::Partial), Dropped { payloads: 1, samples: 7 });
+    assert_eq!(stats.dropped(DiscardReason::Partial), Discarded { payloads: 1, samples: 7 });
     assert_eq!((stats.rejected_profiles, stats.sent, stats.retries), (2, 0, 0));
     assert!(stats.last_error.unwrap().contains("too old"));
 }
@@ -150,10 +154,10 @@ fn a_gzipped_response_is_decoded_and_a_gzip_bomb_is_not() {
     assert_eq!((stats.sent, stats.last_error), (1, None));
 
     let (stats, _) = after_first_response(GrpcReply::Gzipped([&[0x0a, 11, 0x08, 2, 0x12, 7][..], b"too old"].concat()));
-    assert_eq!((stats.rejected_profiles, stats.dropped(DropReason::Partial).payloads), (2, 1));
+    assert_eq!((stats.rejected_profiles, stats.dropped(DiscardReason::Partial).payloads), (2, 1));
 
     let (stats, _) = after_first_response(GrpcReply::Gzipped(vec![0; 6 << 20]));
-    assert_eq!((stats.dropped(DropReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
+    assert_eq!((stats.dropped(DiscardReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
 }
 
 #[test]
@@ -191,13 +195,13 @@ fn a_message_over_the_limit_of_the_receiver_is_split_once() {
 
     let halves = |body: &[u8]| Some(body.chunks(body.len() / 2).map(<[u8]>::to_vec).collect());
     let before = exporter.moment();
-    exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdefgh", 10) });
-    exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdefghijkl", 10) });
+    exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefgh", 10) });
+    exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefghijkl", 10) });
     assert!(!exporter.flush_since(&before, PATIENCE));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits, stats.retries), (2, 10, 2, 0));
-    assert_eq!(stats.dropped(DropReason::TooLarge), Dropped { payloads: 2, samples: 10 });
+    assert_eq!(stats.dropped(DiscardReason::TooLarge), Discarded { payloads: 2, samples: 10 });
     assert_counters_balance(&stats, 2);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
-use spanprof_export::{Compression, Destination, DropReason, Exporter, ExporterSettings, Secret};
+use spanprof_export::{Compression, Destination, DiscardReason, Exporter, ExporterSettings, Secret};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::time::{Duration, Instant};
@@ -156,7 +156,10 @@ fn a_request_over_the_limit_of_otlp_is_never_sent() {
     exporter.flush(PATIENCE);
 
     let stats = stats_of(&exporter);
-    assert_eq!((stats.dropped(DropReason::TooLarge).payloads, stats.dropped(DropReason::TooLarge).samples), (1, 10));
+    assert_eq!(
+        (stats.dropped(DiscardReason::TooLarge).payloads, stats.dropped(DiscardReason::TooLarge).samples),
+        (1, 10)
+    );
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (2, 10, 1));
     assert_eq!(server.bodies(), [vec![1; 750], vec![1; 750]]);
     assert!(stats.last_error.unwrap().contains("1500 bytes is over the limit of 1000 bytes"));
@@ -187,5 +190,5 @@ fn a_response_that_arrives_before_the_body_is_sent_is_handled() {
     exporter.enqueue(0, payload(body, 2));
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
 
-    assert_eq!((stats.dropped(DropReason::TooLarge).payloads, stats.retries), (1, 0), "{stats:#?}");
+    assert_eq!((stats.dropped(DiscardReason::TooLarge).payloads, stats.retries), (1, 0), "{stats:#?}");
 }

@@ -4,7 +4,7 @@ use crate::clocks::START_UNIX;
 use crate::scripted_http::{HttpReply, ScriptedHttp};
 use crate::shared::{assert_counters_balance, exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
 use flate2::write::GzEncoder;
-use spanprof_export::{Destination, DestinationStats, DropReason, Dropped, Payload};
+use spanprof_export::{Destination, DestinationStats, DiscardReason, Discarded, ExportPayload};
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -26,8 +26,8 @@ fn assert_sent_at_once(stats: &DestinationStats) {
     assert_eq!(stats.last_success_unix_ms, Some(START_UNIX.as_millis() as u64));
 }
 
-fn assert_dropped_at_once(stats: &DestinationStats, reason: DropReason) -> String {
-    assert_eq!(stats.dropped(reason), Dropped { payloads: 1, samples: 7 }, "{stats:#?}");
+fn assert_dropped_at_once(stats: &DestinationStats, reason: DiscardReason) -> String {
+    assert_eq!(stats.dropped(reason), Discarded { payloads: 1, samples: 7 }, "{stats:#?}");
     assert_eq!((stats.dropped_total().payloads, stats.retries), (1, 0), "{stats:#?}");
     stats.last_error.clone().unwrap()
 }
@@ -44,7 +44,7 @@ fn only_429_502_503_and_504_are_retried() {
             assert_eq!(pauses.len(), 1, "{status}");
             assert!(pauses[0] <= Duration::from_secs(1), "{status}: {pauses:?}");
         } else {
-            let error = assert_dropped_at_once(&stats, DropReason::Permanent);
+            let error = assert_dropped_at_once(&stats, DiscardReason::Permanent);
             assert!(error.contains(&status.to_string()), "{error}");
         }
     }
@@ -72,7 +72,7 @@ fn a_partial_success_is_counted_and_never_sent_again() {
     let body = [&[0x0a, 11, 0x08, 3, 0x12, 7][..], b"too old"].concat();
     let (stats, _) = after_first_response(HttpReply::protobuf(200, body));
 
-    let error = assert_dropped_at_once(&stats, DropReason::Partial);
+    let error = assert_dropped_at_once(&stats, DiscardReason::Partial);
     assert!(error.contains("rejected 3 profiles") && error.contains("too old"), "{error}");
     assert_eq!(stats.rejected_profiles, 3);
 }
@@ -98,7 +98,7 @@ fn rejected_profiles_are_read_from_a_json_response() {
     assert_sent_at_once(&stats);
     assert!(stats.last_warning.unwrap().contains("stored"));
     let (stats, _) = after_first_response(json(r#"{"partialSuccess":{"rejectedProfiles": "2","errorMessage":"old"}}"#));
-    assert!(assert_dropped_at_once(&stats, DropReason::Partial).contains("rejected 2 profiles"));
+    assert!(assert_dropped_at_once(&stats, DiscardReason::Partial).contains("rejected 2 profiles"));
     assert_eq!(stats.rejected_profiles, 2);
 }
 
@@ -157,18 +157,18 @@ fn the_error_text_of_the_receiver_is_in_the_last_error() {
     // google.rpc.Status { code: 3, message: "bad index" }
     let status = [&[0x08, 3, 0x12, 9][..], b"bad index"].concat();
     let (stats, _) = after_first_response(HttpReply::protobuf(400, status));
-    assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("400 Bad Request: bad index"));
+    assert!(assert_dropped_at_once(&stats, DiscardReason::Permanent).contains("400 Bad Request: bad index"));
 
     let text = HttpReply::Response { status: 500, headers: vec![], body: b"no more disk\r\nat all".to_vec() };
     let (stats, _) = after_first_response(text.with("Content-Type", "text/plain; charset=utf-8"));
-    assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("no more disk  at all"));
+    assert!(assert_dropped_at_once(&stats, DiscardReason::Permanent).contains("no more disk  at all"));
 }
 
 #[test]
 fn the_error_of_a_404_says_that_profiles_are_not_enabled_at_the_receiver() {
     let (stats, _) = after_first_response(HttpReply::status(404));
 
-    let error = assert_dropped_at_once(&stats, DropReason::Permanent);
+    let error = assert_dropped_at_once(&stats, DiscardReason::Permanent);
     assert!(error.contains("profiles are not enabled") && error.contains("service.profilesSupport"), "{error}");
 }
 
@@ -179,7 +179,7 @@ fn a_redirect_is_not_followed_and_its_target_is_logged_without_secrets() {
         let location = format!("http://user:marker@127.0.0.1:{}/v1development/profiles?key=marker", other.port());
         let (stats, _) = after_first_response(HttpReply::status(status).with("Location", location));
 
-        let error = assert_dropped_at_once(&stats, DropReason::Permanent);
+        let error = assert_dropped_at_once(&stats, DiscardReason::Permanent);
         let target = format!("`http://127.0.0.1:{}/v1development/profiles`", other.port());
         assert!(error.contains(&target) && !error.contains("marker"), "{error}");
     }
@@ -191,7 +191,7 @@ fn the_error_of_http_to_a_grpc_port_names_the_protocol_to_set() {
     // The SETTINGS frame that a Collector's gRPC port sends first.
     let settings = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00".to_vec();
     let (stats, _) = after_first_response(HttpReply::Bytes(settings));
-    let error = assert_dropped_at_once(&stats, DropReason::Permanent);
+    let error = assert_dropped_at_once(&stats, DiscardReason::Permanent);
     assert!(error.contains("set protocol=grpc"), "{error}");
 }
 
@@ -207,7 +207,7 @@ fn a_malformed_response_is_no_success_and_not_retried() {
     ] {
         let shown = format!("{reply:?}");
         let (stats, _) = after_first_response(reply);
-        assert_eq!(stats.dropped(DropReason::Permanent).payloads, 1, "{shown}: {stats:#?}");
+        assert_eq!(stats.dropped(DiscardReason::Permanent).payloads, 1, "{shown}: {stats:#?}");
         assert_eq!(stats.retries, 0, "{shown}: {stats:#?}");
     }
 }
@@ -216,7 +216,7 @@ fn a_malformed_response_is_no_success_and_not_retried() {
 fn a_response_over_four_mebibytes_is_not_read_and_not_retried() {
     for status in [200, 503] {
         let (stats, _) = after_first_response(HttpReply::protobuf(status, vec![0; (4 << 20) + 1]));
-        assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("4 MiB"));
+        assert!(assert_dropped_at_once(&stats, DiscardReason::Permanent).contains("4 MiB"));
     }
 }
 
@@ -232,7 +232,7 @@ fn a_gzip_bomb_in_a_response_is_not_decompressed() {
     for status in [200, 503] {
         let (stats, _) =
             after_first_response(HttpReply::protobuf(status, bomb.clone()).with("Content-Encoding", "gzip"));
-        assert!(assert_dropped_at_once(&stats, DropReason::Permanent).contains("4 MiB"));
+        assert!(assert_dropped_at_once(&stats, DiscardReason::Permanent).contains("4 MiB"));
     }
 }
 
@@ -273,7 +273,7 @@ fn a_request_that_is_too_large_is_split_once_and_its_parts_keep_their_order() {
         );
         let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
-        exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdefgh", 9) });
+        exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefgh", 9) });
         assert!(exporter.flush(PATIENCE));
 
         assert_eq!(server.bodies(), [b"abcdefgh".to_vec(), b"abcd".to_vec(), b"efgh".to_vec()]);
@@ -292,13 +292,13 @@ fn a_part_that_is_still_too_large_is_discarded_and_the_other_delivered() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
     let before = exporter.moment();
-    exporter.enqueue(0, Payload { split: Some(halves), ..payload("abcdxxxx", 8) });
+    exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdxxxx", 8) });
     exporter.enqueue(0, payload("xx", 5));
     assert!(!exporter.flush_since(&before, PATIENCE));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (1, 4, 1));
-    assert_eq!(stats.dropped(DropReason::TooLarge), Dropped { payloads: 2, samples: 9 });
+    assert_eq!(stats.dropped(DiscardReason::TooLarge), Discarded { payloads: 2, samples: 9 });
     assert_counters_balance(&stats, 1);
 }
 
@@ -311,6 +311,6 @@ fn a_rejected_payload_does_not_block_the_next() {
     exporter.enqueue(0, payload("second", 1));
 
     let stats = wait_for(&exporter, "both are settled", |stats| stats.sent + stats.dropped_total().payloads == 2);
-    assert_eq!((stats.sent, stats.dropped(DropReason::Permanent).payloads), (1, 1));
+    assert_eq!((stats.sent, stats.dropped(DiscardReason::Permanent).payloads), (1, 1));
     assert!(stats.last_error.unwrap().contains("500 Internal Server Error"));
 }

@@ -4,7 +4,7 @@
 use crate::clocks::{FastClock, InstantClock};
 use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
 use crate::shared::{assert_counters_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
-use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
+use spanprof_export::{Destination, DiscardReason, Discarded, Exporter, ExporterSettings};
 use std::time::Duration;
 
 fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
@@ -26,7 +26,7 @@ fn patient_settings() -> ExporterSettings {
 /// Asserts that the five payloads enqueued during the outage arrive in order after it.
 fn assert_all_arrive(exporter: &Exporter, server: &ScriptedHttp) {
     let stats = wait_for(exporter, "all five are sent", |stats| stats.sent == 5);
-    assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Dropped::default()), "{stats:#?}");
+    assert_eq!((stats.sent_samples, stats.dropped_total()), (10, Discarded::default()), "{stats:#?}");
     assert!(stats.retries > 0 && stats.last_error.is_some(), "{stats:#?}");
     assert_counters_balance(&stats, 0);
     let mut bodies = server.bodies();
@@ -98,7 +98,7 @@ fn an_overloaded_receiver_is_retried_until_the_payload_expires() {
     exporter.enqueue(0, payload("body", 3));
     let stats = wait_for(&exporter, "it is discarded", |stats| stats.queue_payloads == 0);
 
-    assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 1, samples: 3 }, "{stats:#?}");
+    assert_eq!(stats.dropped(DiscardReason::Expired), Discarded { payloads: 1, samples: 3 }, "{stats:#?}");
     assert_eq!(server.received().len() as u64, stats.retries + 1);
     assert!(clock.pauses().iter().sum::<Duration>() <= Duration::from_secs(120), "{:?}", clock.pauses());
     assert!(stats.last_error.unwrap().contains("503 Service Unavailable"));
@@ -115,12 +115,12 @@ fn a_payload_that_expires_does_not_shorten_the_delay_that_the_receiver_requested
     let exporter = exporter_at(server.port(), settings);
 
     exporter.enqueue(0, payload("first", 3));
-    wait_for(&exporter, "the first is discarded", |stats| stats.dropped(DropReason::Expired).payloads == 1);
+    wait_for(&exporter, "the first is discarded", |stats| stats.dropped(DiscardReason::Expired).payloads == 1);
     exporter.enqueue(0, payload("second", 3));
     let stats = wait_for(&exporter, "the second is settled", |stats| stats.queue_payloads == 0);
 
     // Enqueued at the moment of the rejection, the second expires before the requested delay ends as well.
-    assert_eq!(stats.dropped(DropReason::Expired), Dropped { payloads: 2, samples: 6 }, "{stats:#?}");
+    assert_eq!(stats.dropped(DiscardReason::Expired), Discarded { payloads: 2, samples: 6 }, "{stats:#?}");
     assert_eq!(server.received().len(), 1);
 }
 
@@ -146,7 +146,7 @@ fn a_full_queue_discards_the_oldest_and_counts_them() {
     exporter.enqueue(0, payload(vec![99; 301], 4));
     let stats = stats_of(&exporter);
     assert_eq!((stats.queue_payloads, stats.queue_bytes), (4, 400), "one in flight, three waiting");
-    assert_eq!(stats.dropped(DropReason::QueueFull), Dropped { payloads: 7, samples: 64 });
+    assert_eq!(stats.dropped(DiscardReason::QueueFull), Discarded { payloads: 7, samples: 64 });
 
     release.send(()).unwrap();
     let stats = wait_for(&exporter, "the rest is sent", |stats| stats.queue_payloads == 0);
@@ -170,7 +170,7 @@ fn a_queue_is_limited_in_payloads() {
     }
 
     let stats = stats_of(&exporter);
-    assert_eq!((stats.queue_payloads, stats.dropped(DropReason::QueueFull).payloads), (6, 95));
+    assert_eq!((stats.queue_payloads, stats.dropped(DiscardReason::QueueFull).payloads), (6, 95));
 }
 
 #[test]
@@ -213,7 +213,10 @@ fn a_panic_disables_one_destination_and_not_the_others() {
     assert!(!exporter.flush(PATIENCE));
 
     let stats = exporter.stats();
-    assert_eq!((stats[0].panics, stats[0].dropped(DropReason::Disabled)), (1, Dropped { payloads: 3, samples: 10 }));
+    assert_eq!(
+        (stats[0].panics, stats[0].dropped(DiscardReason::Disabled)),
+        (1, Discarded { payloads: 3, samples: 10 })
+    );
     assert_counters_balance(&stats[0], 0);
     assert!(stats[0].last_error.as_ref().unwrap().contains("internal error"));
     assert_eq!((stats[1].sent, stats[1].disabled), (1, false));

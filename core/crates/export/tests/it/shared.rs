@@ -1,15 +1,15 @@
 //! Helpers of the tests: payloads, exporters with one destination, and waiting for a state.
 
 use crate::clocks::InstantClock;
-use spanprof_export::{Clock, Destination, DestinationStats, Exporter, ExporterSettings, OtlpEndpoint, Payload};
+use spanprof_export::{Clock, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Timeout of a failing test, long enough for a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn payload(body: impl Into<Vec<u8>>, samples: u64) -> Payload {
-    Payload { body: body.into(), samples, ..Payload::default() }
+pub fn payload(body: impl Into<Vec<u8>>, samples: u64) -> ExportPayload {
+    ExportPayload { body: body.into(), samples, ..ExportPayload::default() }
 }
 
 pub fn settings_on(clock: Arc<dyn Clock>) -> ExporterSettings {

@@ -6,7 +6,7 @@ use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
 use crate::shared::{
     assert_counters_balance, grpc_endpoint, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE,
 };
-use spanprof_export::{Destination, DropReason, Dropped, Exporter, ExporterSettings};
+use spanprof_export::{Destination, DiscardReason, Discarded, Exporter, ExporterSettings};
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_millis(400);
@@ -31,7 +31,7 @@ fn stop_with_three(exporter: &Exporter, deadline: Duration) -> Duration {
 fn assert_three_lost(exporter: &Exporter) {
     // `stop` does not wait for a thread without CPU time: that thread counts its payload in flight when it runs again.
     let stats = wait_for(exporter, "all are counted", |stats| stats.queue_payloads == 0);
-    assert_eq!(stats.dropped(DropReason::Deadline), Dropped { payloads: 3, samples: 6 }, "{stats:#?}");
+    assert_eq!(stats.dropped(DiscardReason::Deadline), Discarded { payloads: 3, samples: 6 }, "{stats:#?}");
     assert_eq!((stats.sent, stats.queue_payloads, stats.queue_bytes), (0, 0, 0), "{stats:#?}");
     assert_counters_balance(&stats, 0);
 }
@@ -139,7 +139,7 @@ fn after_stop_payloads_are_discarded_and_counted_and_a_second_stop_returns_at_on
     assert!(began.elapsed() < Duration::from_secs(30));
     assert!(exporter.flush(Duration::from_secs(60)), "nothing waits");
 
-    assert_eq!(stats_of(&exporter).dropped(DropReason::Deadline), Dropped { payloads: 1, samples: 4 });
+    assert_eq!(stats_of(&exporter).dropped(DiscardReason::Deadline), Discarded { payloads: 1, samples: 4 });
     assert!(server.received().is_empty());
 }
 
@@ -153,7 +153,7 @@ fn stop_reports_a_payload_that_was_rejected_before_the_call() {
     wait_for(&exporter, "it is rejected", |stats| stats.queue_payloads == 0);
 
     assert!(!exporter.stop_since(&before, DEADLINE));
-    assert_eq!(stats_of(&exporter).dropped(DropReason::Permanent), Dropped { payloads: 1, samples: 4 });
+    assert_eq!(stats_of(&exporter).dropped(DiscardReason::Permanent), Discarded { payloads: 1, samples: 4 });
 }
 
 #[test]
