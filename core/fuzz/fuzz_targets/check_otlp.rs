@@ -3,18 +3,18 @@
 
 use libfuzzer_sys::fuzz_target;
 use spanprof_profile::check::{check, CheckSettings, Severity};
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp;
 
 fuzz_target!(|bytes: &[u8]| {
     let settings = CheckSettings { now_unix_nano: Some(1_700_000_000_000_000_000), ..CheckSettings::default() };
     let Ok(findings) = check(bytes, &settings) else {
         // Input that cannot be checked cannot be decoded either.
-        assert!(decode::otlp::decode(bytes, &Limits::default()).is_err());
+        assert!(decode::otlp::decode(bytes, &DecodeLimits::default()).is_err());
         return;
     };
     assert!(findings.len() < 1000);
-    if let Ok(data) = decode::otlp::decode(bytes, &Limits::default()) {
+    if let Ok(data) = decode::otlp::decode(bytes, &DecodeLimits::default()) {
         // The encoder writes a valid dictionary for any input.
         let body = otlp::encode(&data, otlp::Revision::One);
         for finding in check(&body, &settings).expect("encoded profiles are decodable") {

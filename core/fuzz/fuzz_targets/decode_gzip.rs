@@ -5,10 +5,10 @@ use std::io::Write;
 
 use flate2::{write::GzEncoder, Compression};
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits { decompressed_bytes: 4096, memory_bytes: 65_536, table_entries: 64, stack_depth: 16 };
+    let limits = DecodeLimits { decompressed_bytes: 4096, memory_bytes: 65_536, table_entries: 64, stack_depth: 16 };
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(bytes).expect("writing to a vector cannot fail");
     let gzipped = gzip.finish().expect("writing to a vector cannot fail");

@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, text};
 use spanprof_profile::query;
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let _ = decode::detect(bytes, &limits);
     otlp::split_encoded(bytes);
     let Ok(data) = decode::otlp::decode(bytes, &limits) else { return };

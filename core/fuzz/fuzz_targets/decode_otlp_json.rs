@@ -3,14 +3,14 @@
 
 use libfuzzer_sys::fuzz_target;
 use spanprof_profile::check::{check, CheckSettings};
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp;
 
 fuzz_target!(|bytes: &[u8]| {
     let text = if bytes.starts_with(b"{") { bytes.to_vec() } else { [b"{".as_slice(), bytes].concat() };
     let _ = check(&text, &CheckSettings::default());
-    if let Ok(data) = decode::otlp::decode(&text, &Limits::default()) {
+    if let Ok(data) = decode::otlp::decode(&text, &DecodeLimits::default()) {
         let body = otlp::encode(&data, otlp::Revision::One);
-        decode::otlp::decode(&body, &Limits::default()).expect("encoded profiles are decodable");
+        decode::otlp::decode(&body, &DecodeLimits::default()).expect("encoded profiles are decodable");
     }
 });

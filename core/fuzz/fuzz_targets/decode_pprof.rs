@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::{otlp, pprof};
 use spanprof_profile::query;
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let Ok(data) = decode::pprof::decode(bytes, &limits) else { return };
     let file = pprof::encode_uncompressed(&data);
     decode::pprof::decode(&file, &limits).expect("encoded profiles are decodable");

@@ -146,7 +146,7 @@ impl Session {
     /// room for, are dropped.
     pub fn close(&mut self, now_ns: u64) -> Option<ProfilesData> {
         let data = self.close_in_memory(now_ns)?;
-        let decoded = decode::otlp::decode(&otlp::encode(&data, Revision::One), &decode::Limits::default());
+        let decoded = decode::otlp::decode(&otlp::encode(&data, Revision::One), &decode::DecodeLimits::default());
         decoded.ok()
     }
 

@@ -47,7 +47,7 @@ fn serve(mut stream: TcpStream, connection: usize, tell: &Sender<(usize, i64)>) 
         let length = head.split("content-length:").nth(1)?.split("\r\n").next()?.trim().parse().ok()?;
         let mut body = vec![0; length];
         stream.read_exact(&mut body).ok()?;
-        let data = decode::otlp::decode(&body, &decode::Limits::default()).ok()?;
+        let data = decode::otlp::decode(&body, &decode::DecodeLimits::default()).ok()?;
         let of_delay = data.profiles().filter(|(_, profile)| profile.type_name() == "delay");
         let delays = of_delay.flat_map(|(_, profile)| profile.samples.iter().map(|sample| sample.total()));
         tell.send((connection, delays.sum())).ok()?;

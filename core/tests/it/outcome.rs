@@ -75,7 +75,7 @@ fn output_is_one_file_of_the_whole_run_without_any_receiver() {
     assert!(page.contains("test · cpu") && page.contains("</html>"), "the page is whole");
     let data = spanprof_profile::decode::pprof::decode(
         &std::fs::read(directory.join("run.pb.gz")).unwrap(),
-        &spanprof_profile::decode::Limits::default(),
+        &spanprof_profile::decode::DecodeLimits::default(),
     )
     .unwrap();
     let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|it| profile.weight(it))).sum();

@@ -46,7 +46,7 @@ impl Receiver200 {
 
     fn next(&self, timeout: Duration) -> Option<ProfilesData> {
         let body = self.bodies.recv_timeout(timeout).ok()?;
-        Some(decode::otlp::decode(&body, &decode::Limits::default()).unwrap())
+        Some(decode::otlp::decode(&body, &decode::DecodeLimits::default()).unwrap())
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use spanprof_export::{Compression, Destination, Exporter, ExporterSettings, OtlpEndpoint, ExportPayload};
-use spanprof_profile::decode::{otlp, Limits};
+use spanprof_export::{Compression, Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
+use spanprof_profile::decode::{otlp, DecodeLimits};
 use spanprof_profile::encode::otlp::{encode, split_encoded, Revision};
 use spanprof_profile::encode::text;
 use spanprof_profile::ProfilesData;
@@ -53,7 +53,9 @@ pub fn refused(protocol: &str, url: &str) -> Result<(), String> {
     let stats = exporter.stats().swap_remove(0);
     exporter.stop(Duration::from_secs(1));
     let said = stats.last_error.clone().unwrap_or_default();
-    if delivered || stats.retries != 0 || stats.dropped_total() != stats.dropped(spanprof_export::DiscardReason::Permanent)
+    if delivered
+        || stats.retries != 0
+        || stats.dropped_total() != stats.dropped(spanprof_export::DiscardReason::Permanent)
     {
         return Err(format!(
             "expected one permanent refusal; delivered {delivered}, {} retries, said `{said}`",
@@ -101,7 +103,7 @@ fn wait_for(file: &str, service: &str) -> Result<ProfilesData, String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let bytes = std::fs::read(file).unwrap_or_default();
-        let read = otlp::decode(&bytes, &Limits::default());
+        let read = otlp::decode(&bytes, &DecodeLimits::default());
         match read {
             Ok(mut data) => {
                 data.resources.retain(|resource| resource.service_name() == service);

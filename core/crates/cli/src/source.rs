@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::query::{self, Filter};
 use spanprof_profile::ProfilesData;
 
@@ -57,7 +57,7 @@ impl Source {
     /// The samples that pass the filter, and what did not pass is gone. Files of a directory that cannot be read are
     /// reported and passed over, unless none can.
     pub(crate) fn read(&self, filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
-        let limits = Limits::default();
+        let limits = DecodeLimits::default();
         let decoded = |named: &Named| {
             decode::any(&named.bytes, &limits)
                 .map(|(_, data)| data)

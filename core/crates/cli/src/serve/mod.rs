@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_profile::decode::Limits;
+use spanprof_profile::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -57,7 +57,7 @@ pub struct Settings {
     /// Largest request as it travels, compressed or not.
     pub max_request_bytes: usize,
     /// What a decoded request may be.
-    pub limits: Limits,
+    pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
     /// Where lines for whoever runs the server go.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Reads the directory, newest file first; what cannot be read is reported through `report` and passed over.
-    pub(crate) fn index(&self, limits: &Limits, mut report: impl FnMut(String)) {
+    pub(crate) fn index(&self, limits: &DecodeLimits, mut report: impl FnMut(String)) {
         match self.directory.list() {
             Ok(found) => {
                 for found in found {
@@ -199,7 +199,7 @@ impl Store {
     }
 
     /// The samples that pass `filter`, newest windows first until the deadline.
-    pub(crate) fn answer(&self, filter: &Filter, detail: Detail, limits: &Limits) -> Arc<Answer> {
+    pub(crate) fn answer(&self, filter: &Filter, detail: Detail, limits: &DecodeLimits) -> Arc<Answer> {
         let generation = self.generation.load(Ordering::Relaxed);
         let is_same = |of: &&Known| of.generation == generation && of.filter == *filter && of.detail == detail;
         if let Some(known) = lock(&self.answers).iter().find(is_same) {
@@ -241,7 +241,7 @@ impl Store {
         answer
     }
 
-    fn decoded(&self, path: &Path, limits: &Limits) -> Result<Arc<ProfilesData>, String> {
+    fn decoded(&self, path: &Path, limits: &DecodeLimits) -> Result<Arc<ProfilesData>, String> {
         {
             let mut decoded = lock(&self.decoded);
             if let Some(at) = decoded.iter().position(|(of, _)| of == path) {
@@ -317,7 +317,7 @@ pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
     data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
 }
 
-fn read_window(path: &Path, limits: &Limits) -> Result<ProfilesData, String> {
+fn read_window(path: &Path, limits: &DecodeLimits) -> Result<ProfilesData, String> {
     let bytes = directory::read(path).map_err(|error| error.to_string())?;
     decode::any(&bytes, limits).map(|(_, data)| data).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! `spanprof check`: what is wrong with OTLP profiles by the signal's rules and by what receivers are known to refuse.
 
-use spanprof_profile::check::{self, CheckSettings, Finding, Severity};
-use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::check::{self, CheckFinding, CheckSettings, Severity};
+use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::query::Filter;
 
 use super::{sources, SOURCES, SOURCE_USAGE};
@@ -35,12 +35,12 @@ receiver drops or misreads them. The exit code is 1 when there is an error or so
 };
 
 /// One file's outcome: its findings, or why it cannot be read.
-type Outcome = Result<Vec<Finding>, String>;
+type Outcome = Result<Vec<CheckFinding>, String>;
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let sources = sources(parsed)?;
     let now_unix_nano = parsed.has("--live").then(unix_ns);
-    let settings = CheckSettings { now_unix_nano, limits: Limits::default() };
+    let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::default() };
     let filter = selection::of_flags(parsed, unix_ns())?;
     let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<(String, Outcome)> = named
@@ -49,7 +49,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         .filter(|named| is_chosen(named, &filter, &settings.limits))
         .map(|Named { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
-    let is_wrong = |finding: &Finding| finding.severity == Severity::Error || parsed.has("--strict");
+    let is_wrong = |finding: &CheckFinding| finding.severity == Severity::Error || parsed.has("--strict");
     let passed = files.iter().all(|(_, outcome)| match outcome {
         Ok(findings) => !findings.iter().any(is_wrong),
         Err(_) => false,
@@ -72,7 +72,7 @@ fn outcome(bytes: &[u8], settings: &CheckSettings) -> Outcome {
 }
 
 /// Whether a file holds samples the filter asks for. One that cannot be decoded is looked at in any case.
-fn is_chosen(named: &Named, filter: &Filter, limits: &Limits) -> bool {
+fn is_chosen(named: &Named, filter: &Filter, limits: &DecodeLimits) -> bool {
     *filter == Filter::default()
         || decode::any(&named.bytes, limits).map_or(true, |(_, data)| filter.apply(&data).sample_count() > 0)
 }
@@ -91,7 +91,7 @@ fn text(files: &[(String, Outcome)]) -> String {
             Err(reason) => text += &format!("{name}: error: {reason}\n"),
             Ok(findings) if findings.is_empty() => text += &format!("{name}: nothing wrong found\n"),
             Ok(findings) => {
-                for Finding { severity, path, sentence } in findings {
+                for CheckFinding { severity, path, sentence } in findings {
                     text += &format!("{name}: {}: {path}: {sentence}\n", word(*severity));
                 }
             }
@@ -117,7 +117,7 @@ fn json(files: &[(String, Outcome)], passed: bool) -> String {
                         Err(reason) => json.string(reason),
                     };
                     json.key("findings").array(|json| {
-                        for Finding { severity, path, sentence } in outcome.iter().flatten() {
+                        for CheckFinding { severity, path, sentence } in outcome.iter().flatten() {
                             json.object(|json| {
                                 json.key("severity").string(word(*severity));
                                 json.key("path").string(path).key("sentence").string(sentence);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_profile::decode::Limits;
+use spanprof_profile::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
 use crate::arguments::{parse_bytes, Flag, Parsed, Verb};
@@ -66,7 +66,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
             .ok_or_else(|| Failure::usage(format!("--max-age: expected a time such as 24h, got `{text}`")))?,
     };
     let quiet = parsed.has("--quiet");
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let max_request_bytes = bytes("--max-request-bytes", 20 << 20)?.min(limits.decompressed_bytes as u64) as usize;
     let settings = Settings {
         grpc: SocketAddr::new(listen, port("--grpc", 4317)?),

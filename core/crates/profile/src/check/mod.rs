@@ -9,7 +9,7 @@ mod profiles;
 mod references;
 
 use crate::decode::otlp::each_request;
-use crate::decode::{DecodeError, Limits};
+use crate::decode::{DecodeError, DecodeLimits};
 use crate::wire::otlp as wire;
 use references::References;
 
@@ -24,7 +24,7 @@ pub enum Severity {
 
 /// One violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Severity.
     pub severity: Severity,
     /// Path of the field, e.g. `resource_profiles[0].scope_profiles[0].profiles[1].samples[7].stack_index`.
@@ -39,14 +39,14 @@ pub struct CheckSettings {
     /// When set, windows outside a receiver's ingestion range (1 h old, 10 min ahead) are findings.
     pub now_unix_nano: Option<u64>,
     /// Limits of the decoder.
-    pub limits: Limits,
+    pub limits: DecodeLimits,
 }
 
 /// Most findings per rule that are reported individually; the rest are counted.
 const REPORTED_PER_RULE: usize = 5;
 
 /// All findings, errors first; a [`DecodeError`] when the bytes cannot be decoded.
-pub fn check(bytes: &[u8], settings: &CheckSettings) -> Result<Vec<Finding>, DecodeError> {
+pub fn check(bytes: &[u8], settings: &CheckSettings) -> Result<Vec<CheckFinding>, DecodeError> {
     let mut findings = Findings::default();
     let mut requests = 0;
     each_request(bytes, &settings.limits, |request, nth| {
@@ -84,7 +84,7 @@ fn check_request(request: &wire::ProfilesData, settings: &CheckSettings, finding
 #[derive(Default)]
 struct Findings {
     prefix: String,
-    all: Vec<(&'static str, Finding)>,
+    all: Vec<(&'static str, CheckFinding)>,
     counts: Vec<(&'static str, usize)>,
 }
 
@@ -106,18 +106,18 @@ impl Findings {
         *count += 1;
         if *count <= REPORTED_PER_RULE {
             let path = format!("{}{path}", self.prefix);
-            self.all.push((rule, Finding { severity, path, sentence: sentence() }));
+            self.all.push((rule, CheckFinding { severity, path, sentence: sentence() }));
         }
     }
 
-    fn finish(mut self) -> Vec<Finding> {
+    fn finish(mut self) -> Vec<CheckFinding> {
         for (rule, count) in self.counts {
             let more = count.saturating_sub(REPORTED_PER_RULE);
             if let Some((_, last)) = self.all.iter_mut().rev().find(|(known, _)| *known == rule).filter(|_| more > 0) {
                 last.sentence.push_str(&format!(" ({more} more like this)"));
             }
         }
-        let mut findings: Vec<Finding> = self.all.into_iter().map(|(_, finding)| finding).collect();
+        let mut findings: Vec<CheckFinding> = self.all.into_iter().map(|(_, finding)| finding).collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         findings
     }

@@ -68,7 +68,7 @@ fn findings(change: impl FnOnce(&mut wire::ProfilesData)) -> Vec<(Severity, Stri
     let mut request = valid_request();
     change(&mut request);
     let found = check(&request.encode_to_vec(), &CheckSettings::default()).unwrap();
-    found.into_iter().map(|Finding { severity, path, sentence }| (severity, path, sentence)).collect()
+    found.into_iter().map(|CheckFinding { severity, path, sentence }| (severity, path, sentence)).collect()
 }
 
 /// The one finding after a modification, as `severity path: sentence`.

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
 
-use super::{DecodeError, Limits};
+use super::{DecodeError, DecodeLimits};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -13,7 +13,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub(super) fn decompress<'a>(
     what: &'static str,
     bytes: &'a [u8],
-    limits: &Limits,
+    limits: &DecodeLimits,
 ) -> Result<Cow<'a, [u8]>, DecodeError> {
     let decode_error =
         |expected: String, got: &str| DecodeError { what, at: String::new(), expected, got: got.to_owned() };

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashMap;
 
-use super::{DecodeError, Limits};
+use super::{DecodeError, DecodeLimits};
 use crate::*;
 
 const WHAT: &str = "folded stacks";
@@ -22,7 +22,7 @@ pub(super) fn is_folded(text: &str) -> bool {
     lines.peek().is_some() && lines.all(|line| stack_and_weight(line).is_some())
 }
 
-pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     let mut dictionary = Dictionary::new();
     let mut samples: Vec<Sample> = Vec::new();
     let mut sample_of: HashMap<StackId, usize> = HashMap::new();
@@ -88,14 +88,14 @@ fn location(dictionary: &mut Dictionary, name: &str) -> LocationId {
 
 #[cfg(test)]
 mod tests {
-    use crate::decode::{any, Format, Limits};
+    use crate::decode::{any, DecodeLimits, Format};
     use crate::encode::folded;
     use crate::query;
 
     #[test]
     fn decoded_folded_stacks_are_encoded_unchanged() {
         let text = "main;read file 3\nmain;serve;cart 12\n";
-        let (format, data) = any(text.as_bytes(), &Limits::default()).unwrap();
+        let (format, data) = any(text.as_bytes(), &DecodeLimits::default()).unwrap();
         assert_eq!(format, Format::Folded);
         assert_eq!(folded::encode(&query::tree(&data, "samples")), text);
     }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn equal_stacks_on_several_lines_are_one_sample() {
         let (_, data) =
-            any(b"# comment\r\nmain;serve 2\r\n\r\nmain;serve 3\r\nmain 0\r\n", &Limits::default()).unwrap();
+            any(b"# comment\r\nmain;serve 2\r\n\r\nmain;serve 3\r\nmain 0\r\n", &DecodeLimits::default()).unwrap();
         assert_eq!(data.sample_count(), 1);
         assert_eq!(folded::encode(&query::tree(&data, "samples")), "main;serve 5\n");
     }
@@ -112,13 +112,13 @@ mod tests {
     fn the_error_of_a_malformed_line_has_its_number() {
         let mut text = "main;serve 2\n".repeat(10);
         text += "main;serve\n";
-        let error = any(text.as_bytes(), &Limits::default()).unwrap_err().to_string();
+        let error = any(text.as_bytes(), &DecodeLimits::default()).unwrap_err().to_string();
         assert!(error.contains("line 11") && error.contains("main;serve"), "{error}");
     }
 
     #[test]
     fn stacks_beyond_the_limits_are_rejected() {
-        let limits = Limits { stack_depth: 3, table_entries: 2, ..Limits::default() };
+        let limits = DecodeLimits { stack_depth: 3, table_entries: 2, ..DecodeLimits::default() };
         assert!(any(b"a;b;c;d 1\n", &limits).unwrap_err().to_string().contains("at most 3 frames"));
         assert!(any(b"a 1\nb 1\nc 1\n", &limits).unwrap_err().to_string().contains("at most 2 stacks"));
     }

@@ -15,7 +15,7 @@ use crate::ProfilesData;
 
 /// Limits of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     /// Bytes after decompression.
     pub decompressed_bytes: usize,
     /// Bytes of memory for the decoded form, estimated from counts before anything is allocated.
@@ -26,7 +26,7 @@ pub struct Limits {
     pub stack_depth: usize,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
         Self { decompressed_bytes: 48 << 20, memory_bytes: 192 << 20, table_entries: 1 << 20, stack_depth: 1 << 14 }
     }
@@ -44,13 +44,13 @@ pub enum Format {
 }
 
 /// Detects the format by content: pprof has fields that OTLP's outermost message lacks, such as the string table.
-pub fn detect(bytes: &[u8], limits: &Limits) -> Result<Format, DecodeError> {
+pub fn detect(bytes: &[u8], limits: &DecodeLimits) -> Result<Format, DecodeError> {
     let body = decompress::decompress("profile", bytes, limits)?;
     Ok(format_of(&body))
 }
 
 /// Decodes any of the formats; the error names the format of an unsupported file if it is recognized.
-pub fn any(bytes: &[u8], limits: &Limits) -> Result<(Format, ProfilesData), DecodeError> {
+pub fn any(bytes: &[u8], limits: &DecodeLimits) -> Result<(Format, ProfilesData), DecodeError> {
     let body = decompress::decompress("profile", bytes, limits)?;
     let format = format_of(&body);
     let unknown = unknown::unsupported_format(&body);

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 use prost::Message;
 
-use super::{decompress, DecodeError, Limits};
+use super::{decompress, DecodeError, DecodeLimits};
 use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::pprof as wire;
 use crate::wire::{json::parse_hex, pprof_names as names, scan, schema};
@@ -22,11 +22,11 @@ fn decode_error(at: impl Into<String>, expected: impl Into<String>, got: impl In
 }
 
 /// Decodes plain or gzipped bytes.
-pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
-pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     scan::scan(WHAT, &body, &schema::PPROF, limits)?;
     let mut file =
         wire::Profile::decode(&body[..]).map_err(|error| decode_error("", "a pprof message", error.to_string()))?;
@@ -61,7 +61,7 @@ impl PprofDecoder<'_> {
         }
     }
 
-    fn convert(&self, mut dictionary: Dictionary, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+    fn convert(&self, mut dictionary: Dictionary, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
         let functions = self.functions(&mut dictionary)?;
         let mappings = self.mappings(&mut dictionary)?;
         let locations = self.locations(&functions, &mappings, &mut dictionary)?;
@@ -297,7 +297,7 @@ impl PprofDecoder<'_> {
     fn metadata(
         &self,
         dictionary: &mut Dictionary,
-        limits: &Limits,
+        limits: &DecodeLimits,
     ) -> Result<(Vec<Attribute>, AttributeSetId), DecodeError> {
         let mut resource: Vec<Attribute> = Vec::new();
         let (mut comments, mut copied) = (String::new(), 0usize);

@@ -69,10 +69,10 @@ pub(super) fn text_of(body: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::decode::{any, Limits};
+    use crate::decode::{any, DecodeLimits};
 
     fn error_of(bytes: &[u8]) -> String {
-        any(bytes, &Limits::default()).unwrap_err().to_string()
+        any(bytes, &DecodeLimits::default()).unwrap_err().to_string()
     }
 
     #[test]

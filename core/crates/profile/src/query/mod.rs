@@ -14,7 +14,7 @@ pub use label_names::{is_accepted_label_name, refused_label_names};
 pub use merge::merge;
 pub use reduce::Reduction;
 pub use top::{top, TopRow, TopTable};
-pub use tree::{tree, Node, StackTree};
+pub use tree::{tree, StackNode, StackTree};
 
 use std::collections::BTreeMap;
 

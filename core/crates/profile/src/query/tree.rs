@@ -7,7 +7,7 @@ use crate::{FrameType, ProfilesData};
 
 /// The last function of a call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct StackNode {
     /// Index of the caller; the root is its own parent.
     pub parent: u32,
     /// Index into [`StackTree::functions`].
@@ -28,13 +28,13 @@ pub struct StackTree {
     /// (function, file, frame type); entry 0 is the root's.
     pub functions: Vec<(String, String, FrameType)>,
     /// The nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<StackNode>,
 }
 
 /// The tree of one profile type. A function called from different lines is one child of its caller.
 pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
     let mut functions = FunctionTable::new(&data.dictionary);
-    let mut nodes = vec![Node { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
+    let mut nodes = vec![StackNode { parent: 0, function: 0, self_weight: 0, total_weight: 0 }];
     let mut children: HashMap<(u32, u32), u32> = HashMap::new();
     // Last node of each stack, by stack id: a stack is inserted once for samples that differ only in labels.
     let mut ends: HashMap<u32, u32> = HashMap::new();
@@ -49,7 +49,7 @@ pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
                 for location in data.dictionary.get_stack(sample.stack).iter().rev() {
                     for function in functions.of_location(*location).rev() {
                         at = *children.entry((at, function)).or_insert_with(|| {
-                            nodes.push(Node { parent: at, function, self_weight: 0, total_weight: 0 });
+                            nodes.push(StackNode { parent: at, function, self_weight: 0, total_weight: 0 });
                             nodes.len() as u32 - 1
                         });
                     }
@@ -61,7 +61,7 @@ pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
         }
     }
     for at in (0..nodes.len()).rev() {
-        let Node { parent, self_weight, .. } = nodes[at];
+        let StackNode { parent, self_weight, .. } = nodes[at];
         nodes[at].total_weight = nodes[at].total_weight.saturating_add(self_weight);
         if at > 0 {
             let total = nodes[at].total_weight;
@@ -74,7 +74,7 @@ pub fn tree(data: &ProfilesData, type_name: &str) -> StackTree {
 }
 
 /// The same nodes in depth-first order, siblings by name, file and type. Iterative, since stacks may be deep.
-fn depth_first(nodes: &[Node], functions: &[(String, String, FrameType)]) -> Vec<Node> {
+fn depth_first(nodes: &[StackNode], functions: &[(String, String, FrameType)]) -> Vec<StackNode> {
     let mut rank = vec![0u32; functions.len()];
     let mut by_name: Vec<u32> = (0..functions.len() as u32).collect();
     by_name.sort_by_key(|at| &functions[*at as usize]);
@@ -92,7 +92,7 @@ fn depth_first(nodes: &[Node], functions: &[(String, String, FrameType)]) -> Vec
     let mut pending = vec![(0u32, 0u32)];
     while let Some((at, parent)) = pending.pop() {
         let new = sorted.len() as u32;
-        sorted.push(Node { parent, ..nodes[at as usize] });
+        sorted.push(StackNode { parent, ..nodes[at as usize] });
         let (start, end) = child_ranges[at as usize];
         pending.extend(order[start..end].iter().map(|child| (*child, new)));
     }

@@ -5,7 +5,7 @@
 //! Invariant: allocates only to build an error. Memory figures in the schemas are upper estimates: message with vector
 //! growth, allocator overhead, the model's copy.
 
-use crate::decode::{DecodeError, Limits};
+use crate::decode::{DecodeError, DecodeLimits};
 
 /// Maximum nesting of messages. The schemas need 8; only nested attribute values can be deeper.
 const MAX_NESTING: usize = 32;
@@ -58,12 +58,17 @@ fn fault<T>(expected: impl Into<String>, got: impl Into<String>) -> Result<T, Fa
 }
 
 struct Scan<'l> {
-    limits: &'l Limits,
+    limits: &'l DecodeLimits,
     memory_bytes: usize,
 }
 
 /// Rejects bytes that violate `schema` or `limits`.
-pub(crate) fn scan(what: &'static str, bytes: &[u8], schema: &Schema, limits: &Limits) -> Result<(), DecodeError> {
+pub(crate) fn scan(
+    what: &'static str,
+    bytes: &[u8],
+    schema: &Schema,
+    limits: &DecodeLimits,
+) -> Result<(), DecodeError> {
     let mut scan = Scan { limits, memory_bytes: 0 };
     scan.message(bytes, schema, 0).map_err(|Fault { mut path, expected, got }| {
         path.reverse();
@@ -311,7 +316,7 @@ mod tests {
         ],
     };
 
-    fn error_of(bytes: &[u8], limits: &Limits) -> String {
+    fn error_of(bytes: &[u8], limits: &DecodeLimits) -> String {
         scan("test", bytes, &ROOT, limits).unwrap_err().to_string()
     }
 
@@ -319,13 +324,16 @@ mod tests {
     fn an_error_has_the_path_of_the_field() {
         let bad_text = [0x0a, 0x00, 0x0a, 0x04, 0x12, 0x02, b'o', 0xff];
         assert_eq!(
-            error_of(&bad_text, &Limits::default()),
+            error_of(&bad_text, &DecodeLimits::default()),
             "cannot read test at leaves[1].text[0]: expected UTF-8 text, got byte 0xff"
         );
         let short = [0x0a, 0x05, 0x12];
-        assert_eq!(error_of(&short, &Limits::default()), "cannot read test at leaves[0]: expected 5 more bytes, got 1");
         assert_eq!(
-            error_of(&[0x08, 0x01], &Limits::default()),
+            error_of(&short, &DecodeLimits::default()),
+            "cannot read test at leaves[0]: expected 5 more bytes, got 1"
+        );
+        assert_eq!(
+            error_of(&[0x08, 0x01], &DecodeLimits::default()),
             "cannot read test at leaves: expected wire type 2, got wire type 0 (another revision of the schema?)"
         );
     }
@@ -333,14 +341,14 @@ mod tests {
     #[test]
     fn empty_messages_are_charged_their_cost_in_memory() {
         let many = [0x0a, 0x00].repeat(1000);
-        assert!(scan("test", &many, &ROOT, &Limits { memory_bytes: 100_000, ..Limits::default() }).is_ok());
-        let error = error_of(&many, &Limits { memory_bytes: 99_999, ..Limits::default() });
+        assert!(scan("test", &many, &ROOT, &DecodeLimits { memory_bytes: 100_000, ..DecodeLimits::default() }).is_ok());
+        let error = error_of(&many, &DecodeLimits { memory_bytes: 99_999, ..DecodeLimits::default() });
         assert_eq!(error, "cannot read test at leaves[999]: expected at most 99999 bytes in memory, got more");
     }
 
     #[test]
     fn packed_and_unpacked_lists_are_limited() {
-        let limits = Limits { stack_depth: 3, table_entries: 2, ..Limits::default() };
+        let limits = DecodeLimits { stack_depth: 3, table_entries: 2, ..DecodeLimits::default() };
         assert!(scan("test", &[0x0a, 0x05, 0x0a, 0x03, 1, 2, 3], &ROOT, &limits).is_ok());
         assert!(error_of(&[0x0a, 0x06, 0x0a, 0x04, 1, 2, 3, 4], &limits).contains("at most 3 locations"));
         assert!(error_of(&[0x0a, 0x08, 8, 1, 8, 2, 8, 3, 8, 4], &limits).contains("at most 3 locations"));
@@ -356,17 +364,19 @@ mod tests {
             outer.append(&mut deep);
             deep = outer;
         }
-        assert!(error_of(&deep, &Limits::default()).contains("at most 32 nested messages"));
-        assert!(error_of(&[0xff; 12], &Limits::default()).contains("a varint of at most 64 bits"));
-        assert!(error_of(&[0x0b], &Limits::default()).contains("expected wire type 2"));
-        assert!(error_of(&[0x7b], &Limits::default()).contains("a wire type of protobuf 3"));
-        assert!(error_of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x07], &Limits::default()).contains("2147483647 more bytes"));
+        assert!(error_of(&deep, &DecodeLimits::default()).contains("at most 32 nested messages"));
+        assert!(error_of(&[0xff; 12], &DecodeLimits::default()).contains("a varint of at most 64 bits"));
+        assert!(error_of(&[0x0b], &DecodeLimits::default()).contains("expected wire type 2"));
+        assert!(error_of(&[0x7b], &DecodeLimits::default()).contains("a wire type of protobuf 3"));
+        assert!(
+            error_of(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x07], &DecodeLimits::default()).contains("2147483647 more bytes")
+        );
     }
 
     #[test]
     fn outer_fields_are_listed_and_unknown_fields_are_skipped() {
         assert_eq!(outer_fields(&[0x0a, 0x00, 0x32, 0x00]), Some(vec![1, 6]));
         assert_eq!(outer_fields(&[0x0a]), None);
-        assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], &ROOT, &Limits::default()).is_ok());
+        assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], &ROOT, &DecodeLimits::default()).is_ok());
     }
 }

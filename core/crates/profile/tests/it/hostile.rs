@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use proptest::prelude::*;
 use spanprof_profile::check::{check, CheckSettings};
-use spanprof_profile::decode::{self, Limits};
+use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp::{split_encoded, Revision};
 use spanprof_profile::encode::{otlp, pprof};
 use spanprof_profile::ProfilesData;
@@ -19,7 +19,7 @@ fn config() -> ProptestConfig {
 }
 
 /// Every decoder of untrusted bytes.
-fn read_all(bytes: &[u8], limits: &Limits) -> Vec<Result<ProfilesData, String>> {
+fn read_all(bytes: &[u8], limits: &DecodeLimits) -> Vec<Result<ProfilesData, String>> {
     let text = |error: decode::DecodeError| error.to_string();
     let _ = check(bytes, &CheckSettings { now_unix_nano: Some(1), limits: *limits });
     let _ = decode::detect(bytes, limits);
@@ -41,7 +41,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        read_all(&bytes, &Limits::default());
+        read_all(&bytes, &DecodeLimits::default());
         split_encoded(&bytes);
     }
 
@@ -56,19 +56,19 @@ proptest! {
                 let at = at.index(bytes.len());
                 bytes[at] = *value;
             }
-            for read in read_all(&bytes, &Limits::default()).into_iter().flatten() {
+            for read in read_all(&bytes, &DecodeLimits::default()).into_iter().flatten() {
                 // Decoded profiles can be encoded and decoded again.
                 let _ = pprof::encode_uncompressed(&read);
-                prop_assert!(decode::otlp::decode(&otlp::encode(&read, Revision::One), &Limits::default()).is_ok());
+                prop_assert!(decode::otlp::decode(&otlp::encode(&read, Revision::One), &DecodeLimits::default()).is_ok());
             }
             split_encoded(&bytes);
             bytes.truncate(cut.index(bytes.len()));
-            read_all(&bytes, &Limits::default());
+            read_all(&bytes, &DecodeLimits::default());
         }
     }
 }
 
-fn all_reject(bytes: &[u8], limits: &Limits, reason: &str) {
+fn all_reject(bytes: &[u8], limits: &DecodeLimits, reason: &str) {
     for outcome in read_all(bytes, limits) {
         match outcome {
             Ok(_) => panic!("read, expected {reason:?}"),
@@ -81,12 +81,16 @@ fn all_reject(bytes: &[u8], limits: &Limits, reason: &str) {
 fn a_gzip_bomb_ends_at_the_limit() {
     // Miri inflates a thousand times slower.
     let (limit, size) = if cfg!(miri) { (4096, 8192) } else { (1 << 20, 64 << 20) };
-    let limits = Limits { decompressed_bytes: limit, ..Limits::default() };
+    let limits = DecodeLimits { decompressed_bytes: limit, ..DecodeLimits::default() };
     let at_most = format!("expected at most {limit} bytes, decompressed, got ");
     let bomb = gzip(&vec![0u8; size]);
     all_reject(&bomb, &limits, &(at_most.clone() + "more"));
-    all_reject(&gzip(&bomb), &Limits::default(), "gzip data again");
-    all_reject(&bomb[..bomb.len() / 2], &Limits { decompressed_bytes: usize::MAX - 1, ..limits }, "whole gzip data");
+    all_reject(&gzip(&bomb), &DecodeLimits::default(), "gzip data again");
+    all_reject(
+        &bomb[..bomb.len() / 2],
+        &DecodeLimits { decompressed_bytes: usize::MAX - 1, ..limits },
+        "whole gzip data",
+    );
     all_reject(&[0x1f, 0x8b], &limits, "whole gzip data");
     all_reject(&vec![0x0a; limit + 1], &limits, &at_most);
     // Empty gzip members need no memory.
@@ -116,7 +120,7 @@ fn wrap(field: u8, body: &[u8]) -> Vec<u8> {
 #[test]
 fn the_memory_of_many_empty_entries_is_limited() {
     let times = if cfg!(miri) { 800 } else { 1_000_000 };
-    let limits = Limits { memory_bytes: 40_000, table_entries: usize::MAX, ..Limits::default() };
+    let limits = DecodeLimits { memory_bytes: 40_000, table_entries: usize::MAX, ..DecodeLimits::default() };
     let rejected = |decoded: Result<ProfilesData, decode::DecodeError>| {
         let error = decoded.expect_err("decoded beyond the limit").to_string();
         assert!(error.contains("at most 40000 bytes in memory"), "{error}");
@@ -144,16 +148,16 @@ fn memory_is_limited_over_all_requests_of_a_file() {
     let line = "{\"dictionary\":{\"stringTable\":[\"\"]}}\n";
     let count = if cfg!(miri) { 200 } else { 2000 };
     let many = (0..count).map(|nth| line.replace("\"\"]", &format!("\"\",\"{nth:0100}\"]"))).collect::<String>();
-    let limits = Limits { memory_bytes: 10_000, ..Limits::default() };
+    let limits = DecodeLimits { memory_bytes: 10_000, ..DecodeLimits::default() };
     let error = decode::otlp::decode(many.as_bytes(), &limits).unwrap_err().to_string();
     assert!(error.contains("in memory, got more"), "{error}");
-    let wide = Limits { memory_bytes: 10_000_000, ..limits };
+    let wide = DecodeLimits { memory_bytes: 10_000_000, ..limits };
     assert!(decode::otlp::decode(many.as_bytes(), &wide).is_ok());
 }
 
 #[test]
 fn invalid_lengths_and_varints_are_rejected() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     all_reject(&[0x12, 0xff, 0xff, 0xff, 0xff, 0x07], &limits, "2147483647 more bytes");
     all_reject(
         &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
@@ -172,7 +176,7 @@ fn deep_nesting_is_rejected_in_both_encodings() {
         value = wrap(5, &wrap(1, &value));
     }
     let attribute = wrap(1, &wrap(1, &wrap(1, &wrap(2, &value))));
-    let error = decode::otlp::decode(&attribute, &Limits::default()).unwrap_err().to_string();
+    let error = decode::otlp::decode(&attribute, &DecodeLimits::default()).unwrap_err().to_string();
     assert!(error.contains("at most 32 nested messages"), "{error}");
     let depth = if cfg!(miri) { 200 } else { 10_000 };
     let json = format!(
@@ -180,7 +184,7 @@ fn deep_nesting_is_rejected_in_both_encodings() {
         "{\"arrayValue\":{\"values\":[".repeat(depth),
         "]}}".repeat(depth)
     );
-    let error = decode::otlp::decode(json.as_bytes(), &Limits::default()).unwrap_err().to_string();
+    let error = decode::otlp::decode(json.as_bytes(), &DecodeLimits::default()).unwrap_err().to_string();
     assert!(error.contains("recursion limit"), "{error}");
 }
 
@@ -189,10 +193,10 @@ fn the_error_of_an_invalid_pprof_file_has_the_path_of_the_field() {
     let strings = [wrap(6, b""), wrap(6, b"x")].concat();
     let error_of = |parts: &[Vec<u8>]| {
         let file = [strings.clone(), parts.concat()].concat();
-        decode::pprof::decode(&file, &Limits::default()).unwrap_err().to_string()
+        decode::pprof::decode(&file, &DecodeLimits::default()).unwrap_err().to_string()
     };
     assert_eq!(
-        decode::pprof::decode(&wrap(6, b"not empty"), &Limits::default()).unwrap_err().to_string(),
+        decode::pprof::decode(&wrap(6, b"not empty"), &DecodeLimits::default()).unwrap_err().to_string(),
         "cannot read pprof profile at string_table[0]: expected \"\", got \"not empty\""
     );
     for (part, reason) in [

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use spanprof_profile::check::{check, CheckSettings, Severity};
-use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::encode::otlp::{encode, encode_split, split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
 use spanprof_profile::encode::text;
 use spanprof_profile::query::merge;
@@ -17,7 +17,7 @@ fn config() -> ProptestConfig {
 }
 
 fn decoded(body: &[u8]) -> ProfilesData {
-    decode::otlp::decode(body, &Limits::default()).expect("encoded profiles are decodable")
+    decode::otlp::decode(body, &DecodeLimits::default()).expect("encoded profiles are decodable")
 }
 
 proptest! {
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn otlp_is_detected_by_content(data in profiles_data(ALL)) {
-        let (format, again) = decode::any(&encode(&data, Revision::One), &Limits::default()).unwrap();
+        let (format, again) = decode::any(&encode(&data, Revision::One), &DecodeLimits::default()).unwrap();
         prop_assert_eq!(format, Format::Otlp);
         prop_assert_eq!(text::encode(&again), text::encode(&data));
     }

@@ -1,7 +1,7 @@
 //! pprof: encoded profiles decode to equal ones, and a round trip through OTLP is lossless.
 
 use proptest::prelude::*;
-use spanprof_profile::decode::{self, Format, Limits};
+use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::encode::{otlp, pprof, text};
 use spanprof_profile::*;
 
@@ -12,7 +12,7 @@ fn config() -> ProptestConfig {
 }
 
 fn decoded(file: &[u8]) -> ProfilesData {
-    decode::pprof::decode(file, &Limits::default()).expect("encoded profiles are decodable")
+    decode::pprof::decode(file, &DecodeLimits::default()).expect("encoded profiles are decodable")
 }
 
 /// Removes the settings of the file and the empty samples that the encoder adds.
@@ -37,7 +37,7 @@ proptest! {
     #[test]
     fn pprof_is_detected_by_content(data in profiles_data(ALL)) {
         for file in [pprof::encode(&data), pprof::encode_uncompressed(&data)] {
-            prop_assert_eq!(decode::any(&file, &Limits::default()).unwrap().0, Format::Pprof);
+            prop_assert_eq!(decode::any(&file, &DecodeLimits::default()).unwrap().0, Format::Pprof);
         }
     }
 
@@ -53,7 +53,7 @@ proptest! {
         let file = decoded(&pprof::encode(&data));
         let direct = pprof::encode_uncompressed(&file);
         let body = otlp::encode(&file, otlp::Revision::One);
-        let round = decode::otlp::decode(&body, &Limits::default()).unwrap();
+        let round = decode::otlp::decode(&body, &DecodeLimits::default()).unwrap();
         prop_assert_eq!(pprof::encode_uncompressed(&round), direct);
     }
 }

@@ -1,7 +1,7 @@
 //! Converts attribute values of the wire to those of the model and resolves references. Limits the copied text: many small
 //! references to one long string would otherwise need unbounded memory.
 
-use super::super::{DecodeError, Limits};
+use super::super::{DecodeError, DecodeLimits};
 use super::convert::{lookup, DecodedTables};
 use super::WHAT;
 use crate::wire::otlp as wire;
@@ -15,7 +15,7 @@ pub(super) struct CopyBudget {
 }
 
 impl CopyBudget {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &DecodeLimits) -> Self {
         Self { left: limits.memory_bytes, limit: limits.memory_bytes }
     }
 

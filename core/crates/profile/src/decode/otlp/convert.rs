@@ -1,7 +1,7 @@
 //! Converts one request of the wire to the model: tables first, each entry interned once and every index checked, then the
 //! profiles. Equal entries are merged; orphans are interned and stay unused.
 
-use super::super::{DecodeError, Limits};
+use super::super::{DecodeError, DecodeLimits};
 use super::attributes::{owned_attributes, scalar, write_text, CopyBudget};
 use super::WHAT;
 use crate::model::{StoredAttribute, StoredValue};
@@ -40,7 +40,7 @@ pub(super) struct DecodedTables<'w> {
 pub(super) fn convert(
     request: &wire::ProfilesData,
     data: &mut ProfilesData,
-    limits: &Limits,
+    limits: &DecodeLimits,
 ) -> Result<(), DecodeError> {
     let mut budget = CopyBudget::new(limits);
     let absent = wire::ProfilesDictionary::default();
@@ -80,7 +80,7 @@ fn tables<'w>(
     wire: &wire::ProfilesDictionary,
     texts: &'w [&'w str],
     dictionary: &mut Dictionary,
-    limits: &Limits,
+    limits: &DecodeLimits,
     budget: &mut CopyBudget,
 ) -> Result<DecodedTables<'w>, DecodeError> {
     for (name, length) in [
@@ -233,7 +233,7 @@ fn convert_profile(
     tables: &DecodedTables<'_>,
     dictionary: &mut Dictionary,
     budget: &mut CopyBudget,
-    limits: &Limits,
+    limits: &DecodeLimits,
     at: &str,
 ) -> Result<Profile, DecodeError> {
     if profile.samples.len() > limits.table_entries {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use prost::Message;
 
-use super::{decompress, DecodeError, Limits};
+use super::{decompress, DecodeError, DecodeLimits};
 use crate::wire::{otlp as wire, scan, schema};
 use crate::ProfilesData;
 use convert::convert;
@@ -20,11 +20,11 @@ use convert::convert;
 pub(crate) const WHAT: &str = "OTLP profiles";
 
 /// Decodes plain or gzipped bytes. Several requests in one file are appended in their order.
-pub fn decode(bytes: &[u8], limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     decode_decompressed(decompress::decompress(WHAT, bytes, limits)?, limits)
 }
 
-pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     let mut data = ProfilesData::default();
     each_request_of(body, limits, |request, nth| {
         convert(&request, &mut data, limits).map_err(|error| within(nth, error))?;
@@ -34,7 +34,7 @@ pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &Limits) -> Resul
 }
 
 /// The model of one request.
-pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &Limits) -> Result<ProfilesData, DecodeError> {
+pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
     let mut data = ProfilesData::default();
     convert(request, &mut data, limits)?;
     Ok(data)
@@ -44,7 +44,7 @@ pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &Limits) -> Result
 /// memory of its results so far, which reduces the limit for the rest.
 pub(crate) fn each_request(
     bytes: &[u8],
-    limits: &Limits,
+    limits: &DecodeLimits,
     visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
     each_request_of(decompress::decompress(WHAT, bytes, limits)?, limits, visit)
@@ -52,11 +52,11 @@ pub(crate) fn each_request(
 
 fn each_request_of(
     body: Cow<'_, [u8]>,
-    limits: &Limits,
+    limits: &DecodeLimits,
     mut visit: impl FnMut(wire::ProfilesData, Option<usize>) -> Result<usize, DecodeError>,
 ) -> Result<(), DecodeError> {
     let mut rest = *limits;
-    let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut Limits| {
+    let mut each = |request: Result<wire::ProfilesData, DecodeError>, nth: Option<usize>, rest: &mut DecodeLimits| {
         let used = visit(request.map_err(|error| within(nth, error))?, nth)?;
         rest.memory_bytes = limits.memory_bytes.saturating_sub(used);
         Ok::<(), DecodeError>(())
@@ -106,7 +106,7 @@ fn encoding_of(body: &[u8]) -> OtlpEncoding {
     }
 }
 
-fn message(bytes: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeError> {
+fn message(bytes: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
     scan::scan(WHAT, bytes, &schema::OTLP, limits)?;
     wire::ProfilesData::decode(bytes).map_err(|error| DecodeError {
         what: WHAT,
@@ -116,7 +116,7 @@ fn message(bytes: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeEr
     })
 }
 
-fn json(line: &[u8], limits: &Limits) -> Result<wire::ProfilesData, DecodeError> {
+fn json(line: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
     let decode_error = |expected: String, got: String| DecodeError { what: WHAT, at: String::new(), expected, got };
     if json_bound::memory_bytes(line) > limits.memory_bytes {
         return Err(decode_error(

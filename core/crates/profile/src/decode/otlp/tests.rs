@@ -52,7 +52,7 @@ fn request() -> wire::ProfilesData {
 fn error_of(change: impl FnOnce(&mut wire::ProfilesData)) -> String {
     let mut request = request();
     change(&mut request);
-    decode(&request.encode_to_vec(), &Limits::default()).unwrap_err().to_string()
+    decode(&request.encode_to_vec(), &DecodeLimits::default()).unwrap_err().to_string()
 }
 
 fn dictionary(request: &mut wire::ProfilesData) -> &mut wire::ProfilesDictionary {
@@ -65,7 +65,7 @@ fn sample(request: &mut wire::ProfilesData) -> &mut wire::Sample {
 
 #[test]
 fn references_of_a_resource_are_resolved_and_arrays_and_bytes_become_text() {
-    let data = decode(&request().encode_to_vec(), &Limits::default()).unwrap();
+    let data = decode(&request().encode_to_vec(), &DecodeLimits::default()).unwrap();
     let expected = [Attribute::string("service.name", "checkout"), Attribute::string("args", "[1,null]")];
     assert_eq!(data.resources[0].resource, expected);
     assert_eq!(data.resources[0].service_name(), "checkout");
@@ -119,24 +119,24 @@ fn samples_without_references_need_no_dictionary() {
     let scope = &mut request.resource_profiles[0].scope_profiles[0];
     scope.profiles = vec![wire::Profile { samples: vec![wire::Sample::default()], ..Default::default() }];
     request.resource_profiles[0].resource = None;
-    let data = decode(&request.encode_to_vec(), &Limits::default()).unwrap();
+    let data = decode(&request.encode_to_vec(), &DecodeLimits::default()).unwrap();
     assert_eq!(data.sample_count(), 1);
-    assert_eq!(decode(b"", &Limits::default()).unwrap().sample_count(), 0);
+    assert_eq!(decode(b"", &DecodeLimits::default()).unwrap().sample_count(), 0);
 }
 
 #[test]
 fn both_formats_of_the_file_exporter_are_decoded() {
     let body = request().encode_to_vec();
-    let once = text::encode(&decode(&body, &Limits::default()).unwrap());
+    let once = text::encode(&decode(&body, &DecodeLimits::default()).unwrap());
     let mut framed = Vec::new();
     for _ in 0..2 {
         framed.extend((body.len() as u32).to_be_bytes());
         framed.extend(&body);
     }
-    let read = decode(&framed, &Limits::default()).unwrap();
+    let read = decode(&framed, &DecodeLimits::default()).unwrap();
     assert_eq!(text::encode(&read), [once.clone(), once.clone()].join("\n"));
     framed.pop();
-    let error = decode(&framed, &Limits::default()).unwrap_err().to_string();
+    let error = decode(&framed, &DecodeLimits::default()).unwrap_err().to_string();
     assert!(error.contains("at request 2: expected a message of"), "{error}");
 
     let line = r#"{"resourceProfiles":[{"resource":{"attributes":[
@@ -147,9 +147,10 @@ fn both_formats_of_the_file_exporter_are_decoded() {
         "stackTable":[{},{"locationIndices":[0]}],"linkTable":[{},{"traceId":"01010101010101010101010101010101",
         "spanId":"0202020202020202"}],"attributeTable":[{},{"keyStrindex":3,"value":{"bytesValue":"vu8="}}]}}"#
         .replace('\n', " ");
-    let read = decode(format!("{line}\n\n {line}\n").as_bytes(), &Limits::default()).unwrap();
+    let read = decode(format!("{line}\n\n {line}\n").as_bytes(), &DecodeLimits::default()).unwrap();
     assert_eq!(text::encode(&read), [once.clone(), once].join("\n"));
-    let error = decode(format!("{line}\n{{\"dictionary\":7}}").as_bytes(), &Limits::default()).unwrap_err().to_string();
+    let error =
+        decode(format!("{line}\n{{\"dictionary\":7}}").as_bytes(), &DecodeLimits::default()).unwrap_err().to_string();
     assert!(error.contains("at request 2: expected OTLP profiles in JSON"), "{error}");
 }
 
@@ -160,7 +161,7 @@ fn references_may_not_copy_more_text_than_the_limit() {
     let attribute = wire::KeyValue { value: any(Wire::StringValueStrindex(5)), ..Default::default() };
     let resource = request.resource_profiles[0].resource.as_mut().unwrap();
     resource.attributes = vec![attribute; 200];
-    let limits = |memory_bytes| Limits { memory_bytes, ..Limits::default() };
+    let limits = |memory_bytes| DecodeLimits { memory_bytes, ..DecodeLimits::default() };
     let body = request.encode_to_vec();
     let error = decode(&body, &limits(150_000)).unwrap_err().to_string();
     assert!(error.contains("references to at most 150000 bytes of text"), "{error}");
@@ -170,7 +171,7 @@ fn references_may_not_copy_more_text_than_the_limit() {
 
 #[test]
 fn stacks_deeper_than_the_limit_are_rejected_in_json_too() {
-    let limits = Limits { stack_depth: 2, ..Limits::default() };
+    let limits = DecodeLimits { stack_depth: 2, ..DecodeLimits::default() };
     let line = br#"{"dictionary":{"stackTable":[{"locationIndices":[0,0,0]}]}}"#;
     let error = decode(line, &limits).unwrap_err().to_string();
     assert!(error.contains("dictionary.stack_table[0].location_indices: expected at most 2 locations, got 3"));
@@ -189,7 +190,7 @@ fn a_request_of_123_bytes_is_not_taken_for_json() {
     };
     let body = request("x".repeat(119)).encode_to_vec();
     assert_eq!(&body[..2], b"\n{");
-    assert_eq!(decode(&body, &Limits::default()).unwrap().resources.len(), 1);
-    assert_eq!(super::super::any(&body, &Limits::default()).unwrap().1.resources.len(), 1);
-    assert_eq!(decode(b"\n{\"resourceProfiles\":[]}\n", &Limits::default()).unwrap().resources.len(), 0);
+    assert_eq!(decode(&body, &DecodeLimits::default()).unwrap().resources.len(), 1);
+    assert_eq!(super::super::any(&body, &DecodeLimits::default()).unwrap().1.resources.len(), 1);
+    assert_eq!(decode(b"\n{\"resourceProfiles\":[]}\n", &DecodeLimits::default()).unwrap().resources.len(), 0);
 }

@@ -132,11 +132,12 @@ fn escape_markup(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::Node;
+    use crate::query::StackNode;
     use crate::FrameType;
 
     fn tree() -> StackTree {
-        let node = |parent, function, self_weight, total_weight| Node { parent, function, self_weight, total_weight };
+        let node =
+            |parent, function, self_weight, total_weight| StackNode { parent, function, self_weight, total_weight };
         let function = |name: &str, file: &str, frame_type| (name.to_owned(), file.to_owned(), frame_type);
         StackTree {
             type_name: "cpu".to_owned(),

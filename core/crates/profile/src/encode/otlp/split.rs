@@ -108,8 +108,11 @@ fn without_profiles(resource: &ResourceProfiles) -> ResourceProfiles {
 
 /// See [`super::split_encoded`].
 pub(super) fn split_encoded(body: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let limits =
-        decode::Limits { decompressed_bytes: usize::MAX, memory_bytes: usize::MAX, ..decode::Limits::default() };
+    let limits = decode::DecodeLimits {
+        decompressed_bytes: usize::MAX,
+        memory_bytes: usize::MAX,
+        ..decode::DecodeLimits::default()
+    };
     let request = wire::ProfilesData::decode(body).ok()?;
     let data = decode::otlp::from_wire(&request, &limits).ok()?;
     if data.sample_count() < 2 {
