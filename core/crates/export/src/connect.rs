@@ -69,7 +69,7 @@ impl Connector {
         let stream = TlsConnector::from(config)
             .connect(name, transport)
             .await
-            .map_err(|error| format!("TLS with {} failed: {}", self.endpoint.shown, innermost(&error)))?;
+            .map_err(|error| format!("TLS with {} failed: {}", self.endpoint.shown, root_cause(&error)))?;
         Ok(Box::new(stream))
     }
 
@@ -106,17 +106,17 @@ impl Connector {
 }
 
 /// The last cause in a chain of errors, which is the most specific.
-pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut root_cause = error;
+    while let Some(source) = root_cause.source() {
+        root_cause = source;
     }
-    innermost.to_string()
+    root_cause.to_string()
 }
 
 async fn tunnel(stream: Box<dyn Transport>, proxy: &Endpoint, target: &Endpoint) -> Result<Box<dyn Transport>, String> {
     let host = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
-    let failed = |why: String| format!("the proxy {} did not connect us to {}: {why}", proxy.shown, target.shown);
+    let failed = |why: String| format!("the proxy {} opened no tunnel to {}: {why}", proxy.shown, target.shown);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
     tokio::spawn(connection.with_upgrades());

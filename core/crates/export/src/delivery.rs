@@ -175,7 +175,7 @@ impl DeliveryTask {
                 AttemptOutcome::TooLarge { message } => return PartResult::TooLarge(message),
                 AttemptOutcome::Retry { reason, message } => (reason, message),
             };
-            self.queue.note_failure(message);
+            self.queue.record_failure(message);
             if reason == RetryReason::NotConnected && control_at_attempt.stop_at.is_some() {
                 // A program that exits does not wait for an unreachable receiver.
                 return PartResult::GiveUp;
@@ -252,7 +252,7 @@ impl InFlightParts {
             return;
         };
         self.may_split = false;
-        self.queue.note_failure(message);
+        self.queue.record_failure(message);
         self.queue.count_split(parts.len(), parts.iter().map(|part| part.body.len()).sum());
         self.parts = parts;
     }

@@ -13,7 +13,7 @@ const TOO_LARGE: [&str; 4] =
 /// Applies the retry table of OTLP/gRPC (OTLP specification, section "OTLP/gRPC Response").
 pub(crate) fn classify_status(status: &Status, receiver: &str, redactor: &Redactor) -> AttemptOutcome {
     let code = status.code();
-    let shown = redactor.shown(status.message());
+    let shown = redactor.redact(status.message());
     let message = match shown.is_empty() {
         true => format!("{receiver} answered {code:?}"),
         false => format!("{receiver} answered {code:?}: {shown}"),

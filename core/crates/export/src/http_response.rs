@@ -54,7 +54,7 @@ pub(crate) fn classify(
         }
         None => String::new(),
     };
-    let shown = redactor.shown(&error_text);
+    let shown = redactor.redact(&error_text);
     let message = match shown.is_empty() {
         true => format!("{receiver} answered {status}"),
         false => format!("{receiver} answered {status}: {shown}"),
@@ -73,7 +73,7 @@ pub(crate) fn classify(
         300..=399 => {
             let to =
                 response.headers.get(header::LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
-            let to = redactor.shown(&crate::endpoint::shown(to));
+            let to = redactor.redact(&crate::endpoint::shown(to));
             AttemptOutcome::Rejected {
                 message: format!(
                     "{message}: a redirect to `{to}`, which is not followed; give the final URL as endpoint"
@@ -102,7 +102,7 @@ fn classify_success(
     if is_json(&response.headers) {
         // Requests accept protobuf, but some receivers send only JSON.
         let text = String::from_utf8_lossy(body);
-        let shown = redactor.shown(&text);
+        let shown = redactor.redact(&text);
         return match rejected_in_json(&text) {
             0 if text.trim() == "{}" => AttemptOutcome::Accepted { warning: None },
             0 => AttemptOutcome::Accepted { warning: Some(format!("{receiver} answered {status} with JSON: {shown}")) },
@@ -116,7 +116,7 @@ fn classify_success(
     let Some(response) = decoded else {
         let kind =
             response.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("unknown type");
-        let kind = redactor.shown(kind);
+        let kind = redactor.redact(kind);
         return AttemptOutcome::Rejected {
             message: format!(
                 "{receiver} answered {status} with {} bytes of {kind} that are not an OTLP response; is it an OTLP receiver?",
@@ -134,7 +134,7 @@ pub(crate) fn partial_success(
     redactor: &Redactor,
 ) -> AttemptOutcome {
     let partial = response.partial_success.unwrap_or_default();
-    let shown = redactor.shown(&partial.error_message);
+    let shown = redactor.redact(&partial.error_message);
     match u64::try_from(partial.rejected_profiles).unwrap_or(0) {
         0 if shown.is_empty() => AttemptOutcome::Accepted { warning: None },
         0 => AttemptOutcome::Accepted {

@@ -3,13 +3,13 @@
 //! tonic's gzip level costs eight times the CPU at each attempt.
 
 use crate::compressed_body::{CompressedBody, Framing};
-use crate::connect::{innermost, Connector};
+use crate::connect::{root_cause, Connector};
 use crate::error::ExportError;
 use crate::grpc_status::{classify_message, classify_status};
 use crate::headers::request_headers;
 use crate::http_response::MAX_RESPONSE_BYTES;
 use crate::otlp_http::{redactor, MAX_IDLE};
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, MAYBE_HTTP};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_HTTP};
 use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::{Buf, Bytes};
@@ -132,18 +132,18 @@ impl OtlpGrpcSender {
             // A connection on which a call timed out is not reused.
             Err(_) => no_response(format!("{receiver} did not answer within {:?}", self.timeout)),
             Ok(Err(status)) if origin.connection_failed.load(Ordering::Relaxed) => {
-                let why = self.redactor.shown(status.message());
+                let why = self.redactor.redact(status.message());
                 // An HTTP/1 server sends `400` and closes. The client may read the bytes or the end of the connection
                 // first.
                 let hint = match connection.has_responded {
                     true => String::new(),
-                    false => format!("; {MAYBE_HTTP}"),
+                    false => format!("; {HINT_HTTP}"),
                 };
                 no_response(format!("{receiver} closed the connection without a response: {why}{hint}"))
             }
             // tonic synthesized the status for a malformed response; the receiver may have accepted the request.
             Ok(Err(status)) if !origin.status_received.load(Ordering::Relaxed) => {
-                let why = self.redactor.shown(status.message());
+                let why = self.redactor.redact(status.message());
                 AttemptOutcome::Rejected {
                     message: format!("{receiver} sent a response that is not gRPC or too long: {why}"),
                 }
@@ -172,7 +172,7 @@ impl OtlpGrpcSender {
         let transport = self.connector.connect().await?;
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(transport))
             .await
-            .map_err(|error| format!("no HTTP/2 with {}: {}", self.shown(), innermost(&error)))?;
+            .map_err(|error| format!("no HTTP/2 with {}: {}", self.shown(), root_cause(&error)))?;
         // Ends with the connection; the pending call returns its error.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)
@@ -199,7 +199,7 @@ struct StatusOrigin {
 impl StatusOrigin {
     fn set_connection_failed(&self, error: &hyper::Error) -> Status {
         self.connection_failed.store(true, Ordering::Relaxed);
-        Status::unavailable(innermost(error))
+        Status::unavailable(root_cause(error))
     }
 
     fn check_for_status(&self, headers: &HeaderMap) {

@@ -2,11 +2,11 @@
 //! reaches another host.
 
 use crate::compressed_body::{CompressedBody, Framing};
-use crate::connect::{innermost, Connector, Transport};
+use crate::connect::{root_cause, Connector, Transport};
 use crate::error::ExportError;
 use crate::headers::request_headers;
 use crate::http_response::{classify, ReceiverResponse, ResponseBody, MAX_RESPONSE_BYTES};
-use crate::outcome::{AttemptOutcome, Redactor, RetryReason, MAYBE_GRPC_OR_TLS};
+use crate::outcome::{AttemptOutcome, Redactor, RetryReason, HINT_GRPC_OR_TLS};
 use crate::queue::QueuedPayload;
 use crate::settings::{Compression, ExporterSettings, OtlpEndpoint};
 use bytes::Bytes;
@@ -135,12 +135,12 @@ impl OtlpHttpSender {
         let response = match tokio::time::timeout_at(until, exchange).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_parse() => {
-                let why = innermost(&error);
-                let message = format!("{} sent a response that is not HTTP: {why}; {MAYBE_GRPC_OR_TLS}", self.shown());
+                let why = root_cause(&error);
+                let message = format!("{} sent a response that is not HTTP: {why}; {HINT_GRPC_OR_TLS}", self.shown());
                 return Ok(AttemptOutcome::Rejected { message });
             }
             Ok(Err(error)) => {
-                let why = innermost(&error);
+                let why = root_cause(&error);
                 return Err(no_response(format!("{} closed the connection without a response: {why}", self.shown())));
             }
             Err(_) => {
@@ -165,7 +165,7 @@ impl OtlpHttpSender {
         };
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(transport))
             .await
-            .map_err(|error| format!("no HTTP with {}: {}", self.shown(), innermost(&error)))?;
+            .map_err(|error| format!("no HTTP with {}: {}", self.shown(), root_cause(&error)))?;
         // Ends with the connection; the pending request returns its error.
         tokio::spawn(async { drop(connection.await) });
         Ok(sender)

@@ -34,11 +34,11 @@ pub(crate) const PROFILES_NOT_ENABLED: &str =
      an OpenTelemetry Collector the feature gate service.profilesSupport and a profiles pipeline";
 
 /// Appended when the bytes of a response are not HTTP/1: a gRPC server sends HTTP/2 frames, a TLS server an alert.
-pub(crate) const MAYBE_GRPC_OR_TLS: &str =
+pub(crate) const HINT_GRPC_OR_TLS: &str =
     "if it is a gRPC port (4317 of an OpenTelemetry Collector), set protocol=grpc; if it expects TLS, write https://";
 
 /// Appended when the bytes of a response are not HTTP/2: an HTTP/1 server sends `HTTP/1.1 400`.
-pub(crate) const MAYBE_HTTP: &str =
+pub(crate) const HINT_HTTP: &str =
     "if it is an HTTP port (4318 of an OpenTelemetry Collector), set protocol=http/protobuf";
 
 /// Limits of a receiver's text: its first and last characters. Pyroscope lists every label of the series before the reason.
@@ -66,7 +66,7 @@ impl Redactor {
         Self { secrets }
     }
 
-    pub fn shown(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), "***");
@@ -91,15 +91,15 @@ mod tests {
     fn secrets_that_a_receiver_quotes_are_redacted() {
         let redactor = Redactor::new(["Bearer marker-token", "marker", "", "abc"].into_iter());
 
-        assert_eq!(redactor.shown("bad token marker-token (sent: Bearer marker-token)"), "bad token *** (sent: ***)");
-        assert_eq!(redactor.shown("tenant marker, abc"), "tenant ***, abc");
+        assert_eq!(redactor.redact("bad token marker-token (sent: Bearer marker-token)"), "bad token *** (sent: ***)");
+        assert_eq!(redactor.redact("tenant marker, abc"), "tenant ***, abc");
     }
 
     #[test]
     fn the_reason_after_a_long_list_of_labels_is_kept() {
         let labels: Vec<String> = (0..30).map(|number| format!("label_{number}=\"{}\"", "v".repeat(40))).collect();
         let text = format!("invalid labels '{{{}}}' with error: invalid label name 'user-tier'", labels.join(", "));
-        let shown = Redactor::new(std::iter::empty()).shown(&text);
+        let shown = Redactor::new(std::iter::empty()).redact(&text);
         assert!(shown.starts_with("invalid labels '{label_0=") && shown.ends_with("invalid label name 'user-tier'"));
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn a_text_is_reduced_to_one_short_line() {
         let redactor = Redactor::new(std::iter::empty());
 
-        assert_eq!(redactor.shown("  a\r\nb\u{1b}[31mc "), "a  b [31mc");
-        assert_eq!(redactor.shown(&"é".repeat(1000)).chars().count(), 603);
+        assert_eq!(redactor.redact("  a\r\nb\u{1b}[31mc "), "a  b [31mc");
+        assert_eq!(redactor.redact(&"é".repeat(1000)).chars().count(), 603);
     }
 }

@@ -119,7 +119,7 @@ impl DestinationQueue {
                 payload.body.len(),
                 self.max_bytes
             );
-            state.note_failure(message, now_unix_ms);
+            state.record_failure(message, now_unix_ms);
             state.count_discarded(DiscardReason::QueueFull, payload.samples);
             evicted.push(payload);
             return;
@@ -164,9 +164,9 @@ impl DestinationQueue {
     }
 
     /// Records the error of a failed attempt.
-    pub fn note_failure(&self, message: String) {
+    pub fn record_failure(&self, message: String) {
         let now_unix_ms = self.unix_ms();
-        self.lock().note_failure(message, now_unix_ms);
+        self.lock().record_failure(message, now_unix_ms);
     }
 
     /// Counts another attempt for the same payload.
@@ -195,12 +195,12 @@ impl DestinationQueue {
             DeliveryResult::Partial { rejected_profiles, message } => {
                 state.stats.rejected_profiles += rejected_profiles;
                 state.stats.last_success_unix_ms = Some(now_unix_ms);
-                state.note_failure(message, now_unix_ms);
+                state.record_failure(message, now_unix_ms);
                 state.count_discarded(DiscardReason::Partial, payload.samples);
             }
             DeliveryResult::Discarded { reason, message } => {
                 if let Some(message) = message {
-                    state.note_failure(message, now_unix_ms);
+                    state.record_failure(message, now_unix_ms);
                 }
                 state.count_discarded(reason, payload.samples);
             }
@@ -237,7 +237,7 @@ impl DestinationQueue {
             let mut state = self.lock();
             state.stats.panics += 1;
             state.stats.disabled = true;
-            state.note_failure(message, now_unix_ms);
+            state.record_failure(message, now_unix_ms);
         }
         self.close(DiscardReason::Disabled);
     }
@@ -281,7 +281,7 @@ impl DestinationQueue {
 }
 
 impl QueueState {
-    fn note_failure(&mut self, message: String, now_unix_ms: u64) {
+    fn record_failure(&mut self, message: String, now_unix_ms: u64) {
         self.stats.last_error = Some(message);
         self.stats.last_error_unix_ms = Some(now_unix_ms);
     }

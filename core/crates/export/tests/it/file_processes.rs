@@ -4,7 +4,7 @@
 //! role.
 
 use crate::files::{gunzipped, names_in, profile};
-use crate::shared::{exporter_to, wait_for, PATIENCE};
+use crate::shared::{exporter_to, wait_for, TEST_TIMEOUT};
 use spanprof_export::{Destination, DiscardReason, Exporter, ExporterSettings, FileDirectory};
 use std::env;
 use std::fs;
@@ -46,7 +46,7 @@ fn files_of_a_killed_process_are_complete_and_its_unfinished_file_is_removed_at_
         let body = random_bytes(100_000);
         for time_unix_ms in 0.. {
             exporter.enqueue(0, profile("cpu", time_unix_ms, body.clone()));
-            exporter.flush(PATIENCE);
+            exporter.flush(TEST_TIMEOUT);
         }
     }
     let directory = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ fn files_of_a_killed_process_are_complete_and_its_unfinished_file_is_removed_at_
         let test =
             "file_processes::files_of_a_killed_process_are_complete_and_its_unfinished_file_is_removed_at_the_next_start";
         let mut writer = start(test, directory.path(), "");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let newest = || fs::read_dir(directory.path()).unwrap().count();
         let before = newest();
         while newest() <= before.min(50) + 1 && Instant::now() < until {
@@ -110,7 +110,7 @@ fn files_are_private_under_any_umask() {
     if let Some(directory) = directory_to_write() {
         let (exporter, _) = exporter_to(Destination::File(FileDirectory::new(directory.join("made"))));
         exporter.enqueue(0, profile("cpu", 1, "x"));
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
         return;
     }
     for umask in ["000", "077"] {

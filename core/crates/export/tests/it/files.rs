@@ -1,7 +1,7 @@
 //! The file destination: names, contents, rotation, symbolic links.
 
 use crate::clocks::InstantClock;
-use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, PATIENCE};
+use crate::shared::{exporter_to, payload, settings_on, stats_of, wait_for, TEST_TIMEOUT};
 use flate2::read::GzDecoder;
 use spanprof_export::{Destination, DiscardReason, ExportPayload, Exporter, ExporterSettings, FileDirectory};
 use std::fs;
@@ -38,7 +38,7 @@ fn a_profile_becomes_a_private_file_named_by_type_and_time() {
     let (exporter, _) = exporter_to(into(&directory));
 
     exporter.enqueue(0, profile("cpu", 1_795_219_200_123, "not yet gzipped"));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(names_in(&directory), ["cpu-1795219200123.pb.gz"]);
     let path = directory.join("cpu-1795219200123.pb.gz");
@@ -59,7 +59,7 @@ fn a_gzipped_profile_is_written_as_it_is() {
     flate2::read::GzEncoder::new(&b"pprof"[..], flate2::Compression::best()).read_to_end(&mut gzipped).unwrap();
 
     exporter.enqueue(0, ExportPayload { profile_type: None, ..profile("", 5, gzipped.clone()) });
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(fs::read(directory.path().join("profile-5.pb.gz")).unwrap(), gzipped);
 }
@@ -73,7 +73,7 @@ fn files_of_the_same_millisecond_get_distinct_names() {
         exporter.enqueue(0, profile("cpu", 7, body));
     }
     exporter.enqueue(0, profile("wall", 7, "other"));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(names_in(directory.path()), ["cpu-7-1.pb.gz", "cpu-7-2.pb.gz", "cpu-7.pb.gz", "wall-7.pb.gz"]);
     assert_eq!(gunzipped(&directory.path().join("cpu-7.pb.gz")), b"first");
@@ -93,7 +93,7 @@ fn only_the_newest_profiles_are_kept_and_foreign_files_are_not_touched() {
     for (profile_type, time_unix_ms) in [("cpu", 9), ("wall", 10), ("cpu", 100), ("alloc_space", 99), ("cpu", 1000)] {
         exporter.enqueue(0, profile(profile_type, time_unix_ms, "x"));
     }
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let mut expected = vec!["alloc_space-99.pb.gz", "cpu-100.pb.gz", "cpu-1000.pb.gz"];
     expected.extend(foreign);
@@ -114,7 +114,7 @@ fn an_existing_link_is_neither_followed_nor_replaced() {
     for time_unix_ms in 1..=3 {
         exporter.enqueue(0, profile("cpu", time_unix_ms, "profile"));
     }
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(fs::read(&victim).unwrap(), b"unchanged");
     assert_eq!(names_in(elsewhere.path()), ["victim"]);
@@ -129,7 +129,7 @@ fn a_type_that_looks_like_a_path_stays_in_the_directory() {
     let (exporter, _) = exporter_to(into(&directory.path().join("inner")));
 
     exporter.enqueue(0, profile("../../evil", 1, "x"));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(names_in(directory.path()), ["inner"]);
     assert_eq!(names_in(&directory.path().join("inner")), ["______evil-1.pb.gz"]);
@@ -143,7 +143,7 @@ fn a_removed_directory_is_created_again() {
     fs::remove_dir(&directory).unwrap();
 
     exporter.enqueue(0, profile("cpu", 1, "x"));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     assert_eq!(names_in(&directory), ["cpu-1.pb.gz"]);
 }
@@ -160,13 +160,13 @@ fn an_unwritable_directory_is_reported_and_counted_and_later_profiles_are_writte
     exporter.enqueue(0, profile("cpu", 1, "x"));
     // Rejected before the flush.
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);
-    assert!(!exporter.flush_since(&before, PATIENCE));
+    assert!(!exporter.flush_since(&before, TEST_TIMEOUT));
     assert_eq!((stats.dropped(DiscardReason::Permanent).payloads, stats.retries), (1, 0), "{stats:#?}");
     assert!(stats.last_error.unwrap().contains("cannot write a profile into"));
 
     fs::remove_file(&directory).unwrap();
     exporter.enqueue(0, profile("cpu", 2, "x"));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
     assert_eq!(names_in(&directory), ["cpu-2.pb.gz"]);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::scripted_grpc::{GrpcReply, ScriptedGrpc};
 use crate::scripted_http::{HttpReply, ScriptedHttp};
-use crate::shared::{assert_counters_balance, exporter_to, grpc_endpoint, payload, stats_of, wait_for, PATIENCE};
+use crate::shared::{assert_counters_balance, exporter_to, grpc_endpoint, payload, stats_of, wait_for, TEST_TIMEOUT};
 use spanprof_export::{Compression, Destination, DestinationStats, DiscardReason, Discarded, ExportPayload, Secret};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn a_call_carries_the_unchanged_body_with_metadata_deadline_and_version() {
     let (exporter, _) = exporter_to(Destination::OtlpGrpc(endpoint));
 
     exporter.enqueue(0, payload(vec![9; 5000], 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let received = server.received().remove(0);
     assert_eq!(received.path, "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export");
@@ -72,7 +72,7 @@ fn a_call_can_go_uncompressed_and_calls_share_a_connection() {
 
     for number in 0..4u8 {
         exporter.enqueue(0, payload([number; 100], 1));
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
     }
 
     assert!(server.received().iter().all(|received| !received.was_compressed));
@@ -175,7 +175,7 @@ fn an_idle_connection_that_fails_in_a_call_is_replaced_once_within_the_attempt()
 
     for number in 0..2u8 {
         exporter.enqueue(0, payload([number], 1));
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
     }
 
     let stats = stats_of(&exporter);
@@ -197,7 +197,7 @@ fn a_message_over_the_limit_of_the_receiver_is_split_once() {
     let before = exporter.moment();
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefgh", 10) });
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefghijkl", 10) });
-    assert!(!exporter.flush_since(&before, PATIENCE));
+    assert!(!exporter.flush_since(&before, TEST_TIMEOUT));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits, stats.retries), (2, 10, 2, 0));
@@ -213,7 +213,7 @@ fn each_attempt_to_an_unresponsive_receiver_ends_after_the_timeout() {
     let (exporter, _) = exporter_to(Destination::OtlpGrpc(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let stats = stats_of(&exporter);
     // On a loaded machine another attempt may time out.

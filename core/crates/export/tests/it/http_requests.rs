@@ -1,7 +1,7 @@
 //! OTLP/HTTP: the contents of a request, and the use of connections.
 
 use crate::scripted_http::{HttpReply, ScriptedHttp};
-use crate::shared::{exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
+use crate::shared::{exporter_to, http_endpoint, payload, stats_of, wait_for, TEST_TIMEOUT};
 use spanprof_export::{Compression, Destination, DiscardReason, Exporter, ExporterSettings, Secret};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -21,7 +21,7 @@ fn a_request_is_a_post_of_gzipped_protobuf_with_the_given_headers() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
 
     exporter.enqueue(0, payload(vec![7; 10_000], 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let received = server.received().remove(0);
     assert_eq!((received.method.as_str(), received.target.as_str()), ("POST", "/v1development/profiles?tenant=7"));
@@ -49,7 +49,7 @@ fn a_request_can_go_uncompressed() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
 
     exporter.enqueue(0, payload("plain", 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let received = server.received().remove(0);
     assert_eq!((received.header("content-encoding"), received.header("content-length")), (None, Some("5")));
@@ -63,7 +63,7 @@ fn userinfo_of_the_url_becomes_basic_authentication() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let received = server.received().remove(0);
     assert_eq!(received.header("authorization"), Some("Basic dXNlcjpwQHNz"));
@@ -77,7 +77,7 @@ fn one_connection_is_reused_for_many_windows() {
 
     for number in 0..5u8 {
         exporter.enqueue(0, payload([number], 1));
-        exporter.flush(PATIENCE);
+        exporter.flush(TEST_TIMEOUT);
     }
 
     assert_eq!(server.bodies(), [[0], [1], [2], [3], [4]]);
@@ -97,7 +97,7 @@ fn an_idle_connection_that_the_receiver_closed_is_replaced_without_a_failed_atte
 
     for number in 0..2u8 {
         exporter.enqueue(0, payload([number], 1));
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
     }
 
     let stats = stats_of(&exporter);
@@ -112,7 +112,7 @@ fn an_idle_connection_that_fails_in_a_request_is_replaced_once_within_the_attemp
 
     for number in 0..2u8 {
         exporter.enqueue(0, payload([number], 1));
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
     }
 
     let stats = stats_of(&exporter);
@@ -130,7 +130,7 @@ fn destinations_have_separate_queues_and_do_not_block_each_other() {
     exporter.enqueue(0, payload("a", 1));
     exporter.enqueue(1, payload("b", 1));
     exporter.enqueue(2, payload("nowhere", 1));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while exporter.stats()[1].sent == 0 {
         assert!(Instant::now() < until, "one blocks the other: {:#?}", exporter.stats());
         std::thread::sleep(Duration::from_millis(2));
@@ -153,7 +153,7 @@ fn a_request_over_the_limit_of_otlp_is_never_sent() {
     exporter.enqueue(0, large.clone());
     large.split = Some(|body| Some(body.chunks(750).map(<[u8]>::to_vec).collect()));
     exporter.enqueue(0, large);
-    exporter.flush(PATIENCE);
+    exporter.flush(TEST_TIMEOUT);
 
     let stats = stats_of(&exporter);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::clocks::START_UNIX;
 use crate::scripted_http::{HttpReply, ScriptedHttp};
-use crate::shared::{assert_counters_balance, exporter_to, http_endpoint, payload, stats_of, wait_for, PATIENCE};
+use crate::shared::{assert_counters_balance, exporter_to, http_endpoint, payload, stats_of, wait_for, TEST_TIMEOUT};
 use flate2::write::GzEncoder;
 use spanprof_export::{Destination, DestinationStats, DiscardReason, Discarded, ExportPayload};
 use std::io::Write;
@@ -274,7 +274,7 @@ fn a_request_that_is_too_large_is_split_once_and_its_parts_keep_their_order() {
         let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
         exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefgh", 9) });
-        assert!(exporter.flush(PATIENCE));
+        assert!(exporter.flush(TEST_TIMEOUT));
 
         assert_eq!(server.bodies(), [b"abcdefgh".to_vec(), b"abcd".to_vec(), b"efgh".to_vec()]);
         let stats = stats_of(&exporter);
@@ -294,7 +294,7 @@ fn a_part_that_is_still_too_large_is_discarded_and_the_other_delivered() {
     let before = exporter.moment();
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdxxxx", 8) });
     exporter.enqueue(0, payload("xx", 5));
-    assert!(!exporter.flush_since(&before, PATIENCE));
+    assert!(!exporter.flush_since(&before, TEST_TIMEOUT));
 
     let stats = stats_of(&exporter);
     assert_eq!((stats.sent, stats.sent_samples, stats.splits), (1, 4, 1));

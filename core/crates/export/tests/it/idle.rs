@@ -2,7 +2,7 @@
 
 use crate::scripted_grpc::{self, ScriptedGrpc};
 use crate::scripted_http::{HttpReply, ScriptedHttp};
-use crate::shared::{grpc_endpoint, http_endpoint, payload, PATIENCE};
+use crate::shared::{grpc_endpoint, http_endpoint, payload, TEST_TIMEOUT};
 use spanprof_export::{Destination, Exporter, ExporterSettings};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -37,7 +37,7 @@ fn an_idle_exporter_has_one_thread_and_one_per_connection_and_none_of_them_wakes
     let exporter = Exporter::start(destinations, settings).unwrap();
     exporter.enqueue(0, payload("body", 1));
     exporter.enqueue(1, payload("body", 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let threads = THREADS.lock().unwrap().clone();
     assert_eq!(threads.len(), 1 + 2, "a request to localhost needs no thread for look-ups");
@@ -47,7 +47,7 @@ fn an_idle_exporter_has_one_thread_and_one_per_connection_and_none_of_them_wakes
     }
     // Work after the response (counters, storing the connection) may continue briefly; a timer would wake in every second.
     let sleeps = || threads.iter().map(sleeps_of).sum::<u64>();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let mut before = sleeps();
     loop {
         std::thread::sleep(Duration::from_secs(1));

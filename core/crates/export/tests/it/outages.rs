@@ -2,8 +2,8 @@
 //! match the losses exactly.
 
 use crate::clocks::{FastClock, InstantClock};
-use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
-use crate::shared::{assert_counters_balance, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE};
+use crate::scripted_http::{BlackHole, HttpReply, RefusingPort, ScriptedHttp};
+use crate::shared::{assert_counters_balance, http_endpoint, payload, settings_on, stats_of, wait_for, TEST_TIMEOUT};
 use spanprof_export::{Destination, DiscardReason, Discarded, Exporter, ExporterSettings};
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ fn exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
 }
 
 /// For unresponsive receivers. On a loaded machine a responsive one may time out too, which adds attempts.
-fn impatient_exporter_at(port: u16, settings: ExporterSettings) -> Exporter {
+fn exporter_with_short_timeout(port: u16, settings: ExporterSettings) -> Exporter {
     let mut endpoint = http_endpoint(port);
     endpoint.timeout = Duration::from_millis(200);
     Exporter::start(vec![Destination::OtlpHttp(endpoint)], settings).unwrap()
 }
 
 /// Delays of 30 s take 30 ms, and no payload expires.
-fn patient_settings() -> ExporterSettings {
+fn settings_without_expiry() -> ExporterSettings {
     ExporterSettings { retry_max_age: Duration::from_secs(86_400), ..settings_on(FastClock::new(1000)) }
 }
 
@@ -42,8 +42,8 @@ fn enqueue_five(exporter: &Exporter) {
 
 #[test]
 fn payloads_queued_while_connections_are_refused_arrive_in_order_once_the_receiver_listens() {
-    let refusing = Refusing::open();
-    let exporter = exporter_at(refusing.port, patient_settings());
+    let refusing = RefusingPort::open();
+    let exporter = exporter_at(refusing.port, settings_without_expiry());
     enqueue_five(&exporter);
     let stats = wait_for(&exporter, "it was tried three times", |stats| stats.retries >= 2);
     assert!(stats.last_error.unwrap().contains("Connection refused"));
@@ -57,7 +57,7 @@ fn payloads_queued_while_connections_are_refused_arrive_in_order_once_the_receiv
 #[test]
 fn payloads_queued_while_packets_are_dropped_arrive_in_order_once_the_receiver_listens() {
     let black_hole = BlackHole::open();
-    let exporter = impatient_exporter_at(black_hole.port, patient_settings());
+    let exporter = exporter_with_short_timeout(black_hole.port, settings_without_expiry());
     enqueue_five(&exporter);
     let stats = wait_for(&exporter, "it was tried twice", |stats| stats.retries >= 1);
     assert!(stats.last_error.unwrap().contains("within 200ms"));
@@ -70,7 +70,7 @@ fn payloads_queued_while_packets_are_dropped_arrive_in_order_once_the_receiver_l
 #[test]
 fn a_receiver_that_accepted_without_responding_gets_all_payloads_later() {
     let server = ScriptedHttp::start(|number, _| if number < 3 { HttpReply::Silence } else { HttpReply::ok() });
-    let exporter = impatient_exporter_at(server.port(), patient_settings());
+    let exporter = exporter_with_short_timeout(server.port(), settings_without_expiry());
     enqueue_five(&exporter);
 
     assert_all_arrive(&exporter, &server);
@@ -80,7 +80,7 @@ fn a_receiver_that_accepted_without_responding_gets_all_payloads_later() {
 #[test]
 fn a_receiver_that_reset_connections_gets_all_payloads_later() {
     let server = ScriptedHttp::start(|number, _| if number % 2 == 0 { HttpReply::Reset } else { HttpReply::ok() });
-    let exporter = exporter_at(server.port(), patient_settings());
+    let exporter = exporter_at(server.port(), settings_without_expiry());
     enqueue_five(&exporter);
 
     assert_all_arrive(&exporter, &server);
@@ -134,7 +134,7 @@ fn a_full_queue_discards_the_oldest_and_counts_them() {
         }
         HttpReply::ok()
     });
-    let mut settings = patient_settings();
+    let mut settings = settings_without_expiry();
     settings.queue_max_bytes = 300;
     let exporter = exporter_at(server.port(), settings);
     exporter.enqueue(0, payload(vec![0; 100], 10));
@@ -159,7 +159,7 @@ fn a_full_queue_discards_the_oldest_and_counts_them() {
 #[test]
 fn a_queue_is_limited_in_payloads() {
     let server = ScriptedHttp::start(|_, _| HttpReply::Silence);
-    let mut settings = patient_settings();
+    let mut settings = settings_without_expiry();
     settings.queue_max_payloads = 5;
     let exporter = exporter_at(server.port(), settings);
     exporter.enqueue(0, payload("", 1));
@@ -206,11 +206,11 @@ fn a_panic_disables_one_destination_and_not_the_others() {
     broken.split = Some(|_| panic!("the split function is broken"));
     exporter.enqueue(0, broken);
     exporter.enqueue(0, payload("next", 3));
-    exporter.flush(PATIENCE);
+    exporter.flush(TEST_TIMEOUT);
     wait_for(&exporter, "it is disabled", |stats| stats.disabled);
     exporter.enqueue(0, payload("after", 2));
     exporter.enqueue(1, payload("other", 1));
-    assert!(!exporter.flush(PATIENCE));
+    assert!(!exporter.flush(TEST_TIMEOUT));
 
     let stats = exporter.stats();
     assert_eq!(

@@ -3,19 +3,19 @@
 use crate::certificates::{write, Authority};
 use crate::scripted_grpc::{self, ScriptedGrpc};
 use crate::scripted_http::{HttpReply, ScriptedHttp};
-use crate::shared::{exporter_to, payload, stats_of, wait_for, PATIENCE};
+use crate::shared::{exporter_to, payload, stats_of, wait_for, TEST_TIMEOUT};
 use spanprof_export::{Destination, OtlpEndpoint, ProxySettings};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// A proxy that tunnels every CONNECT request to `to`.
-struct Tunnel {
+struct TunnelProxy {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Tunnel {
+impl TunnelProxy {
     fn start(to: u16, response: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ fn plain_http_sends_the_absolute_form_to_the_proxy() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 
     let received = proxy.received().remove(0);
     assert_eq!(received.target, "http://collector.test:4318/v1development/profiles");
@@ -71,7 +71,7 @@ fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
     let authority = Authority::new("ours");
     let config = authority.server("collector.test").server_config(b"http/1.1", None);
     let server = ScriptedHttp::start_with(Some(config), |_, _| HttpReply::ok());
-    let proxy = Tunnel::start(server.port(), CONNECTED);
+    let proxy = TunnelProxy::start(server.port(), CONNECTED);
     let directory = tempfile::tempdir().unwrap();
     let mut endpoint = OtlpEndpoint::new("https://collector.test/v1development/profiles");
     endpoint.tls.certificate = Some(write(directory.path(), "ca.pem", &authority.pem));
@@ -79,7 +79,7 @@ fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(PATIENCE), "{:?}", stats_of(&exporter));
+    assert!(exporter.flush(TEST_TIMEOUT), "{:?}", stats_of(&exporter));
 
     let received = server.received().remove(0);
     assert_eq!(
@@ -95,20 +95,20 @@ fn https_tunnels_through_the_proxy_and_the_receiver_never_gets_its_password() {
 #[test]
 fn grpc_tunnels_through_the_proxy() {
     let server = ScriptedGrpc::start(|_, _| scripted_grpc::GrpcReply::Ok(vec![]));
-    let proxy = Tunnel::start(server.port(), CONNECTED);
+    let proxy = TunnelProxy::start(server.port(), CONNECTED);
     let mut endpoint = OtlpEndpoint::new("http://collector.test:4317");
     endpoint.proxy = Some(proxy.settings());
     let (exporter, _) = exporter_to(Destination::OtlpGrpc(endpoint));
 
     exporter.enqueue(0, payload("body", 1));
-    assert!(exporter.flush(PATIENCE), "{:?}", stats_of(&exporter));
+    assert!(exporter.flush(TEST_TIMEOUT), "{:?}", stats_of(&exporter));
 
     assert_eq!(server.bodies(), [b"body"]);
 }
 
 #[test]
 fn the_error_of_a_refused_tunnel_omits_the_password() {
-    let proxy = Tunnel::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+    let proxy = TunnelProxy::start(0, "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
     let mut endpoint = OtlpEndpoint::new("https://collector.test");
     endpoint.proxy = Some(proxy.settings());
     let (exporter, _) = exporter_to(Destination::OtlpHttp(endpoint));

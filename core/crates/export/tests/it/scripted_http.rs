@@ -244,12 +244,12 @@ fn listen(socket: Socket, script: impl FnMut(usize, &ReceivedRequest) -> HttpRep
 }
 
 /// A bound port that refuses connections and cannot be taken by another process.
-pub struct Refusing {
+pub struct RefusingPort {
     socket: Socket,
     pub port: u16,
 }
 
-impl Refusing {
+impl RefusingPort {
     pub fn open() -> Self {
         let (socket, address) = bound_socket();
         Self { socket, port: address.port() }

@@ -2,7 +2,7 @@
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{HttpReply, ReceivedRequest, Refusing, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ReceivedRequest, RefusingPort, ScriptedHttp};
 use crate::shared::{payload, settings_on, wait_for};
 use spanprof_export::{Destination, ExportError, Exporter, ExporterSettings, OtlpEndpoint, ProxySettings, Secret};
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ fn a_token_that_a_grpc_receiver_echoes_is_redacted() {
 fn connection_errors_contain_no_secret() {
     let silent = ScriptedHttp::start(|_, _| HttpReply::Silence);
     let resetting = ScriptedHttp::start(|_, _| HttpReply::Reset);
-    let refusing = Refusing::open();
+    let refusing = RefusingPort::open();
     for (scheme, port) in
         [("http", refusing.port), ("https", refusing.port), ("http", silent.port()), ("http", resetting.port())]
     {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Timeout of a failing test, long enough for a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn payload(body: impl Into<Vec<u8>>, samples: u64) -> ExportPayload {
     ExportPayload { body: body.into(), samples, ..ExportPayload::default() }
@@ -35,7 +35,7 @@ pub fn stats_of(exporter: &Exporter) -> DestinationStats {
 
 /// Polls the statistics until the condition is true; panics with them after the timeout.
 pub fn wait_for(exporter: &Exporter, what: &str, condition: impl Fn(&DestinationStats) -> bool) -> DestinationStats {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let stats = stats_of(exporter);
         if condition(&stats) {

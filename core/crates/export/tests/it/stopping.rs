@@ -2,9 +2,9 @@
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{BlackHole, HttpReply, Refusing, ScriptedHttp};
+use crate::scripted_http::{BlackHole, HttpReply, RefusingPort, ScriptedHttp};
 use crate::shared::{
-    assert_counters_balance, grpc_endpoint, http_endpoint, payload, settings_on, stats_of, wait_for, PATIENCE,
+    assert_counters_balance, grpc_endpoint, http_endpoint, payload, settings_on, stats_of, wait_for, TEST_TIMEOUT,
 };
 use spanprof_export::{Destination, DiscardReason, Discarded, Exporter, ExporterSettings};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ fn with_a_responsive_receiver_all_payloads_are_delivered_and_stop_returns_at_onc
     let server = ScriptedHttp::start(|_, _| HttpReply::ok());
     let exporter = start(server.port());
 
-    stop_with_three(&exporter, PATIENCE);
+    stop_with_three(&exporter, TEST_TIMEOUT);
 
     assert_eq!(server.bodies(), [[0], [1], [2]]);
     assert_eq!((stats_of(&exporter).sent, stats_of(&exporter).dropped_total().payloads), (3, 0));
@@ -49,7 +49,7 @@ fn with_a_responsive_receiver_all_payloads_are_delivered_and_stop_returns_at_onc
 
 #[test]
 fn stop_does_not_wait_for_a_receiver_that_refuses_connections() {
-    let refusing = Refusing::open();
+    let refusing = RefusingPort::open();
     let exporter = start(refusing.port);
     for number in 0..3u8 {
         exporter.enqueue(0, payload([number], 2));
@@ -110,7 +110,7 @@ fn stop_ends_a_delay_in_progress_and_makes_a_last_attempt() {
     }
     wait_for(&exporter, "the sixth failure is recorded", |stats| stats.retries == 5 && stats.last_error.is_some());
 
-    exporter.stop(PATIENCE);
+    exporter.stop(TEST_TIMEOUT);
 
     assert_eq!((stats_of(&exporter).sent, server.received().len()), (1, 7));
 }
@@ -175,7 +175,7 @@ fn dropping_the_exporter_ends_its_thread_without_waiting() {
 
     drop(exporter);
 
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while !ended.load(std::sync::atomic::Ordering::SeqCst) {
         assert!(Instant::now() < until, "the thread still runs");
         std::thread::sleep(Duration::from_millis(2));
@@ -192,5 +192,5 @@ fn another_exporter_works_after_one_was_forgotten() {
 
     exporter.enqueue(0, payload("child", 1));
 
-    assert!(exporter.flush(PATIENCE));
+    assert!(exporter.flush(TEST_TIMEOUT));
 }

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 /// TLS settings of the client.
 #[derive(Default)]
-struct Client<'a> {
+struct ClientTls<'a> {
     trusts: Option<&'a Authority>,
     identity: Option<&'a TlsIdentity>,
 }
 
-impl Client<'_> {
+impl ClientTls<'_> {
     fn files(&self, directory: &TempDir) -> TlsFiles {
         let path = directory.path();
         TlsFiles {
@@ -28,7 +28,7 @@ impl Client<'_> {
 }
 
 /// Sends one payload over HTTP and one over gRPC to a server with this certificate; returns the statistics of both.
-fn sent_to(server: &TlsIdentity, clients: Option<&Authority>, client: &Client<'_>) -> [DestinationStats; 2] {
+fn sent_to(server: &TlsIdentity, clients: Option<&Authority>, client: &ClientTls<'_>) -> [DestinationStats; 2] {
     let http = ScriptedHttp::start_with(Some(server.server_config(b"http/1.1", clients)), |_, _| HttpReply::ok());
     let grpc = ScriptedGrpc::start_with(Some(server.server_config(b"h2", clients)), |_, _| {
         scripted_grpc::GrpcReply::Ok(vec![])
@@ -69,7 +69,8 @@ fn assert_never_delivered(outcomes: &[DestinationStats], reason: &str) {
 fn a_server_with_a_certificate_of_the_given_authority_gets_profiles() {
     let authority = Authority::new("ours");
 
-    let outcomes = sent_to(&authority.server("localhost"), None, &Client { trusts: Some(&authority), identity: None });
+    let outcomes =
+        sent_to(&authority.server("localhost"), None, &ClientTls { trusts: Some(&authority), identity: None });
 
     assert_delivered(&outcomes);
 }
@@ -78,7 +79,7 @@ fn a_server_with_a_certificate_of_the_given_authority_gets_profiles() {
 fn a_server_with_a_certificate_of_another_authority_gets_nothing() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
 
-    let outcomes = sent_to(&theirs.server("localhost"), None, &Client { trusts: Some(&ours), identity: None });
+    let outcomes = sent_to(&theirs.server("localhost"), None, &ClientTls { trusts: Some(&ours), identity: None });
 
     assert_never_delivered(&outcomes, "UnknownIssuer");
 }
@@ -87,7 +88,7 @@ fn a_server_with_a_certificate_of_another_authority_gets_nothing() {
 fn a_server_with_a_private_certificate_gets_nothing_under_the_systems_trust_anchors() {
     let authority = Authority::new("ours");
 
-    let outcomes = sent_to(&authority.server("localhost"), None, &Client::default());
+    let outcomes = sent_to(&authority.server("localhost"), None, &ClientTls::default());
 
     assert_never_delivered(&outcomes, "UnknownIssuer");
 }
@@ -95,7 +96,7 @@ fn a_server_with_a_private_certificate_gets_nothing_under_the_systems_trust_anch
 #[test]
 fn a_server_with_a_certificate_for_another_name_gets_nothing() {
     let authority = Authority::new("ours");
-    let client = Client { trusts: Some(&authority), identity: None };
+    let client = ClientTls { trusts: Some(&authority), identity: None };
 
     let outcomes = sent_to(&authority.server("other.example"), None, &client);
 
@@ -105,7 +106,7 @@ fn a_server_with_a_certificate_for_another_name_gets_nothing() {
 #[test]
 fn a_server_with_an_expired_certificate_gets_nothing() {
     let authority = Authority::new("ours");
-    let client = Client { trusts: Some(&authority), identity: None };
+    let client = ClientTls { trusts: Some(&authority), identity: None };
 
     let outcomes = sent_to(&authority.expired_server("localhost"), None, &client);
 
@@ -116,7 +117,7 @@ fn a_server_with_an_expired_certificate_gets_nothing() {
 fn a_server_that_requires_a_client_certificate_gets_ours() {
     let authority = Authority::new("ours");
     let identity = authority.client("service-a");
-    let client = Client { trusts: Some(&authority), identity: Some(&identity) };
+    let client = ClientTls { trusts: Some(&authority), identity: Some(&identity) };
 
     let outcomes = sent_to(&authority.server("localhost"), Some(&authority), &client);
 
@@ -130,7 +131,7 @@ fn a_server_that_requires_a_client_certificate_rejects_a_missing_or_foreign_one(
     let foreign = other.client("service-a");
 
     for identity in [None, Some(&foreign)] {
-        let outcomes = sent_to(&server, Some(&authority), &Client { trusts: Some(&authority), identity });
+        let outcomes = sent_to(&server, Some(&authority), &ClientTls { trusts: Some(&authority), identity });
         for stats in &outcomes {
             assert_eq!((stats.sent, stats.dropped_total().payloads), (0, 1), "{stats:#?}");
         }

@@ -217,7 +217,7 @@ impl PprofDecoder<'_> {
         dictionary: &mut Dictionary,
     ) -> Result<(), DecodeError> {
         let (mut stack, mut nth) = (Vec::new(), 0usize);
-        scan::each(self.body, wire::SAMPLE, |message| {
+        scan::for_each_message(self.body, wire::SAMPLE, |message| {
             let at = |field: &str| format!("sample[{nth}].{field}");
             let sample =
                 wire::Sample::decode(message).map_err(|error| decode_error(at(""), "a sample", error.to_string()))?;

@@ -1,7 +1,7 @@
 //! pprof messages with the field numbers of google/pprof's `profile.proto`. Strings are bytes, since real files contain names
 //! that are not UTF-8, and one such name must not make a file undecodable.
 
-/// Without the samples (field 2): they are most of a file and are decoded one at a time, see [`super::scan::each`].
+/// Without the samples (field 2): they are most of a file, and [`super::scan::for_each_message`] decodes them one at a time.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Profile {
     #[prost(message, repeated, tag = "1")]

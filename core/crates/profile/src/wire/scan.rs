@@ -92,7 +92,11 @@ pub(crate) fn outer_fields(bytes: &[u8]) -> Option<Vec<u32>> {
 
 /// Calls `visit` with each message in field `number` of the outermost message, in order, until it fails. For bytes that
 /// [`scan`] has accepted.
-pub(crate) fn each<E>(bytes: &[u8], number: u32, mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+pub(crate) fn for_each_message<E>(
+    bytes: &[u8],
+    number: u32,
+    mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
     let mut input = Input { bytes, at: 0 };
     while let Ok((field, wire_type)) = input.key() {
         if (field, wire_type) != (number, 2) {
