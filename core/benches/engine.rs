@@ -1,5 +1,5 @@
-//! What the engine costs per call: contexts and labels on the host's threads, draining and closing on ours. Prints the
-//! median of many rounds; budgets stand beside. Run with `cargo bench -p spanprof --bench engine`.
+//! Cost of the engine per call: contexts and labels on the host's threads, draining and closing on the profiler's. Prints
+//! the median of many rounds beside its budget. Run with `cargo bench -p spanprof --bench engine`.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ const ROUNDS: usize = 31;
 fn measure(what: &str, budget: &str, calls: u32, mut call: impl FnMut()) {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
-            // CPU time, so that a busy machine does not count.
+            // CPU time is independent of other load on the machine.
             let begun = current_thread_cpu_ns();
             for _ in 0..calls {
                 call();

@@ -5,17 +5,17 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Shares and totals of a mix against the thread's CPU clock, at several rates; of periodic work, also beside a busy program on
- * the same processor; of work in native code; of methods that are inlined into their caller. Each run has a processor of its
- * own, but for that program. Prints Markdown.
+ * Shares and totals of a mix against the thread's CPU clock, at several rates. Also of periodic work, with and without a busy
+ * program on the same processor, of work in native code and of inlined methods. Each run has its own processor, except for the
+ * busy program. Prints Markdown.
  */
 final class AccuracyBench {
-    /** Samples aimed at in a run, within the CPU seconds allowed for it. */
+    /** Target number of samples in a run, within its limit of CPU seconds. */
     private static final int SAMPLES = 5_000;
     private static final double LONGEST_CPU_SECONDS = 10;
-    /** Before the name of a mix: beside a busy program on the same processor. */
-    private static final String CROWDED = "crowded-";
-    /** Milliseconds of CPU time in which a periodic program repeats itself; 4 is the kernel's tick at 250 Hz. */
+    /** Prefix of a mix: runs beside a busy program on the same processor. */
+    private static final String CONTENDED = "contended-";
+    /** Cycle of a periodic program in milliseconds of CPU time; 4 is the kernel's tick at 250 Hz. */
     private static final List<Integer> CYCLES_MS = List.of(1, 4, 10, 100);
     private static final double NATIVE_BUDGET_POINTS = 2;
     private static final double TOTAL_BUDGET_PERCENT = 1;
@@ -27,7 +27,7 @@ final class AccuracyBench {
         }
     }
 
-    /** What a run showed; errors in points of the whole. */
+    /** Result of a run; errors in points of the whole. */
     private record Result(double worst, double bound, double totalPercent, Measuring.Said said, String shares, String truth) {}
 
     private AccuracyBench() {}
@@ -38,14 +38,14 @@ final class AccuracyBench {
                 System.out.println("### Java " + java.name() + "\n");
                 List<Run> runs = runs(java, bench.isShort);
                 List<Result> results = results(bench, java, runs);
-                table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; truth by the thread's CPU clock. Total:"
-                        + " the work's CPU time as the profile has it; of those that give no time with a sample, samples times the period"
-                        + " asked for.");
-                table(runs, results, Work.CYCLE, "A program that repeats itself: a part of 30 % of each cycle of CPU time; `crowded`:"
+                table(runs, results, "mix", "A mix of about 50, 30 and 20 %, 20 frames deep; true shares by the thread's CPU clock. Total:"
+                        + " the work's CPU time in the profile; for profilers without a time per sample, samples times the configured"
+                        + " period.");
+                table(runs, results, Work.CYCLE, "A periodic program: a part of 30 % of each cycle of CPU time; `contended`:"
                         + " beside a busy program on the same processor.");
-                table(runs, results, "native", "Copying, deflate and checksums: code that the VM or its libraries bring along.");
-                table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of what the"
-                        + " caller took with them, truth by each alone in a loop of its own, compiled by itself: good to a point or two.");
+                table(runs, results, "native", "Copying, deflate and checksums: stubs and native code of the VM or its libraries.");
+                table(runs, results, "inlined", "Three small methods that the compiler inlines into their caller; shares of the"
+                        + " caller's total time; true shares by each alone in its own loop, compiled separately: exact to one or two points.");
             }
         }
     }
@@ -62,7 +62,7 @@ final class AccuracyBench {
         }
         runs.add(new Run("mix", "spanprof-with-timers", 1000));
         runs.add(new Run("mix", "async-profiler-with-ctimer", 1000));
-        for (String beside : List.of("", CROWDED)) {
+        for (String beside : List.of("", CONTENDED)) {
             for (int cycle : CYCLES_MS) {
                 for (int rate : new int[] {100, 250, 1000}) {
                     for (int repeat = 0; repeat < (isShort ? 1 : 2); repeat++) {
@@ -77,7 +77,7 @@ final class AccuracyBench {
         return runs;
     }
 
-    /** As many at once as there are processors. */
+    /** As many runs at once as there are processors. */
     private static List<Result> results(Measuring bench, Measuring.Java java, List<Run> runs) throws Exception {
         Result[] results = new Result[runs.size()];
         ConcurrentLinkedQueue<Integer> waiting = new ConcurrentLinkedQueue<>();
@@ -111,10 +111,10 @@ final class AccuracyBench {
 
     private static Result result(Measuring bench, Measuring.Java java, Run run, int number, int processor) throws Exception {
         double seconds = bench.isShort ? 1 : Math.min((double) SAMPLES / run.rate, LONGEST_CPU_SECONDS);
-        Process busy = run.kind.startsWith(CROWDED) ? busyProgram(processor) : null;
+        Process busy = run.kind.startsWith(CONTENDED) ? busyProgram(processor) : null;
         Measuring.Said said;
         try {
-            said = bench.childOn(processor, java, run.profiler, "AccuracyRun", run.kind.replace(CROWDED, ""), run.rate, seconds,
+            said = bench.childOn(processor, java, run.profiler, "AccuracyRun", run.kind.replace(CONTENDED, ""), run.rate, seconds,
                     bench.folder().resolve(java.name() + "-" + number));
         } finally {
             if (busy != null) {

@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Burns a known mix under a profiler; the truth by the thread's CPU clock, and what the profiler saw.
+ * Runs a known mix under a profiler; prints the true shares by the thread's CPU clock, and those of the profiler.
  * {@code cycle-N}: a part of 30 % of each N ms of CPU time.
  *
  * <pre>AccuracyRun PROFILER mix|cycle-N|native|inlined RATE CPU_SECONDS FOLDER</pre>
@@ -21,7 +21,7 @@ final class AccuracyRun {
         Chain chain = new Chain(DEPTH);
         Path folder = Files.createDirectories(Path.of(words[4]));
         int rate = Integer.parseInt(words[2]);
-        // As in a service: what is compiled after the first start tells more of itself.
+        // As in a service: code compiled after the first start has more debug info.
         profiler.startKeeping(rate, Files.createDirectories(folder.resolve("before")));
         profiler.seen();
         long[] truth = new long[parts.size()];
@@ -33,7 +33,7 @@ final class AccuracyRun {
         long whole = Work.threadCpuNs() - begun;
         List<Seen> seen = profiler.seen();
         String[] methods = isInlined ? InlinedWork.METHODS : parts.stream().map(Work.Part::method).toArray(String[]::new);
-        // All that the caller of the parts took; of what is inlined into it, what is on the caller instead is wrong.
+        // Total of the parts' caller: time of inlined parts that is charged to the caller counts as an error.
         List<Seen> own = seen.stream().filter(one -> one.has("AccuracyRun.burn")).toList();
         Answer.say("truth_ns", Arrays.stream(isInlined ? InlinedWork.truth() : truth).boxed().toList());
         Answer.say("seen_ns", Arrays.stream(methods).map(method -> Seen.ns(own, method)).toList());

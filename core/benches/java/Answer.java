@@ -3,7 +3,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 
-/** What a measured process tells the one that started it: lines of a name and values on standard output. */
+/** Output of a measured process for its parent: lines of a name and values on standard output. */
 final class Answer {
     private Answer() {}
 

@@ -12,7 +12,7 @@ final class AsyncProfilerPeer implements Profiler {
 
     AsyncProfilerPeer(String event) throws Exception {
         this.event = event;
-        // Not by `createTempFile`: the JDK's random numbers would count as a part of the profiler's first start.
+        // Not `createTempFile`: the JDK's random numbers would count as part of the profiler's first start.
         file = Path.of(System.getProperty("java.io.tmpdir"), "async-profiler-" + System.nanoTime() + ".jfr");
         file.toFile().deleteOnExit();
     }
@@ -40,7 +40,7 @@ final class AsyncProfilerPeer implements Profiler {
         return Seen.of(file, periodNs, context -> Map.of());
     }
 
-    /** As {@link #start}, and it measures its walk. */
+    /** As {@link #start}, with measurement of its walk. */
     void startMeasuringWalks(int rateHz) throws Exception {
         execute("start,event=" + event + ",interval=" + 1_000_000_000L / rateHz + ",features=stats");
     }
@@ -60,7 +60,7 @@ final class AsyncProfilerPeer implements Profiler {
         profiler.stop();
     }
 
-    /** The walk alone. */
+    /** Time of the walk alone. */
     @Override
     public double onSamplesNs() throws Exception {
         return metric("stackwalk_ns_total");

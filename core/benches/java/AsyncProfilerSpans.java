@@ -1,6 +1,6 @@
 import one.profiler.Span;
 
-/** async-profiler's spans: intervals of a thread with a name, joined with samples afterwards. */
+/** async-profiler's spans: named intervals of a thread, joined with samples afterwards. */
 final class AsyncProfilerSpans {
     private AsyncProfilerSpans() {}
 

@@ -5,7 +5,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 
-/** A stack of chosen depth: links of classes of their own, in changing order, so that none can be inlined into another. */
+/** A stack of chosen depth: each link has its own class, in changing order, so none can be inlined into another. */
 final class Chain {
     private static final int FRAMES_PER_LINK = 2;
     /** Frames of the program below and above the links. */
@@ -13,16 +13,16 @@ final class Chain {
     private static final int ORDERS = 8;
 
     private final List<Link[]> orders = new ArrayList<>();
-    /** How often the one method calls itself; negative where there are links. */
+    /** Recursion depth of the one method; negative where there are links. */
     private final int recursion;
     private int turn;
 
-    /** Of links as {@link OneLink} has them. */
+    /** A chain of links like {@link OneLink}. */
     Chain(int depth) {
         this(depth, false);
     }
 
-    /** Of those, or of one method that calls itself. */
+    /** A chain of links, or of one recursive method. */
     Chain(int depth, boolean isOneMethod) {
         recursion = isOneMethod ? depth - OTHER_FRAMES : -1;
         int count = isOneMethod ? 0 : (depth - OTHER_FRAMES) / FRAMES_PER_LINK;
@@ -37,7 +37,7 @@ final class Chain {
         }
     }
 
-    /** Work at the end of the chain, each time through another order of it. */
+    /** Work at the end of the chain, each time in another order of links. */
     double below(Link.Leaf leaf, int turns) {
         if (recursion >= 0) {
             return deep(recursion, leaf, turns);

@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * CPU of the same work with and without each profiler, delivery included, in pairs inside one process; and what a sample costs
- * at 1000 Hz, and where. Prints Markdown.
+ * CPU time of the same work with and without each profiler, delivery included, in pairs inside one process. Also the cost of a
+ * sample at 1000 Hz, by part. Prints Markdown.
  */
 final class CostBench {
     private static final int RATE_HZ = 100;
@@ -29,9 +29,9 @@ final class CostBench {
             int processes = bench.isShort ? 1 : 2;
             int pairs = bench.isShort ? 2 : 6;
             int milliseconds = bench.isShort ? 100 : 500;
-            System.out.println("CPU of the whole process with the profiler over without, " + processes + " processes of " + pairs
-                    + " pairs; each leg is " + milliseconds + " ms of work and one window, encoded and delivered: a window's end comes "
-                    + 10_000 / milliseconds + " times as often as by default. `none` shows what the machine's noise makes of nothing.\n");
+            System.out.println("CPU time of the whole process with the profiler, divided by that without; " + processes + " processes of " + pairs
+                    + " pairs; each leg is " + milliseconds + " ms of work and one window, encoded and delivered: windows end "
+                    + 10_000 / milliseconds + " times as often as by default. `none` shows the machine's noise.\n");
             for (Measuring.Java java : bench.javas) {
                 System.out.println("### Java " + java.name() + "\n");
                 pairs(bench, java, processes, pairs, milliseconds);
@@ -70,11 +70,11 @@ final class CostBench {
                 found.get(one).add(bench.child(java, one.profiler, "CostRun", HIGH_RATE_HZ, one.depth, pairs, milliseconds, bench.address));
             }
         }
-        System.out.println("CPU of a sample at " + HIGH_RATE_HZ + " Hz, µs, " + processes + " processes of " + pairs + " pairs of "
-                + milliseconds + " ms of work: median (95 % interval). All: the whole process's with the profiler less that without, a"
-                + " window's end and its delivery included. On its thread: spanprof's whole handler; async-profiler's walk, by its own"
-                + " count (`features=stats`). Own threads: by their CPU clocks. The rest: what the kernel takes to deliver a sample,"
-                + " what the caches lose by it, and what async-profiler does besides walking.\n");
+        System.out.println("CPU time of a sample at " + HIGH_RATE_HZ + " Hz, µs, " + processes + " processes of " + pairs + " pairs of "
+                + milliseconds + " ms of work: median (95 % interval). All: the whole process with the profiler minus that without,"
+                + " end and delivery of a window included. On its thread: spanprof's whole handler; async-profiler's walk, by its own"
+                + " count (`features=stats`). Own threads: by their CPU clocks. The rest: the kernel's delivery of a sample, cache"
+                + " misses caused by it, and async-profiler's work besides walking.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((one, runs) -> {
             List<Double> samples = all(runs, "samples");

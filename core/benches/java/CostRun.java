@@ -2,14 +2,14 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The same work again and again, by turns with and without one profiler. What was sampled is encoded and delivered inside the
- * measured time; starting, and stopping where that is another thing, are not. Of each leg with the profiler, what it says itself:
- * samples, the time that they took their threads, and the CPU time of its own threads.
+ * Repeats the same work, alternately with and without one profiler. The measured time includes encoding and delivery, and excludes
+ * the start, and the stop where that is a separate step. For each leg with the profiler it prints the profiler's own figures:
+ * samples, their time on the sampled threads, and the CPU time of its own threads.
  *
  * <pre>CostRun PROFILER RATE DEPTH PAIRS MILLISECONDS ADDRESS</pre>
  */
 final class CostRun {
-    /** Before what is measured, so many times shorter. */
+    /** The warm-up is shorter than the measurement by this factor. */
     private static final int WARM_UP = 10;
 
     private record Leg(double tookNs, double samples, double onSamplesNs, double threadsNs) {}
@@ -22,13 +22,13 @@ final class CostRun {
         Chain chain = new Chain(Integer.parseInt(words[2]));
         int pairs = Integer.parseInt(words[3]);
         double seconds = Integer.parseInt(words[4]) / 1e3;
-        // As in a service: what is compiled after the first start tells more of itself.
+        // As in a service: code compiled after the first start has more debug info.
         one(profiler, rate, words[5], chain, 5_000);
-        // As many rounds as last so long.
+        // The number of rounds of the given time.
         long begun = Work.threadCpuNs();
         Work.fixed(chain, Work.ARITHMETIC, 2_000);
         long rounds = (long) (2_000 * seconds * 1e9 / (Work.threadCpuNs() - begun));
-        // The second start connects no more, and nothing is left to compile.
+        // The second start needs no connection and no compilation.
         one(profiler, rate, words[5], chain, rounds);
         one(null, rate, words[5], chain, rounds);
         List<Double> ratios = new ArrayList<>();
@@ -59,7 +59,7 @@ final class CostRun {
         Profiler profiler = given == null ? new Profiler.None() : given;
         profiler.start(rate, address);
         double samples = profiler.samples();
-        // What starting sets off comes before.
+        // Work started by the start is not measured.
         Work.fixed(chain, Work.ARITHMETIC, rounds / WARM_UP);
         double onSamplesNs = profiler.onSamplesNs();
         double threadsNs = profiler.threadsNs();
@@ -67,13 +67,13 @@ final class CostRun {
         Work.fixed(chain, Work.ARITHMETIC, rounds);
         boolean hasStopped = profiler.endWindow();
         long took = Work.processCpuNs() - before;
-        // Samples are counted when they are taken further, so that those of the warm-up cannot be told from the others.
+        // Samples are counted when they are drained, so those of the warm-up cannot be distinguished.
         samples = (profiler.samples() - samples) * WARM_UP / (WARM_UP + 1);
         Leg leg = new Leg(took, samples, profiler.onSamplesNs() - onSamplesNs, profiler.threadsNs() - threadsNs);
         if (!hasStopped) {
             profiler.stop();
         }
-        // What stopping sets off comes afterwards.
+        // Work started by the stop is not measured.
         Thread.sleep(20);
         return leg;
     }

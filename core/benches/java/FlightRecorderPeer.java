@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import jdk.jfr.Recording;
 
-/** The VM's flight recorder with nothing but samples: of threads at work, or by their CPU time (Java 25). */
+/** The VM's flight recorder with samples only: of running threads, or by CPU time (Java 25). */
 final class FlightRecorderPeer implements Profiler {
     private final boolean byCpuTime;
     private Recording recording;
@@ -46,7 +46,7 @@ final class FlightRecorderPeer implements Profiler {
         }
     }
 
-    /** The file that the window becomes. */
+    /** The file of the window. */
     Path window() throws Exception {
         Path file = Files.createTempFile("flight-recorder-", ".jfr");
         recording.dump(file);

@@ -1,4 +1,4 @@
-/** A thread that does nothing but read the clock, and knows the longest distance between two readings. */
+/** A thread that only reads the clock, and records the longest gap between two readings. */
 final class Gaps implements AutoCloseable {
     private final Thread thread = new Thread(this::spin);
     private volatile boolean isOver;
@@ -8,7 +8,7 @@ final class Gaps implements AutoCloseable {
     Gaps() throws InterruptedException {
         thread.setDaemon(true);
         thread.start();
-        // Compiled first.
+        // Wait for its compilation.
         Thread.sleep(300);
     }
 
@@ -29,9 +29,9 @@ final class Gaps implements AutoCloseable {
         }
     }
 
-    /** The longest since it was last asked. */
+    /** The longest gap since the last call. */
     double takeMs() throws InterruptedException {
-        // What is going on now is over first.
+        // A gap in progress ends first.
         Thread.sleep(2);
         double longest = longestNs / 1e6;
         forget = true;

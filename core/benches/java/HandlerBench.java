@@ -4,22 +4,22 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What a sample costs the thread that it is taken of, beside async-profiler's walk in the same run; and what spanprof takes of
- * a processor, by its own clocks. Prints Markdown.
+ * Cost of a sample on the sampled thread, beside async-profiler's walk in the same run, and CPU time of spanprof by its own clocks.
+ * Prints Markdown.
  */
 final class HandlerBench {
-    /** Far enough apart that the program has the caches for itself in between. */
+    /** Low enough that the program evicts the profiler from the caches in between. */
     private static final int RATE_HZ = 250;
     private static final int OWN_RATE_HZ = 100;
     private static final List<Integer> DEPTHS = List.of(20, 100);
-    /** Nanoseconds of the whole handler, by depth. */
+    /** Budget of the whole handler in nanoseconds, by depth. */
     private static final Map<Integer, Integer> BUDGET_NS = Map.of(20, 8_000, 100, 12_000);
     private static final double OWN_BUDGET_PERCENT = 0.1;
     private static final String PEER = "async-profiler-with-ctimer";
 
     private record Case(Stack stack, String profiler) {}
 
-    /** How it is made: of one method that calls itself, or of methods of their own; what is done at its leaf. */
+    /** Form of a stack: one recursive method, or distinct methods; and the work at its leaf. */
     private record Stack(String of, String work, int depth) {}
 
     private static final Stack SHALLOW = new Stack("each", "arithmetic", 4);
@@ -49,12 +49,12 @@ final class HandlerBench {
                         RATE_HZ, slices, bench.address));
             }
         }
-        System.out.println("Time that the sampled thread stands still, µs per sample at " + RATE_HZ + " Hz, in turns in "
+        System.out.println("Time for which the sampled thread is stopped, µs per sample at " + RATE_HZ + " Hz, alternating in "
                 + rounds + " processes each. spanprof: its whole handler, and the walk in it; async-profiler: its walk, by its own count"
-                + " (`features=stats`), before it stores the stack. Frames: all of one method that calls itself, or each of a method of its"
-                + " own, half of them inlined. `memory` works in 32 MB at random, so that nothing of a profiler's is near when it is called;"
-                + " `arithmetic` touches next to nothing. Depth 4: what a sample costs with no stack to speak of. Medians are of readings of"
-                + " 10 samples each; means hold what other programs took meanwhile.\n");
+                + " (`features=stats`), before it stores the stack. Frames: all of one recursive method, or each of a distinct"
+                + " method, half of them inlined. `memory` works in 32 MB at random, so nothing of a profiler is cached when it is called;"
+                + " `arithmetic` touches almost no memory. Depth 4: cost of a sample with a minimal stack. Medians are of readings of"
+                + " 10 samples each; means include the time of other programs.\n");
         List<List<?>> rows = new ArrayList<>();
         for (Stack stack : STACKS) {
             List<Measuring.Said> ours = found.get(new Case(stack, "spanprof"));
@@ -70,7 +70,7 @@ final class HandlerBench {
                 "walk over walk (budget: below 1)"), rows);
         double ours = perFrame(found, "spanprof");
         double peers = perFrame(found, PEER);
-        System.out.println(Measuring.format("Each further frame of a method of its own, by the difference between depths 4 and 100:"
+        System.out.println(Measuring.format("Each further frame of a distinct method, by the difference between depths 4 and 100:"
                 + " spanprof %.0f ns, its walk; async-profiler %.0f ns; ratio %.2f (budget: below 1).%n",
                 ours, peers, ours / peers));
     }
@@ -113,7 +113,7 @@ final class HandlerBench {
                     Measuring.format("%.1f", run.number("beginning_ns") / 1e6)));
         }
         System.out.println("spanprof by its own clocks, " + seconds + " s of CPU time of `arithmetic`, windows of 10 s encoded and sent: "
-                + "the handler's time and the CPU time of its threads, over that of the program.\n");
+                + "the handler's time and the CPU time of its threads, divided by that of the program.\n");
         Measuring.table(List.of("Hz", "depth", "clock", "samples", "windows", "handler, µs per sample", "own threads, µs per sample",
                 "own CPU, % of a core", "budget", "own threads until then, 2 s, ms"), rows);
     }

@@ -2,13 +2,13 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What a sample takes while its thread stands still, by the profiler's own account; spanprof counts its whole handler,
- * and the walk in it; async-profiler the walk alone.
+ * Time of a sample on its stopped thread, by the profiler's own count. spanprof counts its whole handler and the walk in it;
+ * async-profiler counts the walk alone.
  *
  * <pre>HandlerRun PROFILER one|each arithmetic|memory DEPTH RATE SLICES ADDRESS</pre>
  */
 final class HandlerRun {
-    /** Few, so that most readings hold no preemption. */
+    /** Few samples, so most readings contain no preemption. */
     private static final int SAMPLES_PER_SLICE = 10;
 
     private HandlerRun() {}
@@ -18,7 +18,7 @@ final class HandlerRun {
         List<Work.Part> parts = Work.parts(words[2]);
         Chain chain = new Chain(Integer.parseInt(words[3]), words[1].equals("one"));
         int rate = Integer.parseInt(words[4]);
-        // As in a service: what is compiled after the first start tells more of itself.
+        // As in a service: code compiled after the first start has more debug info.
         if (profiler instanceof AsyncProfilerPeer peer) {
             peer.startMeasuringWalks(rate);
         } else {
@@ -50,7 +50,7 @@ final class HandlerRun {
         profiler.stop();
     }
 
-    /** All samples so far are counted. */
+    /** Waits until all samples so far are counted. */
     private static void settle(Profiler profiler) throws Exception {
         if (profiler instanceof OwnProfiler) {
             profiler.endWindow();

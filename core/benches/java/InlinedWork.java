@@ -1,6 +1,6 @@
 /**
- * Three small methods that the compiler inlines into the loop that calls them. Truth: what each takes alone, compiled the same
- * way, times the calls that the loop made.
+ * Three small methods that the compiler inlines into their calling loop. The true cost of each is its cost alone, compiled the same
+ * way, times the number of calls of the loop.
  */
 final class InlinedWork {
     static final String CALLER = "InlinedWork.loop";
@@ -41,7 +41,7 @@ final class InlinedWork {
         return x;
     }
 
-    /* A loop for each alone: it is inlined as it is into `loop`. */
+    /* One loop for each method alone: it is inlined as in `loop`. */
 
     private static int aloneHalf(int rounds, int x) {
         for (int round = 0; round < rounds; round++) {
@@ -64,7 +64,7 @@ final class InlinedWork {
         return x;
     }
 
-    /** Burns so much CPU time in the loop. */
+    /** Uses so much CPU time in the loop. */
     static void mix(double cpuSeconds) {
         long end = Work.threadCpuNs() + (long) (cpuSeconds * 1e9);
         int x = 1;
@@ -74,7 +74,7 @@ final class InlinedWork {
         Work.sink += x;
     }
 
-    /** What each takes alone, for the same number of calls, in nanoseconds. */
+    /** Cost of each method alone, for the same number of calls, in nanoseconds. */
     static long[] truth() {
         Loop[] alone = {InlinedWork::aloneHalf, InlinedWork::aloneThird, InlinedWork::aloneFifth};
         long[] truth = new long[alone.length];

@@ -2,7 +2,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What it costs to label next to nothing, again and again, with the profiler running.
+ * Cost of labelling almost no work, repeatedly, while the profiler runs.
  *
  * <pre>LabelCostRun PROFILER FORM platform|virtual MILLISECONDS ADDRESS</pre>
  */
@@ -18,7 +18,7 @@ final class LabelCostRun {
         LabelForm form = LabelForm.named(words[0], words[1]);
         long ns = 1_000_000L * Long.parseLong(words[3]);
         Runnable measured = () -> {
-            // Compiled first, then compiled again as it is called now.
+            // Compiled first, then recompiled for the calls as they are now.
             batches(form, ns);
             batches(form, ns);
             Answer.say("ns", batches(form, ns));
@@ -31,7 +31,7 @@ final class LabelCostRun {
         System.exit(0);
     }
 
-    /** Nanoseconds of each, batch by batch. */
+    /** Nanoseconds per call, batch by batch. */
     private static List<Double> batches(LabelForm form, long forNs) {
         List<Double> each = new ArrayList<>();
         for (long end = System.nanoTime() + forNs; System.nanoTime() < end;) {

@@ -1,9 +1,9 @@
-/** A way to label a piece of work, as a program would write it. */
+/** A form of labelling work, as a program would write it. */
 interface LabelForm {
-    /** Does it so many times around next to nothing. */
+    /** Labels almost no work so many times. */
     void run(int times);
 
-    /** What would be done every few seconds; not part of the cost. */
+    /** Periodic maintenance, every few seconds; not part of the cost. */
     default void settle() {}
 
     /** How a profiler's JAR calls it; each class is loaded only with the JAR it needs. */
@@ -20,7 +20,7 @@ interface LabelForm {
         };
     }
 
-    /** The work that is labelled: nearly none. */
+    /** The labelled work: almost none. */
     static void work(int i) {
         Work.sink += i;
     }

@@ -9,8 +9,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * Whose work each sample says it is. Each kind of request works in a method of its own, so that the stack tells the truth; it
- * waits in between, and goes on where it may.
+ * Attribution of samples to requests by label. Each kind of request works in its own method, so the stack identifies it. It
+ * waits in between, and may continue on another thread.
  *
  * <pre>LabelShareRun PROFILER platform|virtual SECONDS FOLDER</pre>
  */
@@ -21,7 +21,7 @@ final class LabelShareRun {
 
     private LabelShareRun() {}
 
-    /** A request of a kind, labelled as one profiler does it. */
+    /** A request of a kind, labelled by the functions of one profiler. */
     private interface Labelling {
         double request(String kind, Callable<Double> work) throws Exception;
 

@@ -3,12 +3,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What labels cost, and whether the samples of labelled work carry them, on platform and on virtual threads. Prints Markdown. */
+/** Cost of labels, and their presence on samples of labelled work, on platform and virtual threads. Prints Markdown. */
 final class LabelsBench {
-    /** Virtual threads came with it. */
+    /** First Java version with virtual threads. */
     private static final int VIRTUAL_THREADS = 21;
 
-    /** A way to label; {@code budgetNs} by kind of thread, 0 for none. */
+    /** A form of labelling; {@code budgetNs} by kind of thread, 0 for none. */
     private record Form(String profiler, String name, String words, int budgetNs, int virtualBudgetNs) {}
 
     private static final List<Form> FORMS = List.of(
@@ -49,8 +49,8 @@ final class LabelsBench {
                 found.get(one).add(Measuring.median(said.all("ns")));
             }
         }
-        System.out.println("Set and cleared around next to nothing, the profiler running at 100 Hz; median over batches of 2,000 in"
-                + " each of " + forks + " processes, and of these the median (range). Less the work alone is what labels cost.\n");
+        System.out.println("Set and cleared around almost no work, with the profiler running at 100 Hz; median over batches of 2,000 in"
+                + " each of " + forks + " processes, and of these the median (range). The difference to the work alone is the cost of labels.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((one, values) -> {
             double alone = Measuring.median(found.get(new Case(FORMS.get(0), one.thread)));
@@ -80,9 +80,9 @@ final class LabelsBench {
                         Measuring.format("%.2f", 100 * said.number("ended") / all), isOurs ? isVirtual ? "≤ 5" : "≤ 0.5" : "–"));
             }
         }
-        System.out.println("Requests of three kinds that wait, yield and go on, each kind with a method of its own that tells the truth;"
+        System.out.println("Requests of three kinds that wait, yield and resume, each kind identified by its own method;"
                 + " at 250 Hz for " + seconds + " s. Async-profiler and the flight recorder have no labels on samples. Ended with a reason:"
-                + " of a virtual thread that has waited, callers lie in the heap until it returns to them.\n");
+                + " the callers of a virtual thread that has waited are in the heap until it returns to them.\n");
         Measuring.table(List.of("thread", "profiler", "samples of requests", "right label, %", "budget", "without", "wrong", "budget",
                 "stack ended with a reason, %", "budget"), rows);
     }

@@ -1,6 +1,6 @@
-/** A link of the chain of calls below which the work is done. Public: each is a class of its own loader. */
+/** A link of the call chain above the work. Public: each is a class of its own loader. */
 public interface Link {
-    /** What is done at the end of the chain. */
+    /** The work at the end of the chain. */
     interface Leaf {
         double burn(int turns);
     }

@@ -2,7 +2,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Works, and stops in the middle of a window: what of the CPU time is in the profile.
+ * Works, and stops in the middle of a window: CPU time that the profile contains.
  *
  * <pre>LossRun PROFILER RATE SECONDS FOLDER</pre>
  */

@@ -16,8 +16,8 @@ import java.util.Random;
 import java.util.concurrent.Executors;
 
 /**
- * What the benchmarks share: what they are given, child processes and what they answer, intervals, tables, a receiver that
- * swallows everything. Lives in the process that measures nothing itself.
+ * Shared by the benchmarks: arguments, child processes and their output, intervals, tables, a receiver that accepts everything. Runs
+ * in the process that measures nothing itself.
  */
 final class Measuring implements AutoCloseable {
     /** A JDK by its major version. */
@@ -27,7 +27,7 @@ final class Measuring implements AutoCloseable {
         }
     }
 
-    /** What a child said: its lines of a name and values. */
+    /** Output of a child: its lines of a name and values. */
     record Said(Map<String, List<String>> lines) {
         List<Double> all(String name) {
             return lines.getOrDefault(name, List.of()).stream().map(Double::valueOf).toList();
@@ -83,7 +83,7 @@ final class Measuring implements AutoCloseable {
         void run(Measuring bench, Java java) throws Exception;
     }
 
-    /** Runs a benchmark's parts on each Java, under a heading of its own. */
+    /** Runs a benchmark's parts on each Java, each with its own heading. */
     static void onEachJava(String[] words, Part... parts) throws Exception {
         try (Measuring bench = new Measuring(words)) {
             for (Java java : bench.javas) {
@@ -105,7 +105,7 @@ final class Measuring implements AutoCloseable {
         return Path.of(given.get("folder"));
     }
 
-    /** Runs a program of this folder with the JAR of one profiler alone; what it said. */
+    /** Runs a program of this directory with the JAR of one profiler alone; returns its output. */
     Said child(Java java, String profiler, String program, Object... words) throws IOException, InterruptedException {
         return child(List.of(), java, profiler, program, words);
     }
@@ -120,7 +120,7 @@ final class Measuring implements AutoCloseable {
             throws IOException, InterruptedException {
         List<String> command = new ArrayList<>(prefix);
         command.add(java.home + "/bin/java");
-        // What the VM does by itself should be the same each time.
+        // The VM's own work should be equal in each run.
         command.addAll(List.of("-Xms512m", "-Xmx512m", "-XX:+UseG1GC", "-XX:-UseDynamicNumberOfCompilerThreads"));
         command.add("-Djava.util.logging.config.file=" + logging);
         if (java.isAtLeast(22)) {
@@ -143,7 +143,7 @@ final class Measuring implements AutoCloseable {
         return new Said(lines);
     }
 
-    /** The same things in another order each time: none is always the one after another. */
+    /** The same items in random order, so none always follows another. */
     static <T> List<T> shuffled(List<T> things) {
         List<T> all = new ArrayList<>(things);
         Collections.shuffle(all, RANDOM);

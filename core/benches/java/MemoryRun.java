@@ -2,7 +2,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Resident memory of a process that has worked through two windows under a profiler.
+ * Resident memory of a process after two windows of work under a profiler.
  *
  * <pre>MemoryRun PROFILER RATE SECONDS ADDRESS</pre>
  */

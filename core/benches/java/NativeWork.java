@@ -2,7 +2,7 @@ import java.util.List;
 import java.util.zip.CRC32;
 import java.util.zip.Deflater;
 
-/** Work that the VM and its libraries do in native code, or in code that they bring along. */
+/** Work in native code or stubs of the VM and its libraries. */
 final class NativeWork {
     private static final int TURNS_PER_ROUND = 4000;
     private static final byte[] TEXT = text();

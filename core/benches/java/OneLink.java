@@ -1,6 +1,6 @@
 /**
- * The code of every link, loaded once for each: methods of the same name that are compiled each by itself. A link is two frames,
- * of which the compiler inlines one into the other, as it does with about half of a service's.
+ * The code of every link, loaded once per link: methods of the same name, each compiled separately. A link has two frames, of which
+ * the compiler inlines one into the other, as it does with about half of a service's frames.
  */
 public final class OneLink implements Link {
     @Override

@@ -5,7 +5,7 @@ import io.spanprof.Spanprof;
 import java.util.Map;
 import java.util.concurrent.Callable;
 
-/** spanprof's ways. Labels made before are used in turn, as the endpoints of a service are. */
+/** spanprof's forms. Prepared labels are used in turn, like the endpoints of a service. */
 final class OwnLabels {
     private static final int PREPARED = 8;
     private static final String TRACE = "0af7651916cd43dd8448eb211c80319";

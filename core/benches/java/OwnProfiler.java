@@ -13,7 +13,7 @@ final class OwnProfiler implements Profiler {
     private final String clock;
     private Path folder;
     private String type;
-    /** Of a profile that counts no samples; 0 while there is none. */
+    /** Period of a profile without counted samples; 0 while there is none. */
     private long wallPeriodNs;
 
     OwnProfiler(String clock) {
@@ -53,7 +53,7 @@ final class OwnProfiler implements Profiler {
         List<Seen> seen = new ArrayList<>();
         for (ProfileFile.Sample sample : ProfileFile.readAll(folder, type)) {
             List<String> methods = sample.frames().stream().map(ProfileFile.Frame::function).toList();
-            // A name in brackets or of native code has no line to be known.
+            // A name in brackets or of native code has no line.
             long withoutLine = sample.frames().stream()
                     .filter(frame -> frame.line() == 0 && frame.file().endsWith(".java")).count();
             long count = wallPeriodNs == 0 ? sample.count() : sample.nanoseconds() / wallPeriodNs;
@@ -85,7 +85,7 @@ final class OwnProfiler implements Profiler {
         delivered(Spanprof.stop());
     }
 
-    /** The whole handler: the walk, and what gets the sample to the thread that takes it further. */
+    /** The whole handler: the walk, and the commit of the sample to the ring. */
     @Override
     public double onSamplesNs() {
         return counter("clock.handler_ns");
@@ -101,7 +101,7 @@ final class OwnProfiler implements Profiler {
         return counter("cost.own_cpu_ns");
     }
 
-    /** Those that its own threads have already taken. */
+    /** Samples that the drain thread has already taken. */
     @Override
     public double samples() {
         return counter("samples.cpu");

@@ -1,8 +1,8 @@
 import io.spanprof.Spanprof;
 
 /**
- * Work under spanprof for so long, windows delivered as they come; what its own clocks say of it, without the beginning, when
- * all code is told of.
+ * Work under spanprof for so long, every window delivered. Prints the profiler's own clocks, without the start, when all code is
+ * reported.
  *
  * <pre>OwnRun spanprof RATE DEPTH SECONDS ADDRESS</pre>
  */

@@ -1,47 +1,47 @@
 import java.nio.file.Path;
 import java.util.List;
 
-/** A profiler as its own documentation starts and stops it; lives in the measured process. */
+/** A profiler, started and stopped as its documentation describes; runs in the measured process. */
 interface Profiler {
-    /** Starts at a rate; what it sends goes to the address. */
+    /** Starts at a rate, with delivery to the address. */
     void start(int rateHz, String address) throws Exception;
 
-    /** What happens at the end of a window, until all is encoded and delivered; true when the profiler has stopped by it. */
+    /** The work at the end of a window, encoding and delivery included; true if it stopped the profiler. */
     boolean endWindow() throws Exception;
 
     void stop() throws Exception;
 
-    /** Starts, and keeps what it samples for {@link #seen}, in this folder where it writes files. */
+    /** Starts, and keeps its samples for {@link #seen}, in this directory if it writes files. */
     default void startKeeping(int rateHz, Path folder) throws Exception {
         throw new UnsupportedOperationException();
     }
 
-    /** As {@link #startKeeping}, by the clock on the wall instead of CPU time. */
+    /** As {@link #startKeeping}, by wall clock instead of CPU time. */
     default void startWall(int rateHz, Path folder) throws Exception {
         throw new UnsupportedOperationException();
     }
 
-    /** Stops; all that was sampled since it was started to keep it. */
+    /** Stops; returns all samples since {@link #startKeeping}. */
     default List<Seen> seen() throws Exception {
         throw new UnsupportedOperationException();
     }
 
-    /** Time so far, in nanoseconds, that it says it spent on samples while their threads stood still; not a number if it says none. */
+    /** Reported time so far, in nanoseconds, of samples on their stopped threads; NaN if it reports none. */
     default double onSamplesNs() throws Exception {
         return Double.NaN;
     }
 
-    /** The part of it in which stacks were walked; not a number if it does not say. */
+    /** The part of it in which stacks were walked; NaN if it reports none. */
     default double walksNs() throws Exception {
         return Double.NaN;
     }
 
-    /** CPU time of its own threads so far, in nanoseconds; not a number if it says none. */
+    /** CPU time of its own threads so far, in nanoseconds; NaN if it reports none. */
     default double threadsNs() throws Exception {
         return Double.NaN;
     }
 
-    /** Samples so far, as it says. */
+    /** Reported number of samples so far. */
     default double samples() throws Exception {
         return Double.NaN;
     }
@@ -63,7 +63,7 @@ interface Profiler {
         };
     }
 
-    /** Nobody. */
+    /** No profiler. */
     final class None implements Profiler {
         @Override
         public void start(int rateHz, String address) {}

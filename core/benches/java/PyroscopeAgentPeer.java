@@ -6,7 +6,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Pyroscope's agent as a program uses it, with its schedule; its windows end when they end. */
+/** Pyroscope's agent as a program uses it, with its own schedule of windows. */
 final class PyroscopeAgentPeer implements Profiler {
     private final List<Snapshot> windows = new ArrayList<>();
     private int rateHz;

@@ -4,7 +4,7 @@ import io.pyroscope.labels.v2.Pyroscope;
 import java.util.Map;
 import java.util.concurrent.Callable;
 
-/** Pyroscope's ways; they have no trace and no span. */
+/** Pyroscope's forms; they have no trace and no span. */
 final class PyroscopeLabels implements LabelForm {
     private static final int PREPARED = 8;
 
@@ -51,7 +51,7 @@ final class PyroscopeLabels implements LabelForm {
         form.run(times);
     }
 
-    /** Its agent does this at the end of each window; until then it keeps each context there was. */
+    /** Its agent does this at the end of each window; until then it keeps every context. */
     @Override
     public void settle() {
         Pyroscope.LabelsWrapper.dump();

@@ -18,8 +18,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Pyroscope's agent, in its parts: its own schedule begins with a window of two seconds at least, and drops the last one. What
- * it does at the end of a window is done here when a window ends.
+ * Pyroscope's agent, in its parts: its own schedule begins with a window of at least two seconds, and drops the last one. Here
+ * the work of the end of a window runs when a window ends.
  */
 final class PyroscopePeer implements Profiler {
     private ProfilerDelegate profiler;
@@ -40,7 +40,7 @@ final class PyroscopePeer implements Profiler {
     private void begin() {
         begun = Instant.now();
         profiler.start();
-        // As the agent does; without it no label is kept.
+        // As the agent does; otherwise labels are lost.
         ScopedContext.ENABLED.set(true);
     }
 
@@ -50,7 +50,7 @@ final class PyroscopePeer implements Profiler {
         return (address == null ? settings : settings.setServerAddress(address)).build();
     }
 
-    /** The window that ends now. */
+    /** The ending window. */
     Snapshot window() {
         profiler.stop();
         return profiler.dumpProfile(begun, Instant.now());

@@ -9,15 +9,15 @@ import jdk.jfr.consumer.RecordedFrame;
 import jdk.jfr.consumer.RecordingFile;
 
 /**
- * What a profiler says of one stack: its methods, leaf first, how many samples, how long, and their labels.
- * {@code framesWithoutLine}: those of Java code whose line it does not tell.
+ * A profiler's report of one stack: its methods, leaf first, number of samples, duration, and labels.
+ * {@code framesWithoutLine}: frames of Java code without a line.
  */
 record Seen(List<String> methods, long count, double ns, long framesWithoutLine, Map<String, String> labels) {
-    /** Frames that stand for what could not be read, by the names that the profilers give them. */
+    /** Frames in place of unreadable ones, by the names of each profiler. */
     private static final List<String> BROKEN = List.of(
             "[invalid_frame]", "[code_ended]", "[unknown", "[not_walkable", "[break_", "[no_Java_frame", "unknown_", "not_walkable");
 
-    /** Frames of methods that have lines, by the names that the flight recorder gives them. */
+    /** Frames of methods with lines, by the names of the flight recorder. */
     private static final List<String> JAVA = List.of("Interpreted", "JIT compiled", "Inlined", "C1 compiled");
 
     boolean has(String method) {
@@ -32,7 +32,7 @@ record Seen(List<String> methods, long count, double ns, long framesWithoutLine,
         return all.stream().filter(seen -> seen.has(method)).mapToDouble(Seen::ns).sum();
     }
 
-    /** The samples of a recording: each worth a period, or what it says itself. */
+    /** The samples of a recording: each weighs a period, or its own weight. */
     static List<Seen> of(Path recording, double periodNs, LongFunction<Map<String, String>> labels) throws IOException {
         List<Seen> all = new ArrayList<>();
         try (RecordingFile file = new RecordingFile(recording)) {

@@ -4,8 +4,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Starts, stops, memory, and for how long a thread that does nothing but read the clock stands still meanwhile; what is lost by
- * a stop. Prints Markdown.
+ * Starts, stops, memory, pauses of a thread that only reads the clock meanwhile, and losses at a stop. Prints Markdown.
  */
 final class StartBench {
     private static final int RATE_HZ = 100;
@@ -43,11 +42,11 @@ final class StartBench {
             }
         }
         double bareKb = Measuring.median(found.get("none").get("memory"));
-        System.out.println("Fresh processes, " + repeats + " of each, in turns (memory: " + memoryRepeats + "): medians (ranges). First"
-                + " start: loading it and starting it. Pauses: the longest gap between two readings of the clock by a thread that does"
-                + " nothing else; `none` is what the machine does by itself. Memory: what is resident after two windows, over that of the"
-                + " process without a profiler. Lost: of " + Measuring.format("%.1f", 3 * seconds) + " s of work, what is not in the"
-                + " profile when it stops in the middle of a window.\n");
+        System.out.println("Fresh processes, " + repeats + " of each, alternating (memory: " + memoryRepeats + "): medians (ranges). First"
+                + " start: loading and starting. Pauses: the longest gap between two readings of the clock by a thread that only reads"
+                + " it; `none` is the machine's noise. Memory: resident memory after two windows, minus that of the process without a"
+                + " profiler. Lost: of " + Measuring.format("%.1f", 3 * seconds) + " s of work, the time missing in the profile"
+                + " after a stop in the middle of a window.\n");
         List<List<?>> rows = new ArrayList<>();
         found.forEach((profiler, of) -> {
             of.put("memory", of.get("memory").stream().map(kb -> (kb - bareKb) / 1024).toList());

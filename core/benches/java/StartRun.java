@@ -2,8 +2,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One profiler in a fresh process that has already worked: how long its starts and stops take, and for how long others stand still
- * meanwhile and at a window's end.
+ * One profiler in a fresh, warmed-up process: durations of its starts and stops, and pauses of other threads meanwhile and at a
+ * window's end.
  *
  * <pre>StartRun PROFILER RATE SECONDS ADDRESS</pre>
  */

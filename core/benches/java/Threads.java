@@ -2,7 +2,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.locks.LockSupport;
 
-/** Virtual threads by name, since the programs are compiled for Java 17, and how work on them gives way. The live suites use it too. */
+/** Virtual threads by reflection, since the programs are compiled for Java 17, and yields of work on them. Used by live suites too. */
 final class Threads {
     private Threads() {}
 
@@ -11,7 +11,7 @@ final class Threads {
         return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
     }
 
-    /** After the steps of a request: gives way after one of them, waits after another. A virtual thread may go on elsewhere. */
+    /** Called after each step of a request: yields after one, waits after another. A virtual thread may resume on another carrier. */
     static void giveWayAfter(int step) {
         if (step == 1) {
             Thread.yield();

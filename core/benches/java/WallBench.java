@@ -1,7 +1,7 @@
 import java.util.ArrayList;
 import java.util.List;
 
-/** The wall-clock profile of 50 threads that do known things, and what looking at 500 that wait costs. Prints Markdown. */
+/** Wall-clock profile of 50 threads with known work, and cost of sampling 500 waiting threads. Prints Markdown. */
 final class WallBench {
     private static final int RATE_HZ = 20;
     private static final double[] TRUTH = {20, 40, 40};
@@ -41,7 +41,7 @@ final class WallBench {
                     Measuring.format("%+.1f", 100 * (all / (said.number("really_ns") * 50) - 1))));
         }
         System.out.println("50 threads: 10 compute on two processors, 20 sleep, 20 read from a socket; " + seconds
-                + " s. Really: 20 / 40 / 40.\n");
+                + " s. True shares: 20 / 40 / 40.\n");
         Measuring.table(List.of("profiler", "Hz", "samples", "shares shown, %", "worst error, points", "budget", "threads' time, % off"), rows);
     }
 
@@ -62,7 +62,7 @@ final class WallBench {
             rows.add(List.of(one.get(0), one.get(1), Measuring.format("%.2f", percent), Measuring.format("%.2f", percent - bare),
                     one.get(0).equals("spanprof") ? "≤ " + CPU_BUDGET_PERCENT : "–"));
         }
-        System.out.println("500 threads that sleep or read from sockets: CPU of the whole process over " + seconds + " s, % of a core.\n");
+        System.out.println("500 threads that sleep or read from sockets: CPU time of the whole process over " + seconds + " s, % of a core.\n");
         Measuring.table(List.of("profiler", "Hz", "CPU, %", "less that without, %", "budget"), rows);
     }
 }

@@ -9,8 +9,8 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 
 /**
- * Threads that each do one thing all the time: compute, sleep, or wait for a socket. {@code mixed}: what the wall-clock profile
- * says of them. {@code idle}: none computes, and the process's CPU time is the profiler's.
+ * Threads with one activity each: compute, sleep, or wait for a socket. {@code mixed}: their wall-clock profile. {@code idle}: none
+ * computes, so the process's CPU time is the profiler's.
  *
  * <pre>WallRun PROFILER mixed|idle THREADS RATE SECONDS FOLDER</pre>
  */
@@ -81,7 +81,7 @@ final class WallRun {
         }
         long started = System.nanoTime();
         long millis = (long) (1000 * Double.parseDouble(words[4]));
-        // What starting sets off comes before, and the compilers.
+        // Work of the start and of the compilers is not measured.
         for (int time = 0; time < 5; time++) {
             Work.processCpuNs();
             Thread.sleep(millis / 10);
@@ -97,7 +97,7 @@ final class WallRun {
             Answer.say("really_ns", waitedNs);
             Answer.say("samples", seen.stream().mapToLong(Seen::count).sum());
         }
-        // They were open until now.
+        // The sockets were open until now.
         Answer.say("sockets", open.size());
         System.exit(0);
     }

@@ -10,16 +10,16 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.ToIntFunction;
 import java.util.stream.Stream;
 
-/** The work that is profiled, below a stack of chosen depth, and the clocks that tell the truth of it. */
+/** The profiled work, below a stack of chosen depth, and the clocks that measure its true cost. */
 final class Work {
-    /** A part of a mix: by which method, and how many turns of it for its share. */
+    /** A part of a mix: its method, and the number of turns for its share. */
     record Part(String method, int turns, Link.Leaf leaf) {}
 
     private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
     private static final Path TASKS = Path.of("/proc/self/task");
     private static final Map<String, Long> CPU_BY_THREAD = new HashMap<>();
 
-    /** Before the milliseconds of CPU time in which periodic work repeats itself. */
+    /** Prefix of the cycle of periodic work in milliseconds of CPU time. */
     static final String CYCLE = "cycle-";
 
     static double sink;
@@ -66,7 +66,7 @@ final class Work {
         return i * 0.5;
     }
 
-    /** Work in more memory than a processor keeps near: afterwards nothing else is near. */
+    /** Work in more memory than the caches hold: it evicts everything else. */
     private static final class Memory {
         private static final int INDEX_BITS = 22;
         private static final long[] WORDS = new long[1 << INDEX_BITS];
@@ -128,7 +128,7 @@ final class Work {
         } catch (IOException unreadable) {
             throw new IllegalStateException(unreadable);
         }
-        // Threads that have ended keep what they were last seen with.
+        // Ended threads keep their last observed time.
         return CPU_BY_THREAD.values().stream().mapToLong(Long::longValue).sum();
     }
 
@@ -137,11 +137,11 @@ final class Work {
             String text = Files.readString(thread.resolve("schedstat"));
             CPU_BY_THREAD.put(thread.getFileName().toString(), Long.parseLong(text.substring(0, text.indexOf(' '))));
         } catch (IOException ended) {
-            // It keeps what it was last seen with.
+            // It keeps its last observed time.
         }
     }
 
-    /** The same work for every profiler: so many rounds, whatever they take. */
+    /** The same work for every profiler: a fixed number of rounds. */
     static void fixed(Chain chain, List<Part> parts, long rounds) {
         for (long round = 0; round < rounds; round++) {
             for (Part part : parts) {
@@ -150,14 +150,14 @@ final class Work {
         }
     }
 
-    /** Works until the thread's CPU clock has gone on by so much; what each part really took is added to {@code truth}. */
+    /** Works until the thread's CPU clock has advanced by so much; the measured time of each part is added to {@code truth}. */
     static void mix(Chain chain, List<Part> parts, double cpuSeconds, long[] truth) {
         ThreadLocalRandom random = ThreadLocalRandom.current();
-        // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+        // Of random length: work in step with the kernel's tick would meet it always at the same point.
         burn(chain, parts, cpuSeconds, truth, part -> (int) (part.turns * 4000 * random.nextDouble()));
     }
 
-    /** As {@link #mix}, each part always as long. */
+    /** As {@link #mix}, with parts of constant length. */
     static void periodic(Chain chain, List<Part> parts, double cpuSeconds, long[] truth) {
         burn(chain, parts, cpuSeconds, truth, Part::turns);
     }

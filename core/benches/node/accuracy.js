@@ -1,35 +1,35 @@
 'use strict';
-// Shares and totals against the process's CPU clock, at several rates and depths; of periodic work, also beside a busy program on
-// the same processor; and shares of functions that the optimizing compiler inlines into their caller, with the peers beside. Each
-// run has a processor of its own, but for that program. Prints Markdown.
+// Shares and totals against the process's CPU clock, at several rates and depths. Also of periodic work, with and without a busy
+// program on the same processor, and of functions that the optimizing compiler inlines, beside the peers. Each run has its own
+// processor, except for the busy program. Prints Markdown.
 
 const os = require('node:os');
 const path = require('node:path');
 const { execFileSync, spawn } = require('node:child_process');
 const { child, given, table } = require('./measuring.js');
 
-/** Samples aimed at in a run, within the CPU seconds allowed for it. */
+/** Target number of samples in a run, within its limit of CPU seconds. */
 const SAMPLES = 5000;
 const LONGEST_CPU_SECONDS = 15;
-/** Before the name of a mix: beside a busy program on the same processor. */
-const CROWDED = 'crowded-';
-/** Milliseconds of CPU time in which a periodic program repeats itself; 4 is the kernel's tick at 250 Hz. */
+/** Prefix of a mix: runs beside a busy program on the same processor. */
+const CONTENDED = 'contended-';
+/** Cycle of a periodic program in milliseconds of CPU time; 4 is the kernel's tick at 250 Hz. */
 const CYCLES_MS = [1, 4, 10, 100];
 const PERIODIC = { rates: [100, 250, 1000], depths: [20], repeats: 2, profilers: ['spanprof'] };
 const MIXES = {
   mix: { rates: [100, 250, 1000], depths: [20, 100], repeats: 5, profilers: ['spanprof'] },
-  ...Object.fromEntries(['', CROWDED].flatMap((beside) => CYCLES_MS.map((cycle) => [`${beside}cycle-${cycle}`, PERIODIC]))),
+  ...Object.fromEntries(['', CONTENDED].flatMap((beside) => CYCLES_MS.map((cycle) => [`${beside}cycle-${cycle}`, PERIODIC]))),
   inline: { rates: [1000], depths: [1], repeats: 3, profilers: ['spanprof', 'datadog', 'inspector'] },
 };
 
-/** CPU nanoseconds per function, callees included, and of all samples, from the files that the run left. */
+/** CPU nanoseconds per function, callees included, and of all samples, from the files of the run. */
 function read(command, folder) {
   const words = ['top', folder, '--type', 'cpu', '--limit', '0', '--json'];
   const said = JSON.parse(execFileSync(command, words, { encoding: 'utf8' }));
   return { seen: Object.fromEntries(said.rows.map((row) => [row.function, row.cum])), total: said.total };
 }
 
-/** Runs `body` while a program keeps a processor busy. */
+/** Runs `body` while another program uses a whole processor. */
 async function besideBusyProgram(processor, body) {
   const program = spawn('taskset', ['--cpu-list', String(processor), process.execPath, '-e', 'for (;;);'], { stdio: 'ignore' });
   try {
@@ -42,14 +42,14 @@ async function besideBusyProgram(processor, body) {
 async function run(asked, { kind, profiler, rate, depth, number }, processor) {
   const folder = path.join(asked.folder, `${kind}-${profiler}-${rate}-${depth}-${number}`);
   const cpuSeconds = asked.short ? 1 : Math.min(SAMPLES / rate, LONGEST_CPU_SECONDS);
-  const isCrowded = kind.startsWith(CROWDED);
-  const mix = isCrowded ? kind.slice(CROWDED.length) : kind;
+  const isContended = kind.startsWith(CONTENDED);
+  const mix = isContended ? kind.slice(CONTENDED.length) : kind;
   const measured = () => child(asked.node, 'accuracy_run.js', mix, profiler, rate, depth, cpuSeconds, folder, { processor });
-  const truth = await (isCrowded ? besideBusyProgram(processor, measured) : measured());
+  const truth = await (isContended ? besideBusyProgram(processor, measured) : measured());
   const { seen, total } = truth.seen ? { seen: truth.seen, total: truth.total } : read(asked.command, folder);
   const burnt = Object.values(truth.burnt).reduce((sum, ns) => sum + ns, 0);
   const found = Object.keys(truth.burnt).reduce((sum, name) => sum + (seen[name] ?? 0), 0);
-  // Of all that the three took: what is on their caller instead is wrong, not left out.
+  // Share of the total of the three: time charged to their caller counts as an error.
   const whole = kind === 'inline' ? seen[truth.caller] ?? 0 : found;
   const errors = Object.entries(truth.burnt).map(([name, ns]) => 100 * ((seen[name] ?? 0) / whole - ns / burnt));
   return {
@@ -87,17 +87,17 @@ async function main() {
   const bias = (results) => Math.max(...results[0].errors.map((_, part) =>
     Math.abs(results.reduce((sum, one) => sum + one.errors[part], 0) / results.length))).toFixed(2);
   const range = (values) => [Math.min(...values), Math.max(...values)].map((value) => `${value < 0 ? '' : '+'}${value.toFixed(2)}`).join(' … ');
-  console.log("50/30/20 mix; truth by the process's CPU clock; total against it, less our own threads.\n");
+  console.log("50/30/20 mix; true shares by the process's CPU clock; total against it, minus the profiler's own threads.\n");
   table(['Hz', 'depth', 'clock', 'samples per CPU second', 'worst share error, points', '3 standard errors', 'runs within', 'mean bias, points', 'total, % off (range)'],
     of('mix').map(([[, rate, depth], results]) => [rate, depth, results[0].clock,
       (results.reduce((sum, one) => sum + one.rate, 0) / results.length).toFixed(0), worst(results), results[0].bound.toFixed(2),
       within(results), bias(results), range(results.map((one) => one.total))]));
-  console.log('A program that repeats itself: a part of 30 % of each cycle of CPU time; depth 20. `crowded`: beside a busy program on the same processor.\n');
+  console.log('A periodic program: a part of 30 % of each cycle of CPU time; depth 20. `contended`: beside a busy program on the same processor.\n');
   table(['mix', 'Hz', 'clock', 'samples per CPU second', 'shares shown, % (part / rest)', 'worst error, points', '3 standard errors', 'runs within', 'mean bias, points'],
     Object.keys(MIXES).filter((kind) => kind.includes('cycle-')).flatMap((kind) => of(kind).map(([[, rate], results]) => [kind, rate, results[0].clock,
       (results.reduce((sum, one) => sum + one.rate, 0) / results.length).toFixed(0), results.map((one) => one.shares).join('; '),
       worst(results), results[0].bound.toFixed(2), within(results), bias(results)])));
-  console.log('Three functions that the compiler inlines into their caller; shares of what the caller took with them.\n');
+  console.log("Three functions that the compiler inlines into their caller; shares of the caller's total time.\n");
   table(['profiler', 'Hz', 'shares shown, %', 'really', 'worst error, points', 'runs'],
     of('inline').map(([[profiler, rate], results]) => [profiler, rate, results[0].shares, results[0].truth, worst(results), results.length]));
 }

@@ -1,6 +1,6 @@
 'use strict';
-// One run of the accuracy benchmark: burns a known mix under a profiler; prints the truth, and what a peer saw, as JSON. Ours
-// leaves its files in FOLDER. cycle-N: a part of 30 % of each N ms of CPU time.
+// One run of the accuracy benchmark: runs a known mix under a profiler. Prints the true shares, and those of a peer, as JSON.
+// spanprof writes its files into FOLDER. cycle-N: a part of 30 % of each N ms of CPU time.
 //
 //     accuracy_run.js mix|cycle-N|inline PROFILER RATE DEPTH CPU_SECONDS FOLDER
 
@@ -9,7 +9,7 @@ const { cpuNs, mix, cycles } = require('./work.js');
 const inlined = require('./inlined.js');
 
 const PEERS = {
-  // Its tree goes through its own encoder: samples with locations, leaf first.
+  // The peer's own encoder converts its tree to samples with locations, leaf first.
   datadog(rate) {
     const { time } = require('@datadog/pprof');
     time.start({ intervalMicros: 1e6 / rate, durationMillis: 600_000 });
@@ -51,7 +51,7 @@ async function main() {
   } else {
     collect = PEERS[profiler](rate);
   }
-  // What starting took was before the first sample.
+  // Excludes the start, which is before the first sample.
   const before = cpuNs();
   const said = kind === 'inline' ? { caller: inlined.CALLER } : {};
   if (kind === 'inline') inlined.runInlined(cpuSeconds);

@@ -1,20 +1,20 @@
 'use strict';
-// What each profiler costs: CPU of the same work with and without it, delivery included, in pairs inside one process; and what a
-// sample of ours costs by our own clocks. Prints Markdown, budgets beside.
+// Cost of each profiler: CPU time of the same work with and without it, delivery included, in pairs inside one process. Also the
+// cost of a spanprof sample by its own clocks. Prints Markdown with budgets.
 
 const { child, given, median, medianInterval, shuffled, table, withReceiver } = require('./measuring.js');
 const { PEERS } = require('./profilers.js');
 
 const DEPTHS = [20, 100];
-/** Of the pairs; at 100 Hz the difference is less than what a machine does by itself, for every profiler. */
+/** Rate of the pairs in Hz; at 100 Hz the difference is below the machine's noise for every profiler. */
 const RATE_HZ = 1000;
 const OWN_RATES_HZ = [100, 1000];
-/** Microseconds per sample: the whole process, and our part of it. */
+/** Budgets in microseconds per sample: the whole process, and the profiler's own part. */
 const WHOLE_BUDGET = { 20: 10, 100: 14 };
 const OWN_BUDGET = { 20: 4, 100: 8 };
 const HANDLER_BUDGET = 3;
 
-/** CPU of the whole process with each over without. */
+/** CPU time of the whole process with each profiler, divided by CPU time without. */
 async function pairs({ node, short }, address) {
   const [processes, pairs, milliseconds] = short ? [1, 3, 60] : [2, 7, 800];
   const cases = DEPTHS.flatMap((depth) => ['none', 'spanprof', ...PEERS].map((name) => [name, RATE_HZ, depth]));
@@ -26,8 +26,8 @@ async function pairs({ node, short }, address) {
       found.get(one).extraNs.push(...extraNs);
     }
   }
-  console.log(`CPU of the whole process with the profiler over without, ${processes} processes of ${pairs} pairs; each leg is ` +
-    `${milliseconds} ms of work and a window of as long, encoded and delivered. \`none\` shows what the machine's noise makes of nothing.\n`);
+  console.log(`CPU time of the whole process with the profiler, divided by that without; ${processes} processes of ${pairs} pairs; each leg is ` +
+    `${milliseconds} ms of work and a window of equal length, encoded and delivered. \`none\` shows the machine's noise.\n`);
   table(['profiler', 'Hz', 'depth', 'ratio, median', '95 % interval', 'CPU per sample, µs (95 % interval)', 'our budget, µs'],
     cases.map((one) => {
       const [name, , depth] = one;
@@ -39,7 +39,7 @@ async function pairs({ node, short }, address) {
     }));
 }
 
-/** A sample of ours by our own clocks. */
+/** Cost of a spanprof sample by its own clocks. */
 async function ours({ node, short }, address) {
   const ownSeconds = short ? 2 : 12;
   const rows = [];
@@ -52,9 +52,9 @@ async function ours({ node, short }, address) {
         micros(own.handlerNs + own.threadsNs), `≤ ${OWN_BUDGET[depth]}`, (own.beginningNs / 1e6).toFixed(1)]);
     }
   }
-  console.log(`spanprof by its own clocks, ${ownSeconds} s of work, every window encoded and sent. The handler's time is that of the ` +
-    'wall: where other programs run, its mean holds what they took meanwhile; the median is that of readings of 20 samples each. Own ' +
-    'threads: what samples took after the first second, and before it what the beginning took, when all code is told of.\n');
+  console.log(`spanprof by its own clocks, ${ownSeconds} s of work, every window encoded and sent. The handler's time is wall-clock time: its ` +
+    'mean includes the time of other programs. The median is that of readings of 20 samples each. Own threads: cost of the samples ' +
+    'after the first second; before it, cost of the start, when all code is reported.\n');
   table(['Hz', 'depth', 'clock', 'samples', `handler, µs per sample: mean (≤ ${HANDLER_BUDGET})`, 'median', 'own threads, µs per sample',
     'handler and threads, µs', 'budget, µs', 'own threads until the first window, ms'], rows);
 }

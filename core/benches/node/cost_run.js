@@ -1,7 +1,7 @@
 'use strict';
-// One process of the cost benchmark: the same work again and again, by turns with and without one profiler; prints the ratios
-// of each pair, and the CPU time per sample period that is on top, as JSON. What was sampled is encoded and delivered inside
-// the measured time, as at the end of a window; starting, and stopping where that is another thing, are not.
+// One process of the cost benchmark: repeats the same work, alternately with and without one profiler. Prints the ratio of each
+// pair and the additional CPU time per sample period as JSON. The measured time includes encoding and delivery, as at the end of
+// a window. It excludes the start, and the stop where that is a separate step.
 //
 //     cost_run.js PROFILER RATE DEPTH PAIRS MILLISECONDS ADDRESS
 
@@ -14,21 +14,21 @@ async function main() {
   const [rate, depth, pairs, milliseconds] = words.map(Number);
   const address = words[4];
   const profiler = profilers.load(name);
-  // Warm, and as many rounds as last so long.
+  // Warms up, and counts the rounds of the given time.
   fixed(depth, 30);
   const began = cpuNs();
   fixed(depth, 50);
   const rounds = Math.max(1, Math.round((milliseconds * 1e6) / ((cpuNs() - began) / 50)));
   const one = async (on) => {
     if (on) profiler.start(rate, address);
-    // What starting sets off comes before.
+    // Work started by the start is not measured.
     fixed(depth, Math.ceil(rounds / 10));
     const before = cpuNs();
     fixed(depth, rounds);
     const stopped = on && (await profiler.endWindow());
     const took = cpuNs() - before;
     if (on && !stopped) await profiler.stop();
-    // What stopping sets off comes afterwards.
+    // Work started by the stop is not measured.
     await pause(20);
     return took;
   };

@@ -1,12 +1,12 @@
 'use strict';
-// For how long the thread that runs JavaScript stands still: a busy loop reads the clock and notes the largest distance between
-// two readings, for each millisecond.
+// Pauses of the JavaScript thread: a busy loop reads the clock and records the largest gap between two readings, for each
+// millisecond.
 
 const waiting = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Spins for so many milliseconds; the largest gap of each of them, in microseconds. A gap belongs to the millisecond in which
- * it ends. `stop` is called once, halfway: what it takes is a gap.
+ * Spins for so many milliseconds; returns the largest gap of each, in microseconds. A gap belongs to the millisecond in which
+ * it ends. `stop` is called once, halfway: its duration is a gap.
  */
 function spin(milliseconds, stop = () => {}) {
   const largestUs = new Float64Array(milliseconds);
@@ -26,7 +26,7 @@ function spin(milliseconds, stop = () => {}) {
   }
 }
 
-/** Stands still for about so long. */
+/** Blocks for about so long. */
 function standStill(milliseconds) {
   Atomics.wait(waiting, 0, 0, milliseconds);
 }

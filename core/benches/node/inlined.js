@@ -1,6 +1,6 @@
 'use strict';
-// Three small functions that the optimising compiler inlines into the loop that calls them. Truth: what each takes alone, in
-// the same process and tier, times the calls that the loop made.
+// Three small functions that the optimizing compiler inlines into their calling loop. The true cost of each is its cost alone, in
+// the same process and tier, times the number of calls of the loop.
 
 const { cpuNs } = require('./work.js');
 
@@ -24,12 +24,12 @@ function hot(rounds, x) {
   return x;
 }
 
-/* A loop for each alone: it inlines it as `hot` does. */
+/* One loop for each function alone: it inlines the function as `hot` does. */
 function aloneHalf(rounds, x) { for (let round = 0; round < rounds; round++) x = smallHalf(x); return x; }
 function aloneThird(rounds, x) { for (let round = 0; round < rounds; round++) x = smallThird(x); return x; }
 function aloneFifth(rounds, x) { for (let round = 0; round < rounds; round++) x = smallFifth(x); return x; }
 
-/** Burns so much CPU time in the loop. */
+/** Uses so much CPU time in the loop. */
 function runInlined(cpuSeconds) {
   const end = cpuNs() + cpuSeconds * 1e9;
   let x = 1;
@@ -37,7 +37,7 @@ function runInlined(cpuSeconds) {
   return x;
 }
 
-/** What each takes alone, for the same number of calls, in nanoseconds. Asked when nobody profiles any more. */
+/** Cost of each function alone, for the same number of calls, in nanoseconds. Called when no profiler runs any more. */
 function truthOfInlined() {
   const alone = { smallHalf: aloneHalf, smallThird: aloneThird, smallFifth: aloneFifth };
   return Object.fromEntries(Object.entries(alone).map(([name, loop]) => {

@@ -1,6 +1,6 @@
 'use strict';
-// What labels that follow promises cost a program that does nothing but await, beside plain AsyncLocalStorage and a peer, and
-// by how much they cost more than that in the same round. Prints Markdown, a table per Node.js.
+// Cost of labels that follow promises, in a program that only awaits, beside plain AsyncLocalStorage and a peer. Also the
+// difference to these in the same round. Prints Markdown, a table per Node.js.
 
 const { child, given, medianInterval, shuffled, table, withReceiver } = require('./measuring.js');
 
@@ -21,7 +21,7 @@ async function main() {
           found.get(name).push(run.perAwaitNs);
         }
       }
-      console.log(`Node.js ${version}: 1000 chains of ${awaits} awaits each, all with a label, sampled at 100 Hz; ${rounds} fresh processes each, in turns.\n`);
+      console.log(`Node.js ${version}: 1000 chains of ${awaits} awaits each, all with a label, sampled at 100 Hz; ${rounds} fresh processes each, alternating.\n`);
       const inWords = (values) => {
         const [middle, low, high] = medianInterval(values);
         return [middle.toFixed(1), `${low.toFixed(1)} … ${high.toFixed(1)}`];

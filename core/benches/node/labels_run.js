@@ -1,6 +1,6 @@
 'use strict';
-// A thousand chains that await in turns, each under a label of its own; prints the CPU time of an await, on
-// the thread that runs JavaScript, as JSON.
+// A thousand chains that await in turns, each under its own label. Prints the CPU time of an await on the JavaScript thread as
+// JSON.
 //
 //     labels_run.js NAME AWAITS ADDRESS
 
@@ -18,7 +18,7 @@ async function chain(awaits) {
   return x;
 }
 
-/** How each runs a chain under a label. */
+/** Runs a chain under a label, for each profiler. */
 const BY = {
   none: () => (_labels, body) => body(),
   AsyncLocalStorage() {
@@ -30,7 +30,7 @@ const BY = {
     spanprof.start({ serviceName: 'bench', endpoint: address });
     return spanprof.tagWrapper;
   },
-  // As dd-trace does it: where the continuation carries the context nothing else, else a hook at each switch.
+  // As dd-trace does it: no hook where the continuation carries the context, else a hook at each switch.
   datadog() {
     const { time } = require('@datadog/pprof');
     const carried = Number(process.versions.node.split('.')[0]) >= 24;

@@ -23,7 +23,7 @@ async function main() {
     const share = (key) => `${(100 * median(seen.map((one) => one[key]))).toFixed(1)}`;
     return [length, own.length, median(offs).toFixed(3), `${Math.min(...offs).toFixed(3)} … ${Math.max(...offs).toFixed(3)}`, share('stack'), share('linked')];
   });
-  console.log('Reported length less measured length of the same turn of the loop; sampled at 1000 Hz, blocks above 10 ms reported.\n');
+  console.log('Reported length minus measured length of the same turn of the loop; sampled at 1000 Hz, blocks above 10 ms reported.\n');
   table(['block, ms', 'blocks', 'off, ms: median', 'range', 'in its function, %', 'under its trace, %'], rows);
 }
 

@@ -1,6 +1,6 @@
 'use strict';
-// Blocks the event loop for given times; each block has a window, a folder and a trace of its own. Prints how long each turn
-// of the loop really took.
+// Blocks the event loop for given times. Each block has its own window, directory and trace. Prints the measured duration of each
+// turn of the loop.
 //
 //     lag_run.js FOLDER REPEATS MILLISECONDS…
 
@@ -23,11 +23,11 @@ async function main() {
     const length = lengths[number % lengths.length];
     const directory = path.join(folder, String(number));
     spanprof.start({ serviceName: 'lag', sampleRate: 1000, uploadInterval: 3600, eventLoopBlock: 10, destinations: [{ type: 'file', directory }] });
-    // Starting was a long turn, perhaps: its window ends before the block.
+    // The start can be a long turn: its window ends before the block.
     await timers.setTimeout(20);
     await spanprof.flush(10);
     require('node:fs').rmSync(directory, { recursive: true, force: true });
-    // What an immediate needs the first time belongs to no block.
+    // The cost of a first immediate belongs to no block.
     await timers.setImmediate();
     await timers.setTimeout(5);
     const traceId = (number + 1).toString(16).padStart(32, 'a');

@@ -1,6 +1,6 @@
 'use strict';
-// Work that fills a window with very many stacks and labels: functions that call each other by the digits of a number, a stack
-// of its own for every number.
+// Work that fills a window with many stacks and labels: functions call each other by the digits of a number, with a distinct
+// stack for every number.
 
 const STEPS = Array.from({ length: 10 }, (_, digit) =>
   new Function('steps', 'burn', `return function step${digit}(rest, left) { return left === 0 ? burn(rest) : steps[rest % 10](Math.floor(rest / 10), left - 1) + ${digit}; }`));
@@ -14,7 +14,7 @@ for (const step of STEPS) burners.push(step(burners, burn));
 
 let number = 0;
 
-/** Works until `done` says so, each piece under labels that `labelled` puts on it. */
+/** Works until `done` returns true, each piece under the labels of `labelled`. */
 function fill(labelled, done) {
   for (; !done(); number++) labelled({ request: String(number % 6000) }, () => burners[number % 10](number, 5));
 }

@@ -1,13 +1,12 @@
 'use strict';
-// What the benchmarks share: their arguments, child processes that answer in JSON, intervals, tables, a receiver that
-// swallows everything.
+// Shared by the benchmarks: arguments, child processes that print JSON, intervals, tables, a receiver that accepts everything.
 
 const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
 
-/** What `cargo xtask bench` gives: Node.js programs by major, the command line, a folder, the package. */
+/** Arguments of `cargo xtask bench`: Node.js programs by major, the command line, a folder, the package. */
 function given() {
   const all = { nodes: {}, short: false };
   const words = process.argv.slice(2);
@@ -23,7 +22,7 @@ function given() {
   return all;
 }
 
-/** Runs a script of this folder to its end; the JSON of its last line. Asynchronous: a receiver may live in this process. */
+/** Runs a script of this directory to its end; returns the JSON of its last line. Async: a receiver may run in this process. */
 function child(node, script, ...words) {
   const { flags = [], processor, env = {} } = typeof words.at(-1) === 'object' ? words.pop() : {};
   const own = [node, ...flags, path.join(__dirname, script), ...words.map(String)];
@@ -62,13 +61,13 @@ function table(head, rows) {
   console.log(`${lines.join('\n')}\n`);
 }
 
-/** The same things in another order each time: none is always the one after another. */
+/** The same items in random order, so none always follows another. */
 function shuffled(things) {
   const left = [...things];
   return things.map(() => left.splice(Math.floor(Math.random() * left.length), 1)[0]);
 }
 
-/** Runs `body` with the address of a receiver that costs the measured process nothing but the sending. */
+/** Runs `body` with the address of a receiver. It costs the measured process only the sending. */
 async function withReceiver(body) {
   const server = http.createServer((request, response) => request.resume().once('end', () => response.end()));
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -80,7 +79,7 @@ async function withReceiver(body) {
   }
 }
 
-/** Bytes of all files below a folder. */
+/** Bytes of all files below a directory. */
 function bytesBelow(folder) {
   return fs.readdirSync(folder, { withFileTypes: true }).reduce((sum, entry) => {
     const own = path.join(folder, entry.name);

@@ -1,13 +1,13 @@
 'use strict';
-// Work under spanprof for so long, every window delivered; prints what our own clocks say of us as JSON: what the beginning
-// took, when all code is told of and the program's symbols are read, and what samples took from then on.
+// Work under spanprof for so long, every window delivered. Prints the profiler's own clocks as JSON: the cost of the start, when
+// all code is reported and the program's symbols are read, and the cost of the samples after it.
 //
 //     own_run.js RATE DEPTH SECONDS ADDRESS
 
 const spanprof = require('spanprof');
 const { cpuNs, mix } = require('./work.js');
 
-/** Samples between two readings of the handler's time: few, so that most readings hold no preemption. */
+/** Samples between two readings of the handler's time: few, so most readings contain no preemption. */
 const SAMPLES_A_SLICE = 20;
 const SLICES = 40;
 

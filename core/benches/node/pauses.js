@@ -1,7 +1,7 @@
 'use strict';
-// For how long the thread that runs JavaScript stands still for each profiler: at start, with little code and with 20,000
-// live functions, loaded late or first; at the end of a window of 6,000 labelled samples in 5,000 stacks that is asked for; and,
-// for ours, at the ends of windows that come by themselves. Prints Markdown.
+// Pauses of the JavaScript thread under each profiler: at start, with little code and with 20,000 live functions, loaded late or
+// first; and at a requested end of a window of 6,000 labelled samples in 5,000 stacks. For spanprof also at periodic ends of
+// windows. Prints Markdown.
 
 const { bytesBelow, child, given, median, shuffled, table, withReceiver } = require('./measuring.js');
 const { PEERS } = require('./profilers.js');
@@ -10,7 +10,7 @@ const FUNCTIONS = 20_000;
 /** Milliseconds. */
 const PAUSE_BUDGET = 0.2;
 
-/** Gaps in a loop that does nothing but read the clock, where windows end and where none does. */
+/** Gaps in a loop that only reads the clock, with and without ends of windows. */
 async function windowEnds({ node, short }) {
   const [windows, seconds] = short ? [1, 2] : [4, 7];
   const runs = await withReceiver(async (address) => {
@@ -19,9 +19,9 @@ async function windowEnds({ node, short }) {
     return runs;
   });
   const { samples, stacks, missed } = runs.spanprof;
-  console.log(`Ends of ${windows} windows that come by themselves (${samples.join(', ')} labelled samples, ${stacks.join(', ')} stacks; ` +
-    `${missed} not met), at 1000 Hz, while JavaScript reads the clock without a pause: the largest gap of each millisecond, µs. What is ` +
-    'there without us too is the machine\'s. The ruler: a stop made on purpose, and what it showed.\n');
+  console.log(`Periodic ends of ${windows} windows (${samples.join(', ')} labelled samples, ${stacks.join(', ')} stacks; ` +
+    `${missed} missed), at 1000 Hz, while JavaScript reads the clock without a pause: the largest gap of each millisecond, µs. Gaps ` +
+    'without spanprof are the machine\'s. Reference: a deliberate stop, and its measured gap.\n');
   const row = (what, all, budget) => {
     const ordered = [...all].sort((a, b) => a - b);
     const at = (share) => ordered[Math.min(ordered.length - 1, Math.floor(share * ordered.length))].toFixed(1);
@@ -62,7 +62,7 @@ async function main() {
       for (const name of shuffled(names)) rotations.get(name).push(await child(node, 'rotation_run.js', name, short ? 1 : 6, address));
     }
     console.log('End of a window, ms; the largest of each process. Largest gap: between two turns of a busy loop, during the ' +
-      'rotation and in an equal time before it, which is what the machine does by itself.\n');
+      'rotation, and in an equal time before it, which is the machine\'s noise.\n');
     table(['profiler', 'samples', 'different stacks', 'the call', 'encoding, on the same thread', 'largest gap during', 'before'],
       names.map((name) => {
         const runs = rotations.get(name);
@@ -71,7 +71,7 @@ async function main() {
       }));
   });
   await windowEnds({ node, short });
-  console.log('What is installed, for this platform or for all that the package brings along.\n');
+  console.log('Installed size, for this platform or for all platforms of the package.\n');
   table(['package', 'MB'], [['spanprof, packed', (require('node:fs').statSync(packed).size / 1e6).toFixed(2)],
     ...['spanprof', '@datadog/pprof', '@pyroscope/nodejs'].map((name) => [name, (bytesBelow(`${modules}/${name}`) / 1e6).toFixed(2)])]);
 }

@@ -1,5 +1,5 @@
 'use strict';
-// How each profiler is started and stopped by its own documentation; loaded by the measured process only.
+// Starts and stops each profiler as its documentation describes. Loaded by the measured process only.
 
 const fs = require('node:fs');
 
@@ -9,8 +9,8 @@ function javaScriptNs() {
 }
 
 /**
- * `load` once, then `start(rate, address)` and `stop()` as often as wanted. `stop` gives what the profiler made. `endWindow`
- * is what happens at the end of a window, until all is encoded and delivered; true when the profiler has stopped by it.
+ * `load` once, then `start(rate, address)` and `stop()` any number of times. `stop` returns the profile. `endWindow` does the
+ * work of the end of a window, encoding and delivery included; it returns true if that stopped the profiler.
  */
 const PROFILERS = {
   none: () => ({ start() {}, stop() {} }),
@@ -54,7 +54,7 @@ const PROFILERS = {
     };
   },
 
-  // What --cpu-prof and the tools built upon it use.
+  // Used by --cpu-prof and the tools built on it.
   inspector() {
     const { Session } = require('node:inspector');
     const session = new Session();

@@ -1,5 +1,5 @@
 'use strict';
-// Fills a window with labelled samples in very many stacks, ends it, and prints how long the thread stood still.
+// Fills a window with labelled samples in many stacks, ends it, and prints the pause of the thread.
 //
 //     rotation_run.js PROFILER CPU_SECONDS ADDRESS
 
@@ -9,7 +9,7 @@ const { cpuNs } = require('./work.js');
 
 const RATE_HZ = 1000;
 
-/** Runs in labels of the profiler's own, as its users would. */
+/** Runs with the profiler's own labels, as its users do. */
 const LABELLED = {
   spanprof: () => require('spanprof').tagWrapper,
   datadog() {
@@ -26,7 +26,7 @@ const LABELLED = {
   inspector: () => (_labels, body) => body(),
 };
 
-/** The largest time between two turns of a busy loop, until `done` says so. */
+/** The longest time between two turns of a busy loop, until `done` returns true. */
 function largestGapMs(done) {
   let largest = 0;
   let last = performance.now();
@@ -59,7 +59,7 @@ async function main() {
     const asked = performance.now();
     const sent = spanprof.flush(10);
     said.callMs = performance.now() - asked;
-    // The window is closed, encoded and sent while JavaScript runs on; the answer needs the event loop, so it is not waited for.
+    // The window is closed, encoded and sent while JavaScript runs on. The response needs the event loop, so no wait here.
     said.gapMs = largestGapMs(forMs(400));
     await sent;
     const stats = spanprof.stats();

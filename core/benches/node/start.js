@@ -1,6 +1,6 @@
 'use strict';
-// What a start costs on each Node.js, and what each worker thread costs more while profiling: time, CPU of the process, page
-// faults, with and without spanprof by turns. Prints Markdown, budgets beside.
+// Cost of a start on each Node.js, and additional cost of each worker thread while profiling: time, CPU time of the process,
+// page faults, alternately with and without spanprof. Prints Markdown with budgets.
 
 const { child, given, median, shuffled, table, withReceiver } = require('./measuring.js');
 
@@ -8,7 +8,7 @@ const { child, given, median, shuffled, table, withReceiver } = require('./measu
 const TIME_BUDGET = 15;
 const CPU_BUDGET = 10;
 const NAMES = ['none', 'spanprof'];
-/** As many as a server that makes one for each task has within minutes. */
+/** As many as a server with one worker per task creates within minutes. */
 const MANY_WORKERS = 300;
 const AT_A_TIME = 8;
 

@@ -1,6 +1,6 @@
 'use strict';
-// Loads and starts one profiler in a fresh process, before or after so many functions are made; prints how long each took, and
-// the CPU time of the whole process until then.
+// Loads and starts one profiler in a fresh process, before or after so many functions are created. Prints the duration of each
+// step, and the CPU time of the whole process until then.
 //
 //     start_run.js PROFILER FUNCTIONS late|first ADDRESS
 
@@ -15,7 +15,7 @@ function make() {
   }
 }
 
-/** CPU time of the process in milliseconds, and its page faults, since its beginning. */
+/** CPU time of the process in milliseconds, and its page faults, since its start. */
 function used() {
   const { user, system } = process.cpuUsage();
   return { cpu: (user + system) / 1000, faults: process.resourceUsage().minorPageFault };

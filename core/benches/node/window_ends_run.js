@@ -1,6 +1,6 @@
 'use strict';
-// Windows that end by themselves while the thread that runs JavaScript does nothing but read the clock; prints the gaps that it
-// saw around each end, in the middle of each window, and around a stop made on purpose, as JSON.
+// Windows end periodically while the JavaScript thread only reads the clock. Prints its gaps around each end, in the middle of each
+// window, and around a deliberate stop, as JSON.
 //
 //     window_ends_run.js none|spanprof WINDOWS SECONDS ADDRESS
 
@@ -8,7 +8,7 @@ const { spin, standStill } = require('./gaps.js');
 const { fill } = require('./many_stacks.js');
 
 const RATE_HZ = 1000;
-/** Spun around each end: from before it until the window must be closed, encoded and sent. */
+/** Spinning time around each end: from before it until the window must be closed, encoded and sent. */
 const BEFORE_MS = 50;
 const SPIN_MS = 300;
 const STOP_MS = 0.5;

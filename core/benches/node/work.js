@@ -1,6 +1,6 @@
 'use strict';
-// The work that is profiled: three functions of known cost below a stack of chosen depth. The truth is measured in the same
-// process, on the process's own CPU clock.
+// The profiled work: three functions of known cost below a stack of chosen depth. Their true cost is measured in the same
+// process, by the process's CPU clock.
 
 function half(turns) {
   let x = 1;
@@ -18,7 +18,7 @@ function fifth(turns) {
   return x;
 }
 
-/** Each with its part of the work. */
+/** Each function with its part of the work. */
 const PARTS = [[half, 5], [third, 3], [fifth, 2]];
 
 /** Calls the work `depth` frames down. */
@@ -32,14 +32,14 @@ function cpuNs() {
   return (user + system) * 1000;
 }
 
-/** Burns about so much CPU time; gives what each part really burnt, in nanoseconds. */
+/** Uses about so much CPU time; returns the measured time of each part, in nanoseconds. */
 function mix(depth, cpuSeconds) {
   const burnt = { half: 0, third: 0, fifth: 0 };
   const end = cpuNs() + cpuSeconds * 1e9;
   while (cpuNs() < end) {
     for (const [work, parts] of PARTS) {
       const began = cpuNs();
-      // Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+      // Of random length: work in step with the kernel's tick would meet it always at the same point.
       below(depth, work, Math.ceil(parts * 100_000 * Math.random()));
       burnt[work.name] += cpuNs() - began;
     }
@@ -54,7 +54,7 @@ function rest(untilNs) {
   while (cpuNs() < untilNs);
 }
 
-/** Spends 30 % of each cycle of CPU time in one function and the rest in another; gives what each really burnt, in nanoseconds. */
+/** Spends 30 % of each cycle of CPU time in one function, the rest in another; returns the measured nanoseconds of each. */
 function cycles(depth, cycleMs, cpuSeconds) {
   const burnt = { part: 0, rest: 0 };
   let now = cpuNs();
@@ -70,7 +70,7 @@ function cycles(depth, cycleMs, cpuSeconds) {
   return burnt;
 }
 
-/** The same work for every profiler: so many rounds, whatever they take. */
+/** The same work for every profiler: a fixed number of rounds. */
 function fixed(depth, rounds) {
   for (let round = 0; round < rounds; round++) for (const [work, parts] of PARTS) below(depth, work, parts * 10_000);
 }

@@ -1,5 +1,5 @@
 'use strict';
-// Starts worker threads under one profiler, so many at a time, and ends each at its first message; prints milliseconds until
+// Starts worker threads under one profiler, so many at a time, and ends each at its first message. Prints the milliseconds until
 // the first message of each, and the CPU time of the process per worker.
 //
 //     workers_run.js PROFILER WORKERS AT_A_TIME ADDRESS
@@ -20,7 +20,7 @@ function cpuMs() {
 
 /** Milliseconds until the first message of a worker that then ends. */
 function firstMessage() {
-  // Its constructor is replaced by profilers that follow workers.
+  // Profilers that follow workers replace its constructor.
   const { Worker } = require('node:worker_threads');
   return new Promise((resolve, reject) => {
     const began = performance.now();
@@ -35,7 +35,7 @@ function firstMessage() {
 async function main() {
   profiler.start(100, words[2]);
   await firstMessage();
-  // What starting sets off comes before.
+  // Work started by the start is not measured.
   await pause(300);
   const [began, cpuBefore] = [performance.now(), cpuMs()];
   const took = [];

@@ -1,9 +1,9 @@
 """Shares and totals against thread CPU clocks, at four rates, two depths, with 1 and 16 threads, and samples per CPU second
 of each clock; prints Markdown.
 
-Each run has a processor of its own, but for the last table, where a busy program shares it: there the scheduler switches at the
-ticks that the thread timers ride on, and shares lean towards whatever ran after a switch, with any profiler that lives on timers.
-Run it on a machine with nothing else to do."""
+Each run has its own processor, except in the last table, where a busy program shares it. There the scheduler switches at the
+ticks at which thread timers expire, and shares are biased towards the code after a switch, with every timer-based profiler.
+Run it on an idle machine."""
 
 import contextlib
 import json
@@ -21,11 +21,11 @@ DEPTHS = (20, 100)
 THREADS = (1, 16)
 CLOCKS = ("thread_timer", "perf")
 CHOICES = ("thread_timer", "auto")
-#: Before the name of a mix: beside a busy program on the same processor.
-CROWDED = "crowded-"
-#: Milliseconds of CPU time in which a periodic program repeats itself; 4 is the kernel's tick at 250 Hz.
+#: Prefix of a mix: runs beside a busy program on the same processor.
+CONTENDED = "contended-"
+#: Cycle of a periodic program in milliseconds of CPU time; 4 is the kernel's tick at 250 Hz.
 CYCLES_MS = (1, 4, 10, 100)
-#: Samples aimed at in a run, within the CPU seconds allowed for it.
+#: Target number of samples in a run, within its limit of CPU seconds.
 SAMPLES = 5000
 LONGEST_CPU_SECONDS = 20
 
@@ -33,7 +33,7 @@ processors = queue.SimpleQueue()
 
 
 def read(command, folder):
-    """CPU nanoseconds per function, callees included, and of all samples, from the files the run left."""
+    """CPU nanoseconds per function, callees included, and of all samples, from the files of the run."""
     words = [command, "top", folder, "--type", "cpu", "--limit", "0", "--json"]
     table = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return {row["function"]: row["cum"] for row in table["rows"]}, table["total"]
@@ -41,7 +41,7 @@ def read(command, folder):
 
 @contextlib.contextmanager
 def busy_program(processor):
-    """Keeps a processor busy."""
+    """Uses a whole processor."""
     program = subprocess.Popen(["taskset", "--cpu-list", str(processor), sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -53,8 +53,8 @@ def busy_program(processor):
 def run(given, mix, clock, rate, depth, threads, number):
     folder = os.path.join(given.folder, f"{mix}-{clock}-{rate}-{depth}-{threads}-{number}")
     cpu_seconds = 2.0 if given.short else min(SAMPLES / rate, LONGEST_CPU_SECONDS)
-    beside = busy_program if mix.startswith(CROWDED) else contextlib.nullcontext
-    words = ("accuracy_run.py", mix.removeprefix(CROWDED), clock, rate, depth, threads, cpu_seconds, folder)
+    beside = busy_program if mix.startswith(CONTENDED) else contextlib.nullcontext
+    words = ("accuracy_run.py", mix.removeprefix(CONTENDED), clock, rate, depth, threads, cpu_seconds, folder)
     processor = processors.get()
     try:
         with beside(processor):
@@ -99,10 +99,10 @@ def main():
     cases = [("python", "auto", rate, depth, threads) for rate in RATES_HZ for depth in DEPTHS for threads in THREADS]
     cases += [("python", clock, rate, 20, 1) for rate in (250, 1000) for clock in CLOCKS]
     cases += [("native", "auto", rate, 20, threads) for rate in (100, 1000) for threads in THREADS]
-    cases += [(CROWDED + "python", clock, 100, 20, 1) for clock in CHOICES]
+    cases += [(CONTENDED + "python", clock, 100, 20, 1) for clock in CHOICES]
     cases += [
         (f"{beside}cycle-{cycle}", clock, rate, 20, 1)
-        for beside in ("", CROWDED)
+        for beside in ("", CONTENDED)
         for cycle in CYCLES_MS
         for rate in (100, 250, 1000)
         for clock in CHOICES
@@ -128,15 +128,15 @@ def main():
         chosen = [case for case in cases if case[0] == mix and case[1] in asked_for]
         return [row([case[column] for column in columns], done[case]) for case in chosen]
 
-    print(f"50/30/20 mix; truth by thread CPU clocks in the same process; {len(repeats)} runs per row.\n")
+    print(f"50/30/20 mix; true shares by thread CPU clocks in the same process; {len(repeats)} runs per row.\n")
     measuring.table(["Hz", "depth", "threads", *results], rows("python", ["auto"], 2, 3, 4))
-    print("Each clock by itself, depth 20, one thread.\n")
+    print("Each clock alone, depth 20, one thread.\n")
     measuring.table(["Hz", *results], rows("python", CLOCKS, 2))
-    print("Python code beside hashlib and zlib, which run without the interpreter lock; depth 20.\n")
+    print("Python code beside hashlib and zlib, which release the interpreter lock; depth 20.\n")
     measuring.table(["Hz", "threads", *results], rows("native", ["auto"], 2, 4))
     print("The 50/30/20 mix beside a busy program on the same processor; depth 20, one thread.\n")
-    measuring.table(["Hz", "asked for", *results], rows(CROWDED + "python", CHOICES, 2, 1))
-    print("A program that repeats itself: a part of 30 % of each cycle of CPU time; depth 20, one thread.\n")
+    measuring.table(["Hz", "asked for", *results], rows(CONTENDED + "python", CHOICES, 2, 1))
+    print("A periodic program: a part of 30 % of each cycle of CPU time; depth 20, one thread.\n")
     measuring.table(
         ["mix", "Hz", "asked for", *results],
         [row([case[0], case[2], case[1]], done[case]) for case in cases if "cycle-" in case[0]],

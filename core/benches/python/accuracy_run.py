@@ -1,4 +1,4 @@
-"""One run of the accuracy benchmark: burns a known mix under spanprof; prints the truth and the counters as JSON.
+"""One run of the accuracy benchmark: runs a known mix under spanprof; prints the true shares and the counters as JSON.
 
     accuracy_run.py MIX CLOCK RATE DEPTH THREADS CPU_SECONDS FOLDER
 

@@ -1,4 +1,4 @@
-"""Starts one profiler in a fresh process; prints how long import and start took and the resident memory after some work, as JSON.
+"""Starts one profiler in a fresh process; prints the times of import and start and the resident memory after some work, as JSON.
 
     footprint_run.py PROFILER ADDRESS SECONDS
 """

@@ -1,5 +1,4 @@
-"""What the benchmarks share: their arguments, child processes that answer in JSON, intervals, tables, a receiver that
-swallows everything."""
+"""Shared by the benchmarks: arguments, child processes that print JSON, intervals, tables, a receiver that accepts everything."""
 
 import argparse
 import contextlib
@@ -15,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def arguments():
-    """What `cargo xtask bench` gives: the command line, a folder, the wheel, and one interpreter per profiler."""
+    """Arguments of `cargo xtask bench`: the command line, a folder, the wheel, and one interpreter per profiler."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--command", required=True)
     parser.add_argument("--folder", required=True)
@@ -28,7 +27,7 @@ def arguments():
 
 
 def child(python, script, *words, env=None, processor=None):
-    """Runs a script of this folder to its end, on one processor if asked; returns the JSON of its last line."""
+    """Runs a script of this directory to its end, on one processor if requested; returns the JSON of its last line."""
     words = [python, os.path.join(HERE, script), *map(str, words)]
     if processor is not None:
         words = ["taskset", "--cpu-list", str(processor), *words]
@@ -54,7 +53,7 @@ def table(head, rows):
 
 
 class Swallow(BaseHTTPRequestHandler):
-    """Takes everything, says 200."""
+    """Accepts everything with status 200."""
 
     def do_POST(self):
         if self.headers.get("Transfer-Encoding") == "chunked":
@@ -75,7 +74,7 @@ class Swallow(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def swallowing_receiver():
-    """The address of a receiver that costs the measured process nothing but the sending."""
+    """The address of a receiver. It costs the measured process only the sending."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Swallow)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"

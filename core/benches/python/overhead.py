@@ -1,7 +1,7 @@
 """CPU of the same work with and without each profiler, in interleaved pairs; prints Markdown.
 
-Whole ratio: CPU of the process (and of py-spy beside it) over CPU of the bare process of the same round. Own CPU: the
-profiler's threads by schedstat, and for spanprof its handler; what else it costs inside the work's thread shows only in the
+Whole ratio: CPU time of the process (and of py-spy beside it) divided by that of the bare process of the same round. Own CPU:
+the profiler's threads by schedstat, and for spanprof its handler. Other costs inside the work's thread appear only in the
 ratio.
 """
 
@@ -37,7 +37,7 @@ def run(given, name, rate, depth, rounds, address):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sampler, "record", "--pid", pid, "--rate", str(rate), "--format", "raw", "--output", os.devnull, "--duration", "600"]
     outside = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    # It says so when it is attached.
+    # It reports when it is attached.
     said = ""
     while "Sampling process" not in said:
         line = outside.stdout.readline()
@@ -73,7 +73,7 @@ def main():
                 middle, low, high = measuring.median_interval(ratios[case])
                 name, rate = case
                 rows.append([name, rate, depth, f"{measuring.median_interval(own[case])[0]:.2f}", f"{middle:.3f}", f"{low:.3f} … {high:.3f}"])
-    print(f"{pairs} interleaved pairs; one busy thread; ddtrace has a rate of its own.\n")
+    print(f"{pairs} interleaved pairs; one busy thread; ddtrace has its own rate.\n")
     measuring.table(["profiler", "Hz", "depth", "own CPU, % of a core", "whole ratio, median", "95 % interval"], rows)
 
 

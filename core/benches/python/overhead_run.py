@@ -1,4 +1,4 @@
-"""One run of the cost benchmark: a fixed amount of work under one profiler; prints what it took as JSON.
+"""One run of the cost benchmark: a fixed amount of work under one profiler; prints its cost as JSON.
 
     overhead_run.py PROFILER RATE DEPTH ROUNDS ADDRESS
 """
@@ -13,7 +13,7 @@ import work
 
 
 def own_threads_seconds(ours):
-    """CPU time of every thread of this process that is not the work's."""
+    """CPU time of every thread of this process, the work's excluded."""
     total = 0
     for thread in os.listdir("/proc/self/task"):
         if int(thread) not in ours:
@@ -29,7 +29,7 @@ def main():
     work.fixed(depth, rounds // 10)
     print(os.getpid(), flush=True)
     if name == "py-spy":
-        # The driver says when the sampler outside is at work.
+        # The driver reports when the external sampler runs.
         sys.stdin.readline()
     own_before = own_threads_seconds(ours)
     cpu, wall = time.process_time(), time.monotonic()
@@ -37,7 +37,7 @@ def main():
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     own = own_threads_seconds(ours) - own_before
     stats = stop()
-    # The handler runs on the work's own thread: its time is counted by itself, over warm-up and work.
+    # The handler runs on the work's thread: its time is counted separately, over warm-up and work.
     handler = stats.get("clock.handler_ns", 0) / 1e9 * rounds / (rounds + rounds // 10)
     print(json.dumps({"cpu": cpu, "wall": wall, "own": own, "handler": handler}))
 

@@ -1,4 +1,4 @@
-"""How each profiler is started and stopped by its own documentation; imported by the measured process only."""
+"""Starts and stops each profiler as its documentation describes. Imported by the measured process only."""
 
 import importlib
 import os
@@ -7,13 +7,13 @@ MODULES = {"spanprof": "spanprof", "pyroscope": "pyroscope", "ddtrace": "ddtrace
 
 
 def load(name):
-    """Imports what a profiler needs."""
+    """Imports the packages of a profiler."""
     if name in MODULES:
         importlib.import_module(MODULES[name])
 
 
 def start(name, rate, address):
-    """Starts a profiler in this process and returns how to stop it. `none` and `py-spy` (from outside) start nothing."""
+    """Starts a profiler in this process and returns its stop function. `none` and `py-spy` (external) start nothing."""
     return {"none": nothing, "py-spy": nothing, "spanprof": spanprof, "pyroscope": pyroscope, "ddtrace": ddtrace}[name](
         rate, address
     )
@@ -49,8 +49,8 @@ def pyroscope(rate, address):
 
 
 def ddtrace(_rate, address):
-    # Its stack sampler has a rate of its own (100 Hz, adaptive); memory, lock and exception profiling are switched off so
-    # that the same thing is compared.
+    # Its stack sampler has its own rate (100 Hz, adaptive). Memory, lock and exception profiling are off, for an equal
+    # comparison.
     os.environ.update(
         DD_TRACE_AGENT_URL=address,
         DD_INSTRUMENTATION_TELEMETRY_ENABLED="false",

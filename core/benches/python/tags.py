@@ -1,4 +1,4 @@
-"""What a label scope costs; prints Markdown."""
+"""Cost of a label scope; prints Markdown."""
 
 import measuring
 
@@ -8,7 +8,7 @@ def main():
     rounds = 2_000 if given.short else 200_000
     runs = [measuring.child(given.pythons["spanprof"], "tags_run.py", rounds) for _ in range(5)]
     result = min(runs, key=lambda run: run["bare"])
-    print("Entering and leaving, profiler running at 100 Hz; fastest of 7 blocks, in the process of 5 whose bare scope was fastest.\n")
+    print("Entering and leaving, profiler running at 100 Hz; fastest of 7 blocks, in the process with the fastest bare scope of 5 processes.\n")
     names = {"bare": "`contextlib.nullcontext()`", "prebuilt": "`tag_wrapper` made before", "fresh": "`tag_wrapper({…})` of 3 keys"}
     measuring.table(["scope", "ns"], [[names[name], f"{value:.0f}"] for name, value in result.items()])
 

@@ -9,7 +9,7 @@ import spanprof
 
 
 def per_round_ns(rounds, body):
-    """The fastest of several blocks: what else the machine does only ever adds."""
+    """The fastest of several blocks: other load of the machine only adds time."""
     best = float("inf")
     for _ in range(7):
         began = time.perf_counter_ns()

@@ -1,5 +1,5 @@
-"""The work that is profiled: three functions of known cost below a stack of chosen depth. The truth is measured in the
-same process, on the thread's own CPU clock."""
+"""The profiled work: three functions of known cost below a stack of chosen depth. Their true cost is measured in the same
+process, by the thread's CPU clock."""
 
 import hashlib
 import time
@@ -33,7 +33,7 @@ BLOCK = bytes(range(256)) * 2048
 
 
 def hashing(units):
-    """C code that lets go of the interpreter lock."""
+    """C code that releases the interpreter lock."""
     for _ in range(units // 2_500):
         hashlib.sha256(BLOCK).digest()
 
@@ -56,7 +56,7 @@ def below(depth, work, units):
 
 
 def mix(parts, depth, cpu_seconds, units=10_000):
-    """Burns about so much CPU time of this thread in the parts; returns what each really burnt."""
+    """Uses about so much CPU time of this thread in the parts; returns the measured time of each."""
     burnt = {work.__name__: 0.0 for work in parts}
     clock = time.thread_time
     end = clock() + cpu_seconds
@@ -69,7 +69,7 @@ def mix(parts, depth, cpu_seconds, units=10_000):
 
 
 def fixed(depth, rounds, units=10_000):
-    """The same work for every profiler: so many rounds, whatever they take."""
+    """The same work for every profiler: a fixed number of rounds."""
     for _ in range(rounds):
         for work in PARTS:
             below(depth, work, units)
@@ -86,7 +86,7 @@ def rest(until, clock):
 
 
 def cycles(depth, cycle_ms, cpu_seconds):
-    """Spends 30 % of each cycle of CPU time in one function and the rest in another; returns what each really burnt."""
+    """Spends 30 % of each cycle of CPU time in one function, the rest in another; returns the measured time of each."""
     burnt = {"part": 0.0, "rest": 0.0}
     clock = time.thread_time
     now = clock()
