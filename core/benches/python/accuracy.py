@@ -135,10 +135,10 @@ def main():
     print("Python code beside hashlib and zlib, which release the interpreter lock; depth 20.\n")
     measuring.table(["Hz", "threads", *results], rows("native", ["auto"], 2, 4))
     print("The 50/30/20 mix beside a busy program on the same processor; depth 20, one thread.\n")
-    measuring.table(["Hz", "asked for", *results], rows(CONTENDED + "python", CHOICES, 2, 1))
+    measuring.table(["Hz", "requested", *results], rows(CONTENDED + "python", CHOICES, 2, 1))
     print("A periodic program: a part of 30 % of each cycle of CPU time; depth 20, one thread.\n")
     measuring.table(
-        ["mix", "Hz", "asked for", *results],
+        ["mix", "Hz", "requested", *results],
         [row([case[0], case[2], case[1]], done[case]) for case in cases if "cycle-" in case[0]],
     )
 
