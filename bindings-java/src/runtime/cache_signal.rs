@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
-use spanprof_signal::{fetch, RawFrame};
+use spanprof_signal::{prefetch, RawFrame};
 
 const ENTRIES: usize = 8192;
 /// Bits of an entry's number.
@@ -52,7 +52,7 @@ pub fn number_of(pc: usize) -> usize {
 #[inline]
 pub fn fetch_ahead(number: usize, lines: usize) {
     if let Some(entry) = TABLE.get(number) {
-        fetch::ahead(std::ptr::from_ref(entry).cast(), lines * LINE_BYTES);
+        prefetch::range(std::ptr::from_ref(entry).cast(), lines * LINE_BYTES);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spanprof_signal::fetch;
+use spanprof_signal::prefetch;
 
 use super::cache_signal;
 
@@ -44,7 +44,7 @@ impl Recalled {
     /// Has what is read of it brought near.
     #[inline]
     pub fn fetch_ahead(&self) {
-        fetch::ahead(std::ptr::from_ref(self).cast(), size_of::<Self>() / 2);
+        prefetch::range(std::ptr::from_ref(self).cast(), size_of::<Self>() / 2);
     }
 
     /// Has what the last walk touched brought near.
@@ -58,7 +58,7 @@ impl Recalled {
             let number = word >> ADDRESS_BITS & ((1 << cache_signal::NUMBER_BITS) - 1);
             cache_signal::fetch_ahead(number as usize, (word >> LINES_AT) as usize);
             let header = word & ((1 << ADDRESS_BITS) - 1);
-            fetch::ahead(header as *const u8, HEADER_BYTES);
+            prefetch::range(header as *const u8, HEADER_BYTES);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spanprof_signal::{fetch, DropReason, RawFrame, RawStack};
+use spanprof_signal::{prefetch, DropReason, RawFrame, RawStack};
 
 use super::cache_signal::{self, Code, MAX_CACHED};
 use super::code_heap_signal::{blob_of, code_begin, frame_bytes, frame_complete, kind_of, Kind};
@@ -112,7 +112,7 @@ pub fn walk(
     stack: &mut RawStack<'_>,
 ) -> bool {
     let sp = registers.sp;
-    fetch::ahead(sp as *const u8, STACK_AHEAD_BYTES);
+    prefetch::range(sp as *const u8, STACK_AHEAD_BYTES);
     let told = if java_thread == 0 { None } else { word(java_thread + layout.stack_base) };
     let limit = told.filter(|base| *base > sp && base - sp < MAX_STACK_BYTES).unwrap_or(sp.saturating_add(8 << 20));
     if let Some(recalled) = recalled.filter(|_| java_thread != 0) {
@@ -183,7 +183,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             let before = self.sp;
             match self.step(&mut cached) {
                 Step::On if self.sp < before || self.sp >= self.limit || !self.sp.is_multiple_of(8) => break,
-                Step::On => fetch::ahead((self.sp + STACK_AHEAD_BYTES) as *const u8, 64),
+                Step::On => prefetch::range((self.sp + STACK_AHEAD_BYTES) as *const u8, 64),
                 Step::End => {
                     cause = None;
                     break;

@@ -76,9 +76,9 @@ pub fn forget_after_fork() {
     }
 }
 
-/// See `handler::Session::fetch_ahead`.
-pub(crate) fn fetch_ahead() {
-    crate::fetch::ahead((&raw const OF_TICKS).cast(), size_of::<OfTicks>());
+/// See `handler::Session::prefetch`.
+pub(crate) fn prefetch() {
+    crate::prefetch::range((&raw const OF_TICKS).cast(), size_of::<OfTicks>());
 }
 
 pub(crate) fn count_sample() {

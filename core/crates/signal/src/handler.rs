@@ -15,7 +15,7 @@ use crate::counters;
 use crate::forward::{thread_id, Forwarded, Predecessors};
 use crate::overflow::Record;
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
-use crate::{arm, fetch, guarded, question, restart};
+use crate::{arm, guarded, prefetch, question, restart};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -40,11 +40,11 @@ pub struct Session {
 impl Session {
     /// Asks for the memory that a tick writes, all at once and before the clocks are read: at a hundred ticks a second
     /// nothing of it is in the caches, and one miss after the other is a good part of what a tick costs.
-    fn fetch_ahead(&self, slot: &Slot, index: usize) {
-        fetch::ahead((slot as *const Slot).cast(), size_of::<Slot>() / 2);
-        fetch::ahead((self.inbox as *const Inbox).cast(), size_of::<Inbox>());
-        fetch::ahead(self.scratch.wrapping_add(index * self.depth).cast(), 512);
-        counters::fetch_ahead();
+    fn prefetch(&self, slot: &Slot, index: usize) {
+        prefetch::range((slot as *const Slot).cast(), size_of::<Slot>() / 2);
+        prefetch::range((self.inbox as *const Inbox).cast(), size_of::<Inbox>());
+        prefetch::range(self.scratch.wrapping_add(index * self.depth).cast(), 512);
+        counters::prefetch();
     }
 }
 
@@ -283,14 +283,14 @@ unsafe fn tick(
 ) {
     // Read before the door: a sample's time is then never after the end of the run that let it in, and who drains can
     // tell what a late handler left from samples of the next run.
-    session.fetch_ahead(slot, index);
+    session.prefetch(slot, index);
     let begun_ns = arm::monotonic_ns();
     match slot.enter(generation) {
         Entry::Entered => {}
         Entry::Nested => return counters::count(DropReason::Reentered),
         Entry::Gone => return counters::count(DropReason::Disabled),
     }
-    session.inbox.fetch_room_ahead();
+    session.inbox.prefetch_next_entry();
     // Read before the event is armed again: its next overflow may come inside this handler and replace the record.
     // SAFETY: the ring buffer of an entered slot's event stays mapped.
     let overflow = (slot.ring() != 0).then(|| unsafe { Record::last(slot.ring()) }).flatten();

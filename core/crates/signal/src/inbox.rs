@@ -70,8 +70,8 @@ impl Inbox {
     }
 
     /// Has the room of the next entry brought near, before it is written.
-    pub(crate) fn fetch_room_ahead(&self) {
-        self.ring.fetch_room_ahead();
+    pub(crate) fn prefetch_next_entry(&self) {
+        self.ring.prefetch_next_entry();
     }
 
     /// Asks the drain thread to come back from its wait. From any thread, inside handlers too; may change errno.

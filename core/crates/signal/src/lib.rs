@@ -13,7 +13,6 @@ pub mod counters;
 mod drop_reason;
 mod entry;
 pub mod exchange;
-pub mod fetch;
 pub mod forward;
 pub mod futex;
 pub mod guarded;
@@ -22,6 +21,7 @@ mod inbox;
 #[cfg(all(test, loom))]
 mod model;
 pub mod overflow;
+pub mod prefetch;
 pub mod probe;
 pub mod question;
 pub mod restart;

@@ -100,11 +100,11 @@ impl Ring {
     }
 
     /// Has the words of the next entry, if it is not larger than most, brought near.
-    pub(crate) fn fetch_room_ahead(&self) {
+    pub(crate) fn prefetch_next_entry(&self) {
         const WORDS: usize = 64;
         let first = (self.head.0.load(Ordering::Relaxed) & self.mask) as usize;
         if let Some(room) = self.words.get(first..self.words.len().min(first + WORDS)) {
-            crate::fetch::ahead(room.as_ptr().cast(), core::mem::size_of_val(room));
+            crate::prefetch::range(room.as_ptr().cast(), core::mem::size_of_val(room));
         }
     }
 

@@ -1,10 +1,10 @@
-//! Asking the processor for memory before it is needed. Reads nothing, waits for nothing, faults nowhere.
+//! Cache-line prefetch of memory that a handler is about to use. Never loads, blocks or faults.
 
 const LINE_BYTES: usize = 64;
 
-/// Has the lines of so many bytes brought near. Any address will do.
+/// Prefetches the cache lines of `bytes` bytes. Any address is valid.
 #[inline(always)]
-pub fn ahead(address: *const u8, bytes: usize) {
+pub fn range(address: *const u8, bytes: usize) {
     let mut offset = 0;
     while offset < bytes {
         line(address.wrapping_add(offset));
@@ -15,7 +15,7 @@ pub fn ahead(address: *const u8, bytes: usize) {
 #[inline(always)]
 fn line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch of any address is allowed and changes nothing but caches.
+    // SAFETY: a prefetch of any address is allowed and affects caches alone.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
