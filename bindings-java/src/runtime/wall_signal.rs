@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spanprof::sys;
-use spanprof_signal::exchange::{Question, Round};
-use spanprof_signal::{guarded, question, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::exchange::{Round, WallRequest};
+use spanprof_signal::{guarded, wall_request, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
 use super::layout::Layout;
 use super::threads_signal::{self, Row};
@@ -48,13 +48,13 @@ impl Answer {
 }
 
 /// Made as they are needed, and kept: a signal names one by its index.
-static QUESTIONS: [AtomicPtr<Question<Answer>>; MAX_QUESTIONS] =
+static QUESTIONS: [AtomicPtr<WallRequest<Answer>>; MAX_QUESTIONS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_QUESTIONS];
 static ROUND: Round = Round::new();
 static ASKED_SO_FAR: AtomicU64 = AtomicU64::new(0);
 static LOOKS_ARE_RARE: AtomicBool = AtomicBool::new(false);
 
-fn question_at(index: usize) -> Option<&'static Question<Answer>> {
+fn question_at(index: usize) -> Option<&'static WallRequest<Answer>> {
     // SAFETY: only leaked boxes are ever stored there.
     QUESTIONS.get(index).and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
@@ -66,7 +66,7 @@ pub fn asked_so_far() -> u64 {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && question::install::<Answerer>(super::FALLBACK_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && wall_request::install::<Answerer>(super::FALLBACK_SIGNAL)
 }
 
 /// A sampler begins: what another one was told is of another time.
@@ -135,7 +135,7 @@ impl Asker {
             }
             if is_the_same && known.is_some() {
                 // A tick of its clock that was pending may have absorbed the signal.
-                question::send(thread_id, index);
+                wall_request::send(thread_id, index);
                 return Captured::Dropped(DropReason::SignalBlocked);
             }
             // It ended, unanswered; a later thread may have its id.
@@ -178,7 +178,7 @@ impl Asker {
         let Some(index) = self.put(thread_id) else { return DropReason::TooManyThreads };
         self.open.insert(thread_id, Open { index, java_thread, refused_ns: None });
         ASKED_SO_FAR.fetch_add(1, Ordering::Relaxed);
-        if question::send(thread_id, index) {
+        if wall_request::send(thread_id, index) {
             return DropReason::SignalBlocked;
         }
         self.close(thread_id);
@@ -207,7 +207,7 @@ impl Asker {
         (0..MAX_QUESTIONS).filter(is_free).find(|index| {
             let question = question_at(*index).unwrap_or_else(|| made(*index));
             // SAFETY: under the lock of the one asker; no answer is held.
-            unsafe { question.put(thread_id, &ROUND) }
+            unsafe { question.issue(thread_id, &ROUND) }
         })
     }
 
@@ -215,7 +215,7 @@ impl Asker {
     fn take_answer(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> bool {
         let Some(open) = self.open.get_mut(&thread_id) else { return false };
         let Some(question) = question_at(open.index) else { return false };
-        let Some(answer) = question.read() else { return false };
+        let Some(answer) = question.response() else { return false };
         let [begun_ns, ended_ns] = answer.clock_ns;
         let has_run = open.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > WAY_OUT_NS);
         let is_refused = layout::published().is_none() && call_trace_signal::is_refusal(answer.frames());
@@ -225,8 +225,8 @@ impl Asker {
             let index = open.index;
             self.join_round();
             // SAFETY: under the lock of the one asker; the answer is not looked at any more.
-            unsafe { question.put(thread_id, &ROUND) };
-            question::send(thread_id, index);
+            unsafe { question.issue(thread_id, &ROUND) };
+            wall_request::send(thread_id, index);
             return false;
         }
         stack.context = answer.context;
@@ -252,12 +252,12 @@ impl Asker {
         let open = self.open.remove(&thread_id);
         if let Some(question) = open.and_then(|open| question_at(open.index)) {
             // SAFETY: under the lock of the one asker.
-            unsafe { question.take_back(&ROUND) };
+            unsafe { question.cancel(&ROUND) };
         }
     }
 }
 
-fn made(index: usize) -> &'static Question<Answer> {
+fn made(index: usize) -> &'static WallRequest<Answer> {
     let answer = Answer {
         frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
         len: 0,
@@ -266,7 +266,7 @@ fn made(index: usize) -> &'static Question<Answer> {
         clock_ns: [0; 2],
         in_call: false,
     };
-    let question: &'static Question<Answer> = Box::leak(Box::new(Question::new(answer)));
+    let question: &'static WallRequest<Answer> = Box::leak(Box::new(WallRequest::new(answer)));
     if let Some(place) = QUESTIONS.get(index) {
         place.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
     }
@@ -355,12 +355,12 @@ impl AtRest {
 
 struct Answerer;
 
-impl question::Answer for Answerer {
-    unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+impl wall_request::WallResponder for Answerer {
+    unsafe fn respond(value: usize, ucontext: *mut libc::c_void) {
         let Some(question) = question_at(value) else { return };
         // SAFETY: asks the kernel for a number.
         let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-        question.answer(thread_id, &ROUND, |answer| {
+        question.respond(thread_id, &ROUND, |answer| {
             let begun_ns = sys::current_thread_cpu_ns();
             let mut stack = RawStack::new(&mut answer.frames);
             // SAFETY: the kernel's context of this signal, on the thread it interrupted.

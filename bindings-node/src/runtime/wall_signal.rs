@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use spanprof::sys;
-use spanprof_signal::{futex, guarded, question, Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::{futex, guarded, wall_request, Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, JsThread};
 use super::recent_signal::{Ran, Recent, MAX_WAITED};
@@ -141,7 +141,7 @@ pub fn all_are_idle() -> bool {
 
 /// Installs the handler, once. False when somebody else has the signal.
 pub fn install() -> bool {
-    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && question::install::<Answerer>(super::FALLBACK_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && wall_request::install::<Answerer>(super::FALLBACK_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -198,7 +198,7 @@ fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
     }
     // Also for a question that is still open: a tick of the thread's clock that was pending may have absorbed its signal.
     let is_answered = exchange.state.load(Ordering::Acquire) == ANSWERED;
-    let is_sent = is_answered || question::send(thread_id, std::ptr::from_ref(thread) as usize);
+    let is_sent = is_answered || wall_request::send(thread_id, std::ptr::from_ref(thread) as usize);
     if !is_sent && !was_open {
         exchange.open_for.store(0, Ordering::Relaxed);
         return false;
@@ -218,8 +218,8 @@ fn ask(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
 
 struct Answerer;
 
-impl question::Answer for Answerer {
-    unsafe fn answer(value: usize, ucontext: *mut libc::c_void) {
+impl wall_request::WallResponder for Answerer {
+    unsafe fn respond(value: usize, ucontext: *mut libc::c_void) {
         if let Some(thread) = js_thread_signal::by_address(value) {
             answer(thread, ucontext);
         }

@@ -1,134 +1,135 @@
-//! What one asker and the threads that it asks agree on: who may answer which question, when the answer may be read, and
-//! when all of a round have answered. Not here: the signal that asks (`question`), what is answered. Called by runtimes
-//! whose threads walk themselves: `Question::answer` in the handler, everything else on the asker's thread.
+//! The protocol by which the wall sampler requests stacks from threads that walk themselves: which handler may respond to
+//! which request, when the response may be read, and when a round of requests is complete. Not here: the signal that
+//! delivers a request (`wall_request`) and the contents of a response. `WallRequest::respond` runs in the handler;
+//! everything else runs on the sampler thread.
 //!
 //! # Rules
-//! 1. `FREE → ASKED`, `ASKED → FREE` and `ANSWERED → FREE` by the asker; `ASKED → ANSWERING → ANSWERED` by the handler, on the
-//!    thread that was asked. What is answered is written in `ANSWERING` alone, and read in `ANSWERED` alone.
-//! 2. Each question has a number of its own, which stands beside the state: a signal that comes late cannot answer the next
-//!    question, unless that asks the same thread, whose answer of that moment it then is.
-//! 3. A round counts its questions that are still open, and one more while it is being asked. Whoever takes away the last
-//!    wakes the asker. An answer to a question of an earlier round is counted in none.
+//! 1. The sampler moves `FREE → PENDING`, `READY → PENDING` and `PENDING → FREE`. The handler, on the requested thread,
+//!    moves `PENDING → WRITING → READY`. The response is written in `WRITING` only and read in `READY` only.
+//! 2. Each request has a sequence number beside its state. A late signal cannot respond to the next request, unless that one
+//!    is for the same thread. Then the response is that thread's stack at this later moment.
+//! 3. A round counts its pending requests, plus one while the sampler still issues requests. The decrement to zero wakes the
+//!    sampler. A response to a request of an earlier round changes no count.
 
 use crate::atomics::{AtomicU32, Ordering};
 use crate::futex;
 use core::cell::UnsafeCell;
 
 const FREE: u32 = 0;
-const ASKED: u32 = 1;
-const ANSWERING: u32 = 2;
-const ANSWERED: u32 = 3;
+const PENDING: u32 = 1;
+const WRITING: u32 = 2;
+const READY: u32 = 3;
 const STATE_BITS: u32 = 2;
 const STATE: u32 = (1 << STATE_BITS) - 1;
 
-/// Questions of a round; its number stands above their count.
+/// Width of the request count; the round number is in the bits above.
 const COUNT_BITS: u32 = 16;
 const COUNT: u32 = (1 << COUNT_BITS) - 1;
 
-/// One thread at a time is asked one, and answers with a `T`.
-pub struct Question<T> {
-    /// The state, and above it the question's number.
+/// A request to one thread at a time; its response is a `T`.
+pub struct WallRequest<T> {
+    /// The state in the low bits, the sequence number above.
     state: AtomicU32,
     thread_id: AtomicU32,
     round: AtomicU32,
-    answer: UnsafeCell<T>,
+    response: UnsafeCell<T>,
 }
 
-// SAFETY: `answer` is touched by the one handler between ANSWERING and ANSWERED, and by the one asker in ANSWERED (rule 1).
-unsafe impl<T: Send> Sync for Question<T> {}
+// SAFETY: `response` is accessed by the one handler in WRITING and by the one sampler thread in READY (rule 1).
+unsafe impl<T: Send> Sync for WallRequest<T> {}
 
-/// How far a question is.
+/// The state of a request as the sampler sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Nobody is asked.
+    /// No request is outstanding.
     Free,
-    /// There is no answer yet.
-    Open,
-    /// The answer can be read.
-    Answered,
+    /// The response is not complete.
+    Pending,
+    /// The response can be read.
+    Ready,
 }
 
-impl<T> Question<T> {
-    /// Nobody is asked yet.
-    pub fn new(answer: T) -> Self {
+impl<T> WallRequest<T> {
+    /// A free request.
+    pub fn new(response: T) -> Self {
         Self {
             state: AtomicU32::new(FREE),
             thread_id: AtomicU32::new(0),
             round: AtomicU32::new(0),
-            answer: UnsafeCell::new(answer),
+            response: UnsafeCell::new(response),
         }
     }
 
-    /// How far it is. The asker's.
+    /// The current state. Sampler thread only.
     pub fn stage(&self) -> Stage {
         match self.state.load(Ordering::Acquire) & STATE {
             FREE => Stage::Free,
-            ANSWERED => Stage::Answered,
-            _ => Stage::Open,
+            READY => Stage::Ready,
+            _ => Stage::Pending,
         }
     }
 
-    /// Puts the question to a thread, which is told of it by the signal that follows. False while it is open.
+    /// Addresses the request to a thread; the caller then sends the signal. False while the request is pending.
     ///
     /// # Safety
-    /// By the one asker, who holds nothing that `read` gave.
-    pub unsafe fn put(&self, thread_id: u32, round: &Round) -> bool {
+    /// Called by the one sampler thread, which holds no reference returned by `response`.
+    pub unsafe fn issue(&self, thread_id: u32, round: &Round) -> bool {
         let word = self.state.load(Ordering::Acquire);
-        if self.stage() == Stage::Open {
+        if self.stage() == Stage::Pending {
             return false;
         }
         self.thread_id.store(thread_id, Ordering::Relaxed);
-        self.round.store(round.add(), Ordering::Relaxed);
-        self.state.store((word & !STATE).wrapping_add(1 << STATE_BITS) | ASKED, Ordering::Release);
+        self.round.store(round.add_request(), Ordering::Relaxed);
+        self.state.store((word & !STATE).wrapping_add(1 << STATE_BITS) | PENDING, Ordering::Release);
         true
     }
 
-    /// Takes an unanswered question back; false when its answer is there, or on its way.
+    /// Cancels a pending request. False when the response is ready or being written.
     ///
     /// # Safety
-    /// By the one asker.
-    pub unsafe fn take_back(&self, round: &Round) -> bool {
+    /// Called by the one sampler thread.
+    pub unsafe fn cancel(&self, round: &Round) -> bool {
         let word = self.state.load(Ordering::Relaxed);
         let free = word & !STATE | FREE;
-        let is_taken = word & STATE == ASKED
+        let is_cancelled = word & STATE == PENDING
             && self.state.compare_exchange(word, free, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if is_taken {
-            round.take(self.round.load(Ordering::Relaxed));
+        if is_cancelled {
+            round.complete_request(self.round.load(Ordering::Relaxed));
         }
-        is_taken
+        is_cancelled
     }
 
-    /// The answer, when it is there. The asker's.
-    pub fn read(&self) -> Option<&T> {
-        // SAFETY: no handler writes in ANSWERED (rule 1), which only the asker ends; `put` demands that he holds no answer.
-        (self.stage() == Stage::Answered).then(|| unsafe { &*self.answer.get() })
+    /// The response, once ready. Sampler thread only.
+    pub fn response(&self) -> Option<&T> {
+        // SAFETY: no handler writes in READY (rule 1). Only `issue` leaves READY, and requires that no response is borrowed.
+        (self.stage() == Stage::Ready).then(|| unsafe { &*self.response.get() })
     }
 
-    /// In the handler: writes the calling thread's answer, if it is the one that is asked.
-    pub fn answer(&self, thread_id: u32, round: &Round, write: impl FnOnce(&mut T)) -> bool {
+    /// In the handler: writes the response if the request is pending for the calling thread.
+    pub fn respond(&self, thread_id: u32, round: &Round, write: impl FnOnce(&mut T)) -> bool {
         let word = self.state.load(Ordering::Acquire);
-        let is_asked = word & STATE == ASKED && self.thread_id.load(Ordering::Relaxed) == thread_id;
-        let answering = word & !STATE | ANSWERING;
-        if !is_asked || self.state.compare_exchange(word, answering, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        let is_pending = word & STATE == PENDING && self.thread_id.load(Ordering::Relaxed) == thread_id;
+        let writing = word & !STATE | WRITING;
+        if !is_pending || self.state.compare_exchange(word, writing, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        let asked_in = self.round.load(Ordering::Relaxed);
-        // SAFETY: ANSWERING is this handler's alone, until it is ANSWERED (rule 1).
-        write(unsafe { &mut *self.answer.get() });
-        self.state.store(word & !STATE | ANSWERED, Ordering::Release);
-        round.take(asked_in);
+        let request_round = self.round.load(Ordering::Relaxed);
+        // SAFETY: the compare-and-swap to WRITING gives this handler exclusive access until it stores READY (rule 1).
+        write(unsafe { &mut *self.response.get() });
+        self.state.store(word & !STATE | READY, Ordering::Release);
+        round.complete_request(request_round);
         true
     }
 }
 
-/// The questions that are put together and waited for together.
+/// A batch of requests that the sampler waits for together.
 pub struct Round {
-    /// Questions still open, and above them the round's number.
+    /// The count of pending requests in the low bits, the round number above.
     word: AtomicU32,
 }
 
 impl Round {
-    /// Between two rounds. Not `const` in the model, whose atomics are not.
+    /// No round in progress. Not `const` under loom, whose atomics are not.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default, reason = "a static, never a field")]
     pub const fn new() -> Self {
@@ -140,36 +141,36 @@ impl Round {
         Self { word: AtomicU32::new(0) }
     }
 
-    /// Another round begins: questions put from here on belong to it. The asker's.
+    /// Begins the next round: requests issued from here on belong to it. Sampler thread only.
     pub fn begin(&self) {
         let number = (self.word.load(Ordering::Relaxed) >> COUNT_BITS).wrapping_add(1);
-        // In one step with what came before: an answer that counts itself off at this moment does so before it.
+        // One atomic step: a concurrent decrement for the previous round happens before it.
         self.word.swap(number << COUNT_BITS | 1, Ordering::AcqRel);
     }
 
-    /// Waits until every question of the round is answered; false when `left_ns` says that there is no time left. The
-    /// asker's, once per round: the round ends here.
-    pub fn wait(&self, mut left_ns: impl FnMut() -> u64) -> bool {
-        self.take(self.word.load(Ordering::Relaxed) >> COUNT_BITS);
+    /// Waits until every request of the round is complete; false when `remaining_ns` returns 0. Ends the round. Sampler
+    /// thread only, once per round.
+    pub fn wait(&self, mut remaining_ns: impl FnMut() -> u64) -> bool {
+        self.complete_request(self.word.load(Ordering::Relaxed) >> COUNT_BITS);
         loop {
             let word = self.word.load(Ordering::Acquire);
             if word & COUNT == 0 {
                 return true;
             }
-            match left_ns() {
+            match remaining_ns() {
                 0 => return false,
-                left_ns => futex::wait(&self.word, word, Some(left_ns)),
+                remaining_ns => futex::wait(&self.word, word, Some(remaining_ns)),
             };
         }
     }
 
-    /// One question more; the number of the round.
-    fn add(&self) -> u32 {
+    /// Counts one more pending request; returns the round number.
+    fn add_request(&self) -> u32 {
         self.word.fetch_add(1, Ordering::Relaxed) >> COUNT_BITS
     }
 
-    /// One question less, if the round is still this one.
-    fn take(&self, number: u32) {
+    /// Counts one pending request less, if round `number` is current.
+    fn complete_request(&self, number: u32) {
         let mut word = self.word.load(Ordering::Relaxed);
         while word >> COUNT_BITS == number & (u32::MAX >> COUNT_BITS) && word & COUNT > 0 {
             match self.word.compare_exchange_weak(word, word - 1, Ordering::AcqRel, Ordering::Relaxed) {
@@ -188,53 +189,53 @@ mod tests {
     const NO_TIME: fn() -> u64 = || 0;
 
     #[test]
-    fn a_question_is_answered_once_by_the_thread_that_is_asked() {
-        let (question, round) = (Question::new(0), Round::new());
+    fn a_request_takes_one_response_and_only_from_its_thread() {
+        let (request, round) = (WallRequest::new(0), Round::new());
         round.begin();
-        assert!(!question.answer(7, &round, |answer| *answer = 1), "nobody is asked");
-        // SAFETY: this test is the one asker, and keeps no answer.
-        assert!(unsafe { question.put(7, &round) });
+        assert!(!request.respond(7, &round, |response| *response = 1), "no request");
+        // SAFETY: this test is the only sampler and borrows no response.
+        assert!(unsafe { request.issue(7, &round) });
         // SAFETY: as above.
-        assert!(unsafe { !question.put(8, &round) }, "it is open");
-        assert!(!question.answer(8, &round, |answer| *answer = 2));
-        assert_eq!(question.read(), None);
-        assert!(question.answer(7, &round, |answer| *answer = 3));
-        assert!(!question.answer(7, &round, |answer| *answer = 4));
-        assert_eq!(question.read(), Some(&3));
+        assert!(unsafe { !request.issue(8, &round) }, "pending");
+        assert!(!request.respond(8, &round, |response| *response = 2));
+        assert_eq!(request.response(), None);
+        assert!(request.respond(7, &round, |response| *response = 3));
+        assert!(!request.respond(7, &round, |response| *response = 4));
+        assert_eq!(request.response(), Some(&3));
         assert!(round.wait(NO_TIME));
     }
 
     #[test]
-    fn a_round_is_over_when_all_have_answered_or_were_taken_back_and_not_before() {
-        let (questions, round) = ([Question::new(0), Question::new(0)], Round::new());
+    fn a_round_ends_when_every_request_is_ready_or_cancelled() {
+        let (requests, round) = ([WallRequest::new(0), WallRequest::new(0)], Round::new());
         round.begin();
-        for (question, thread_id) in questions.iter().zip([7, 8]) {
-            // SAFETY: this test is the one asker, and keeps no answer.
-            assert!(unsafe { question.put(thread_id, &round) });
+        for (request, thread_id) in requests.iter().zip([7, 8]) {
+            // SAFETY: this test is the only sampler and borrows no response.
+            assert!(unsafe { request.issue(thread_id, &round) });
         }
-        assert!(questions[0].answer(7, &round, |answer| *answer = 1));
-        assert!(!round.wait(NO_TIME), "one is open");
+        assert!(requests[0].respond(7, &round, |response| *response = 1));
+        assert!(!round.wait(NO_TIME), "one is pending");
         // SAFETY: as above.
-        assert!(unsafe { questions[1].take_back(&round) });
+        assert!(unsafe { requests[1].cancel(&round) });
         // SAFETY: as above.
-        assert!(unsafe { !questions[0].take_back(&round) }, "it is answered");
-        assert_eq!(questions[1].stage(), Stage::Free);
+        assert!(unsafe { !requests[0].cancel(&round) }, "already ready");
+        assert_eq!(requests[1].stage(), Stage::Free);
         round.begin();
-        assert!(round.wait(NO_TIME), "nobody is asked");
+        assert!(round.wait(NO_TIME), "no request");
     }
 
     #[test]
-    fn an_answer_to_an_earlier_round_is_kept_and_shortens_no_other() {
-        let (early, late, round) = (Question::new(0), Question::new(0), Round::new());
+    fn a_late_response_is_kept_and_does_not_end_the_next_round() {
+        let (early, late, round) = (WallRequest::new(0), WallRequest::new(0), Round::new());
         round.begin();
-        // SAFETY: this test is the one asker, and keeps no answer.
-        assert!(unsafe { early.put(7, &round) });
+        // SAFETY: this test is the only sampler and borrows no response.
+        assert!(unsafe { early.issue(7, &round) });
         assert!(!round.wait(NO_TIME));
         round.begin();
         // SAFETY: as above.
-        assert!(unsafe { late.put(8, &round) });
-        assert!(early.answer(7, &round, |answer| *answer = 1));
+        assert!(unsafe { late.issue(8, &round) });
+        assert!(early.respond(7, &round, |response| *response = 1));
         assert!(!round.wait(NO_TIME));
-        assert_eq!((early.read(), late.read()), (Some(&1), None));
+        assert_eq!((early.response(), late.response()), (Some(&1), None));
     }
 }

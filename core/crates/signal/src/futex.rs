@@ -1,33 +1,33 @@
-//! Waiting on a word of memory, and waking who waits. Not here: what the word means. Called by the inbox, and by runtimes
-//! whose threads answer questions; waking is async-signal-safe.
+//! Wait and wake on a futex word. The meaning of the word belongs to the caller. Used by the inbox and by runtimes whose
+//! threads respond to wall requests. `wake` is async-signal-safe.
 
 use crate::atomics::AtomicU32;
 #[cfg(loom)]
 use crate::atomics::Ordering;
 
-/// Sleeps while `word` is `value`, without a limit when there is no timeout; may come back for no reason. True when the
-/// time was up. May change errno.
+/// Sleeps while `word` is `value`, without a limit when `timeout_ns` is `None`. Spurious returns are possible. True on
+/// timeout. May change errno.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) -> bool {
     let limit = timeout_ns
         .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as libc::c_long });
     let limit = limit.as_ref().map_or(core::ptr::null(), |limit| limit as *const libc::timespec);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word lives as long as the borrow; the kernel reads it and the time limit, and writes nothing.
+    // SAFETY: `word` is borrowed for the call; the kernel reads it and the timeout, and writes nothing.
     let outcome = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, limit) };
     // SAFETY: errno of this thread, just set by the call above.
     outcome == -1 && unsafe { *libc::__errno_location() } == libc::ETIMEDOUT
 }
 
-/// Wakes one that waits on `word`. May change errno.
+/// Wakes one thread that waits on `word`. May change errno.
 #[cfg(not(loom))]
 pub fn wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the address only names the queue of sleepers; nothing is read or written through it.
+    // SAFETY: the address only identifies the wait queue; the kernel neither reads nor writes through it.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 
-/// In the model a sleeper that nobody wakes spins for ever, which the checker reports.
+/// Under loom a lost wakeup spins forever, which loom reports.
 #[cfg(loom)]
 pub fn wait(word: &AtomicU32, value: u32, _timeout_ns: Option<u64>) -> bool {
     while word.load(Ordering::Acquire) == value {

@@ -6,7 +6,7 @@
 //!    perf signal by its descriptor being in the fixed table. Everything else belongs to the handler before us; if there
 //!    is none, it is swallowed and counted: the default action would kill the host.
 //! 2. Once installed the handler stays for the life of the process. After `stop` it only swallows. Which signal it serves:
-//!    `carrier`. The wall sampler's questions (`question`) come with the same signal.
+//!    `carrier`. The wall sampler's requests (`wall_request`) come with the same signal.
 //! 3. Weight is the thread's CPU clock now less what samples already carry: exact, whatever the tick, but for the sixteenth
 //!    of an interval within which ticks of a running perf event know it without asking. A sample that finds no room adds
 //!    its weight to what the next entry says was lost; nothing goes missing.
@@ -15,7 +15,7 @@ use crate::counters;
 use crate::forward::{thread_id, Forwarded, Predecessors};
 use crate::overflow::Record;
 use crate::slot::{Entry, Slot, Ticker, GENERATION_MASK};
-use crate::{arm, guarded, prefetch, question, restart};
+use crate::{arm, guarded, prefetch, restart, wall_request};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -148,7 +148,7 @@ pub fn forwarded() -> u64 {
 enum Owner {
     Slot { index: usize, generation: u32 },
     ScanTimer,
-    Question { value: usize },
+    WallRequest { value: usize },
     Foreign,
 }
 
@@ -206,7 +206,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             }
         }
         // SAFETY: the kernel's context, on the thread it interrupted.
-        Owner::Question { value } => unsafe { question::answer(value, ucontext) },
+        Owner::WallRequest { value } => unsafe { wall_request::respond(value, ucontext) },
         Owner::ScanTimer => {
             // SAFETY: as above.
             if let Some(session) = unsafe { SESSION.load(Ordering::Acquire).as_ref() } {
@@ -257,8 +257,8 @@ fn judge(info: &SignalInfo) -> Owner {
             _ => Owner::Foreign,
         };
     }
-    if info.code == libc::SI_QUEUE && info.errno == question::MARK {
-        return Owner::Question { value: info.second };
+    if info.code == libc::SI_QUEUE && info.errno == wall_request::SIGINFO_MARK {
+        return Owner::WallRequest { value: info.second };
     }
     // The kernel had no memory for the details of a perf signal: nobody sent it, and this thread has a perf clock.
     if info.code == libc::SI_USER && info.first == [0, 0] {

@@ -23,7 +23,6 @@ mod model;
 pub mod overflow;
 pub mod prefetch;
 pub mod probe;
-pub mod question;
 pub mod restart;
 mod ring;
 #[cfg(all(test, not(loom)))]
@@ -33,6 +32,7 @@ mod slot;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;
 pub mod walking;
+pub mod wall_request;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
 pub use context::{Context, InlineContext};

@@ -3,7 +3,7 @@
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};
-use crate::exchange::{Question, Round};
+use crate::exchange::{Round, WallRequest};
 use crate::{Context, DropReason, Entry, Inbox, Opening, RawSample, Ring, SampleFlags, SampleKind, Slot};
 use loom::sync::Arc;
 use loom::thread;
@@ -195,41 +195,41 @@ fn model_a_closed_and_quiet_slot_has_no_handler_inside() {
     });
 }
 
-/// An answer of two halves, so that a torn one shows.
-type Answer = [AtomicU32; 2];
+/// A response of two halves, which detects a torn write.
+type TwoHalves = [AtomicU32; 2];
 
-fn question() -> Question<Answer> {
-    Question::new([AtomicU32::new(0), AtomicU32::new(0)])
+fn request() -> WallRequest<TwoHalves> {
+    WallRequest::new([AtomicU32::new(0), AtomicU32::new(0)])
 }
 
-/// What a handler on the thread `thread_id` does; its answer is the thread's id, twice.
-fn answer(question: &Question<Answer>, thread_id: u32, round: &Round) -> bool {
-    question.answer(thread_id, round, |halves| halves.iter().for_each(|half| half.store(thread_id, Ordering::Relaxed)))
+/// The handler on thread `thread_id`: responds with the thread id in both halves.
+fn respond(request: &WallRequest<TwoHalves>, thread_id: u32, round: &Round) -> bool {
+    request.respond(thread_id, round, |halves| halves.iter().for_each(|half| half.store(thread_id, Ordering::Relaxed)))
 }
 
-/// What the asker reads.
-fn read(question: &Question<Answer>) -> Option<u32> {
-    question.read().map(|halves| {
+/// The thread id in the response that the sampler reads.
+fn response(request: &WallRequest<TwoHalves>) -> Option<u32> {
+    request.response().map(|halves| {
         let [first, second] = [0, 1].map(|half| halves[half].load(Ordering::Relaxed));
-        assert_eq!(first, second, "a torn answer");
+        assert_eq!(first, second, "a torn response");
         first
     })
 }
 
 #[test]
-fn model_who_waits_for_a_round_is_woken_by_its_last_answer_and_reads_all_of_them() {
+fn model_the_last_response_of_a_round_wakes_the_sampler_which_reads_all() {
     check(3, || {
-        let (all, round) = (Arc::new([question(), question()]), Arc::new(Round::new()));
+        let (all, round) = (Arc::new([request(), request()]), Arc::new(Round::new()));
         round.begin();
         let threads = [1, 2].map(|thread_id| {
             let (all, round) = (all.clone(), round.clone());
-            // SAFETY: this thread is the one asker, and keeps no answer.
-            assert!(unsafe { all[thread_id as usize - 1].put(thread_id, &round) });
-            thread::spawn(move || assert!(answer(&all[thread_id as usize - 1], thread_id, &round)))
+            // SAFETY: this thread is the only sampler and borrows no response.
+            assert!(unsafe { all[thread_id as usize - 1].issue(thread_id, &round) });
+            thread::spawn(move || assert!(respond(&all[thread_id as usize - 1], thread_id, &round)))
         });
-        // A lost wake-up would spin here for ever, which the checker reports.
+        // A lost wakeup would spin here forever, which loom reports.
         assert!(round.wait(|| 1));
-        assert_eq!([0, 1].map(|index| read(&all[index])), [Some(1), Some(2)]);
+        assert_eq!([0, 1].map(|index| response(&all[index])), [Some(1), Some(2)]);
         for thread in threads {
             thread.join().unwrap();
         }
@@ -237,46 +237,46 @@ fn model_who_waits_for_a_round_is_woken_by_its_last_answer_and_reads_all_of_them
 }
 
 #[test]
-fn model_a_question_that_was_taken_back_is_not_answered_for_the_thread_that_is_asked_next() {
+fn model_a_cancelled_request_takes_no_response_for_the_next_thread() {
     check(3, || {
-        let (all, round) = (Arc::new(question()), Arc::new(Round::new()));
+        let (all, round) = (Arc::new(request()), Arc::new(Round::new()));
         round.begin();
-        // SAFETY: this thread is the one asker, and keeps no answer.
-        assert!(unsafe { all.put(1, &round) });
+        // SAFETY: this thread is the only sampler and borrows no response.
+        assert!(unsafe { all.issue(1, &round) });
         let late = {
             let (all, round) = (all.clone(), round.clone());
-            thread::spawn(move || answer(&all, 1, &round))
+            thread::spawn(move || respond(&all, 1, &round))
         };
         // SAFETY: as above.
-        let is_asked_anew = unsafe { all.take_back(&round) && all.put(2, &round) };
-        if is_asked_anew {
-            assert!(answer(&all, 2, &round));
-            assert_eq!(read(&all), Some(2));
+        let is_reissued = unsafe { all.cancel(&round) && all.issue(2, &round) };
+        if is_reissued {
+            assert!(respond(&all, 2, &round));
+            assert_eq!(response(&all), Some(2));
         }
-        assert_eq!(late.join().unwrap(), !is_asked_anew);
-        assert_eq!(read(&all), Some(if is_asked_anew { 2 } else { 1 }));
-        assert!(round.wait(|| 1), "each question was counted off once");
+        assert_eq!(late.join().unwrap(), !is_reissued);
+        assert_eq!(response(&all), Some(if is_reissued { 2 } else { 1 }));
+        assert!(round.wait(|| 1), "each request was counted once");
     });
 }
 
 #[test]
-fn model_an_answer_that_comes_after_its_round_ends_no_other() {
+fn model_a_late_response_does_not_end_the_next_round() {
     check(3, || {
-        let (early, round) = (Arc::new(question()), Arc::new(Round::new()));
-        let next = question();
+        let (early, round) = (Arc::new(request()), Arc::new(Round::new()));
+        let next = request();
         round.begin();
-        // SAFETY: this thread is the one asker, and keeps no answer.
-        assert!(unsafe { early.put(1, &round) });
+        // SAFETY: this thread is the only sampler and borrows no response.
+        assert!(unsafe { early.issue(1, &round) });
         let late = {
             let (early, round) = (early.clone(), round.clone());
-            thread::spawn(move || assert!(answer(&early, 1, &round)))
+            thread::spawn(move || assert!(respond(&early, 1, &round)))
         };
         round.wait(|| 0);
         round.begin();
         // SAFETY: as above.
-        assert!(unsafe { next.put(2, &round) });
-        assert!(!round.wait(|| 0), "the second thread has not answered");
+        assert!(unsafe { next.issue(2, &round) });
+        assert!(!round.wait(|| 0), "the second request is pending");
         late.join().unwrap();
-        assert_eq!(read(&early), Some(1));
+        assert_eq!(response(&early), Some(1));
     });
 }
