@@ -207,7 +207,7 @@ impl Walk<'_, '_> {
     /// looked for word by word, for handlers have no frame pointers. Words that handlers before it left are passed by.
     #[cold]
     fn fault(&self, end: usize) -> Option<Registers> {
-        let returns_to = Some(guarded::handlers_return_to()).filter(|code| *code != 0 && guarded::is_in_place())?;
+        let returns_to = Some(guarded::signal_trampoline()).filter(|code| *code != 0 && guarded::is_in_place())?;
         // A handler that returns has taken the word off the stack, which is still there.
         let words = (self.sp.checked_sub(8)?..end).step_by(8).take(MAX_HANDLER_WORDS);
         words

@@ -313,7 +313,7 @@ mod tests {
         let mut woken = 0;
         for n in 0..1024 {
             table.open(row_of(n)).unwrap();
-            woken += u32::from(inbox.wait(Some(1)) == crate::sys::WakeReason::Asked);
+            woken += u32::from(inbox.wait(Some(1)) == crate::sys::WakeReason::Requested);
         }
         assert_eq!(woken, 8);
     }

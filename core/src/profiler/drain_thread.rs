@@ -14,7 +14,7 @@ use crate::host_log::{log, take_panic, LogLevel};
 use crate::output::OutputFile;
 use crate::own_thread;
 use crate::sys::{self, Clocks, WakeReason};
-use spanprof_signal::carrier::{self, Carrier};
+use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::SampleKind;
 
 /// How often the outcome of the first delivery is looked at, for the one line in the log.
@@ -114,7 +114,7 @@ impl<'a> DrainThread<'a> {
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
-            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.look()) {
+            if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
                 // An open window asks at its end; the account is a system call for each thread.
                 if self.engine.due_ns().is_none() {
                     self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
@@ -162,17 +162,17 @@ impl<'a> DrainThread<'a> {
         let interval_ns = self.session.config.load().upload_interval.as_nanos() as u64;
         self.check_handlers_at_ns = now_ns + interval_ns;
         let clocks = self.session.clocks.load_full();
-        match clocks.map_or_else(carrier::check, |clocks| clocks.check_handlers()) {
-            Carrier::InPlace => {}
-            Carrier::Moved(signal) => log(
+        match clocks.map_or_else(signal_claim::check, |clocks| clocks.check_handlers()) {
+            ClaimStatus::InPlace => {}
+            ClaimStatus::Moved(signal) => log(
                 LogLevel::Warning,
                 &format!("spanprof: another handler was installed for SIGURG; it stays, and samples use signal {signal} from now on"),
             ),
-            Carrier::Reinstalled => log(
+            ClaimStatus::Reinstalled => log(
                 LogLevel::Warning,
                 "spanprof: another handler replaced the one that takes samples; that is installed again and forwards to it",
             ),
-            Carrier::Lost => log(
+            ClaimStatus::Lost => log(
                 LogLevel::Warning,
                 "spanprof: another handler replaced the one that takes samples; there are none until it is removed",
             ),
@@ -192,8 +192,8 @@ impl<'a> DrainThread<'a> {
         if self.session.marks_crashes {
             sys::end_crash_marker();
         }
-        sys::unlist_this_child();
-        sys::end_by_termination();
+        sys::unregister_child();
+        sys::raise_termination();
     }
 
     fn is_window_ending(&self) -> bool {

@@ -270,7 +270,7 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
     labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
     context::set_max_contexts(config.max_contexts);
     let session = Session::start(config, runtime)?;
-    sys::list_this_child();
+    sys::register_child();
     CURRENT.store(Some(session.clone()));
     let config = session.config.load_full();
     Ok(Profiler { session: Some(session), config })

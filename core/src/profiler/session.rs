@@ -128,7 +128,7 @@ impl Session {
             }
         }
         if session.clocks.load().is_some() && session.runtime.delays_termination() {
-            sys::follow_termination();
+            sys::install_termination_handler();
         }
         Ok(session)
     }
@@ -151,9 +151,9 @@ impl Session {
         ending.report(self, ended);
         // SIGTERM that came meanwhile waited for this.
         if sys::is_terminating() {
-            sys::end_by_termination();
+            sys::raise_termination();
         }
-        sys::leave_termination();
+        sys::remove_termination_handler();
         delivered && ended
     }
 
@@ -170,7 +170,7 @@ impl Session {
         }
         let left = until.saturating_duration_since(Instant::now());
         let delivered = self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left));
-        sys::unlist_this_child();
+        sys::unregister_child();
         (delivered, ended)
     }
 
@@ -281,7 +281,7 @@ fn forget_parents_inbox(inbox: &Inbox) {
     static OF_GENERATION: AtomicU32 = AtomicU32::new(0);
     let generation = sys::fork_generation();
     if OF_GENERATION.swap(generation, Ordering::AcqRel) != generation {
-        inbox.forget_after_fork();
+        inbox.reset_after_fork();
     }
 }
 

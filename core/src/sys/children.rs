@@ -26,7 +26,7 @@ fn process_id() -> u64 {
 }
 
 /// A session starts here: maps the page before there are children, and lists this process if it is one.
-pub fn list_this_child() {
+pub fn register_child() {
     if fork_generation() == 0 {
         if PAGE.load(Ordering::Acquire).is_null() {
             if let Some(words) = shared_words(WORDS) {
@@ -43,7 +43,7 @@ pub fn list_this_child() {
 }
 
 /// The last window of this process was handed over.
-pub fn unlist_this_child() {
+pub fn unregister_child() {
     if fork_generation() > 0 {
         let (own, places) = (process_id(), page().map_or(&[][..], |(_, places)| places));
         for place in places {

@@ -12,7 +12,7 @@ use super::own_threads::{self, own_cpu_ns, OwnThread};
 use super::registry::{Birth, Kind, Registry, Ticking};
 use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
 use super::{fork, inboxes, perf, process, threads, time, timer};
-use spanprof_signal::carrier::{self, Carrier};
+use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -112,7 +112,7 @@ impl Clocks {
         if !inboxes::map_slots() {
             return Err(no_memory());
         }
-        let Some(signal) = carrier::claim(settings.fallback_signal) else {
+        let Some(signal) = signal_claim::claim(settings.fallback_signal) else {
             let message = format!("no handler can be installed for signal {}", settings.fallback_signal);
             return Err(error(&message, "set signals=false and wall=true for wall-clock samples without signals"));
         };
@@ -175,7 +175,7 @@ impl Clocks {
     }
 
     /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
-    pub fn look(&self) -> bool {
+    pub fn scan_if_due(&self) -> bool {
         let Some((mut state, _)) = self.running() else { return false };
         let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
         let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
@@ -252,13 +252,13 @@ impl Clocks {
     /// Checks, without a signal, that the handlers in force are ours, repairs or replaces what is not, and scans when the
     /// number of threads changed. Called by the drain thread at least once per upload interval: while another handler takes
     /// the signal, neither samples nor the scan timer arrive.
-    pub fn check_handlers(&self) -> Carrier {
-        let Some((mut state, run)) = self.running() else { return Carrier::InPlace };
+    pub fn check_handlers(&self) -> ClaimStatus {
+        let Some((mut state, run)) = self.running() else { return ClaimStatus::InPlace };
         if run.ticking.kind == Kind::Trap {
             handler::install(libc::SIGTRAP);
         }
-        let outcome = carrier::check();
-        if let Carrier::Moved(signal) = outcome {
+        let outcome = signal_claim::check();
+        if let ClaimStatus::Moved(signal) = outcome {
             change_clock(&mut state, Ticking { signal, ..run.ticking });
             // The drain thread makes a new one, with the new signal, before it sleeps.
             if let Some(timer) = state.scan_timer.take() {
@@ -267,7 +267,7 @@ impl Clocks {
             self.shared.scan_thread.store(0, Ordering::Release);
         }
         let threads = threads::count();
-        if outcome != Carrier::InPlace || state.schedule.has_changed(threads) {
+        if outcome != ClaimStatus::InPlace || state.schedule.has_changed(threads) {
             scan(&mut state, threads);
         }
         self.shared.facts.tell_threads(&state.registry);
@@ -446,7 +446,7 @@ pub(super) fn forget_in_child() {
         }
         slot.forget();
     }
-    counters::forget_after_fork();
+    counters::reset_after_fork();
     own_threads::forget_in_child();
     inboxes::forget_in_child();
 }

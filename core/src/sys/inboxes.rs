@@ -78,7 +78,7 @@ pub(super) fn forget_in_child() {
     for place in &INBOXES {
         // SAFETY: only leaked boxes are ever stored there.
         if let Some(inbox) = unsafe { place.load(Ordering::Acquire).as_ref() } {
-            inbox.forget_after_fork();
+            inbox.reset_after_fork();
         }
     }
 }

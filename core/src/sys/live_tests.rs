@@ -442,9 +442,9 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
                 let reason = clocks.wait_for_samples(None);
                 reasons.push(reason);
                 match reason {
-                    WakeReason::Asked => return reasons,
+                    WakeReason::Requested => return reasons,
                     WakeReason::ScanDue => {
-                        clocks.look();
+                        clocks.scan_if_due();
                         scans.fetch_add(1, Ordering::Relaxed);
                     }
                     _ => {

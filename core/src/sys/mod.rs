@@ -2,8 +2,6 @@
 //! seccomp filter allows, the announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
 //! threads and facts of the process, by bindings.
 
-#[cfg(test)]
-mod carrier_tests;
 mod children;
 mod clock_choice;
 mod clock_facts;
@@ -37,6 +35,8 @@ mod registry;
 mod scan_schedule;
 #[cfg(test)]
 mod scan_tests;
+#[cfg(test)]
+mod signal_claim_tests;
 mod system_calls;
 mod termination_signal;
 pub mod thread_context;
@@ -46,7 +46,7 @@ mod time;
 mod timer;
 mod walk;
 
-pub use children::{children_cut_off, list_this_child, unlist_this_child};
+pub use children::{children_cut_off, register_child, unregister_child};
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
 pub use copies::{announce_copy, withdraw_copy, OtherCopy};
@@ -61,7 +61,9 @@ pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
 pub use quota::cpu_quota;
 pub use system_calls::{may_use, SystemCall};
-pub use termination_signal::{end_by_termination, follow_termination, is_terminating, leave_termination};
+pub use termination_signal::{
+    install_termination_handler, is_terminating, raise_termination, remove_termination_handler,
+};
 pub(crate) use thread_start::{start_thread, StartedThread};
 pub use threads::{name_current_thread, thread_id, thread_ids, thread_name};
 pub use time::{current_thread_cpu_ns, kernel_tick_hz, monotonic_ns, process_cpu_ns, thread_cpu_ns, unix_ns};

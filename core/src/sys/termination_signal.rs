@@ -22,7 +22,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
 }
 
 /// Has SIGTERM wait for the last window, unless the program handles or ignores it. Called where timers are allowed.
-pub fn follow_termination() {
+pub fn install_termination_handler() {
     let Some(action) = current_action(libc::SIGTERM) else { return };
     if action.sa_sigaction != libc::SIG_DFL && !is_ours(&action) {
         return;
@@ -35,7 +35,7 @@ pub fn follow_termination() {
 }
 
 /// Gives the default action back.
-pub fn leave_termination() {
+pub fn remove_termination_handler() {
     if current_action(libc::SIGTERM).is_some_and(|action| is_ours(&action)) {
         set_action(libc::SIG_DFL, 0);
     }
@@ -51,14 +51,14 @@ pub(super) fn forget_in_child() {
     ASKED.store(false, Ordering::Release);
 }
 
-/// Whether SIGTERM came and waits for [`end_by_termination`].
+/// Whether SIGTERM came and waits for [`raise_termination`].
 pub fn is_terminating() -> bool {
     ASKED.load(Ordering::Acquire)
 }
 
 /// Ends the process by the signal that waits. The kernel does not let that end the first process of a namespace: it goes on,
 /// as it does without a profiler.
-pub fn end_by_termination() {
+pub fn raise_termination() {
     // SAFETY: no arguments; the default action is in force since the handler was called.
     unsafe {
         if libc::getpid() != 1 {
@@ -66,8 +66,8 @@ pub fn end_by_termination() {
             return;
         }
     }
-    leave_termination();
-    follow_termination();
+    remove_termination_handler();
+    install_termination_handler();
 }
 
 fn set_action(handler: usize, flags: libc::c_int) {
@@ -120,7 +120,7 @@ mod tests {
         inboxes::use_inbox(inboxes::inbox(1 << 20).unwrap());
         let before = Instant::now();
         assert!(ended_by_sigterm(|| {
-            follow_termination();
+            install_termination_handler();
             terminate();
             assert!(is_terminating());
             std::thread::sleep(Duration::from_secs(30));
@@ -132,20 +132,20 @@ mod tests {
     fn a_second_signal_and_one_without_a_profiler_end_the_process_at_once() {
         let _turn = one_at_a_time();
         assert!(ended_by_sigterm(|| {
-            follow_termination();
+            install_termination_handler();
             terminate();
             terminate();
             std::process::abort();
         }));
         assert!(ended_by_sigterm(|| {
-            follow_termination();
+            install_termination_handler();
             forget_in_child();
             terminate();
             std::process::abort();
         }));
         assert!(ended_by_sigterm(|| {
-            follow_termination();
-            leave_termination();
+            install_termination_handler();
+            remove_termination_handler();
             terminate();
             std::process::abort();
         }));
@@ -156,7 +156,7 @@ mod tests {
         let _turn = one_at_a_time();
         let status = wait_status_of_child(|| {
             set_action(libc::SIG_IGN, 0);
-            follow_termination();
+            install_termination_handler();
             terminate();
             // SAFETY: ends the child.
             unsafe { libc::_exit(7) };

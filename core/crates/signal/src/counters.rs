@@ -69,7 +69,7 @@ pub fn count(reason: DropReason) {
 }
 
 /// In a forked child everything was counted in the parent, and is counted there.
-pub fn forget_after_fork() {
+pub fn reset_after_fork() {
     let OfTicks { samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns } = &OF_TICKS;
     for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns, &STRAY].into_iter().chain(&BY_REASON) {
         counter.store(0, Ordering::Relaxed);

@@ -242,7 +242,7 @@ pub fn install() -> bool {
 
 /// Where fault handlers return to: what the C library has the kernel put below their context. 0 where it does not tell.
 #[inline]
-pub fn handlers_return_to() -> usize {
+pub fn signal_trampoline() -> usize {
     RETURN.load(Ordering::Relaxed)
 }
 

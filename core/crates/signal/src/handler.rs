@@ -6,7 +6,7 @@
 //!    perf signal by its descriptor being in the fixed table. Everything else belongs to the handler before us; if there
 //!    is none, it is swallowed and counted: the default action would kill the host.
 //! 2. Once installed the handler stays for the life of the process. After `stop` it only swallows. Which signal it serves:
-//!    `carrier`. The wall sampler's requests (`wall_request`) come with the same signal.
+//!    `signal_claim`. The wall sampler's requests (`wall_request`) come with the same signal.
 //! 3. Weight is the thread's CPU clock now less what samples already carry: exact, whatever the tick, but for the sixteenth
 //!    of an interval within which ticks of a running perf event know it without asking. A sample that finds no room adds
 //!    its weight to what the next entry says was lost; nothing goes missing.

@@ -17,7 +17,7 @@ use crate::{futex, DropReason, RawSample, Ring};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeReason {
     /// Somebody called [`Inbox::wake`].
-    Asked,
+    Requested,
     /// The process burnt enough CPU for a look at its list of threads.
     ScanDue,
     /// Samples wait: the first after silence, or a quarter of the ring.
@@ -26,7 +26,7 @@ pub enum WakeReason {
     TimedOut,
 }
 
-const ASKED: u32 = 1;
+const REQUESTED: u32 = 1;
 const SCAN_DUE: u32 = 2;
 const SAMPLES: u32 = 4;
 
@@ -76,7 +76,7 @@ impl Inbox {
 
     /// Asks the drain thread to come back from its wait. From any thread, inside handlers too; may change errno.
     pub fn wake(&self) {
-        self.set(ASKED);
+        self.set(REQUESTED);
     }
 
     /// Says that a scan of the process's threads is due. As [`Inbox::wake`].
@@ -108,8 +108,8 @@ impl Inbox {
     }
 
     /// Forgets samples, sleeper and reasons of the parent, in a forked child, before anybody uses the inbox there.
-    pub fn forget_after_fork(&self) {
-        self.ring.forget_after_fork();
+    pub fn reset_after_fork(&self) {
+        self.ring.reset_after_fork();
         self.reasons.store(0, Ordering::Relaxed);
         self.sleeping.store(AWAKE, Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ impl Inbox {
     fn take_reason(&self) -> Option<WakeReason> {
         let set = self.reasons.load(Ordering::Acquire);
         let (bit, reason) = match set {
-            _ if set & ASKED != 0 => (ASKED, WakeReason::Asked),
+            _ if set & REQUESTED != 0 => (REQUESTED, WakeReason::Requested),
             _ if set & SCAN_DUE != 0 => (SCAN_DUE, WakeReason::ScanDue),
             _ if set & SAMPLES != 0 => (SAMPLES, WakeReason::Samples),
             _ => return None,

@@ -7,7 +7,6 @@
 pub mod arm;
 mod atomics;
 mod capture;
-pub mod carrier;
 mod context;
 pub mod counters;
 mod drop_reason;
@@ -28,6 +27,7 @@ mod ring;
 #[cfg(all(test, not(loom)))]
 mod ring_tests;
 mod sample;
+pub mod signal_claim;
 mod slot;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;

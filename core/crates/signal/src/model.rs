@@ -162,7 +162,7 @@ fn model_a_wake_up_is_never_lost() {
             seen.push(inbox.wait(None));
         }
         asker.join().unwrap();
-        assert!(seen.contains(&crate::WakeReason::Asked) && seen.contains(&crate::WakeReason::ScanDue), "{seen:?}");
+        assert!(seen.contains(&crate::WakeReason::Requested) && seen.contains(&crate::WakeReason::ScanDue), "{seen:?}");
     });
 }
 

@@ -197,7 +197,7 @@ impl Ring {
 
     /// Empties the ring in a forked child, where the threads that were writing or reading are no more. Only while nobody
     /// pushes or drains.
-    pub fn forget_after_fork(&self) {
+    pub fn reset_after_fork(&self) {
         let head = self.head.0.load(Ordering::Acquire);
         let mut at = self.tail.0.load(Ordering::Relaxed);
         while at < head {

@@ -207,7 +207,7 @@ fn a_forked_child_finds_the_ring_empty_whatever_was_half_written() {
     ring.push(&plain(1, &[])).unwrap();
     let half = ring.reserve(FIXED_WORDS as u64).unwrap();
     ring.push(&plain(2, &[])).unwrap();
-    ring.forget_after_fork();
+    ring.reset_after_fork();
     assert!(ring.is_empty() && ring.head() > half);
     ring.push(&plain(3, &[])).unwrap();
     let mut keys = Vec::new();

@@ -1,8 +1,8 @@
 //! The signal by which the wall sampler requests that a thread walks itself. It is the signal that the clocks use
-//! (`carrier`). Not here: the contents of request and response, how the sampler waits (`exchange`), and for how long; the
+//! (`signal_claim`). Not here: the contents of request and response, how the sampler waits (`exchange`), and for how long; the
 //! runtime decides these. Used by runtimes whose threads walk themselves, once per process.
 
-use crate::{carrier, guarded};
+use crate::{guarded, signal_claim};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// The runtime's response to wall requests.
@@ -42,13 +42,13 @@ static RESPOND: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// refuses.
 pub fn install<R: WallResponder>(fallback: libc::c_int) -> bool {
     RESPOND.store(R::respond as *mut (), Ordering::Release);
-    carrier::claim(fallback).is_some()
+    signal_claim::claim(fallback).is_some()
 }
 
 /// Sends a request to a thread of this process, which responds before it continues. False when there is no such thread. A
 /// signal already pending for the thread absorbs the request: the sampler sends a request again while it stays pending.
 pub fn send(thread_id: u32, value: usize) -> bool {
-    let signal = carrier::in_use();
+    let signal = signal_claim::in_use();
     // SAFETY: an all-zero siginfo is a valid value; the kernel copies the 128 bytes.
     unsafe {
         let mut info: QueuedInfo = core::mem::zeroed();
@@ -138,7 +138,7 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::ENOENT);
         assert_eq!(received.thread_id.load(Ordering::Acquire), own_id());
-        assert!(is_masked(&received, carrier::in_use()) && is_masked(&received, libc::SIGTRAP), "clock signals");
+        assert!(is_masked(&received, signal_claim::in_use()) && is_masked(&received, libc::SIGTRAP), "clock signals");
         assert!(!is_masked(&received, libc::SIGSEGV), "guarded reads");
     }
 
@@ -167,7 +167,7 @@ mod tests {
             assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));
             let action = crate::forward::current_action(number).unwrap();
             // SAFETY: reads a local.
-            unsafe { libc::sigismember(&action.sa_mask, carrier::in_use()) == 0 }
+            unsafe { libc::sigismember(&action.sa_mask, signal_claim::in_use()) == 0 }
         });
         assert_eq!(admits, [false, true]);
     }
@@ -182,7 +182,7 @@ mod tests {
     fn the_signal_without_a_request_is_swallowed() {
         assert!(*INSTALLED);
         // SAFETY: sends this thread a signal whose handler is installed.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own_id(), carrier::in_use()) };
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own_id(), signal_claim::in_use()) };
         assert_eq!(WITHOUT_VALUE.load(Ordering::Relaxed), 0);
     }
 }

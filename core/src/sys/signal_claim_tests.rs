@@ -4,8 +4,8 @@
 use super::fork_tests::{in_child, wait_status_of_child};
 use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, told_by_thread};
 use super::*;
-use spanprof_signal::carrier::{self, Carrier};
 use spanprof_signal::handler;
+use spanprof_signal::signal_claim::{self, ClaimStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn harmless_clocks() -> impl Iterator<Item = ClockChoice> {
@@ -144,7 +144,7 @@ fn a_handler_that_appears_for_sigurg_stays_and_the_clocks_move_to_the_runtimes_s
             let clocks = start(settings(clock, 250));
             assert_eq!(clocks.in_use().signal, libc::SIGURG);
             host_handles(libc::SIGURG);
-            assert_eq!(clocks.check_handlers(), Carrier::Moved(libc::SIGPROF), "{clock:?}");
+            assert_eq!(clocks.check_handlers(), ClaimStatus::Moved(libc::SIGPROF), "{clock:?}");
             assert_eq!(clocks.in_use().signal, libc::SIGPROF);
             assert!(is_sampled(&clocks), "{clock:?}");
             assert!(!handler::is_installed(libc::SIGURG), "the host's handler stays");
@@ -179,8 +179,8 @@ fn a_handler_that_replaces_the_runtimes_signal_gets_its_signals_and_the_clocks_g
         host_handles(libc::SIGPROF);
         host_handles(libc::SIGSEGV);
         assert!(!fault_guard_owned());
-        assert_eq!(clocks.check_handlers(), Carrier::Reinstalled);
-        assert!(fault_guard_owned() && carrier::in_use() == libc::SIGPROF);
+        assert_eq!(clocks.check_handlers(), ClaimStatus::Reinstalled);
+        assert!(fault_guard_owned() && signal_claim::in_use() == libc::SIGPROF);
         assert!(is_sampled(&clocks));
         let before = HOST_SIGNALS.load(Ordering::Relaxed);
         // SAFETY: sends the host its own signals.

@@ -23,7 +23,7 @@ static PREFERRED_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// What [`check`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum ClaimStatus {
     /// The handler is in place, or no signal was claimed.
     InPlace,
     /// Another handler stands at the preferred signal: use this signal from now on.
@@ -58,17 +58,17 @@ pub fn claim(fallback: libc::c_int) -> Option<libc::c_int> {
 
 /// Whether the handler of the signal in use is still the one in force, and what was done about it if not. Needs no signal
 /// to arrive.
-pub fn check() -> Carrier {
+pub fn check() -> ClaimStatus {
     let signal = in_use();
     if signal == 0 || handler::is_installed(signal) {
-        return Carrier::InPlace;
+        return ClaimStatus::InPlace;
     }
     if signal == PREFERRED {
         PREFERRED_IS_TAKEN.store(true, Ordering::Relaxed);
     }
     match claim(FALLBACK.load(Ordering::Relaxed)) {
-        None => Carrier::Lost,
-        Some(same) if same == signal => Carrier::Reinstalled,
-        Some(other) => Carrier::Moved(other),
+        None => ClaimStatus::Lost,
+        Some(same) if same == signal => ClaimStatus::Reinstalled,
+        Some(other) => ClaimStatus::Moved(other),
     }
 }
