@@ -1,4 +1,4 @@
-//! Why a sample or a part of it was lost. Every loss has exactly one reason and one counter in `stats()`.
+//! Reasons for the loss of a sample or a part of it. Every loss has exactly one reason and one counter in `stats()`.
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $code:literal, $name:literal;)+) => {
@@ -21,7 +21,7 @@ macro_rules! drop_reasons {
                 match self { $(Self::$variant => concat!($($doc),+),)+ }
             }
 
-            /// The reason of a code read back from the ring.
+            /// The reason with this code, as read from the ring.
             pub const fn from_code(code: u64) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
@@ -30,7 +30,7 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// The ring had no room: the new sample is lost.
+    /// The ring was full: the new sample is lost.
     RingFull = 1, "ring_full";
     /// A signal arrived while the same thread was inside the handler.
     Reentered = 2, "reentered";
@@ -44,17 +44,17 @@ drop_reasons! {
     Disabled = 6, "disabled";
     /// The table of thread slots is full.
     TooManyThreads = 7, "too_many_threads";
-    /// The kernel gave no timer or descriptor for the thread.
+    /// The kernel refused a timer or perf event for the thread.
     NoClock = 8, "no_clock";
-    /// The code ended before it could be resolved.
+    /// The code was unloaded before it could be resolved.
     CodeEnded = 9, "code_ended";
     /// The unique-stack table of the window is full.
     TooManyStacks = 10, "too_many_stacks";
-    /// The thread ended, or was never seen, between two samples; its CPU time is known, its stack is not.
+    /// The thread ended between two samples, or was never sampled; its CPU time is known, its stack is not.
     UnseenThread = 11, "unseen_thread";
-    /// The thread ran while another thread was walking it (wall).
+    /// The thread ran while the wall sampler walked its stack.
     MovedDuringWalk = 12, "moved_during_walk";
-    /// The thread blocked the fault signals: a guarded read that faults would have killed it.
+    /// The thread blocked the fault signals: a guarded read that faults would have ended the process.
     FaultsBlocked = 13, "faults_blocked";
     /// The thread ran with the clock's signal blocked; its CPU time is known, its stack is not.
     SignalBlocked = 14, "signal_blocked";
