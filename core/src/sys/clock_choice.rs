@@ -1,24 +1,29 @@
-//! Which clock is used: the configured one, or the best that the kernel allows. Called at the start.
+//! Chooses the clock at start: the configured one, or the best that the kernel allows.
 
 use super::clock_types::{ClockChoice, ClockError, ClockInUse};
-use super::registry::Kind;
+use super::registry::TickerKind;
 use super::{perf, time, timer};
 
-/// The clock for this choice, with the reason; the error says what the kernel refuses.
-pub(super) fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> Result<(Kind, ClockInUse), ClockError> {
+/// The clock for this choice, with the reason; the error names the call that the kernel refuses.
+pub(super) fn choose(
+    choice: ClockChoice,
+    rate_hz: u32,
+    signal: libc::c_int,
+) -> Result<(TickerKind, ClockInUse), ClockError> {
     let kernel_tick_hz = time::kernel_tick_hz();
     let in_use = |name, reason| ClockInUse { name, reason, kernel_tick_hz, signal };
     let timer = |reason: String| match timer::probe(signal) {
         Ok(()) => {
-            let least_ms = 1_000.0 / f64::from(kernel_tick_hz);
-            let mut reason = format!("{reason}; it expires at kernel ticks: work in step with {least_ms} ms is biased");
+            let tick_ms = 1_000.0 / f64::from(kernel_tick_hz);
+            let mut reason =
+                format!("{reason}; it expires at kernel ticks, so work in step with {tick_ms} ms is biased");
             if rate_hz > kernel_tick_hz {
                 reason += &format!(", and there are at most {kernel_tick_hz} stacks per CPU second");
             }
-            Ok((Kind::Timer, in_use("thread_timer", reason)))
+            Ok((TickerKind::Timer, in_use("thread_timer", reason)))
         }
         Err(refusal) => Err(ClockError {
-            message: format!("there are no CPU timers: {refusal} ({reason})"),
+            message: format!("CPU timers are not available: {refusal} ({reason})"),
             hint: "allow timer_create in the container's seccomp profile, or set signals=false and wall=true".into(),
         }),
     };
@@ -31,11 +36,15 @@ pub(super) fn choose(choice: ClockChoice, rate_hz: u32, signal: libc::c_int) -> 
     };
     match choice {
         ClockChoice::ThreadTimer => timer("configured".into()),
-        ClockChoice::Perf => explicit(Kind::Perf, "perf", perf::Notify::Signal(signal)),
-        ClockChoice::Sigtrap => explicit(Kind::Trap, "sigtrap", perf::Notify::Trap),
-        ClockChoice::Auto if !perf::restarts_calls() => timer("perf would interrupt system calls here".into()),
+        ClockChoice::Perf => explicit(TickerKind::Perf, "perf", perf::Notify::Signal(signal)),
+        ClockChoice::Sigtrap => explicit(TickerKind::Trap, "sigtrap", perf::Notify::Trap),
+        ClockChoice::Auto if !perf::restarts_calls() => {
+            timer("perf would interrupt system calls on this architecture".into())
+        }
         ClockChoice::Auto => match perf::probe(perf::Notify::Signal(signal)) {
-            Ok(()) => Ok((Kind::Perf, in_use("perf", "it is allowed, and independent of the kernel's tick".into()))),
+            Ok(()) => {
+                Ok((TickerKind::Perf, in_use("perf", "allowed by the kernel, and independent of its tick".into())))
+            }
             Err(refusal) => timer(refusal),
         },
     }
@@ -46,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_prefers_perf_at_every_rate_and_never_the_trap() {
+    fn auto_prefers_perf_at_every_rate_and_never_chooses_the_trap() {
         let _turn = super::super::live_tests::one_at_a_time();
         let name = |choice, rate_hz| choose(choice, rate_hz, libc::SIGURG).expect("timers are allowed").1.name;
         let allowed = perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok();

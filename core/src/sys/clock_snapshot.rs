@@ -1,5 +1,5 @@
-//! What is told of the clocks without their lock, so that a host thread that asks for statistics never waits for the drain
-//! thread's scan of all threads. Written by whoever holds the lock, before it is given back. Not here: the clocks (`clocks`).
+//! A snapshot of the clocks' state that is read without their lock: a host thread that reads statistics never waits
+//! for the drain thread's scan of all threads. Written under the lock. Not here: the clocks (`clocks`).
 
 use super::clock_types::{ClockCounters, ClockInUse};
 use super::own_threads::own_cpu_ns;
@@ -9,10 +9,10 @@ use arc_swap::ArcSwapOption;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// See the head of the module.
+/// The snapshot: the current run, and counters of its threads.
 #[derive(Default)]
-pub(super) struct ClockFacts {
-    run: ArcSwapOption<RunFacts>,
+pub(super) struct ClockSnapshot {
+    run: ArcSwapOption<RunSnapshot>,
     threads: AtomicU64,
     threads_refused: AtomicU64,
     threads_on_perf: AtomicU64,
@@ -20,31 +20,31 @@ pub(super) struct ClockFacts {
     rearmed: AtomicU64,
 }
 
-/// Of the run whose clocks tick.
-pub(super) struct RunFacts {
+/// Data of the current run.
+pub(super) struct RunSnapshot {
     pub number: u64,
     pub in_use: ClockInUse,
-    /// CPU time when it began: of the process, and of our own threads.
+    /// CPU time at its start: of the process, and of our own threads.
     pub process_ns: u64,
     pub own_ns: u64,
 }
 
-impl RunFacts {
-    /// CPU time since then.
+impl RunSnapshot {
+    /// CPU time since the start of the run.
     pub fn own_and_process_ns(&self) -> (u64, u64) {
         let (own_ns, process_ns) = (own_cpu_ns(), process_cpu_ns());
         (own_ns.saturating_sub(self.own_ns), process_ns.saturating_sub(self.process_ns))
     }
 }
 
-impl ClockFacts {
-    /// A run began, has another clock, or ended.
-    pub fn tell_run(&self, run: Option<RunFacts>) {
+impl ClockSnapshot {
+    /// Called when a run begins, changes its clock, or ends.
+    pub fn publish_run(&self, run: Option<RunSnapshot>) {
         self.run.store(run.map(Arc::new));
     }
 
-    /// Threads came, went, or were looked at.
-    pub fn tell_threads(&self, registry: &Registry) {
+    /// Called after the registry opened, closed or scanned threads.
+    pub fn publish_threads(&self, registry: &Registry) {
         self.threads.store(registry.len() as u64, Ordering::Relaxed);
         self.threads_refused.store(registry.refused() as u64, Ordering::Relaxed);
         self.threads_on_perf.store(registry.on_perf() as u64, Ordering::Relaxed);
@@ -52,13 +52,13 @@ impl ClockFacts {
         self.rearmed.store(registry.rearmed, Ordering::Relaxed);
     }
 
-    /// The run with this number, while it is the one that runs.
-    pub fn run(&self, number: u64) -> Option<Arc<RunFacts>> {
+    /// The run with this number, if it is the current one.
+    pub fn run(&self, number: u64) -> Option<Arc<RunSnapshot>> {
         self.run.load_full().filter(|run| run.number == number)
     }
 
-    /// Fills in what is counted of threads.
-    pub fn count_threads(&self, counted: &mut ClockCounters) {
+    /// Fills in the counters of threads.
+    pub fn fill_thread_counters(&self, counted: &mut ClockCounters) {
         counted.threads = self.threads.load(Ordering::Relaxed);
         counted.threads_refused = self.threads_refused.load(Ordering::Relaxed);
         counted.threads_on_perf = self.threads_on_perf.load(Ordering::Relaxed);
@@ -76,22 +76,22 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_told_of_the_clocks_waits_for_nobody_who_holds_their_lock() {
+    fn reading_the_snapshot_never_waits_for_the_clocks_lock() {
         let _turn = one_at_a_time();
         let clocks = start(settings(ClockChoice::ThreadTimer, 100));
-        let (told, heard) = channel();
-        let heard = std::thread::scope(|scope| {
+        let (sender, receiver) = channel();
+        let received = std::thread::scope(|scope| {
             with_lock_held(|| {
                 let clocks = &clocks;
                 scope.spawn(move || {
-                    let facts = (clocks.in_use().name, clocks.counters().threads, clocks.own_and_process_ns().1);
-                    // Whatever became of the test.
-                    let _ = told.send(facts);
+                    let snapshot = (clocks.in_use().name, clocks.counters().threads, clocks.own_and_process_ns().1);
+                    // The receiver may be gone if the test failed.
+                    let _ = sender.send(snapshot);
                 });
-                heard.recv_timeout(Duration::from_secs(10))
+                receiver.recv_timeout(Duration::from_secs(10))
             })
         });
-        let (name, threads, process_ns) = heard.expect("an answer while the lock is held");
+        let (name, threads, process_ns) = received.expect("a snapshot while the lock is held");
         assert_eq!(name, "thread_timer");
         assert!(threads > 0 && process_ns > 0);
         clocks.stop();

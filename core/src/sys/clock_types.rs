@@ -1,58 +1,58 @@
-//! What goes into the clocks and what they tell: plain values, no behaviour.
+//! Settings, counters and errors of the clocks: plain values, no behavior.
 
 use spanprof_signal::{CaptureFn, DropReason};
 use std::fmt;
 
-/// Which clock to use.
+/// The configured clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockChoice {
-    /// Perf where the kernel lets us count user and kernel time, else timers.
+    /// Perf where the kernel allows counting user and kernel time, else timers.
     Auto,
     /// A timer on each thread's CPU clock, which expires at the kernel's ticks.
     ThreadTimer,
     /// A perf task clock for each thread, whose signal is ignored by default.
     Perf,
-    /// The same with SIGTRAP, which comes on the way back to user mode. A trap that is pending during `execve` ends the new
-    /// program.
+    /// A perf task clock with SIGTRAP, which the kernel sends on the return to user mode. A trap that is pending
+    /// during `execve` ends the new program.
     Sigtrap,
 }
 
-/// What [`start`](super::Clocks::start) needs to know.
+/// Settings of [`start`](super::Clocks::start).
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSettings {
-    /// Which clock to use.
+    /// The clock to use.
     pub kind: ClockChoice,
     /// Samples per CPU second of each thread, 1 to 10,000.
     pub rate_hz: u32,
-    /// Frames kept of a stack, 1 to 2048.
+    /// Maximum number of frames of a stack, 1 to 2048.
     pub max_stack_depth: usize,
     /// Walks the interrupted thread.
     pub capture: CaptureFn,
     /// Size of the ring; rounded up to a power of two.
     pub ring_bytes: usize,
-    /// The signal that carries the clock where SIGURG is not free; SIGPROF unless the runtime needs that one.
+    /// The signal of the clocks where SIGURG is not free; SIGPROF unless the runtime uses it.
     pub fallback_signal: libc::c_int,
 }
 
-/// The clock that was chosen, and why.
+/// The chosen clock and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockInUse {
     /// `thread_timer`, `perf` or `sigtrap`.
     pub name: &'static str,
-    /// Why this one, in words.
+    /// The reason for this choice, as text.
     pub reason: String,
-    /// The kernel's tick: the most stacks per CPU second that timers can give.
+    /// The kernel tick: the maximum number of stacks per CPU second with timers.
     pub kernel_tick_hz: u32,
-    /// The number of the signal that carries it.
+    /// The number of the clocks' signal.
     pub signal: libc::c_int,
 }
 
-/// Why the clocks did not start, and the way out.
+/// Why the clocks did not start, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockError {
-    /// What happened.
+    /// The failure.
     pub message: String,
-    /// What to do about it.
+    /// How to resolve it.
     pub hint: String,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for ClockError {
 
 impl std::error::Error for ClockError {}
 
-/// What the clocks counted since the process began.
+/// Counters of the clocks since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockCounters {
     /// CPU samples that reached the ring.
@@ -73,29 +73,29 @@ pub struct ClockCounters {
     pub sampled_cpu_ns: u64,
     /// Samples lost, or kept without their frames, by reason.
     pub reasons: Vec<(DropReason, u64)>,
-    /// Signals of others given to their handler.
+    /// Foreign signals that were forwarded to their handler.
     pub foreign_forwarded: u64,
-    /// Signals nobody wanted, swallowed.
+    /// Signals without an owner, swallowed.
     pub stray: u64,
-    /// CPU time spent in the handler, without the kernel's delivery of its signal.
+    /// CPU time in the handler, without the kernel's delivery of the signal.
     pub handler_ns: u64,
-    /// The part of it in which stacks were walked.
+    /// The part of it spent in stack walks.
     pub walk_ns: u64,
-    /// Time from the overflows of perf events to the handler.
+    /// Time from the overflow of perf events to the handler.
     pub delivery_ns: u64,
     /// Faults turned into failed reads.
     pub faults: u64,
-    /// Foreign faults given to the handler that was there before us.
+    /// Foreign faults that were forwarded to a previous handler.
     pub faults_forwarded: u64,
     /// Threads with a clock now.
     pub threads: u64,
-    /// Those of them whose clock is a perf event; the others have timers.
+    /// Threads whose clock is a perf event; the others have timers.
     pub threads_on_perf: u64,
     /// Threads without a clock because the table was full or the kernel refused one.
     pub threads_refused: u64,
     /// Scans of the process's threads.
     pub scans: u64,
-    /// Clocks that had to be armed again because their signal was lost.
+    /// Clocks that were armed again because their signal was lost.
     pub rearmed: u64,
 }
 
@@ -108,26 +108,26 @@ pub struct LiveThread {
     pub name: String,
     /// Its CPU time since birth.
     pub cpu_ns: u64,
-    /// Its CPU time that no sample carries yet.
+    /// Its CPU time that no sample accounts for yet.
     pub unaccounted_ns: u64,
 }
 
-/// Where the CPU time since start went: what is missing between the parts belongs to threads that ended unseen.
+/// The CPU time since start, by destination. The remainder belongs to threads that ended without a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAccount {
     /// All threads of the process since start.
     pub process_ns: u64,
     /// Our own threads.
     pub own_ns: u64,
-    /// Carried by samples in the ring.
+    /// Accounted for by samples in the ring.
     pub sampled_ns: u64,
-    /// Burnt by living threads since their last sample. The next one carries it; at the end of the run nothing does: an interval
-    /// and a half per thread at most, in no relation to the length of the run.
+    /// Used by living threads since their last sample. The next sample accounts for it. At the end of the run it is
+    /// lost: at most 1.5 intervals per thread, independent of the length of the run.
     pub waiting_ns: u64,
 }
 
 impl CpuAccount {
-    /// CPU time of threads that ended between two samples or were never seen.
+    /// CPU time of threads that ended between two samples or were never sampled.
     pub fn unseen_ns(&self) -> u64 {
         self.process_ns.saturating_sub(self.own_ns + self.sampled_ns + self.waiting_ns)
     }

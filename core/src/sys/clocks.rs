@@ -1,16 +1,16 @@
-//! The CPU clocks of every thread of the process: starting, stopping, changing, and the scan that finds new threads.
-//! One set per process. Not here: the handler (`spanprof_signal`), slots and threads (`registry`), what becomes of
-//! samples (the drain thread).
+//! The CPU clocks of all threads of the process: start, stop, reconfiguration, and the scan for new threads. One set
+//! per process. Not here: the handler (`spanprof_signal`), slots and threads (`registry`), the processing of samples
+//! (the drain thread).
 //!
-//! A forked child begins anew: the child's hook drops the pointer to everything that a lock protects, so that no lock
-//! can be found held by a thread that does not exist there.
+//! A forked child starts from scratch: the fork hook drops the pointer to all lock-protected state. No lock can thus
+//! be held by a thread that does not exist in the child.
 
 use super::clock_choice::choose;
-use super::clock_facts::{ClockFacts, RunFacts};
+use super::clock_snapshot::{ClockSnapshot, RunSnapshot};
 use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 use super::own_threads::{self, own_cpu_ns, OwnThread};
-use super::registry::{Birth, Kind, Registry, Ticking};
-use super::scan_schedule::{ScanSchedule, LOOK_INTERVAL_NS};
+use super::registry::{AccountingStart, ClockSetup, Registry, TickerKind};
+use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use super::{fork, inboxes, perf, process, threads, time, timer};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
@@ -19,72 +19,72 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Everything behind a lock; a new one in each forked child.
+/// The state of the clocks, created anew in each forked child.
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedClocks {
+    state: Mutex<ClockState>,
     /// The thread that the scan timer wakes.
     scan_thread: AtomicU32,
-    /// A scan is wanted whatever the next look finds.
-    scan_wanted: AtomicBool,
-    /// For who may not wait for the state.
-    facts: ClockFacts,
+    /// Requests a scan regardless of the thread count.
+    scan_requested: AtomicBool,
+    /// For readers that must not wait for `state`.
+    snapshot: ClockSnapshot,
 }
 
 #[derive(Default)]
-struct State {
+struct ClockState {
     registry: Registry,
-    run: Option<Run>,
+    run: Option<ClockRun>,
     runs: u64,
     scan_timer: Option<u32>,
     schedule: ScanSchedule,
 }
 
 #[derive(Clone)]
-struct Run {
+struct ClockRun {
     number: u64,
-    ticking: Ticking,
+    setup: ClockSetup,
     in_use: ClockInUse,
     process_ns: u64,
     own_ns: u64,
     sampled_ns: u64,
 }
 
-impl Run {
-    fn facts(&self) -> RunFacts {
+impl ClockRun {
+    fn snapshot(&self) -> RunSnapshot {
         let (process_ns, own_ns) = (self.process_ns, self.own_ns);
-        RunFacts { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
+        RunSnapshot { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
     }
 }
 
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
+static SHARED: AtomicPtr<SharedClocks> = AtomicPtr::new(null_mut());
 
-fn shared() -> &'static Shared {
+fn shared() -> &'static SharedClocks {
     let present = SHARED.load(Ordering::Acquire);
     if present.is_null() {
-        let made = Box::into_raw(Box::<Shared>::default());
+        let made = Box::into_raw(Box::<SharedClocks>::default());
         if let Err(first) = SHARED.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: made above and published to nobody.
+            // SAFETY: created above and not published.
             drop(unsafe { Box::from_raw(made) });
             // SAFETY: only leaked boxes are ever stored there.
             return unsafe { &*first };
         }
-        // SAFETY: leaked just now, for ever.
+        // SAFETY: leaked above, never freed.
         return unsafe { &*made };
     }
     // SAFETY: only leaked boxes are ever stored there.
     unsafe { &*present }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedClocks {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// The clocks, running. Dropping it stops them.
+/// The running clocks. Stopped on drop.
 pub struct Clocks {
-    shared: &'static Shared,
+    shared: &'static SharedClocks,
     inbox: &'static Inbox,
     number: u64,
     fork_generation: u32,
@@ -117,38 +117,38 @@ impl Clocks {
             return Err(error(&message, "set signals=false and wall=true for wall-clock samples without signals"));
         };
         let (kind, in_use) = choose(settings.kind, settings.rate_hz, signal)?;
-        if kind == Kind::Trap && !handler::install(libc::SIGTRAP) {
+        if kind == TickerKind::Trap && !handler::install(libc::SIGTRAP) {
             return Err(error("no handler can be installed for SIGTRAP", "set clock=auto"));
         }
         let session = inboxes::session(settings.capture, inbox, settings.max_stack_depth).ok_or_else(no_memory)?;
-        let ticking = Ticking { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
+        let setup = ClockSetup { kind, signal, period_ns: period_ns(settings.rate_hz), inbox };
         state.runs += 1;
-        let run = Run {
+        let run = ClockRun {
             number: state.runs,
-            ticking,
+            setup,
             in_use,
             process_ns: time::process_cpu_ns(),
             own_ns: own_cpu_ns(),
             sampled_ns: counters::sampled_cpu_ns(),
         };
-        handler::set_period_ns(ticking.period_ns, period_ns(run.in_use.kernel_tick_hz));
+        handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
         handler::set_session(Some(session));
-        state.registry.scan(Birth::BeforeStart, &ticking);
-        // Where /proc is hidden the scan finds nobody.
-        state.registry.open(super::thread_id(), Birth::BeforeStart, &ticking);
+        state.registry.scan(AccountingStart::BeforeStart, &setup);
+        // Where /proc is hidden the scan finds no thread.
+        state.registry.open(super::thread_id(), AccountingStart::BeforeStart, &setup);
         let number = run.number;
         state.schedule = ScanSchedule::default();
-        shared.facts.tell_threads(&state.registry);
-        shared.facts.tell_run(Some(run.facts()));
+        shared.snapshot.publish_threads(&state.registry);
+        shared.snapshot.publish_run(Some(run.snapshot()));
         state.run = Some(run);
         drop(state);
-        // The drain thread may sleep without a limit; it comes by once to have the scan timer wake it.
+        // The drain thread may sleep without a deadline: wake it once, so that it creates the scan timer.
         inbox.wake();
         Ok(Self { shared, inbox, number, fork_generation: fork::fork_generation() })
     }
 
-    /// The state, if this run is the one that runs, in the process that started it.
-    fn running(&self) -> Option<(MutexGuard<'static, State>, Run)> {
+    /// The state, if this run is the current one, in the process that started it.
+    fn running(&self) -> Option<(MutexGuard<'static, ClockState>, ClockRun)> {
         if self.fork_generation != fork::fork_generation() {
             return None;
         }
@@ -157,110 +157,110 @@ impl Clocks {
         Some((state, run))
     }
 
-    /// What is told of this run; `None` when it is not the one that runs here. Takes no lock.
-    fn facts(&self) -> Option<Arc<RunFacts>> {
-        self.shared.facts.run(self.number).filter(|_| self.fork_generation == fork::fork_generation())
+    /// The snapshot of this run; `None` if it is not the current run of this process. Takes no lock.
+    fn snapshot(&self) -> Option<Arc<RunSnapshot>> {
+        self.shared.snapshot.run(self.number).filter(|_| self.fork_generation == fork::fork_generation())
     }
 
     /// The clock that was chosen. Takes no lock.
     pub fn in_use(&self) -> ClockInUse {
         let kernel_tick_hz = time::kernel_tick_hz();
         let stopped = || ClockInUse { name: "none", reason: "stopped".into(), kernel_tick_hz, signal: 0 };
-        self.facts().map_or_else(stopped, |run| run.in_use.clone())
+        self.snapshot().map_or_else(stopped, |run| run.in_use.clone())
     }
 
     /// CPU time since start: of our own threads, and of the whole process. Takes no lock.
     pub fn own_and_process_ns(&self) -> (u64, u64) {
-        self.facts().map_or((0, 0), |run| run.own_and_process_ns())
+        self.snapshot().map_or((0, 0), |run| run.own_and_process_ns())
     }
 
-    /// Looks whether a scan is due, and makes it; whether it was. The drain thread calls it on [`WakeReason::ScanDue`].
+    /// Scans if a scan is due; returns whether it was. The drain thread calls this on [`WakeReason::ScanDue`].
     pub fn scan_if_due(&self) -> bool {
         let Some((mut state, _)) = self.running() else { return false };
         let (threads, now_ns) = (threads::count(), time::process_cpu_ns());
-        let asked = self.shared.scan_wanted.swap(false, Ordering::AcqRel);
-        let due = asked || state.schedule.wants_scan(threads, now_ns);
+        let requested = self.shared.scan_requested.swap(false, Ordering::AcqRel);
+        let due = requested || state.schedule.is_scan_due(threads, now_ns);
         if due {
             scan(&mut state, threads);
         }
-        self.shared.facts.tell_threads(&state.registry);
+        self.shared.snapshot.publish_threads(&state.registry);
         if let Some(timer) = state.scan_timer {
-            arm::arm_timer(timer, now_ns + state.schedule.next_look_ns(), 0);
+            arm::arm_timer(timer, now_ns + state.schedule.next_poll_ns(), 0);
         }
         due
     }
 
-    /// Gives new threads a clock and takes it from ended ones, and puts our handlers back in place where the host
-    /// replaced them.
+    /// Opens clocks for new threads, closes those of ended ones, and reinstalls our handlers where the host replaced
+    /// them.
     #[cfg(test)]
     pub fn scan(&self) {
         if let Some((mut state, _)) = self.running() {
             scan(&mut state, threads::count());
-            self.shared.facts.tell_threads(&state.registry);
+            self.shared.snapshot.publish_threads(&state.registry);
         }
     }
 
-    /// A scan that was given this list of threads.
+    /// A scan with the given list of threads.
     #[cfg(test)]
     pub fn scan_list(&self, ids: &[u32]) {
         if let Some((mut state, run)) = self.running() {
-            state.registry.follow(ids, Birth::AfterStart, &run.ticking);
+            state.registry.apply_list(ids, AccountingStart::AfterStart, &run.setup);
         }
     }
 
-    /// Gives the calling thread a clock now rather than at the next scan. Never waits.
+    /// Opens a clock for the calling thread now instead of at the next scan. Never waits.
     pub fn register_current_thread(&self) {
         if self.fork_generation != fork::fork_generation() {
             return;
         }
         let Ok(mut state) = self.shared.state.try_lock() else {
-            // A scan runs now and may have passed this thread by: have another.
-            self.shared.scan_wanted.store(true, Ordering::Release);
+            // A concurrent scan may have missed this thread: request another.
+            self.shared.scan_requested.store(true, Ordering::Release);
             return self.inbox.scan_due();
         };
         if let Some(run) = state.run.clone().filter(|run| run.number == self.number) {
-            state.registry.open(super::thread_id(), Birth::AfterStart, &run.ticking);
-            self.shared.facts.tell_threads(&state.registry);
+            state.registry.open(super::thread_id(), AccountingStart::AfterStart, &run.setup);
+            self.shared.snapshot.publish_threads(&state.registry);
         }
     }
 
-    /// Takes the clock from the calling thread until [`Clocks::resume_current_thread`], for `exec`: a trap that is pending
-    /// then ends the new program. One that is pending now is handled before this returns.
+    /// Closes the clock of the calling thread until [`Clocks::resume_current_thread`], for `exec`: a pending trap
+    /// would end the new program. A trap pending now is handled before this returns.
     pub fn suspend_current_thread(&self) {
         let Some((mut state, _)) = self.running() else { return };
         state.registry.suspend(super::thread_id());
     }
 
-    /// Gives the calling thread a clock again; samples go on where they stopped.
+    /// Opens a clock for the calling thread again; its samples continue from their last CPU time.
     pub fn resume_current_thread(&self) {
         let Some((mut state, run)) = self.running() else { return };
-        state.registry.resume(super::thread_id(), &run.ticking);
+        state.registry.resume(super::thread_id(), &run.setup);
     }
 
-    /// Makes the calling thread one of ours until the value is dropped there; also keeps the host's signals away.
+    /// Marks the calling thread as one of ours until the value is dropped there, and blocks the host's signals in it.
     pub fn exempt_current_thread() -> OwnThread {
         OwnThread::current()
     }
 
-    /// Changes the rate. Weights stay exact over the change.
+    /// Changes the rate. Weights stay exact across the change.
     pub fn set_rate(&self, rate_hz: u32) {
         let Some((mut state, run)) = self.running() else { return };
-        change_clock(&mut state, Ticking { period_ns: period_ns(rate_hz.clamp(1, 10_000)), ..run.ticking });
-        self.shared.facts.tell_threads(&state.registry);
+        change_clock(&mut state, ClockSetup { period_ns: period_ns(rate_hz.clamp(1, 10_000)), ..run.setup });
+        self.shared.snapshot.publish_threads(&state.registry);
     }
 
-    /// Checks, without a signal, that the handlers in force are ours, repairs or replaces what is not, and scans when the
-    /// number of threads changed. Called by the drain thread at least once per upload interval: while another handler takes
+    /// Checks, without a signal, that our handlers are installed, and reinstalls or moves them. Scans if the number
+    /// of threads changed. The drain thread calls this at least once per upload interval: while another handler takes
     /// the signal, neither samples nor the scan timer arrive.
     pub fn check_handlers(&self) -> ClaimStatus {
         let Some((mut state, run)) = self.running() else { return ClaimStatus::InPlace };
-        if run.ticking.kind == Kind::Trap {
+        if run.setup.kind == TickerKind::Trap {
             handler::install(libc::SIGTRAP);
         }
         let outcome = signal_claim::check();
         if let ClaimStatus::Moved(signal) = outcome {
-            change_clock(&mut state, Ticking { signal, ..run.ticking });
-            // The drain thread makes a new one, with the new signal, before it sleeps.
+            change_clock(&mut state, ClockSetup { signal, ..run.setup });
+            // The drain thread creates a new timer, with the new signal, before it sleeps.
             if let Some(timer) = state.scan_timer.take() {
                 timer::delete(timer);
             }
@@ -270,11 +270,11 @@ impl Clocks {
         if outcome != ClaimStatus::InPlace || state.schedule.has_changed(threads) {
             scan(&mut state, threads);
         }
-        self.shared.facts.tell_threads(&state.registry);
+        self.shared.snapshot.publish_threads(&state.registry);
         outcome
     }
 
-    /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows what still comes.
+    /// Stops every clock. Samples stay in the ring. The handler stays installed and swallows late signals.
     pub fn stop(&self) {
         let Some((mut state, _)) = self.running() else { return };
         handler::set_session(None);
@@ -283,11 +283,11 @@ impl Clocks {
             timer::delete(timer);
         }
         self.shared.scan_thread.store(0, Ordering::Release);
-        self.shared.facts.tell_run(None);
+        self.shared.snapshot.publish_run(None);
         state.run = None;
     }
 
-    /// What the clocks counted. Takes no lock.
+    /// The counters of the clocks. Takes no lock.
     pub fn counters(&self) -> ClockCounters {
         let mut counted = ClockCounters {
             samples: counters::samples(),
@@ -302,8 +302,8 @@ impl Clocks {
             faults_forwarded: guarded::faults_forwarded(),
             ..ClockCounters::default()
         };
-        if self.facts().is_some() {
-            self.shared.facts.count_threads(&mut counted);
+        if self.snapshot().is_some() {
+            self.shared.snapshot.fill_thread_counters(&mut counted);
         }
         counted
     }
@@ -325,10 +325,10 @@ impl Clocks {
         living
     }
 
-    /// Where the CPU time since start went.
+    /// Accounts for the CPU time since start.
     pub fn account(&self) -> CpuAccount {
         let Some((state, run)) = self.running() else { return CpuAccount::default() };
-        // The whole is read before its parts: the parts may be a little too large, never the remainder.
+        // The total is read before its parts: the parts may be slightly too large, the remainder never.
         let process_ns = time::process_cpu_ns().saturating_sub(run.process_ns);
         let waiting = state.registry.threads().map(|(thread_id, slot)| {
             let accounted = slot.accounted_cpu_ns();
@@ -340,15 +340,15 @@ impl Clocks {
         CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
     }
 
-    /// Waits for something to do, on the drain thread. Without a time limit the first sample wakes; with one, samples
-    /// wake only when a quarter of the ring is used: the limit is when the caller wants them anyway.
+    /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes; with one, samples wake
+    /// only when a quarter of the ring is used, since the caller collects them at the timeout anyway.
     pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
         self.wake_current_thread_for_scans();
         self.inbox.wait(timeout.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Has the scan timer wake the calling thread out of its wait on the inbox. The timer runs on the process's CPU
-    /// clock, so nothing wakes while the process is idle. Cheap when it is so already.
+    /// Lets the scan timer wake the calling thread from its wait on the inbox. The timer runs on the process's CPU
+    /// clock, so an idle process has no wakeups. Cheap if already done.
     pub fn wake_current_thread_for_scans(&self) {
         let me = super::thread_id();
         if self.shared.scan_thread.load(Ordering::Acquire) == me {
@@ -358,25 +358,25 @@ impl Clocks {
         if let Some(old) = state.scan_timer.take() {
             timer::delete(old);
         }
-        threads::unblock_signal(run.ticking.signal);
-        if let Ok(timer) = timer::create_for_process(me, run.ticking.signal, handler::signal_value(0, 0)) {
-            arm::arm_timer(timer, time::process_cpu_ns() + LOOK_INTERVAL_NS, 0);
+        threads::unblock_signal(run.setup.signal);
+        if let Ok(timer) = timer::create_for_process(me, run.setup.signal, handler::signal_value(0, 0)) {
+            arm::arm_timer(timer, time::process_cpu_ns() + POLL_INTERVAL_NS, 0);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);
         }
     }
 
-    /// Brings the drain thread back from its wait.
+    /// Wakes the drain thread from its wait.
     pub fn wake(&self) {
         self.inbox.wake();
     }
 
-    /// The ring the samples go to.
+    /// The ring of the samples.
     pub fn ring(&self) -> &'static Ring {
         self.inbox.ring()
     }
 
-    /// The ring with its bell: the door for samples that a runtime submits.
+    /// The inbox: the ring with its wakeup, for samples that a runtime submits.
     pub fn inbox(&self) -> &'static Inbox {
         self.inbox
     }
@@ -392,27 +392,27 @@ fn period_ns(rate_hz: u32) -> u64 {
     1_000_000_000 / rate_hz as u64
 }
 
-/// Puts every thread on a new rate or signal.
-fn change_clock(state: &mut State, ticking: Ticking) {
+/// Applies a new rate or signal to every thread.
+fn change_clock(state: &mut ClockState, setup: ClockSetup) {
     let Some(run) = &mut state.run else { return };
-    let has_new_signal = ticking.signal != run.ticking.signal;
-    handler::set_period_ns(ticking.period_ns, period_ns(run.in_use.kernel_tick_hz));
-    (run.ticking, run.in_use.signal) = (ticking, ticking.signal);
-    shared().facts.tell_run(Some(run.facts()));
-    state.registry.change(&ticking, has_new_signal);
+    let has_new_signal = setup.signal != run.setup.signal;
+    handler::set_period_ns(setup.period_ns, period_ns(run.in_use.kernel_tick_hz));
+    (run.setup, run.in_use.signal) = (setup, setup.signal);
+    shared().snapshot.publish_run(Some(run.snapshot()));
+    state.registry.change(&setup, has_new_signal);
 }
 
-/// A scan, after a look that found so many threads.
-fn scan(state: &mut State, threads: Option<u64>) {
-    let Some(ticking) = state.run.as_ref().map(|run| run.ticking) else { return };
+/// Scans, with the thread count read before.
+fn scan(state: &mut ClockState, threads: Option<u64>) {
+    let Some(setup) = state.run.as_ref().map(|run| run.setup) else { return };
     let begun = time::current_thread_cpu_ns();
     if !super::fault_guard_owned() {
         super::install_fault_guard();
     }
-    if ticking.kind == Kind::Trap {
+    if setup.kind == TickerKind::Trap {
         handler::install(libc::SIGTRAP);
     }
-    state.registry.scan(Birth::AfterStart, &ticking);
+    state.registry.scan(AccountingStart::AfterStart, &setup);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
 }
@@ -424,29 +424,29 @@ pub(super) fn with_lock_held<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Takes the clock from a thread that became one of ours.
+/// Closes the clock of a thread that became one of ours.
 pub(super) fn forget_thread(thread_id: u32) {
     let present = SHARED.load(Ordering::Acquire);
     // SAFETY: only leaked boxes are ever stored there.
     if let Some(shared) = unsafe { present.as_ref() } {
         let mut state = shared.lock();
         state.registry.close(thread_id);
-        shared.facts.tell_threads(&state.registry);
+        shared.snapshot.publish_threads(&state.registry);
     }
 }
 
-/// In a forked child: no clock exists here. Allocates nothing, takes no lock; closes inherited descriptors.
-pub(super) fn forget_in_child() {
+/// Discards all clocks in a forked child. Allocates nothing, takes no lock; closes inherited descriptors.
+pub(super) fn reset_in_child() {
     handler::set_session(None);
     SHARED.store(null_mut(), Ordering::Release);
-    for slot in handler::touched_slots() {
+    for slot in handler::used_slots() {
         if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
             handler::set_slot_of_descriptor(descriptor, 0);
-            perf::close_descriptor(perf::Event { descriptor, id: slot.event_id(), ring: 0 });
+            perf::close_descriptor(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: 0 });
         }
-        slot.forget();
+        slot.reset_after_fork();
     }
     counters::reset_after_fork();
-    own_threads::forget_in_child();
-    inboxes::forget_in_child();
+    own_threads::reset_in_child();
+    inboxes::reset_in_child();
 }

@@ -1,6 +1,6 @@
-//! What a sample costs by the statistics, beside measurements of the same samples.
+//! The cost statistics of samples, compared with measurements of the same samples.
 
-use super::live_tests::{burn, one_at_a_time, settings, start, Ends};
+use super::live_tests::{burn, one_at_a_time, settings, start, StopOnDrop};
 use super::*;
 use spanprof_signal::{counters, Captured, HandlerContext, RawFrame, RawStack};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,67 +10,68 @@ fn is_allowed() -> bool {
 }
 
 /// 10 µs of CPU time, as a walk of a deep stack takes.
-unsafe fn slow_walk(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+unsafe fn capture_for_10_us(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     let begun_ns = current_thread_cpu_ns();
     while current_thread_cpu_ns() - begun_ns < 10_000 {}
     stack.push(RawFrame { code: 0x1000_0000, at: 7 });
     Captured::Walked
 }
 
-type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+type SigactionHandler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// The profiler's handler, while [`measured`] stands before it.
+/// The profiler's handler, while [`measuring_handler`] wraps it.
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
 static MEASURED_NS: AtomicU64 = AtomicU64::new(0);
-static MEASURED: AtomicU64 = AtomicU64::new(0);
+static MEASURED_TICKS: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn measured(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: `stand_before_the_handler` stored the address of a handler of this type.
-    let handler: Handler = unsafe { std::mem::transmute(HANDLER.load(Ordering::Relaxed)) };
+extern "C" fn measuring_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: `wrap_handler` stored the address of a handler of this type.
+    let handler: SigactionHandler = unsafe { std::mem::transmute(HANDLER.load(Ordering::Relaxed)) };
     let begun_ns = current_thread_cpu_ns();
     handler(signal, info, context);
     MEASURED_NS.fetch_add(current_thread_cpu_ns() - begun_ns, Ordering::Relaxed);
-    MEASURED.fetch_add(1, Ordering::Relaxed);
+    MEASURED_TICKS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn stand_before_the_handler(signal: libc::c_int) {
-    // SAFETY: an all-zero action is a valid value to be written over; the new handler is of the same type as the former.
+fn wrap_handler(signal: libc::c_int) {
+    // SAFETY: an all-zero action is a valid value; the new handler has the same type as the old one.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
         HANDLER.store(action.sa_sigaction, Ordering::Relaxed);
-        action.sa_sigaction = measured as *const () as usize;
+        action.sa_sigaction = measuring_handler as *const () as usize;
         assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
     }
 }
 
-/// What two readings of the CPU clock without anything in between take.
+/// Time between two consecutive readings of the CPU clock, median.
 fn reading_ns() -> u64 {
-    let mut taken: Vec<u64> = (0..1_001)
+    let mut durations_ns: Vec<u64> = (0..1_001)
         .map(|_| {
             let begun_ns = current_thread_cpu_ns();
             current_thread_cpu_ns() - begun_ns
         })
         .collect();
-    taken.sort_unstable();
-    taken[taken.len() / 2]
+    durations_ns.sort_unstable();
+    durations_ns[durations_ns.len() / 2]
 }
 
 #[test]
-fn the_handlers_time_on_a_crowded_machine_is_that_of_the_threads_clock_around_each_tick() {
+fn handler_time_under_cpu_contention_is_that_of_the_thread_clock_around_each_tick() {
     let _turn = one_at_a_time();
     for clock in [ClockChoice::Perf, ClockChoice::ThreadTimer] {
         if clock == ClockChoice::Perf && !is_allowed() {
             continue;
         }
-        // The handler stays where it is put.
+        // In a child, since the wrapper stays installed.
         super::fork_tests::in_child(|| {
-            let clocks = start(ClockSettings { capture: slow_walk, ring_bytes: 1 << 24, ..settings(clock, 1_000) });
-            stand_before_the_handler(clocks.in_use().signal);
+            let clocks =
+                start(ClockSettings { capture: capture_for_10_us, ring_bytes: 1 << 24, ..settings(clock, 1_000) });
+            wrap_handler(clocks.in_use().signal);
             let running = AtomicBool::new(true);
             let cores = std::thread::available_parallelism().map_or(2, usize::from);
             let [handler_ns, measured_ns] = std::thread::scope(|scope| {
-                let ends = Ends(&running);
+                let stop = StopOnDrop(&running);
                 for _ in 0..2 * cores {
                     scope.spawn(|| {
                         clocks.register_current_thread();
@@ -80,15 +81,15 @@ fn the_handlers_time_on_a_crowded_machine_is_that_of_the_threads_clock_around_ea
                     });
                 }
                 let counted = || [counters::handler_ns(), MEASURED_NS.load(Ordering::Relaxed)];
-                let (before, begun) = (counted(), MEASURED.load(Ordering::Relaxed));
+                let (before, begun) = (counted(), MEASURED_TICKS.load(Ordering::Relaxed));
                 for _ in 0..600 {
                     std::thread::sleep(std::time::Duration::from_millis(50));
-                    if MEASURED.load(Ordering::Relaxed) - begun >= 1_500 {
+                    if MEASURED_TICKS.load(Ordering::Relaxed) - begun >= 1_500 {
                         break;
                     }
                 }
-                let (after, ticks) = (counted(), MEASURED.load(Ordering::Relaxed) - begun);
-                drop(ends);
+                let (after, ticks) = (counted(), MEASURED_TICKS.load(Ordering::Relaxed) - begun);
+                drop(stop);
                 assert!(ticks >= 300, "{clock:?}: {ticks} ticks in half a minute");
                 [after[0] - before[0], after[1] - before[1] - ticks * reading_ns()]
             });
@@ -100,14 +101,14 @@ fn the_handlers_time_on_a_crowded_machine_is_that_of_the_threads_clock_around_ea
     }
 }
 
-/// Gaps in a thread's own time around its samples, and what the clocks counted of them: delivery and handler.
-struct Gaps {
+/// Gaps in a thread's execution around its samples, and the counted delivery and handler time.
+struct SampleGaps {
     gaps_ns: Vec<u64>,
     delivery_ns: u64,
     handler_ns: u64,
 }
 
-fn gaps_of(clock: ClockChoice) -> Gaps {
+fn gaps_of(clock: ClockChoice) -> SampleGaps {
     let clocks = start(settings(clock, 1_000));
     clocks.register_current_thread();
     let counted = || clocks.counters();
@@ -117,7 +118,7 @@ fn gaps_of(clock: ClockChoice) -> Gaps {
     while gaps_ns.len() % 64 != 63 || current_thread_cpu_ns() < end_ns {
         let now_ns = monotonic_ns();
         if counters::samples() != samples {
-            // Taken before or after `now_ns` was read.
+            // The sample was durations_ns before or after the read of `now_ns`.
             gaps_ns.push(monotonic_ns() - last_ns);
             (samples, last_ns) = (counters::samples(), monotonic_ns());
         } else {
@@ -126,7 +127,7 @@ fn gaps_of(clock: ClockChoice) -> Gaps {
     }
     clocks.stop();
     let after = counted();
-    Gaps {
+    SampleGaps {
         gaps_ns,
         delivery_ns: after.delivery_ns - before.delivery_ns,
         handler_ns: after.handler_ns - before.handler_ns,
@@ -134,16 +135,17 @@ fn gaps_of(clock: ClockChoice) -> Gaps {
 }
 
 #[test]
-fn the_kernels_delivery_of_a_sample_is_a_part_of_the_gap_that_the_thread_sees() {
+fn kernel_delivery_time_is_part_of_the_gap_that_the_thread_measures() {
     let _turn = one_at_a_time();
     if is_allowed() {
-        let Gaps { mut gaps_ns, delivery_ns, handler_ns } = gaps_of(ClockChoice::Perf);
+        let SampleGaps { mut gaps_ns, delivery_ns, handler_ns } = gaps_of(ClockChoice::Perf);
         gaps_ns.sort_unstable();
         let (sum_ns, median_ns) = (gaps_ns.iter().sum::<u64>(), gaps_ns[gaps_ns.len() / 2]);
-        let seen = format!("{} gaps of {median_ns} ns, delivery {delivery_ns}, handler {handler_ns}", gaps_ns.len());
-        assert!(delivery_ns + handler_ns < sum_ns + median_ns, "{seen}");
+        let measurements =
+            format!("{} gaps of {median_ns} ns, delivery {delivery_ns}, handler {handler_ns}", gaps_ns.len());
+        assert!(delivery_ns + handler_ns < sum_ns + median_ns, "{measurements}");
         // Two thirds on the reference machine.
-        assert!(delivery_ns > median_ns * gaps_ns.len() as u64 / 10, "{seen}");
+        assert!(delivery_ns > median_ns * gaps_ns.len() as u64 / 10, "{measurements}");
     }
     assert_eq!(gaps_of(ClockChoice::ThreadTimer).delivery_ns, 0, "a timer does not record when it expired");
 }

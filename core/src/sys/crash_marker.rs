@@ -1,13 +1,14 @@
-//! The crash-loop breaker's memory: a small file per program that says whether the process faulted in a walk of ours, since
-//! when it runs and when it was last seen alive. A process that dies leaves it as it was; the next one reads it.
+//! Persistent state of the crash-loop breaker: a small file per program. It stores whether the process faulted inside
+//! one of our stack walks, its start, and the last time it was alive. A process that dies leaves the file unchanged;
+//! the next one reads it.
 //!
-//! The fault handler writes the one word (`spanprof_signal::walking`), normal threads the rest. Nothing is mapped: a
-//! file that somebody cuts short must not fault in a handler, and a disk that is slow must not hold up a walk.
+//! The fault handler writes one word (`spanprof_signal::walk_fault`), normal threads the rest. The file is not
+//! mapped: a truncated file must not fault in a handler, and a slow disk must not delay a walk.
 //!
-//! Limits: only one process of a program keeps the file (a lock of the process, not inherited by fork); where no file can
-//! be written there is no breaker; a death that reaches no fault handler of ours tells nothing (see decision 17).
+//! Limits: only one process of a program keeps the file (a process lock, not inherited by fork). Without a writable
+//! file there is no breaker. A death that reaches no fault handler of ours is not recorded (decision 17).
 
-use spanprof_signal::walking;
+use spanprof_signal::walk_fault;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -15,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A process that lived longer than this before it died is no crash loop.
-const LOOP_NS: u64 = 60_000_000_000;
+/// A process that lived longer than this before its death is not in a crash loop.
+const MAX_LOOP_LIFETIME_NS: u64 = 60_000_000_000;
 const MAGIC: u64 = 0x7370_616e_7072_6632;
 
-/// What lies in the file.
+/// The content of the file.
 #[derive(Clone, Copy)]
-struct Record {
+struct MarkerRecord {
     started_unix_ns: u64,
     alive_unix_ns: u64,
     ended: u32,
@@ -31,7 +32,7 @@ struct Record {
 const RECORD_BYTES: usize = 32;
 const FAULTED_OFFSET: u64 = 28;
 
-impl Record {
+impl MarkerRecord {
     fn to_bytes(self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -52,40 +53,41 @@ impl Record {
 
     fn is_crash_loop(&self) -> bool {
         let lived_ns = self.alive_unix_ns.saturating_sub(self.started_unix_ns);
-        self.ended == 0 && self.faulted != 0 && lived_ns < LOOP_NS
+        self.ended == 0 && self.faulted != 0 && lived_ns < MAX_LOOP_LIFETIME_NS
     }
 }
 
-/// The file of this process, whose lock it keeps.
+/// The marker file of this process, which holds its lock.
 struct Marker {
     directory: PathBuf,
     file: File,
     identity: (u64, u64),
-    record: Record,
-    /// Nothing told of this program before, so that there is a file more.
-    is_one_more: bool,
+    record: MarkerRecord,
+    /// No valid record existed: this program adds a file.
+    is_new_file: bool,
 }
 
 impl Marker {
-    /// Writes what normal threads write, if the host did not close the file behind our back. What cannot be written
-    /// is not told: the host comes first.
+    /// Writes the fields of normal threads, if the host did not close the file. Write errors are ignored: the host
+    /// takes precedence.
     fn write(&self) {
-        if walking::identity(self.file.as_raw_fd()) == Some(self.identity) {
+        if walk_fault::identity(self.file.as_raw_fd()) == Some(self.identity) {
             let bytes = self.record.to_bytes();
-            // The word of the fault handler is its own, except at the beginning.
+            // The last word belongs to the fault handler, except at the beginning.
             let _ = self.file.write_all_at(bytes.get(..FAULTED_OFFSET as usize).unwrap_or(&[]), 0);
         }
     }
 
-    fn place(&self) -> walking::Place {
+    fn fault_word(&self) -> walk_fault::FileWord {
         let descriptor = self.file.as_raw_fd();
-        walking::Place { descriptor, identity: self.identity, offset: FAULTED_OFFSET }
+        walk_fault::FileWord { descriptor, identity: self.identity, offset: FAULTED_OFFSET }
     }
 }
 
 static MARKER: Mutex<Option<Marker>> = Mutex::new(None);
 
-/// Begins to tell. True when the last process of this program died in a walk of ours, within a minute of its start.
+/// Begins to record. True when the last process of this program died in one of our walks within a minute of its
+/// start.
 pub fn begin_crash_marker(directory: &Path, program: u64, now_unix_ns: u64) -> bool {
     let mut marker = MARKER.lock().unwrap_or_else(PoisonError::into_inner);
     if marker.is_none() {
@@ -94,18 +96,18 @@ pub fn begin_crash_marker(directory: &Path, program: u64, now_unix_ns: u64) -> b
     let Some(marker) = &mut *marker else { return false };
     let mut bytes = [0; RECORD_BYTES];
     let last = match marker.file.read_exact_at(&mut bytes, 0) {
-        Ok(()) => Record::from_bytes(&bytes),
+        Ok(()) => MarkerRecord::from_bytes(&bytes),
         Err(_) => None,
     };
-    marker.is_one_more = last.is_none();
-    marker.record = Record { started_unix_ns: now_unix_ns, alive_unix_ns: now_unix_ns, ended: 0, faulted: 0 };
-    marker.place().write(0);
+    marker.is_new_file = last.is_none();
+    marker.record = MarkerRecord { started_unix_ns: now_unix_ns, alive_unix_ns: now_unix_ns, ended: 0, faulted: 0 };
+    marker.fault_word().write(0);
     marker.write();
-    walking::tell_in(Some(marker.place()));
+    walk_fault::set_report_location(Some(marker.fault_word()));
     last.is_some_and(|last| last.is_crash_loop())
 }
 
-/// The process is alive now; called at the end of each window.
+/// Records that the process is alive; called at the end of each window.
 pub fn keep_crash_marker(now_unix_ns: u64) {
     if let Some(marker) = &mut *MARKER.lock().unwrap_or_else(PoisonError::into_inner) {
         marker.record.alive_unix_ns = now_unix_ns;
@@ -113,16 +115,16 @@ pub fn keep_crash_marker(now_unix_ns: u64) {
     }
 }
 
-/// Sampling ended in an orderly way.
+/// Records an orderly end of sampling.
 pub fn end_crash_marker() {
-    walking::tell_in(None);
+    walk_fault::set_report_location(None);
     if let Some(marker) = &mut *MARKER.lock().unwrap_or_else(PoisonError::into_inner) {
         marker.record.ended = 1;
         marker.write();
     }
 }
 
-/// Where the files lie: with the user's run-time files, else with temporary ones.
+/// The directory of the files: in the user's runtime directory, else in the temporary one.
 pub fn crash_marker_directory() -> PathBuf {
     // SAFETY: no arguments, no failure.
     let user = unsafe { libc::geteuid() };
@@ -134,9 +136,9 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     // SAFETY: no arguments, no failure.
     let user = unsafe { libc::geteuid() };
     let _ = DirBuilder::new().mode(0o700).create(directory);
-    let place = std::fs::symlink_metadata(directory).ok()?;
-    // A directory that somebody else can write could be made to say what he wants.
-    if !place.is_dir() || place.uid() != user || place.mode() & 0o022 != 0 {
+    let metadata = std::fs::symlink_metadata(directory).ok()?;
+    // A directory that other users can write is not trusted.
+    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
         return None;
     }
     if !may_write() {
@@ -154,24 +156,24 @@ fn open(directory: &Path, program: u64) -> Option<Marker> {
     if !lock(&file) {
         return None;
     }
-    let identity = walking::identity(file.as_raw_fd())?;
-    let record = Record { started_unix_ns: 0, alive_unix_ns: 0, ended: 1, faulted: 0 };
-    Some(Marker { directory: directory.to_owned(), file, identity, record, is_one_more: false })
+    let identity = walk_fault::identity(file.as_raw_fd())?;
+    let record = MarkerRecord { started_unix_ns: 0, alive_unix_ns: 0, ended: 1, faulted: 0 };
+    Some(Marker { directory: directory.to_owned(), file, identity, record, is_new_file: false })
 }
 
-/// Whether files may have the length of ours: a write beyond the limit ends the host.
+/// Whether the file size limit permits the file: a write beyond the limit ends the host.
 fn may_write() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes one rlimit to a local.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
-    known && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
+    let succeeded = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
+    succeeded && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
 }
 
-/// Programs whose arguments change leave a file each: whoever leaves one more sees to it that, beyond a few, those not
-/// touched for a day go. Looks at many files, which takes milliseconds: not for a thread of the host.
+/// Programs whose arguments change leave one file each. A process that adds a file removes files older than a day,
+/// once there are more than `MAX_FILES`. Inspects many files, which takes milliseconds: not for host threads.
 pub fn sweep_crash_markers() {
     let marker = MARKER.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = marker.as_ref().filter(|marker| marker.is_one_more).map(|marker| marker.directory.clone());
+    let directory = marker.as_ref().filter(|marker| marker.is_new_file).map(|marker| marker.directory.clone());
     drop(marker);
     if let Some(directory) = directory {
         sweep(&directory);
@@ -179,25 +181,25 @@ pub fn sweep_crash_markers() {
 }
 
 fn sweep(directory: &Path) {
-    const FEW: usize = 64;
-    const LOOKED_AT: usize = 1024;
+    const MAX_FILES: usize = 64;
+    const MAX_INSPECTED_FILES: usize = 1024;
     const DAY: Duration = Duration::from_secs(86_400);
     let is_old = |file: &std::fs::DirEntry| {
         let touched = file.metadata().and_then(|metadata| metadata.modified());
         touched.is_ok_and(|touched| touched.elapsed().is_ok_and(|age| age > DAY))
     };
     let files: Vec<_> = std::fs::read_dir(directory).into_iter().flatten().flatten().collect();
-    if files.len() > FEW {
-        for file in files.iter().take(LOOKED_AT).filter(|file| is_old(file)) {
-            // Another process may have been quicker.
+    if files.len() > MAX_FILES {
+        for file in files.iter().take(MAX_INSPECTED_FILES).filter(|file| is_old(file)) {
+            // Another process may have removed it.
             let _ = std::fs::remove_file(file.path());
         }
     }
 }
 
-/// Takes the lock that belongs to the process: forked children do not have it, and death gives it back.
+/// Takes a process-owned lock: not inherited by forked children, released on death.
 fn lock(file: &File) -> bool {
-    // SAFETY: an all-zero flock is a valid value: from the start of the file, for all of it.
+    // SAFETY: an all-zero flock is a valid value: from the start of the file, its whole length.
     let mut whole: libc::flock = unsafe { std::mem::zeroed() };
     whole.l_type = libc::F_WRLCK as libc::c_short;
     whole.l_whence = libc::SEEK_SET as libc::c_short;
@@ -211,14 +213,14 @@ mod tests {
     use crate::sys::fork_tests::wait_status_of_child;
     use crate::sys::live_tests::{burn, one_at_a_time, settings};
     use crate::sys::{ClockChoice, ClockSettings, Clocks};
-    use spanprof_signal::walking::Walking;
+    use spanprof_signal::walk_fault::WalkGuard;
     use spanprof_signal::{Captured, HandlerContext, RawStack};
 
     fn directory(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("spanprof-marker-{name}-{}", std::process::id()))
     }
 
-    /// What the next process would do: this one's lock is given up first.
+    /// Simulates the next process: releases this one's lock first.
     fn next_process(directory: &Path, now_unix_ns: u64) -> bool {
         *MARKER.lock().unwrap() = None;
         begin_crash_marker(directory, 7, now_unix_ns)
@@ -230,10 +232,10 @@ mod tests {
         std::fs::remove_dir_all(directory).unwrap();
     }
 
-    /// What the fault handler writes.
+    /// Simulates the write of the fault handler.
     fn fault_in_walk() {
         let marker = MARKER.lock().unwrap();
-        assert!(marker.as_ref().unwrap().place().write(1));
+        assert!(marker.as_ref().unwrap().fault_word().write(1));
     }
 
     #[test]
@@ -242,20 +244,20 @@ mod tests {
         let directory = directory("when");
         assert!(!next_process(&directory, 1), "a first start");
         fault_in_walk();
-        keep_crash_marker(1 + LOOP_NS / 2);
+        keep_crash_marker(1 + MAX_LOOP_LIFETIME_NS / 2);
         assert!(next_process(&directory, 2), "died in a walk after half a minute");
         assert!(!next_process(&directory, 3), "died outside a walk");
         fault_in_walk();
         end_crash_marker();
-        assert!(!next_process(&directory, 4), "ended in an orderly way");
+        assert!(!next_process(&directory, 4), "orderly end");
         fault_in_walk();
-        keep_crash_marker(4 + LOOP_NS);
+        keep_crash_marker(4 + MAX_LOOP_LIFETIME_NS);
         assert!(!next_process(&directory, 5), "lived longer than a minute");
         forget_all(&directory);
     }
 
     fn faults() {
-        // SAFETY: none; the fault is what the test is about, and ends the child.
+        // SAFETY: the read faults, which this test provokes and which ends the child.
         unsafe { std::ptr::read_volatile(8 as *const u8) };
     }
 
@@ -264,9 +266,9 @@ mod tests {
         Captured::Walked
     }
 
-    /// Whether a child that does `body` dies of its fault and the next start of the program says so.
+    /// Whether a child that runs `body` dies of its fault and the next start reports it.
     fn trips(directory: &Path, body: impl FnOnce()) -> bool {
-        // The lock is this process's until then.
+        // Releases this process's lock for the child.
         *MARKER.lock().unwrap() = None;
         let status = wait_status_of_child(|| {
             begin_crash_marker(directory, 9, crate::sys::unix_ns());
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_fault_in_a_walk_is_told_and_one_of_the_host_is_not() {
+    fn a_fault_in_a_walk_is_recorded_and_a_fault_of_the_host_is_not() {
         let _turn = one_at_a_time();
         let directory = directory("fault");
         let clocks = |capture| Clocks::start(ClockSettings { capture, ..settings(ClockChoice::ThreadTimer, 1_000) });
@@ -288,14 +290,14 @@ mod tests {
         assert!(trips(&directory, in_handler), "the handler's walk faulted");
         let in_wall_walk = || {
             crate::sys::install_fault_guard();
-            let _walking = Walking::begin(crate::sys::thread_id());
+            let _guard = WalkGuard::begin(crate::sys::thread_id());
             faults();
         };
         assert!(trips(&directory, in_wall_walk), "the wall sampler's walk faulted");
         let of_host = || {
             crate::sys::install_fault_guard();
-            // Another thread walks meanwhile.
-            std::thread::spawn(|| std::mem::forget(Walking::begin(crate::sys::thread_id()))).join().unwrap();
+            // Another thread walks at the same time.
+            std::thread::spawn(|| std::mem::forget(WalkGuard::begin(crate::sys::thread_id()))).join().unwrap();
             faults();
         };
         assert!(!trips(&directory, of_host), "the host faulted");
@@ -303,27 +305,27 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_short_or_closed_by_the_host_harms_nobody() {
+    fn a_file_truncated_or_closed_by_the_host_causes_no_fault_and_no_foreign_write() {
         let _turn = one_at_a_time();
         let directory = directory("cut");
         assert!(!next_process(&directory, 1));
         let file = std::fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(!maps.contains(file.file_name().unwrap().to_str().unwrap()), "nothing to fault on");
+        assert!(!maps.contains(file.file_name().unwrap().to_str().unwrap()), "the file is not mapped");
         File::options().write(true).open(&file).unwrap().set_len(0).unwrap();
         fault_in_walk();
         keep_crash_marker(2);
-        assert!(next_process(&directory, 3), "written anew");
-        // The host closes what it does not know and opens something of its own there.
+        assert!(next_process(&directory, 3), "the record was written again");
+        // The host closes unknown descriptors and opens its own file there.
         let hosts = directory.join("host");
         let theirs = File::create(&hosts).unwrap();
         let marker = MARKER.lock().unwrap().take().unwrap();
-        // SAFETY: both descriptors are open and belong to this test.
+        // SAFETY: both descriptors are open and owned by this test.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), marker.file.as_raw_fd()) } >= 0);
         *MARKER.lock().unwrap() = Some(marker);
         keep_crash_marker(4);
         end_crash_marker();
-        assert!(std::fs::read(&hosts).unwrap().is_empty(), "the host's file is not ours to write");
+        assert!(std::fs::read(&hosts).unwrap().is_empty(), "no write to the host's file");
         forget_all(&directory);
     }
 
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_day_ago_go_once_there_are_many() {
+    fn files_older_than_a_day_are_removed_once_there_are_many() {
         let directory = directory("sweep");
         std::fs::create_dir(&directory).unwrap();
         let files = || std::fs::read_dir(&directory).unwrap().count();
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_leaves_no_more_files_does_not_look_at_others() {
+    fn a_program_that_adds_no_file_removes_none() {
         let _turn = one_at_a_time();
         let directory = directory("again");
         std::fs::create_dir(&directory).unwrap();
@@ -371,9 +373,9 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_written_there_is_no_breaker_and_no_error() {
+    fn without_a_writable_directory_there_is_no_breaker_and_no_error() {
         assert!(open(Path::new("/proc/spanprof-nowhere"), 7).is_none());
-        // Everybody can write there.
+        // A directory that every user can write.
         assert!(open(Path::new("/tmp"), 7).is_none());
     }
 }

@@ -1,6 +1,6 @@
-//! The functions that a loaded object exports, sorted by address. The dynamic linker's own search looks at every name for
-//! every address, which takes a millisecond in a large program. Read through guarded loads. Made by `process`, on normal
-//! threads, for the main program, which is never unloaded.
+//! The functions that the main program exports, sorted by address. The dynamic linker's own lookup searches all names
+//! for every address, which takes 1 ms in a large program. Read through guarded loads. Used by `process`, on normal
+//! threads; the main program is never unloaded.
 
 use spanprof_signal::guarded;
 
@@ -12,63 +12,63 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: usize = 256;
 const MAX_HEADERS: u64 = 256;
 const SYMBOL_BYTES: usize = 24;
-/// Kinds of symbols: no type, function, function chosen at load time.
-const CODE_KINDS: [u8; 3] = [0, 2, 10];
+/// ELF symbol types of code: STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC.
+const CODE_SYMBOL_TYPES: [u8; 3] = [0, 2, 10];
 const MAX_SYMBOLS: usize = 1 << 22;
 const MAX_NAME_BYTES: usize = 4096;
-/// Functions that begin before the nearest one and still reach an address are rare, and close.
-const NESTED: usize = 8;
+/// Functions that begin before the nearest one and still contain an address are rare, and close to it.
+const MAX_NESTED_RANGES: usize = 8;
 
-/// One function, by offsets from where the object lies.
+/// The address range of one function, relative to the object's load address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct SymbolRange {
     pub start: u32,
     pub len: u32,
-    /// Offset in the table of names.
+    /// Offset in the string table.
     pub name: u32,
 }
 
-impl Function {
-    /// `None` for symbols of other kinds, of other objects, and without a length.
+impl SymbolRange {
+    /// `None` for other symbol types, undefined symbols, and symbols without a length.
     pub fn of(kind: u8, section: u16, start: u64, len: u64, name: u32) -> Option<Self> {
         let (start, len) = (u32::try_from(start).ok()?, u32::try_from(len).ok()?);
-        (CODE_KINDS.contains(&kind) && section != 0 && len != 0).then_some(Self { start, len, name })
+        (CODE_SYMBOL_TYPES.contains(&kind) && section != 0 && len != 0).then_some(Self { start, len, name })
     }
 
-    /// By address. Of several names for one place the first is as good as any.
-    pub fn sort(functions: &mut Vec<Self>) {
-        functions.sort_unstable_by_key(|function| (function.start, function.len));
-        functions.dedup_by_key(|function| (function.start, function.len));
-        functions.shrink_to_fit();
+    /// Sorts by address. Of several names for one range the first is kept.
+    pub fn sort(ranges: &mut Vec<Self>) {
+        ranges.sort_unstable_by_key(|range| (range.start, range.len));
+        ranges.dedup_by_key(|range| (range.start, range.len));
+        ranges.shrink_to_fit();
     }
 
-    /// The last to begin before `at` that reaches it, as the linker finds it.
-    pub fn holding(functions: &[Self], at: u32) -> Option<Self> {
-        let after = functions.partition_point(|function| function.start <= at);
-        let before = functions.get(after.saturating_sub(NESTED)..after)?;
-        before.iter().rev().find(|function| at - function.start < function.len).copied()
+    /// The last range to begin before `at` that contains it, as the linker selects it.
+    pub fn containing(ranges: &[Self], at: u32) -> Option<Self> {
+        let after = ranges.partition_point(|range| range.start <= at);
+        let before = ranges.get(after.saturating_sub(MAX_NESTED_RANGES)..after)?;
+        before.iter().rev().find(|range| at - range.start < range.len).copied()
     }
 }
 
-/// The names of one loaded object.
-pub(super) struct ObjectSymbols {
-    /// What is added to the file's addresses.
+/// The exported symbols of one loaded object.
+pub(super) struct ExportedSymbols {
+    /// Load bias: added to the addresses of the file.
     bias: usize,
-    /// Where it lies in memory: first address and length.
+    /// Loaded segments: first address and length.
     segments: Vec<(usize, usize)>,
-    functions: Vec<Function>,
+    ranges: Vec<SymbolRange>,
     names: usize,
     names_bytes: usize,
 }
 
 /// A loaded object, by its program headers.
-struct Object {
+struct LoadedElf {
     bias: usize,
     segments: Vec<(usize, usize)>,
     dynamic: Option<usize>,
 }
 
-impl Object {
+impl LoadedElf {
     fn new(bias: usize, headers: &[libc::Elf64_Phdr]) -> Self {
         let mut object = Self { bias, segments: Vec::new(), dynamic: None };
         for header in headers {
@@ -82,92 +82,92 @@ impl Object {
         object
     }
 
-    /// The main program, from what the kernel gave it. The linker is not asked: it would take a lock that a forked child may
-    /// inherit held (`dl_iterate_phdr` in glibc 2.36).
+    /// The main program, by the kernel's auxiliary vector. The linker is not queried: its lock may be held by the
+    /// parent at a fork (`dl_iterate_phdr` in glibc 2.36).
     fn program() -> Option<Self> {
-        // SAFETY: getauxval reads the kernel's vector; 0 when it does not say.
+        // SAFETY: getauxval reads the auxiliary vector; returns 0 for missing entries.
         let (address, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
         if address == 0 || count > MAX_HEADERS {
             return None;
         }
-        // SAFETY: the program's own headers, in memory that is never unmapped, as many as the kernel says.
+        // SAFETY: the program's own headers, never unmapped, with the count from the kernel.
         let headers = unsafe { std::slice::from_raw_parts(address as *const libc::Elf64_Phdr, count as usize) };
         let own = headers.iter().find(|header| header.p_type == libc::PT_PHDR)?;
         Some(Self::new((address as usize).wrapping_sub(own.p_vaddr as usize), headers))
     }
 }
 
-impl Object {
-    fn symbols(self) -> Option<ObjectSymbols> {
+impl LoadedElf {
+    fn symbols(self) -> Option<ExportedSymbols> {
         let entries = (0..MAX_DYNAMIC).map_while(|at| {
-            let place = self.dynamic?.wrapping_add(at * 16);
-            Some((guarded::read_u64(place)?, guarded::read_u64(place.wrapping_add(8))? as usize))
+            let address = self.dynamic?.wrapping_add(at * 16);
+            Some((guarded::read_u64(address)?, guarded::read_u64(address.wrapping_add(8))? as usize))
         });
         let entries: Vec<(u64, usize)> = entries.take_while(|(tag, _)| *tag != 0).collect();
         let value = |wanted: u64| entries.iter().find(|(tag, _)| *tag == wanted).map(|(_, value)| *value);
-        // Some linkers leave addresses as they are in the file.
+        // Some linkers do not relocate the addresses in the dynamic section.
         let address = |tag| value(tag).map(|value| if value < self.bias { value + self.bias } else { value });
         let count = match address(DT_HASH) {
             Some(table) => read_u32(table.wrapping_add(4))? as usize,
             None => count_by_gnu_hash(address(DT_GNU_HASH)?)?,
         };
-        let functions = functions(address(DT_SYMTAB)?, count)?;
+        let ranges = ranges(address(DT_SYMTAB)?, count)?;
         let (names, names_bytes) = (address(DT_STRTAB)?, value(DT_STRSZ)?);
-        Some(ObjectSymbols { bias: self.bias, segments: self.segments, functions, names, names_bytes })
+        Some(ExportedSymbols { bias: self.bias, segments: self.segments, ranges, names, names_bytes })
     }
 }
 
-impl ObjectSymbols {
-    /// Those of the main program; `None` when they cannot be read.
+impl ExportedSymbols {
+    /// The exported symbols of the main program; `None` when unreadable.
     pub fn of_program() -> Option<Self> {
-        Object::program()?.symbols()
+        LoadedElf::program()?.symbols()
     }
 
     /// Whether an address lies in this object.
-    pub fn holds(&self, pc: usize) -> bool {
+    pub fn contains(&self, pc: usize) -> bool {
         self.segments.iter().any(|(start, len)| pc.wrapping_sub(*start) < *len)
     }
 
-    /// The name of the function that holds `pc`.
+    /// The name of the function that contains `pc`.
     pub fn name(&self, pc: usize) -> Option<String> {
         let at = u32::try_from(pc.checked_sub(self.bias)?).ok()?;
-        let name = Function::holding(&self.functions, at)?.name as usize;
-        let most = self.names_bytes.checked_sub(name)?.min(MAX_NAME_BYTES);
-        text(self.names.wrapping_add(name), most)
+        let name = SymbolRange::containing(&self.ranges, at)?.name as usize;
+        let max_bytes = self.names_bytes.checked_sub(name)?.min(MAX_NAME_BYTES);
+        text(self.names.wrapping_add(name), max_bytes)
     }
 }
 
-/// The functions among so many symbols.
-fn functions(table: usize, count: usize) -> Option<Vec<Function>> {
-    const AT_ONCE: usize = 1024;
-    let mut functions = Vec::new();
-    for first in (0..count.min(MAX_SYMBOLS)).step_by(AT_ONCE) {
-        let bytes = read(table.wrapping_add(first * SYMBOL_BYTES), AT_ONCE.min(count - first) * SYMBOL_BYTES)?;
-        functions.extend(bytes.chunks_exact(SYMBOL_BYTES).filter_map(function));
+/// The function ranges among `count` symbols.
+fn ranges(table: usize, count: usize) -> Option<Vec<SymbolRange>> {
+    const CHUNK: usize = 1024;
+    let mut ranges = Vec::new();
+    for first in (0..count.min(MAX_SYMBOLS)).step_by(CHUNK) {
+        let bytes = read(table.wrapping_add(first * SYMBOL_BYTES), CHUNK.min(count - first) * SYMBOL_BYTES)?;
+        ranges.extend(bytes.chunks_exact(SYMBOL_BYTES).filter_map(range));
     }
-    Function::sort(&mut functions);
-    Some(functions)
+    SymbolRange::sort(&mut ranges);
+    Some(ranges)
 }
 
-fn function(symbol: &[u8]) -> Option<Function> {
+fn range(symbol: &[u8]) -> Option<SymbolRange> {
     let word = |at: usize| symbol.get(at..at + 8)?.try_into().map(u64::from_le_bytes).ok();
     let (kind, section) = (symbol.get(4)? & 15, u16::from_le_bytes([*symbol.get(6)?, *symbol.get(7)?]));
     let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);
-    Function::of(kind, section, word(8)?, word(16)?, name)
+    SymbolRange::of(kind, section, word(8)?, word(16)?, name)
 }
 
-/// How many symbols there are, which this kind of table does not say: the last chain ends with the last symbol.
+/// The number of symbols, which DT_GNU_HASH does not store: the last chain ends with the last symbol.
 fn count_by_gnu_hash(table: usize) -> Option<usize> {
     let [buckets, first, bloom] = [0, 4, 8].map(|at| read_u32(table.wrapping_add(at)));
     let (buckets, first, bloom) = (buckets? as usize, first? as usize, bloom? as usize);
     if buckets.max(bloom) > MAX_SYMBOLS {
         return None;
     }
-    let place = table.wrapping_add(16 + bloom * 8);
-    let heads = read(place, buckets * 4)?;
+    let address = table.wrapping_add(16 + bloom * 8);
+    let heads = read(address, buckets * 4)?;
     let heads = heads.as_chunks::<4>().0.iter().map(|head| u32::from_le_bytes(*head) as usize);
     let Some(mut last) = heads.max().filter(|head| *head >= first) else { return Some(first) };
-    let chains = place.wrapping_add(buckets * 4);
+    let chains = address.wrapping_add(buckets * 4);
     while read_u32(chains.wrapping_add((last - first) * 4))? & 1 == 0 {
         last += 1;
     }
@@ -176,7 +176,7 @@ fn count_by_gnu_hash(table: usize) -> Option<usize> {
 
 fn read(address: usize, len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
-    // SAFETY: the destination is ours and that long; the source may be anything.
+    // SAFETY: the destination is a local vector of `len` bytes; the guarded source may be any address.
     unsafe { guarded::copy(bytes.as_mut_ptr(), address, len) }.then_some(bytes)
 }
 
@@ -184,12 +184,12 @@ fn read_u32(address: usize) -> Option<u32> {
     guarded::read_u64(address & !7).map(|word| (word >> (address % 8 * 8)) as u32)
 }
 
-/// A text that ends within `most` bytes.
-fn text(address: usize, most: usize) -> Option<String> {
-    const AT_ONCE: usize = 64;
+/// A NUL-terminated string of at most `max_bytes` bytes.
+fn text(address: usize, max_bytes: usize) -> Option<String> {
+    const CHUNK: usize = 64;
     let mut bytes = Vec::new();
-    while bytes.len() < most {
-        let part = read(address.wrapping_add(bytes.len()), AT_ONCE.min(most - bytes.len()))?;
+    while bytes.len() < max_bytes {
+        let part = read(address.wrapping_add(bytes.len()), CHUNK.min(max_bytes - bytes.len()))?;
         match part.iter().position(|byte| *byte == 0) {
             Some(end) => {
                 bytes.extend_from_slice(part.get(..end)?);
@@ -208,57 +208,58 @@ mod tests {
     use super::*;
     use crate::sys::process::tests::name_by_linker;
 
-    /// Those that hold `place`.
-    fn symbols_around(place: usize) -> Option<ObjectSymbols> {
+    /// The symbols of the object that contains `address`.
+    fn symbols_around(address: usize) -> Option<ExportedSymbols> {
         unsafe extern "C" fn take(info: *mut libc::dl_phdr_info, _size: usize, objects: *mut c_void) -> c_int {
-            // SAFETY: the linker lends its description and headers; the vector is the caller's, which waits.
-            let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<Object>>()) };
+            // SAFETY: the linker lends its description and headers; the vector belongs to the caller, which waits.
+            let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<LoadedElf>>()) };
             // SAFETY: as above.
             let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
-            objects.push(Object::new(info.dlpi_addr as usize, headers));
+            objects.push(LoadedElf::new(info.dlpi_addr as usize, headers));
             0
         }
-        let mut objects: Vec<Object> = Vec::new();
-        // SAFETY: the callback gets the vector back while this call lasts.
+        let mut objects: Vec<LoadedElf> = Vec::new();
+        // SAFETY: the callback uses the vector only during this call.
         unsafe { libc::dl_iterate_phdr(Some(take), (&raw mut objects).cast()) };
-        let holds = |object: &Object| object.segments.iter().any(|(start, len)| place.wrapping_sub(*start) < *len);
-        objects.into_iter().find(holds)?.symbols()
+        let contains =
+            |object: &LoadedElf| object.segments.iter().any(|(start, len)| address.wrapping_sub(*start) < *len);
+        objects.into_iter().find(contains)?.symbols()
     }
 
     #[test]
-    fn functions_of_a_library_have_the_names_that_the_linker_finds() {
-        let place = libc::getenv as *const () as usize;
-        let symbols = symbols_around(place).expect("the C library");
-        assert!(symbols.functions.len() > 1000, "{}", symbols.functions.len());
-        // Where two names stand for one place, either will do; and what was chosen at load time has no name of its own.
+    fn symbols_of_a_library_are_those_that_the_linker_finds() {
+        let address = libc::getenv as *const () as usize;
+        let symbols = symbols_around(address).expect("the C library");
+        assert!(symbols.ranges.len() > 1000, "{}", symbols.ranges.len());
+        // Two names may have the same range; IFUNC targets have no name of their own.
         let mut same = 0;
-        let step = symbols.functions.len() / 200;
-        for function in symbols.functions.iter().step_by(step) {
-            let pc = symbols.bias + function.start as usize + function.len as usize / 2;
-            let found = symbols.name(pc).expect("it is in there");
+        let step = symbols.ranges.len() / 200;
+        for range in symbols.ranges.iter().step_by(step) {
+            let pc = symbols.bias + range.start as usize + range.len as usize / 2;
+            let found = symbols.name(pc).expect("the library contains it");
             same += usize::from(name_by_linker(pc as u64) == Some(found));
         }
         assert!(same > 100, "{same} of 200");
-        assert!(symbols.holds(place) && !symbols.holds(16));
+        assert!(symbols.contains(address) && !symbols.contains(16));
         assert_eq!(symbols.name(16), None);
     }
 
     #[test]
-    fn the_program_lies_where_the_linker_says() {
-        let place = symbols_around as *const () as usize;
-        let (own, linkers) = (Object::program().unwrap(), symbols_around(place).unwrap());
-        assert_eq!((own.bias, own.segments), (linkers.bias, linkers.segments));
+    fn the_load_address_of_the_program_is_that_of_the_linker() {
+        let address = symbols_around as *const () as usize;
+        let (own, by_linker) = (LoadedElf::program().unwrap(), symbols_around(address).unwrap());
+        assert_eq!((own.bias, own.segments), (by_linker.bias, by_linker.segments));
     }
 
     #[test]
-    fn the_innermost_function_that_reaches_an_address_names_it() {
+    fn the_innermost_range_that_contains_an_address_names_it() {
         let names = b"\0outer\0inner\0".to_vec();
-        let outer = Function { start: 100, len: 50, name: 1 };
-        let inner = Function { start: 110, len: 5, name: 7 };
-        let symbols = ObjectSymbols {
+        let outer = SymbolRange { start: 100, len: 50, name: 1 };
+        let inner = SymbolRange { start: 110, len: 5, name: 7 };
+        let symbols = ExportedSymbols {
             bias: 0x1000,
             segments: vec![(0x1000, 4096)],
-            functions: vec![outer, inner],
+            ranges: vec![outer, inner],
             names: names.as_ptr() as usize,
             names_bytes: names.len(),
         };

@@ -1,8 +1,8 @@
-//! What becomes of the export in forked children: each process delivers its own samples over its own connection, and a
-//! child keeps no more of the parent's descriptors than documented. Here because forking is unsafe.
+//! Export in forked children: each process delivers its own samples over its own connection, and a child keeps only the
+//! documented descriptors of the parent. In `sys` because fork is unsafe.
 
 use super::fork_live_tests::in_forked_child;
-use super::live_tests::{one_at_a_time, Ends};
+use super::live_tests::{one_at_a_time, StopOnDrop};
 use crate::config::{DestinationConfig, DestinationType};
 use crate::fake::FakeRuntime;
 use crate::runtime::{Frame, Runtime};
@@ -19,23 +19,23 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Answers 200 to every request; tells the number of the connection and the nanoseconds of lock delay in the body.
+/// Responds 200 to every request; sends the connection number and the nanoseconds of lock delay in the body.
 fn receiver() -> (String, Receiver<(usize, i64)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (tell, told) = channel();
+    let (sender, requests) = channel();
     std::thread::spawn(move || {
         for (connection, stream) in listener.incoming().flatten().enumerate() {
-            let tell = tell.clone();
-            std::thread::spawn(move || serve(stream, connection, &tell));
+            let sender = sender.clone();
+            std::thread::spawn(move || serve(stream, connection, &sender));
         }
     });
-    (address, told)
+    (address, requests)
 }
 
-fn serve(mut stream: TcpStream, connection: usize, tell: &Sender<(usize, i64)>) -> Option<()> {
+fn serve(mut stream: TcpStream, connection: usize, sender: &Sender<(usize, i64)>) -> Option<()> {
     loop {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -50,7 +50,7 @@ fn serve(mut stream: TcpStream, connection: usize, tell: &Sender<(usize, i64)>) 
         let data = decode::otlp::decode(&body, &decode::DecodeLimits::default()).ok()?;
         let of_delay = data.profiles().filter(|(_, profile)| profile.type_name() == "delay");
         let delays = of_delay.flat_map(|(_, profile)| profile.samples.iter().map(|sample| sample.total()));
-        tell.send((connection, delays.sum())).ok()?;
+        sender.send((connection, delays.sum())).ok()?;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
     }
 }
@@ -69,7 +69,7 @@ fn submit(profiler: &Profiler, code: u64, delay_ns: u64) -> bool {
     profiler.submit(&sample).is_ok()
 }
 
-/// Sockets, and descriptors of event loops.
+/// Number of sockets, and of event loop descriptors.
 fn descriptors() -> (usize, usize) {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let targets: Vec<_> = links.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect();
@@ -77,14 +77,14 @@ fn descriptors() -> (usize, usize) {
     (count("socket:"), count("anon_inode:"))
 }
 
-/// Without CPU samples, uncompressed so that the receiver can read it, and with time for a busy machine.
+/// Without CPU samples, uncompressed for the test receiver, and with generous timeouts.
 fn delivering_to(address: String) -> Config {
     Config {
         endpoint: Some(address),
         cpu: false,
         compression: crate::config::Compression::Uncompressed,
-        timeout: PATIENCE,
-        stop_timeout: PATIENCE,
+        timeout: TIMEOUT,
+        stop_timeout: TIMEOUT,
         ..Config::default()
     }
 }
@@ -92,30 +92,30 @@ fn delivering_to(address: String) -> Config {
 #[test]
 fn parent_and_child_deliver_their_own_samples_over_their_own_connections() {
     let _turn = one_at_a_time();
-    let (address, told) = receiver();
+    let (address, requests) = receiver();
     let runtime = FakeRuntime::new();
     let code = runtime.code_of("waiting");
     let config = delivering_to(address);
     let before = descriptors();
     let parent = Profiler::start_with_runtime(config, runtime).unwrap();
-    assert!(submit(&parent, code, 100) && parent.flush(PATIENCE));
-    assert_eq!(told.recv_timeout(PATIENCE), Ok((0, 100)));
-    // Not sent yet: it stays the parent's.
+    assert!(submit(&parent, code, 100) && parent.flush(TIMEOUT));
+    assert_eq!(requests.recv_timeout(TIMEOUT), Ok((0, 100)));
+    // Not sent yet: delivered by the parent only.
     assert!(submit(&parent, code, 1));
     let ended = in_forked_child(|| {
         let inherited = descriptors();
-        // Both ends of the parent's one connection, since the receiver lives here too, and no event loop.
+        // Both ends of the parent's one connection, since the receiver is in this process, and no event loop.
         if inherited.0 > before.0 + 2 || inherited.1 > before.1 {
             return 1;
         }
         let Some(own) = Profiler::after_fork_in_child() else { return 2 };
-        if !submit(&own, code, 10_000) || !own.flush(PATIENCE) {
+        if !submit(&own, code, 10_000) || !own.flush(TIMEOUT) {
             return 3;
         }
         if own.stats().counter("export.0.sent") != 1 || !own.stop() {
             return 4;
         }
-        // The threads of the child's export close what they had a moment after the stop.
+        // The child's export threads close their descriptors shortly after the stop.
         for _ in 0..10_000 {
             if descriptors() == inherited {
                 return 0;
@@ -125,24 +125,24 @@ fn parent_and_child_deliver_their_own_samples_over_their_own_connections() {
         5
     });
     assert_eq!(ended, Some(0));
-    assert_eq!(told.recv_timeout(PATIENCE), Ok((1, 10_000)), "the child's own, over a connection of its own");
+    assert_eq!(requests.recv_timeout(TIMEOUT), Ok((1, 10_000)), "the child's sample, over its own connection");
     assert!(submit(&parent, code, 1) && parent.stop());
-    assert_eq!(told.recv_timeout(PATIENCE), Ok((0, 2)), "the parent's, once, over the connection it had");
-    assert!(told.try_recv().is_err(), "nothing was sent twice");
+    assert_eq!(requests.recv_timeout(TIMEOUT), Ok((0, 2)), "the parent's samples, once, over its existing connection");
+    assert!(requests.try_recv().is_err(), "no sample was sent twice");
 }
 
-/// Closes every descriptor from `first` on and opens `files` under their numbers, as a program does that becomes a daemon.
+/// Replaces every descriptor from `first` on with `files`, as a program does that becomes a daemon.
 fn replace_descriptors(first: i32, files: &[std::fs::File]) {
     for descriptor in first..256 {
         if files.iter().all(|file| file.as_raw_fd() != descriptor) {
-            // SAFETY: duplicates a file of the test over a number whose owners check what they have there.
+            // SAFETY: replaces descriptors whose owners verify them before use.
             assert!(unsafe { libc::dup2(files[descriptor as usize % files.len()].as_raw_fd(), descriptor) } >= 0);
         }
     }
 }
 
 fn is_untouched(first: i32, file: &std::fs::File) -> bool {
-    // SAFETY: asks for flags only.
+    // SAFETY: reads descriptor flags.
     let are_open = (first..256).all(|descriptor| unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0);
     are_open && file.metadata().is_ok_and(|now| now.len() == 0)
 }
@@ -150,22 +150,22 @@ fn is_untouched(first: i32, file: &std::fs::File) -> bool {
 #[test]
 fn a_program_that_replaces_every_descriptor_keeps_its_files_and_its_profiler() {
     let _turn = one_at_a_time();
-    let (address, told) = receiver();
+    let (address, requests) = receiver();
     let runtime = FakeRuntime::new();
     let code = runtime.code_of("waiting");
     let config = delivering_to(address);
     let parent = Profiler::start_with_runtime(config, runtime).unwrap();
-    assert!(submit(&parent, code, 1) && parent.flush(PATIENCE));
-    let directory = Directory(std::env::temp_dir().join(format!("spanprof-replaced-{}", std::process::id())));
+    assert!(submit(&parent, code, 1) && parent.flush(TIMEOUT));
+    let directory = TemporaryDirectory(std::env::temp_dir().join(format!("spanprof-replaced-{}", std::process::id())));
     std::fs::create_dir(&directory.0).unwrap();
     let ended = in_forked_child(|| {
         let Some(own) = Profiler::after_fork_in_child() else { return 1 };
-        if !submit(&own, code, 10) || !own.flush(PATIENCE) {
+        if !submit(&own, code, 10) || !own.flush(TIMEOUT) {
             return 2;
         }
         let files = [std::fs::File::create(directory.0.join("theirs")).unwrap()];
         replace_descriptors(3, &files);
-        if !submit(&own, code, 100) || !own.flush(PATIENCE) {
+        if !submit(&own, code, 100) || !own.flush(TIMEOUT) {
             return 3;
         }
         if !submit(&own, code, 1_000) || !own.stop() {
@@ -175,35 +175,35 @@ fn a_program_that_replaces_every_descriptor_keeps_its_files_and_its_profiler() {
         i32::from(!is_untouched(3, &files[0])) * 5
     });
     assert_eq!(ended, Some(0));
-    let delays: Vec<_> = (0..4).map(|_| told.recv_timeout(PATIENCE).unwrap().1).collect();
+    let delays: Vec<_> = (0..4).map(|_| requests.recv_timeout(TIMEOUT).unwrap().1).collect();
     assert_eq!(delays, [1, 10, 100, 1_000]);
     assert!(parent.stop());
 }
 
-/// A directory that goes away with the test.
-struct Directory(std::path::PathBuf);
+/// A directory that is removed on drop.
+struct TemporaryDirectory(std::path::PathBuf);
 
-impl Drop for Directory {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn a_child_samples_and_writes_files_though_threads_of_the_parent_were_just_beginning_and_ending() {
+fn a_child_samples_and_writes_files_although_the_parents_threads_were_starting_and_ending() {
     let _turn = one_at_a_time();
-    let directory = Directory(std::env::temp_dir().join(format!("spanprof-fork-{}", std::process::id())));
+    let directory = TemporaryDirectory(std::env::temp_dir().join(format!("spanprof-fork-{}", std::process::id())));
     let mut files = DestinationConfig::new(DestinationType::File);
     files.directory = Some(directory.0.to_string_lossy().into_owned());
     let config =
-        Config { destinations: Some(vec![files]), cpu: false, wall: true, stop_timeout: PATIENCE, ..Config::default() };
-    let runtime = Arc::new(Walked(FakeRuntime::new()));
+        Config { destinations: Some(vec![files]), cpu: false, wall: true, stop_timeout: TIMEOUT, ..Config::default() };
+    let runtime = Arc::new(WalkableRuntime(FakeRuntime::new()));
     let code = runtime.0.code_of("waiting");
     let parent = Profiler::start_with_runtime(config, runtime).unwrap();
     let running = AtomicBool::new(true);
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         for _ in 0..2 {
             scope.spawn(|| {
                 while running.load(Ordering::Relaxed) {
@@ -211,11 +211,11 @@ fn a_child_samples_and_writes_files_though_threads_of_the_parent_were_just_begin
                 }
             });
         }
-        // One that hangs would hang again.
+        // Stops at the first failure: a hang would repeat.
         while codes.len() < 20 && codes.iter().all(|code| *code == Some(0)) {
             codes.push(in_forked_child(|| {
                 let Some(own) = Profiler::after_fork_in_child() else { return 1 };
-                if !submit(&own, code, 10_000) || !own.flush(PATIENCE) {
+                if !submit(&own, code, 10_000) || !own.flush(TIMEOUT) {
                     return 2;
                 }
                 if own.stats().counter("export.0.sent") == 0 {
@@ -229,10 +229,10 @@ fn a_child_samples_and_writes_files_though_threads_of_the_parent_were_just_begin
     assert!(parent.stop());
 }
 
-/// Lets the wall sampler begin, which finds nobody to walk.
-struct Walked(Arc<FakeRuntime>);
+/// Supports the wall sampler, without threads to walk.
+struct WalkableRuntime(Arc<FakeRuntime>);
 
-impl Runtime for Walked {
+impl Runtime for WalkableRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         self.0.resource_attributes()
     }

@@ -1,6 +1,6 @@
-//! The profiler in forked children, with real forks. Here because forking is unsafe.
+//! The profiler in forked children, with real forks. In `sys` because fork is unsafe.
 
-use super::live_tests::{one_at_a_time, Ends};
+use super::live_tests::{one_at_a_time, StopOnDrop};
 use super::{current_thread_cpu_ns, fork_generation, process_cpu_ns};
 use crate::fake::FakeRuntime;
 use crate::{Config, Profiler, StatValue};
@@ -22,9 +22,9 @@ fn is_in_state(profiler: &Profiler, state: &str) -> bool {
     profiler.stats().get("state") == Some(&StatValue::Text(state.to_owned()))
 }
 
-/// Runs `child` in a forked process; gives its exit code, or `None` when it did not end in time.
+/// Runs `child` in a forked process; returns its exit code, or `None` if it did not end in time.
 pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
-    // SAFETY: the child calls nothing but code that is made to work after fork, and ends without destructors.
+    // SAFETY: the child runs only code that supports running after fork, and exits without destructors.
     let process = unsafe { libc::fork() };
     assert!(process >= 0, "fork failed");
     if process == 0 {
@@ -35,13 +35,13 @@ pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let mut status = 0;
-        // SAFETY: waits for the child made above.
+        // SAFETY: waits for the child created above; writes one int to a local.
         let ended = unsafe { libc::waitpid(process, &mut status, libc::WNOHANG) };
         if ended == process {
             return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
         }
         if Instant::now() > until {
-            // SAFETY: only the child made above.
+            // SAFETY: signals only the child created above.
             unsafe { libc::kill(process, libc::SIGKILL) };
             // SAFETY: as above.
             unsafe { libc::waitpid(process, &mut status, 0) };
@@ -52,14 +52,14 @@ pub(super) fn in_forked_child(child: impl FnOnce() -> i32) -> Option<i32> {
 }
 
 #[test]
-fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
+fn a_forked_child_profiles_itself_and_the_parent_continues() {
     let _turn = one_at_a_time();
     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
     burn(50_000_000);
     let code = in_forked_child(|| {
         let Some(own) = Profiler::after_fork_in_child() else { return 1 };
         burn(100_000_000);
-        // Ticks come rarely to a thread that shares its processor with many.
+        // Ticks are rare on an oversubscribed processor.
         for _ in 0..50 {
             if !own.flush(Duration::from_secs(20)) {
                 return 2;
@@ -71,7 +71,7 @@ fn a_forked_child_profiles_itself_and_the_parent_goes_on() {
         }
         let stats = own.stats();
         let samples = stats.counter("samples.cpu");
-        // No more than a child at 250 Hz can have by itself, give or take the random intervals: none of the parent's.
+        // At most the samples of the child's own CPU time at 250 Hz, with a margin for random intervals: none of the parent's.
         if !(5..=process_cpu_ns() / 4_000_000 + 8).contains(&samples) {
             return 3;
         }
@@ -99,7 +99,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
     let generation = fork_generation();
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         for worker in 0..3 {
             let running = &running;
             scope.spawn(move || {
@@ -123,7 +123,7 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
                     return 1;
                 }
                 crate::context::intern_labels(&[("child", "new value in the child")]);
-                // The parent may just have been stopping: the child can be started by hand too.
+                // The parent may have been stopping: the child can also start explicitly.
                 let own = match own {
                     Some(own) => own,
                     None => match Profiler::start_with_runtime(config(), FakeRuntime::new()) {
@@ -146,10 +146,10 @@ fn forks_while_other_threads_start_stop_and_label_never_hang_the_child() {
 }
 
 #[test]
-fn locks_that_the_parents_threads_held_stop_nobody_in_the_child() {
+fn locks_held_by_the_parents_threads_block_no_thread_of_the_child() {
     let _turn = one_at_a_time();
     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
-    // Held by the forking thread rather than by another one: in the child it is all the same.
+    // Held by the forking thread instead of another one: equivalent in the child.
     let code = profiler.with_locks_held(|| {
         in_forked_child(|| {
             let Some(own) = Profiler::after_fork_in_child() else { return 1 };
@@ -165,7 +165,7 @@ fn locks_that_the_parents_threads_held_stop_nobody_in_the_child() {
 }
 
 #[test]
-fn before_the_childs_hook_ran_the_parents_profiler_is_stopped_there_and_waits_for_nobody() {
+fn before_the_childs_hook_the_parents_profiler_is_stopped_there_and_never_waits() {
     let _turn = one_at_a_time();
     let profiler = Profiler::start_with_runtime(config(), FakeRuntime::new()).unwrap();
     let code = profiler.with_locks_held(|| {
@@ -184,7 +184,7 @@ fn before_the_childs_hook_ran_the_parents_profiler_is_stopped_there_and_waits_fo
             if profiler.update(&crate::ConfigPatch::default()).is_err() {
                 return 4;
             }
-            // And the hook profiles the child all the same.
+            // The hook still starts the profiler of the child.
             i32::from(!Profiler::after_fork_in_child().is_some_and(|own| own.is_running())) * 5
         })
     });
@@ -194,7 +194,7 @@ fn before_the_childs_hook_ran_the_parents_profiler_is_stopped_there_and_waits_fo
 
 #[cfg(feature = "native")]
 #[test]
-fn a_child_names_frames_although_a_thread_of_the_parent_was_naming_some_at_the_fork() {
+fn a_child_resolves_frames_although_the_parent_was_resolving_at_the_fork() {
     use crate::runtime::Runtime;
     let _turn = one_at_a_time();
     super::install_fork_hook();
@@ -206,7 +206,7 @@ fn a_child_names_frames_although_a_thread_of_the_parent_was_naming_some_at_the_f
     let running = AtomicBool::new(true);
     let mut codes = Vec::new();
     std::thread::scope(|scope| {
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         scope.spawn(|| {
             while running.load(Ordering::Relaxed) {
                 frames_of(burn as *const ());

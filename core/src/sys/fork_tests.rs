@@ -1,17 +1,17 @@
-//! Forks while the clocks run: the child is alive and unprofiled, may start its own, and the parent does not notice.
+//! Forks while the clocks run: the child works unprofiled and may start its own clocks; the parent is unaffected.
 
-use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, Ends};
+use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, StopOnDrop};
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs `child` in a forked process, which must end well.
+/// Runs `child` in a forked process, which must exit with status 0.
 pub(crate) fn in_child(child: impl FnOnce()) {
     assert_eq!(wait_status_of_child(child), 0, "the child's wait status");
 }
 
-/// Runs `child` in a forked process, which must end within half a minute: much for what the tests do, little for a hang.
+/// Runs `child` in a forked process that must end within 30 s; returns its wait status.
 pub(super) fn wait_status_of_child(child: impl FnOnce()) -> libc::c_int {
-    // SAFETY: the child runs `child` on its only thread, then leaves by _exit; the C library's allocator survives forks.
+    // SAFETY: the child runs `child` on its only thread, then exits by _exit; the C library's allocator supports forks.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "{}", std::io::Error::last_os_error());
     if pid == 0 {
@@ -21,13 +21,13 @@ pub(super) fn wait_status_of_child(child: impl FnOnce()) -> libc::c_int {
     }
     let mut status = 0;
     for _ in 0..30_000 {
-        // SAFETY: asks after the child just made.
+        // SAFETY: waits for the child created above; writes one int to a local.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
             return status;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // SAFETY: the child just made, which hangs.
+    // SAFETY: the child created above, which hangs.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, &mut status, 0);
@@ -35,11 +35,11 @@ pub(super) fn wait_status_of_child(child: impl FnOnce()) -> libc::c_int {
     panic!("the child hangs");
 }
 
-/// While `body` runs, three threads burn CPU under a clock.
+/// Runs `body` while three threads with a clock use CPU.
 fn with_burning_threads(clocks: &Clocks, body: impl FnOnce()) {
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         for _ in 0..3 {
             scope.spawn(|| {
                 clocks.register_current_thread();
@@ -58,7 +58,7 @@ fn perf_descriptors() -> usize {
     all.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(is_perf)).count()
 }
 
-fn children_are_alive_and_unprofiled(kind: ClockChoice, forks: usize) {
+fn assert_children_work_unprofiled(kind: ClockChoice, forks: usize) {
     let _turn = one_at_a_time();
     let clocks = start(settings(kind, 2_000));
     with_burning_threads(&clocks, || {
@@ -68,44 +68,48 @@ fn children_are_alive_and_unprofiled(kind: ClockChoice, forks: usize) {
             in_child(|| {
                 assert_eq!(fork_generation(), generation + 1);
                 burn(2_000_000);
-                assert_eq!(clocks.counters().samples, 0, "no clock ticks here, and the parent's are not ours");
+                assert_eq!(
+                    clocks.counters().samples,
+                    0,
+                    "no clock ticks in the child, and the parent's samples are not counted"
+                );
                 assert!(clocks.ring().is_empty() && clocks.live_threads().is_empty());
                 assert_eq!(perf_descriptors(), 0);
-                // The parent's handle does nothing here, and waits for nobody.
+                // The parent's handle has no effect here, and never waits.
                 clocks.scan();
                 clocks.set_rate(10);
                 clocks.register_current_thread();
                 clocks.stop();
-                // SAFETY: a signal to this process, whose handler is still ours.
+                // SAFETY: a signal to this process, whose handler is still installed.
                 unsafe { libc::raise(libc::SIGURG) };
             });
             drain(&clocks);
         }
-        // The burning threads may not have had a processor meanwhile.
+        // The burning threads may not have been scheduled yet.
         for _ in 0..10_000 {
             if clocks.counters().samples > before {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        panic!("the parent's threads are sampled no more");
+        panic!("the parent's threads are no longer sampled");
     });
 }
 
 #[test]
-fn a_hundred_children_of_a_parent_on_timers_are_alive_and_unprofiled() {
-    children_are_alive_and_unprofiled(ClockChoice::ThreadTimer, 100);
+fn a_hundred_children_of_a_parent_with_timers_work_unprofiled() {
+    assert_children_work_unprofiled(ClockChoice::ThreadTimer, 100);
 }
 
 #[test]
-fn children_of_a_parent_on_perf_are_alive_and_unprofiled() {
+fn children_of_a_parent_with_perf_work_unprofiled() {
     if perf::probe(perf::Notify::Signal(libc::SIGURG)).is_ok() {
-        children_are_alive_and_unprofiled(ClockChoice::Perf, 25);
+        assert_children_work_unprofiled(ClockChoice::Perf, 25);
     }
 }
 
 #[test]
-fn a_child_starts_its_own_clocks_with_an_empty_ring_and_its_own_account() {
+fn a_child_starts_its_own_clocks_with_an_empty_ring_and_new_accounting() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
     with_burning_threads(&clocks, || {
@@ -115,12 +119,12 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_its_own_account() {
                 burn(40_000_000);
                 burn_until(|| own.counters().samples >= 3);
                 let account = own.account();
-                let mut seen = drain(&own);
-                let mine = seen.remove(&thread_id()).expect("samples of the child's thread");
-                assert!(seen.is_empty(), "only the child's thread: {seen:?}");
+                let mut drained = drain(&own);
+                let mine = drained.remove(&thread_id()).expect("samples of the child's thread");
+                assert!(drained.is_empty(), "only the child's thread: {drained:?}");
                 assert!(mine.samples >= 3 && mine.weight_ns >= 10_000_000, "{mine:?}");
                 assert!((40_000_000..3_000_000_000).contains(&account.process_ns), "{account:?}");
-                // In the child of the child too.
+                // Also in a grandchild.
                 in_child(|| assert!(own.ring().is_empty()));
                 own.stop();
             });
@@ -129,10 +133,10 @@ fn a_child_starts_its_own_clocks_with_an_empty_ring_and_its_own_account() {
 }
 
 #[test]
-fn an_executed_program_has_neither_clock_nor_descriptor_of_ours() {
+fn an_executed_program_inherits_neither_clock_nor_descriptor() {
     let _turn = one_at_a_time();
     let _clocks = start(settings(ClockChoice::Auto, 2_000));
-    // A timer that lived on would kill it: the default action of the signal is to end the process.
+    // An inherited timer would end it: the default action of its signal ends the process.
     let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; ls -l /proc/self/fd";
     let output = std::process::Command::new("/bin/sh").args(["-c", script]).output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
@@ -140,7 +144,7 @@ fn an_executed_program_has_neither_clock_nor_descriptor_of_ours() {
 }
 
 #[test]
-fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
+fn the_ring_is_clean_in_a_child_of_a_parent_that_submits_continuously() {
     let _turn = one_at_a_time();
     install_fork_hook();
     let inbox = inbox(1 << 17).expect("memory for a ring");
@@ -157,7 +161,7 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
     };
     let running = AtomicBool::new(true);
     std::thread::scope(|scope| {
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         for _ in 0..2 {
             scope.spawn(|| {
                 while running.load(Ordering::Relaxed) {
@@ -172,9 +176,9 @@ fn a_child_of_a_parent_whose_threads_write_without_pause_finds_a_clean_ring() {
         });
         for _ in 0..30 {
             in_child(|| {
-                // More than the ring holds, so that every word of it is used.
+                // More than the ring holds, so that every word is used.
                 for key in 1..=1_000 {
-                    inbox.submit(&sample(key)).expect("an empty ring has room");
+                    inbox.submit(&sample(key)).expect("an empty ring accepts a sample");
                     let mut keys = Vec::new();
                     inbox.ring().drain(inbox.ring().head(), &mut |_, sample| keys.push(sample.key));
                     assert_eq!(keys, [key]);

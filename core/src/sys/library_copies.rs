@@ -1,6 +1,7 @@
-//! One engine per process: two wheels, a runtime inside a runtime or two class loaders can bring a second copy of the
-//! library. Each copy that runs announces itself in a mapping with a name, which `/proc/self/maps` shows to every other.
-//! A forked child does not inherit the mapping. Where neither name nor /proc is to be had, nobody is seen: we go on.
+//! Enforces one engine per process: two wheels, a nested runtime or two class loaders can load a second copy of the
+//! library. Each running copy announces itself by a named mapping, which `/proc/self/maps` shows to all copies. A
+//! forked child does not inherit the mapping. Without mapping names or /proc, no copy is detected and sampling
+//! continues.
 
 use super::mapping::name_mapping;
 use super::monotonic_ns;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The copy that was there first.
+/// The copy that announced itself first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherCopy {
     /// Its version.
@@ -29,20 +30,20 @@ impl fmt::Display for OtherCopy {
 const NAME: &str = "spanprof-copy";
 const MAGIC: u64 = u64::from_le_bytes(*b"spanprof");
 
-/// What stands in the mapping. Every version of the library keeps this layout.
+/// The content of the mapping. Every version of the library keeps this layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Record {
+struct CopyRecord {
     magic: u64,
     process_id: u64,
     started_ns: u64,
     version: [u8; 32],
 }
 
-static OWN: AtomicPtr<Record> = AtomicPtr::new(null_mut());
+static OWN: AtomicPtr<CopyRecord> = AtomicPtr::new(null_mut());
 
-/// Announces this copy, or names the one that was there first. Doing it again changes nothing. In a forked child it must
-/// be done again: the parent's announcement does not exist there.
+/// Announces this copy, or returns the copy that was first. Idempotent. A forked child must announce itself again: it
+/// does not inherit the parent's announcement.
 pub fn announce_copy() -> Result<(), OtherCopy> {
     let own = OWN.load(Ordering::Acquire);
     if !own.is_null() && is_mine(own) {
@@ -50,7 +51,7 @@ pub fn announce_copy() -> Result<(), OtherCopy> {
     }
     let started_ns = monotonic_ns();
     let Some(own) = publish(started_ns) else { return Ok(()) };
-    // Each announces itself before it looks, so of two that start at once at least one sees the other.
+    // Each copy announces itself before it searches, so of two concurrent starts at least one detects the other.
     match earliest_other(own.as_ptr() as usize, started_ns) {
         Some(other) => {
             unmap(own.as_ptr());
@@ -63,7 +64,7 @@ pub fn announce_copy() -> Result<(), OtherCopy> {
     }
 }
 
-/// Takes the announcement back, so that another copy may start.
+/// Withdraws the announcement, so that another copy may start.
 pub fn withdraw_copy() {
     let own = OWN.swap(null_mut(), Ordering::AcqRel);
     if !own.is_null() && is_mine(own) {
@@ -71,42 +72,42 @@ pub fn withdraw_copy() {
     }
 }
 
-/// In a forked child: there is no announcement, and its address may be anybody's soon.
-pub(super) fn forget_in_child() {
+/// In a forked child the announcement is not mapped, and its address may be reused.
+pub(super) fn reset_in_child() {
     OWN.store(null_mut(), Ordering::Release);
 }
 
-/// In a process that was cloned past the fork hook the address may be unmapped.
-fn is_mine(own: *mut Record) -> bool {
+/// In a process that was cloned without the fork hook the address may be unmapped.
+fn is_mine(own: *mut CopyRecord) -> bool {
     read(own as usize).is_some_and(|record| record.process_id == std::process::id() as u64)
 }
 
-fn unmap(record: *mut Record) {
-    // SAFETY: a page that `publish` mapped in this process and nobody refers to any more.
-    unsafe { libc::munmap(record.cast(), size_of::<Record>()) };
+fn unmap(record: *mut CopyRecord) {
+    // SAFETY: a page that `publish` mapped in this process, without any reference left.
+    unsafe { libc::munmap(record.cast(), size_of::<CopyRecord>()) };
 }
 
-fn publish(started_ns: u64) -> Option<NonNull<Record>> {
-    // A name of its own: the kernel would merge neighbours of the same name into one line.
+fn publish(started_ns: u64) -> Option<NonNull<CopyRecord>> {
+    // A unique name: the kernel would merge adjacent mappings of the same name into one line.
     let name = std::ffi::CString::new(format!("{NAME}-{started_ns}")).ok()?;
     let record = map_named(&name)?;
     let mut version = [0; 32];
     for (to, from) in version.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()) {
         *to = from;
     }
-    // SAFETY: a page of our own, writable, larger than the record and aligned. DONTFORK concerns only a child of ours.
+    // SAFETY: a private writable page, larger than the record and aligned. DONTFORK affects only our children.
     unsafe {
-        record.as_ptr().write(Record { magic: MAGIC, process_id: std::process::id() as u64, started_ns, version });
-        libc::madvise(record.as_ptr().cast(), size_of::<Record>(), libc::MADV_DONTFORK);
+        record.as_ptr().write(CopyRecord { magic: MAGIC, process_id: std::process::id() as u64, started_ns, version });
+        libc::madvise(record.as_ptr().cast(), size_of::<CopyRecord>(), libc::MADV_DONTFORK);
     }
     Some(record)
 }
 
-/// A private page under our name: anonymous and named where the kernel can, else of a memory file that carries the name.
-fn map_named(name: &CStr) -> Option<NonNull<Record>> {
-    const BYTES: usize = size_of::<Record>();
+/// A private page with our name: anonymous and named where the kernel supports it, else of a memfd with that name.
+fn map_named(name: &CStr) -> Option<NonNull<CopyRecord>> {
+    const BYTES: usize = size_of::<CopyRecord>();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: asks for new memory; touches none that exists.
+    // SAFETY: maps new memory; affects no existing mapping.
     let anonymous =
         unsafe { libc::mmap(null_mut(), BYTES, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     if anonymous == libc::MAP_FAILED {
@@ -119,7 +120,7 @@ fn map_named(name: &CStr) -> Option<NonNull<Record>> {
     if !system_calls::may_use(SystemCall::MemfdCreate) {
         return None;
     }
-    // SAFETY: a new descriptor of our own, closed again once it is mapped.
+    // SAFETY: a new descriptor, closed once it is mapped.
     let mapped = unsafe {
         let file = libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) as libc::c_int;
         if file < 0 {
@@ -141,7 +142,7 @@ fn map_named(name: &CStr) -> Option<NonNull<Record>> {
     }
 }
 
-/// The earliest announcement in this process that is before ours.
+/// The earliest announcement in this process that precedes ours.
 fn earliest_other(own_address: usize, own_started_ns: u64) -> Option<OtherCopy> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let named = maps.lines().filter(|line| line.contains(NAME));
@@ -149,7 +150,7 @@ fn earliest_other(own_address: usize, own_started_ns: u64) -> Option<OtherCopy> 
     let others =
         addresses.filter(|address| *address != own_address).filter_map(|address| Some((address, read(address)?)));
     let mine = std::process::id() as u64;
-    let before = |(address, record): &(usize, Record)| {
+    let before = |(address, record): &(usize, CopyRecord)| {
         record.process_id == mine && (record.started_ns, *address) < (own_started_ns, own_address)
     };
     let (_, first) = others.filter(before).min_by_key(|(address, record)| (record.started_ns, *address))?;
@@ -157,11 +158,11 @@ fn earliest_other(own_address: usize, own_started_ns: u64) -> Option<OtherCopy> 
     Some(OtherCopy { version: String::from_utf8_lossy(version).into_owned(), started_ns: first.started_ns })
 }
 
-/// Reads a record that may vanish meanwhile.
-fn read(address: usize) -> Option<Record> {
-    let mut record = Record { magic: 0, process_id: 0, started_ns: 0, version: [0; 32] };
-    // SAFETY: the destination is a local of that size, made of plain integers.
-    let read = unsafe { guarded::copy((&raw mut record).cast(), address, size_of::<Record>()) };
+/// Reads a record that may be unmapped concurrently.
+fn read(address: usize) -> Option<CopyRecord> {
+    let mut record = CopyRecord { magic: 0, process_id: 0, started_ns: 0, version: [0; 32] };
+    // SAFETY: the destination is a local of this size that consists of plain integers.
+    let read = unsafe { guarded::copy((&raw mut record).cast(), address, size_of::<CopyRecord>()) };
     (read && record.magic == MAGIC).then_some(record)
 }
 
@@ -170,23 +171,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_copy_sees_the_first_until_that_withdraws() {
-        // In a child of its own, since announcements concern the whole process.
-        super::super::fork_tests::in_child(the_second_copy_sees_the_first);
+    fn the_second_copy_detects_the_first_until_it_withdraws() {
+        // In a forked child, since announcements are process-wide.
+        super::super::fork_tests::in_child(the_second_copy_detects_the_first);
     }
 
-    fn the_second_copy_sees_the_first() {
-        // Another copy of the library has statics of its own: an announcement that ours does not know.
+    fn the_second_copy_detects_the_first() {
+        // Another copy of the library has its own statics: its announcement is unknown to ours.
         let other = publish(monotonic_ns()).expect("the announcement is mapped");
         withdraw_copy();
-        let seen = announce_copy().expect_err("the other was first");
-        assert_eq!(seen.version, env!("CARGO_PKG_VERSION"));
-        assert!(seen.to_string().contains("already profiles this process"));
+        let refused = announce_copy().expect_err("the other was first");
+        assert_eq!(refused.version, env!("CARGO_PKG_VERSION"));
+        assert!(refused.to_string().contains("already profiles this process"));
         unmap(other.as_ptr());
         assert_eq!(announce_copy(), Ok(()));
-        assert_eq!(announce_copy(), Ok(()), "again changes nothing");
+        assert_eq!(announce_copy(), Ok(()), "idempotent");
         let later = publish(monotonic_ns()).expect("the announcement is mapped");
-        assert!(earliest_other(later.as_ptr() as usize, u64::MAX).is_some(), "a later copy sees us");
+        assert!(earliest_other(later.as_ptr() as usize, u64::MAX).is_some(), "a later copy detects ours");
         unmap(later.as_ptr());
         withdraw_copy();
         assert!(OWN.load(Ordering::Relaxed).is_null());

@@ -1,16 +1,16 @@
-//! The clocks on real threads of this process: what is promised of weights, threads, forks, strays and restarts. Bounds
-//! are wide, since the machine may be busy; what must be exact is exact.
+//! The clocks on real threads of this process: weights, threads, forks, stray signals and restarts. Time bounds are wide,
+//! since the machine may be oversubscribed; sums are compared exactly.
 
 use super::*;
 use spanprof_signal::{
-    handler, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, MOST_PERIODS_AHEAD,
+    handler, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, MAX_PERIODS_AHEAD,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The clocks are one per process; tests that start them take turns.
+/// Serializes the tests that start clocks, which are one per process.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -38,25 +38,25 @@ pub(super) fn settings(kind: ClockChoice, rate_hz: u32) -> ClockSettings {
     }
 }
 
-/// Lets the other threads of a test end when this one leaves, also by a failed assertion: a scope waits for all of them.
-pub(super) struct Ends<'a>(pub &'a AtomicBool);
+/// Stops the other threads of a test on drop, also after a failed assertion: a scope joins all of them.
+pub(super) struct StopOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
-/// Brings the drain thread of a test back from its wait, also after a failed assertion.
-struct Wakes<'a>(&'a Clocks);
+/// Wakes the drain thread of a test on drop, also after a failed assertion.
+struct WakeOnDrop<'a>(&'a Clocks);
 
-impl Drop for Wakes<'_> {
+impl Drop for WakeOnDrop<'_> {
     fn drop(&mut self) {
         self.0.wake();
     }
 }
 
-/// Uses `ns` of the calling thread's CPU time; gives its CPU clock.
+/// Uses `ns` of the calling thread's CPU time; returns its CPU clock.
 pub(super) fn burn(ns: u64) -> u64 {
     let end = current_thread_cpu_ns() + ns;
     let mut x = 1u64;
@@ -71,8 +71,8 @@ pub(super) fn burn(ns: u64) -> u64 {
     }
 }
 
-/// Uses the calling thread's CPU until `enough`, for two seconds of its CPU time at most: ticks come rarely to a thread
-/// that shares its processor with many.
+/// Uses the calling thread's CPU until `enough`, for at most 2 s of its CPU time: ticks are rare on an oversubscribed
+/// processor.
 pub(super) fn burn_until(enough: impl Fn() -> bool) {
     let end = current_thread_cpu_ns() + 2_000_000_000;
     while !enough() && current_thread_cpu_ns() < end {
@@ -81,7 +81,7 @@ pub(super) fn burn_until(enough: impl Fn() -> bool) {
 }
 
 #[derive(Default, Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct DrainedSamples {
     pub samples: u64,
     pub weight_ns: u64,
     pub first: u64,
@@ -90,27 +90,27 @@ pub(super) struct Seen {
     pub reasons: HashMap<DropReason, u64>,
 }
 
-pub(super) fn drain(clocks: &Clocks) -> HashMap<u32, Seen> {
-    let mut seen: HashMap<u32, Seen> = HashMap::new();
+pub(super) fn drain(clocks: &Clocks) -> HashMap<u32, DrainedSamples> {
+    let mut drained: HashMap<u32, DrainedSamples> = HashMap::new();
     let ring = clocks.ring();
     ring.drain(ring.head(), &mut |_, sample| {
-        let of = seen.entry(sample.thread_id).or_default();
+        let thread = drained.entry(sample.thread_id).or_default();
         assert!(sample.values[1] >= 1);
-        of.samples += 1;
-        of.weight_ns += sample.values[0];
-        of.first += sample.flags.has(SampleFlags::FIRST_OF_THREAD) as u64;
+        thread.samples += 1;
+        thread.weight_ns += sample.values[0];
+        thread.first += sample.flags.has(SampleFlags::FIRST_OF_THREAD) as u64;
         for frame in sample.frames {
-            of.walked += (*frame == WALKED) as u64;
-            of.native += frame.native_pc().is_some() as u64;
+            thread.walked += (*frame == WALKED) as u64;
+            thread.native += frame.native_pc().is_some() as u64;
             if let Some(reason) = frame.as_reason() {
-                *of.reasons.entry(reason).or_default() += sample.values[0];
+                *thread.reasons.entry(reason).or_default() += sample.values[0];
             }
         }
     });
-    seen
+    drained
 }
 
-/// Starts with an empty ring.
+/// Starts the clocks with an empty ring.
 pub(super) fn start(settings: ClockSettings) -> Clocks {
     let clocks = Clocks::start(settings).expect("the clocks start");
     drain(&clocks);
@@ -120,41 +120,41 @@ pub(super) fn start(settings: ClockSettings) -> Clocks {
 fn a_burning_thread_is_sampled_by(kind: ClockChoice, rate_hz: u32, least_samples: u64) {
     let _turn = one_at_a_time();
     let clocks = start(settings(kind, rate_hz));
-    let (thread_id, told_ns) = told_by_thread(|| {
+    let (thread_id, accounted_ns) = account_for_thread(|| {
         clocks.register_current_thread();
         burn(500_000_000);
     });
-    let seen = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
-    assert!(seen.samples >= least_samples, "{seen:?}");
-    assert_eq!(seen.walked, seen.samples, "{seen:?}");
-    assert_eq!(seen.first, 1, "{seen:?}");
-    assert_eq!(seen.weight_ns, told_ns);
-    // Short of the whole by the last interval, which a busy machine's ticks may stretch.
-    assert!(told_ns > 350_000_000, "{told_ns} ns of 500 ms");
+    let drained = drain(&clocks).remove(&thread_id).expect("samples of the burning thread");
+    assert!(drained.samples >= least_samples, "{drained:?}");
+    assert_eq!(drained.walked, drained.samples, "{drained:?}");
+    assert_eq!(drained.first, 1, "{drained:?}");
+    assert_eq!(drained.weight_ns, accounted_ns);
+    // Less than the total by the last interval, which is longer on an oversubscribed machine.
+    assert!(accounted_ns > 350_000_000, "{accounted_ns} ns of 500 ms");
 }
 
 /// At 100 Hz.
-const MOST_AHEAD_NS: u64 = MOST_PERIODS_AHEAD * 10_000_000;
+const MAX_AHEAD_NS: u64 = MAX_PERIODS_AHEAD * 10_000_000;
 
-/// The calling thread's id, and its CPU time that samples carry. No sample of it comes afterwards.
-pub(super) fn told_by_now() -> (u32, u64) {
+/// The calling thread's id, and its CPU time that samples account for. Blocks further samples of it.
+pub(super) fn block_samples_and_account() -> (u32, u64) {
     threads::block_signal(libc::SIGURG);
     threads::block_signal(libc::SIGTRAP);
     let me = thread_id();
-    let slot = handler::touched_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me);
-    let told_ns = slot.expect("it has a clock").accounted_cpu_ns();
-    // Where a hypervisor takes the processor away, ticks of a running perf event are ahead.
+    let slot = handler::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me);
+    let accounted_ns = slot.expect("it has a clock").accounted_cpu_ns();
+    // Estimates of a free-running perf event are ahead if a hypervisor stole the processor.
     let cpu_ns = current_thread_cpu_ns();
-    assert!(told_ns <= cpu_ns + MOST_AHEAD_NS, "{told_ns} ns told of {cpu_ns}");
-    (me, told_ns)
+    assert!(accounted_ns <= cpu_ns + MAX_AHEAD_NS, "{accounted_ns} ns accounted for of {cpu_ns}");
+    (me, accounted_ns)
 }
 
-/// Does `work` on a thread of its own. That thread's id, and its CPU time that samples carry.
-pub(super) fn told_by_thread(work: impl FnOnce() + Send) -> (u32, u64) {
+/// Runs `work` on a new thread. Returns that thread's id, and its CPU time that samples account for.
+pub(super) fn account_for_thread(work: impl FnOnce() + Send) -> (u32, u64) {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             work();
-            told_by_now()
+            block_samples_and_account()
         });
         worker.join().unwrap()
     })
@@ -175,7 +175,7 @@ fn samples_at(clocks: &Clocks, rate_hz: u32, ns: u64) -> u64 {
     clocks.set_rate(rate_hz);
     drain(clocks);
     burn(ns);
-    drain(clocks).remove(&thread_id()).map_or(0, |seen| seen.samples)
+    drain(clocks).remove(&thread_id()).map_or(0, |drained| drained.samples)
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
     let (ticks, used) = std::thread::scope(|scope| {
         let burner = scope.spawn(|| {
             clocks.register_current_thread();
-            // In turns, so that what the machine does meanwhile happens to both. A rate above the tick meets each tick.
+            // Alternates the rates, so that other load affects both. A rate above the kernel tick uses each tick.
             (0..6).fold((0, 0), |(ticks, used), _| {
                 let ticks = ticks + samples_at(&clocks, 4 * tick_hz, 150_000_000);
                 (ticks, used + samples_at(&clocks, tick_hz, 150_000_000))
@@ -195,8 +195,8 @@ fn timers_at_the_kernel_tick_use_most_of_its_ticks() {
         burner.join().unwrap()
     });
     assert!(ticks >= 20, "{ticks} ticks in 900 ms of CPU time");
-    // On a quiet machine nine of ten. Beside others a turn on the processor ends between ticks, and some then lie too close
-    // to each other in the thread's CPU time to be used both. A clock armed a tick late would use every second one.
+    // Nine of ten on an idle machine. Under CPU contention a time slice ends between ticks, and some ticks are then too close
+    // in the thread's CPU time to be used both. A clock armed one tick late would use every second tick.
     assert!(used * 10 >= ticks * 6, "{used} samples where the kernel ticked {ticks} times");
 }
 
@@ -208,7 +208,7 @@ fn weights_of_a_thread_on_perf_sum_to_its_cpu_clock() {
 }
 
 #[test]
-fn a_forced_perf_clock_starts_or_says_what_the_kernel_said() {
+fn a_configured_perf_clock_starts_or_reports_the_kernels_error() {
     let _turn = one_at_a_time();
     match (Clocks::start(settings(ClockChoice::Perf, 100)), perf::probe(perf::Notify::Signal(libc::SIGURG))) {
         (Ok(clocks), Ok(())) => assert_eq!(clocks.in_use().name, "perf"),
@@ -231,7 +231,7 @@ fn a_second_start_is_refused_while_the_first_runs() {
 fn a_change_of_rate_loses_no_cpu_time() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::Auto, 100));
-    let (me, told_ns) = told_by_thread(|| {
+    let (me, accounted_ns) = account_for_thread(|| {
         clocks.register_current_thread();
         for rate_hz in [1_000, 50, 3_000, 200] {
             burn(60_000_000);
@@ -239,9 +239,9 @@ fn a_change_of_rate_loses_no_cpu_time() {
         }
         burn(60_000_000);
     });
-    let seen = drain(&clocks).remove(&me).unwrap();
-    assert_eq!(seen.weight_ns, told_ns);
-    assert!(told_ns > 150_000_000, "{told_ns} ns of 300 ms");
+    let drained = drain(&clocks).remove(&me).unwrap();
+    assert_eq!(drained.weight_ns, accounted_ns);
+    assert!(accounted_ns > 150_000_000, "{accounted_ns} ns of 300 ms");
 }
 
 #[test]
@@ -272,18 +272,18 @@ fn the_cpu_time_of_a_thousand_short_threads_is_accounted_for() {
 }
 
 #[test]
-fn a_thread_found_by_the_scan_brings_its_cpu_time_since_birth() {
+fn a_thread_found_by_the_scan_is_accounted_for_since_its_birth() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 100));
-    let (found, told_ns) = told_by_thread(|| {
+    let (found, accounted_ns) = account_for_thread(|| {
         burn(40_000_000);
         clocks.scan();
         burn_until(|| clocks.ring().has_committed());
     });
-    let seen = drain(&clocks).remove(&found).expect("the thread was found");
-    assert_eq!(seen.first, 1);
-    assert_eq!(seen.weight_ns, told_ns);
-    assert!(told_ns > 40_000_000, "{told_ns} ns since birth");
+    let drained = drain(&clocks).remove(&found).expect("the thread was found");
+    assert_eq!(drained.first, 1);
+    assert_eq!(drained.weight_ns, accounted_ns);
+    assert!(accounted_ns > 40_000_000, "{accounted_ns} ns since birth");
 }
 
 #[test]
@@ -318,12 +318,12 @@ fn a_thread_without_managed_frames_shows_its_native_leaf() {
         });
         native.join().unwrap()
     });
-    let seen = drain(&clocks).remove(&me).unwrap();
-    assert!(seen.samples > 3 && seen.native == seen.samples, "{seen:?}");
+    let drained = drain(&clocks).remove(&me).unwrap();
+    assert!(drained.samples > 3 && drained.native == drained.samples, "{drained:?}");
 }
 
 #[test]
-fn cpu_time_with_the_signal_blocked_is_told_apart() {
+fn cpu_time_with_the_signal_blocked_has_its_own_reason() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 1_000));
     let (me, blocked_ns) = std::thread::scope(|scope| {
@@ -333,10 +333,10 @@ fn cpu_time_with_the_signal_blocked_is_told_apart() {
             threads::block_signal(libc::SIGURG);
             burn(200_000_000);
             clocks.scan();
-            let told = drain(&clocks).remove(&thread_id()).map_or(0, |seen| seen.weight_ns);
-            assert!(told > 190_000_000, "{told} ns told while the signal is blocked");
+            let accounted_ns = drain(&clocks).remove(&thread_id()).map_or(0, |drained| drained.weight_ns);
+            assert!(accounted_ns > 190_000_000, "{accounted_ns} ns accounted for while the signal is blocked");
             let scanned = current_thread_cpu_ns();
-            // Measured rather than taken for granted: a machine that halts us mid-way may count that as our time.
+            // Measured, since a suspended virtual machine may count the suspension as CPU time.
             let blocked_ns = burn(200_000_000) - scanned;
             threads::unblock_signal(libc::SIGURG);
             burn(20_000_000);
@@ -344,18 +344,18 @@ fn cpu_time_with_the_signal_blocked_is_told_apart() {
         });
         blocked.join().unwrap()
     });
-    let seen = drain(&clocks).remove(&me).unwrap();
-    let told_ns = seen.reasons.get(&DropReason::SignalBlocked).copied().unwrap_or(0);
-    // Untold are the period before the clock was due and what ran until the signal came.
-    assert!(told_ns.abs_diff(blocked_ns) < blocked_ns / 10, "{seen:?}, {blocked_ns} ns blocked");
+    let drained = drain(&clocks).remove(&me).unwrap();
+    let accounted_ns = drained.reasons.get(&DropReason::SignalBlocked).copied().unwrap_or(0);
+    // Without the period before the due time, and the time until the signal arrived.
+    assert!(accounted_ns.abs_diff(blocked_ns) < blocked_ns / 10, "{drained:?}, {blocked_ns} ns blocked");
 }
 
 #[test]
-fn a_full_ring_says_how_much_cpu_time_was_lost() {
+fn a_full_ring_reports_the_lost_cpu_time() {
     let _turn = one_at_a_time();
     let clocks = start(ClockSettings { ring_bytes: 1, ..settings(ClockChoice::ThreadTimer, 1_000) });
     let full = || clocks.counters().reasons.iter().find(|counted| counted.0 == DropReason::RingFull).unwrap().1;
-    let (me, told_ns, before) = std::thread::scope(|scope| {
+    let (me, accounted_ns, before) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             clocks.register_current_thread();
             let filler = spanprof_signal::RawSample {
@@ -370,31 +370,31 @@ fn a_full_ring_says_how_much_cpu_time_was_lost() {
             };
             burn_until(|| clocks.ring().has_committed());
             let mut before = 0;
-            let mut take_mine = || {
+            let mut collect_mine = || {
                 let mine = drain(&clocks).remove(&thread_id()).unwrap_or_default();
                 before += mine.weight_ns;
             };
-            take_mine();
+            collect_mine();
             while clocks.ring().push(&filler).is_ok() {}
             let dropped = full();
             burn_until(|| full() > dropped + 3);
-            assert!(full() > dropped + 3, "a sample that finds no room is counted");
-            take_mine();
+            assert!(full() > dropped + 3, "a sample that finds the ring full is counted");
+            collect_mine();
             burn_until(|| clocks.ring().has_committed());
-            let (me, told_ns) = told_by_now();
-            (me, told_ns, before)
+            let (me, accounted_ns) = block_samples_and_account();
+            (me, accounted_ns, before)
         });
         writer.join().unwrap()
     });
-    let seen = drain(&clocks).remove(&me).unwrap();
-    let lost_ns = seen.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
-    // Four samples found no room, and none stands for less than half a period.
-    assert!(lost_ns >= 4 * 500_000, "{seen:?}");
-    assert_eq!(before + seen.weight_ns, told_ns, "what was lost is told to the nanosecond");
+    let drained = drain(&clocks).remove(&me).unwrap();
+    let lost_ns = drained.reasons.get(&DropReason::RingFull).copied().unwrap_or(0);
+    // Four samples found the ring full; each represents at least half a period.
+    assert!(lost_ns >= 4 * 500_000, "{drained:?}");
+    assert_eq!(before + drained.weight_ns, accounted_ns, "the loss is reported to the nanosecond");
 }
 
 #[test]
-fn a_thousand_starts_and_stops_leave_nothing_behind() {
+fn a_thousand_starts_and_stops_leak_no_resources() {
     let _turn = one_at_a_time();
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let running = Arc::new(AtomicBool::new(true));
@@ -406,7 +406,7 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
             }
         })
     };
-    let ends = Ends(&running);
+    let stop = StopOnDrop(&running);
     let mut before = (0, 0);
     for round in 0..1_000 {
         if round == 50 {
@@ -420,7 +420,7 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
         clocks.stop();
         clocks.stop();
     }
-    drop(ends);
+    drop(stop);
     burner.join().unwrap();
     let (descriptors, resident) = (descriptors(), resident_bytes());
     assert!(descriptors <= before.0 + 2, "{descriptors} descriptors, {} before", before.0);
@@ -428,14 +428,14 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
 }
 
 #[test]
-fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_idle() {
+fn samples_and_the_scan_timer_wake_the_drain_thread_which_sleeps_when_idle() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 250));
     let (scans, samples) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let drainer = scope.spawn(|| {
             let _own = Clocks::exempt_current_thread();
-            // The start asks the drain thread to come by once.
+            // The start wakes the drain thread once.
             clocks.wait_for_samples(Some(Duration::from_millis(1)));
             let mut reasons = Vec::new();
             loop {
@@ -454,28 +454,28 @@ fn the_drain_thread_is_woken_by_samples_and_by_the_scan_timer_and_sleeps_when_id
                 }
             }
         });
-        let wakes = Wakes(&clocks);
+        let wake = WakeOnDrop(&clocks);
         let burner = scope.spawn(|| {
             clocks.register_current_thread();
-            let mut burnt = 0;
-            while burnt < 300 && (scans.load(Ordering::Relaxed) == 0 || samples.load(Ordering::Relaxed) == 0) {
+            let mut rounds = 0;
+            while rounds < 300 && (scans.load(Ordering::Relaxed) == 0 || samples.load(Ordering::Relaxed) == 0) {
                 burn(10_000_000);
-                burnt += 1;
+                rounds += 1;
             }
         });
         burner.join().unwrap();
-        drop(wakes);
+        drop(wake);
         let reasons = drainer.join().unwrap();
         assert!(reasons.contains(&WakeReason::ScanDue), "{reasons:?}");
         assert!(reasons.contains(&WakeReason::Samples), "{reasons:?}");
     });
-    // Reasons left over come first, then silence.
+    // Pending reasons first, then a timeout.
     let waits = (0..50).map(|_| clocks.wait_for_samples(Some(Duration::from_millis(20))));
     assert!(waits.into_iter().any(|reason| reason == WakeReason::TimedOut));
 }
 
 #[test]
-fn the_handler_stays_ours_after_stop_and_swallows_strays() {
+fn the_handler_stays_installed_after_stop_and_swallows_stray_signals() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::ThreadTimer, 100));
     clocks.stop();

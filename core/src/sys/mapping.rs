@@ -1,10 +1,10 @@
-//! Memory that handlers may touch at any time: mapped once, zeroed by the kernel as it is touched, never given back.
+//! Memory that handlers may access at any time: mapped once, zeroed by the kernel on first access, never unmapped.
 
 use super::system_calls::{self, SystemCall};
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU64;
 
-/// Zeroed memory for ever, named in /proc/self/maps where the kernel can.
+/// Maps zeroed memory that is never unmapped, named in /proc/self/maps where the kernel supports names.
 fn map(bytes: usize, name: &CStr) -> Option<*mut libc::c_void> {
     map_as(libc::MAP_PRIVATE, bytes, name)
 }
@@ -12,7 +12,7 @@ fn map(bytes: usize, name: &CStr) -> Option<*mut libc::c_void> {
 fn map_as(sharing: libc::c_int, bytes: usize, name: &CStr) -> Option<*mut libc::c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: asks for new anonymous memory; touches none that exists.
+    // SAFETY: maps new anonymous memory; affects no existing mapping.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return None;
@@ -21,11 +21,11 @@ fn map_as(sharing: libc::c_int, bytes: usize, name: &CStr) -> Option<*mut libc::
     Some(start)
 }
 
-/// Names anonymous memory; a kernel without that feature refuses, which changes nothing.
+/// Names anonymous memory. Kernels without the feature return an error without effect.
 pub(super) fn name_mapping(start: *mut libc::c_void, bytes: usize, name: &CStr) -> bool {
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
     const PR_SET_VMA_ANON_NAME: libc::c_ulong = 0;
-    // SAFETY: the kernel copies the name; the range is ours.
+    // SAFETY: the kernel copies the name; the range is a mapping of ours.
     let named =
         || unsafe { libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start as libc::c_ulong, bytes, name.as_ptr()) == 0 };
     system_calls::may_use(SystemCall::Prctl) && named()
@@ -34,31 +34,31 @@ pub(super) fn name_mapping(start: *mut libc::c_void, bytes: usize, name: &CStr) 
 /// Types for which all-zero memory is a valid value.
 ///
 /// # Safety
-/// Every bit pattern of zeroes must be a valid value, and the alignment at most a page.
+/// All-zero memory must be a valid value, and the alignment at most a page.
 pub(super) unsafe trait Zeroed: 'static {}
 // SAFETY: an atomic integer is valid when zero.
 unsafe impl Zeroed for AtomicU64 {}
-// SAFETY: a slot is made of atomic integers; all zero is a free slot, as its documentation says.
+// SAFETY: a slot consists of atomic integers; all zero is a free slot by its documentation.
 unsafe impl Zeroed for spanprof_signal::Slot {}
 // SAFETY: two plain words.
 unsafe impl Zeroed for spanprof_signal::RawFrame {}
 
-/// `count` zeroed values for ever.
+/// `count` zeroed values, never unmapped.
 pub(super) fn zeroed<T: Zeroed>(count: usize, name: &CStr) -> Option<*mut T> {
     map(count.checked_mul(size_of::<T>())?, name).map(|start| start.cast())
 }
 
-/// Zeroed words for ever, which this process and those that it forks later share.
+/// Zeroed words, never unmapped, shared by this process and its later children.
 pub(super) fn shared_words(count: usize) -> Option<&'static [AtomicU64]> {
     let start = map_as(libc::MAP_SHARED, count.checked_mul(size_of::<AtomicU64>())?, c"spanprof children")?;
-    // SAFETY: page-aligned, zeroed, never unmapped; other processes change the words atomically, as this one does.
+    // SAFETY: page-aligned, zeroed, never unmapped; all processes access the words atomically.
     Some(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }
 
-/// As [`zeroed`], for values that are shared by reference.
+/// As [`zeroed`], as a shared slice.
 pub(super) fn zeroed_slice<T: Zeroed + Sync>(count: usize, name: &CStr) -> Option<&'static [T]> {
     let start = zeroed::<T>(count, name)?;
-    // SAFETY: `start` is the beginning of `count` values, page-aligned, zeroed, which `Zeroed` says are valid, and never
-    // unmapped; nobody else has the address.
+    // SAFETY: `start` points to `count` page-aligned zeroed values, valid by `Zeroed`, never unmapped, with no other
+    // reference.
     Some(unsafe { std::slice::from_raw_parts(start, count) })
 }

@@ -1,17 +1,16 @@
-//! All access to the operating system: clocks that tick inside threads, clocks to read, the list of threads, fork, what a
-//! seccomp filter allows, the announcement of our presence, names of native code. Knows no language and no profile. Called by the engine and, for
-//! threads and facts of the process, by bindings.
+//! All access to the operating system: sampling clocks, readable clocks, the list of threads, fork, seccomp probes,
+//! the detection of a second copy of the library, native symbols. Independent of languages and profiles. Used by the
+//! engine, and by bindings for threads and process data.
 
 mod children;
 mod clock_choice;
-mod clock_facts;
+mod clock_snapshot;
 mod clock_types;
 mod clocks;
-mod copies;
 #[cfg(test)]
 mod cost_tests;
 mod crash_marker;
-mod exported;
+mod exported_symbols;
 mod file_symbols;
 mod fork;
 #[cfg(test)]
@@ -21,6 +20,7 @@ mod fork_live_tests;
 #[cfg(test)]
 pub(crate) mod fork_tests;
 mod inboxes;
+mod library_copies;
 #[cfg(test)]
 pub(crate) mod live_tests;
 mod mapping;
@@ -49,13 +49,13 @@ mod walk;
 pub use children::{children_cut_off, register_child, unregister_child};
 pub use clock_types::{ClockChoice, ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
 pub use clocks::Clocks;
-pub use copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use crash_marker::{
     begin_crash_marker, crash_marker_directory, end_crash_marker, keep_crash_marker, sweep_crash_markers,
 };
 pub use file_symbols::FileSymbols;
 pub use fork::{fork_generation, install_fork_hook};
 pub use inboxes::{inbox, inbox_in_use, use_inbox};
+pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
@@ -71,20 +71,20 @@ pub use walk::walk_other_thread;
 
 pub use spanprof_signal::{Inbox, WakeReason};
 
-/// Installs the handler that turns faults of guarded reads into failed reads, or installs it again over whoever replaced
-/// it. False when it could not: guarded reads are system calls then.
+/// Installs the handler that turns faults of guarded reads into failed reads, or reinstalls it over a replacement.
+/// False when the kernel refuses; guarded reads are system calls then.
 pub fn install_fault_guard() -> bool {
-    // Reads go through the kernel while the guard is not in place.
+    // Reads use the kernel while the guard is not installed.
     may_use(SystemCall::ProcessVmReadv);
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    // In a forked child the lock may be held by a thread that is no more: the guard came along with the fork, skip.
+    // In a forked child a parent thread may have held the lock at the fork. The guard was inherited: skip.
     match ONE_AT_A_TIME.try_lock() {
         Ok(_one) => spanprof_signal::guarded::install(),
         Err(_) => fault_guard_owned(),
     }
 }
 
-/// Whether the fault handler in force is ours; guarded reads act upon the answer.
+/// Whether our fault handler is installed; guarded reads follow the result.
 pub fn fault_guard_owned() -> bool {
     spanprof_signal::guarded::check_in_place()
 }

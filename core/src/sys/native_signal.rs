@@ -1,18 +1,18 @@
-//! The walk of native code by frame pointers, and the context of a native thread. Runs inside the handler on the
-//! interrupted thread: no allocation, no lock, no thread-local storage; the stack is read through guarded loads alone.
+//! Frame-pointer walk of native code, and the context of a native thread. Runs inside the handler on the interrupted
+//! thread: no allocation, no lock, no thread-local storage; reads the stack through guarded loads only.
 //!
 //! Limits: code compiled without frame pointers ends the walk early or skips callers (`-C force-frame-pointers=yes`).
 
 use super::thread_context;
 use spanprof_signal::{guarded, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
-/// A frame pointer moves towards the root by less than this in real stacks.
+/// Maximum distance between two frame pointers of a real stack.
 const MAX_FRAME_BYTES: u64 = 4 << 20;
 
 /// Walks the interrupted thread.
 ///
 /// # Safety
-/// As `spanprof_signal::CaptureFn` demands: called by the handler, with its ucontext or null.
+/// As `spanprof_signal::CaptureFn` requires: called by the handler, with its ucontext or null.
 pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     match thread_context::context_of(handler.thread_id) {
         0 => {}
@@ -21,13 +21,13 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
     if handler.ucontext.is_null() {
         return Captured::Dropped(DropReason::NoThreadState);
     }
-    // SAFETY: the handler passes on the ucontext that the kernel gave it; it lies on this thread's stack.
+    // SAFETY: the kernel's ucontext on this thread's stack, passed by the handler; checked for null above.
     let (pc, mut frame_pointer) = unsafe { registers(&*handler.ucontext.cast::<libc::ucontext_t>()) };
     if pc < RawFrame::FIRST_RUNTIME_CODE {
         return Captured::Dropped(DropReason::InvalidFrame);
     }
-    let mut room = stack.push(RawFrame { code: pc, at: 0 });
-    while room {
+    let mut has_space = stack.push(RawFrame { code: pc, at: 0 });
+    while has_space {
         if frame_pointer == 0 || frame_pointer % 8 != 0 {
             break;
         }
@@ -36,8 +36,8 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
         if return_address < RawFrame::FIRST_RUNTIME_CODE {
             break;
         }
-        // One byte back lies in the call, whose line it is; `at` 1 says so.
-        room = stack.push(RawFrame { code: return_address - 1, at: 1 });
+        // A return address follows the call: minus one lies in the call's line. `at` = 1 marks it.
+        has_space = stack.push(RawFrame { code: return_address - 1, at: 1 });
         if next <= frame_pointer || next - frame_pointer > MAX_FRAME_BYTES {
             break;
         }

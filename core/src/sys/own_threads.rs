@@ -1,4 +1,4 @@
-//! Our own threads: never sampled, their CPU time counted as the profiler's own. Static and lock-free, so that it works
+//! The profiler's own threads: never sampled, their CPU time counted as the profiler's. Static and lock-free: usable
 //! before, between and after runs of the clocks, and in a forked child.
 
 use super::system_calls::{self, SystemCall};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 static OWN: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 static ENDED_CPU_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Marks the calling thread as ours for as long as it lives. Drop it on the same thread, as the last thing.
+/// Marks the calling thread as ours until dropped. Drop it on the same thread, last.
 pub struct OwnThread {
-    place: Option<&'static AtomicU32>,
+    entry: Option<&'static AtomicU32>,
     mask_before: libc::sigset_t,
     _this_thread_only: PhantomData<*const ()>,
 }
@@ -20,58 +20,59 @@ pub struct OwnThread {
 impl OwnThread {
     pub(super) fn current() -> Self {
         let me = thread_id();
-        let free = |place: &&AtomicU32| place.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let place = if is_own(me) { None } else { OWN.iter().find(free) };
+        let free = |entry: &&AtomicU32| entry.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let entry = if is_own(me) { None } else { OWN.iter().find(free) };
         clocks::forget_thread(me);
-        Self { place, mask_before: block_host_signals(), _this_thread_only: PhantomData }
+        Self { entry, mask_before: block_host_signals(), _this_thread_only: PhantomData }
     }
 }
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
         discard_write_signals(&self.mask_before);
-        // SAFETY: the mask was read from this same thread.
+        // SAFETY: the mask was read from this thread.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask_before, std::ptr::null_mut()) };
-        if let Some(place) = self.place {
+        if let Some(entry) = self.entry {
             ENDED_CPU_NS.fetch_add(current_thread_cpu_ns(), Ordering::Relaxed);
-            place.store(0, Ordering::Release);
+            entry.store(0, Ordering::Release);
         }
     }
 }
 
-/// Whether a thread is ours.
+/// Whether a thread is one of ours.
 pub(super) fn is_own(thread_id: u32) -> bool {
-    OWN.iter().any(|place| place.load(Ordering::Acquire) == thread_id)
+    OWN.iter().any(|entry| entry.load(Ordering::Acquire) == thread_id)
 }
 
-/// CPU time of our threads, living and ended, since the process began.
+/// CPU time of our living and ended threads since the process began.
 pub fn own_cpu_ns() -> u64 {
-    let living = OWN.iter().map(|place| match place.load(Ordering::Acquire) {
+    let living = OWN.iter().map(|entry| match entry.load(Ordering::Acquire) {
         0 => 0,
         thread_id => thread_cpu_ns(thread_id).unwrap_or(0),
     });
     living.sum::<u64>() + ENDED_CPU_NS.load(Ordering::Relaxed)
 }
 
-/// In a forked child: none of our threads exists.
-pub(super) fn forget_in_child() {
-    for place in &OWN {
-        place.store(0, Ordering::Relaxed);
+/// In a forked child none of our threads exists.
+pub(super) fn reset_in_child() {
+    for entry in &OWN {
+        entry.store(0, Ordering::Relaxed);
     }
     ENDED_CPU_NS.store(0, Ordering::Relaxed);
 }
 
-/// A write to a closed pipe or beyond a file limit leaves its signal waiting on this thread; opening the mask would deliver
-/// it, and its default ends the host. Signals that were blocked before are not ours to take.
+/// Discards pending SIGPIPE and SIGXFSZ of this thread, left by a write to a closed pipe or beyond a file limit.
+/// Unblocking would deliver them, and their default action ends the host. Signals that were blocked before belong to
+/// the host.
 fn discard_write_signals(mask_before: &libc::sigset_t) {
     if !system_calls::may_use(SystemCall::RtSigtimedwait) {
         return;
     }
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-        // SAFETY: an all-zero set is a valid value to be written over.
+        // SAFETY: an all-zero set is a valid value.
         let mut only: libc::sigset_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the calls read and write the locals and the given set; the last takes a pending signal without waiting.
+        // SAFETY: the calls access the locals and the given set; sigtimedwait takes a pending signal without waiting.
         unsafe {
             if libc::sigismember(mask_before, signal) == 0 {
                 libc::sigemptyset(&mut only);
@@ -82,13 +83,13 @@ fn discard_write_signals(mask_before: &libc::sigset_t) {
     }
 }
 
-/// Leaves the host's signals to the host's threads; faults stay open, since blocking them kills.
+/// Blocks the host's signals on our threads. Fault signals stay unblocked, since a blocked fault ends the process.
 fn block_host_signals() -> libc::sigset_t {
-    // SAFETY: an all-zero set is a valid value to be written over.
+    // SAFETY: an all-zero set is a valid value.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: all four calls work on the locals and on this thread's own mask.
+    // SAFETY: the calls access the locals and this thread's own mask.
     unsafe {
         libc::sigfillset(&mut blocked);
         for open in

@@ -1,22 +1,23 @@
 //! The perf task clock of one thread: a software event that counts the thread's CPU time with the precision of the
-//! high-resolution timers. Arming it is `spanprof_signal::arm`.
+//! high-resolution timers. `spanprof_signal::arm` arms it.
 //!
-//! It notifies the thread in one of two ways:
-//! - [`Notify::Signal`], the default: the kernel sends an ordinary signal at the overflow. It names the descriptor. A call
-//!   that was about to sleep is restarted by the handler (`spanprof_signal`, module `restart`).
-//! - [`Notify::Trap`]: the kernel sends SIGTRAP when the thread returns to user mode (`perf_event_attr.sigtrap`, Linux 6.1
-//!   and later; 5.13 to 6.0 sent it at the overflow). It carries the slot. A trap that is pending during `execve` ends the
-//!   new program (200 of 200 on Linux 6.18), so nothing chooses it but the explicit setting `clock=sigtrap`.
+//! The event notifies the thread in one of two ways:
+//! - [`Notify::Signal`], the default: the kernel sends an ordinary signal at the overflow, with the descriptor. The
+//!   handler restarts a call that was about to sleep (`spanprof_signal`, module `restart`).
+//! - [`Notify::Trap`]: the kernel sends SIGTRAP when the thread returns to user mode (`perf_event_attr.sigtrap`,
+//!   Linux 6.1 and later; 5.13 to 6.0 sent it at the overflow). The signal carries the slot. A trap that is pending
+//!   during `execve` ends the new program (200 of 200 on Linux 6.18). Therefore only the explicit setting
+//!   `clock=sigtrap` selects it.
 //!
-//! Kernel time is counted too: an event that excludes it loses the system calls (30 % of a program in long calls shows as
-//! 0.4 %). That needs CAP_PERFMON or `kernel.perf_event_paranoid` below 2.
+//! Kernel time is counted: an event that excludes it loses system calls (30 % of a program in long calls shows as 0.4
+//! %). This requires CAP_PERFMON or `kernel.perf_event_paranoid` below 2.
 
 use super::process;
 use super::system_calls::{self, SystemCall};
 use spanprof_signal::overflow;
 use std::io::Error;
 
-/// The kernel's `perf_event_attr`: the first version, known to every kernel, and behind it what traps need.
+/// The kernel's `perf_event_attr`: the first version, supported by every kernel, plus the fields for traps.
 #[repr(C)]
 struct Attributes {
     kind: u32,
@@ -37,27 +38,27 @@ struct Attributes {
     signal_data: u64,
 }
 
-/// The version with traps. An older kernel takes it as long as what it does not know is zero.
+/// The size of the version with traps. Older kernels accept it while the fields they lack are zero.
 const SIZE: u32 = 128;
-/// `use_clockid`: the times of records are those of `clock`. Since Linux 4.1.
+/// `use_clockid`: record times use `clock`. Since Linux 4.1.
 const USE_CLOCK: u64 = 1 << 25;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 const TRAP: u64 = 1 << 37;
 
-/// Since this Linux a trap is sent from task work.
-const SAFE_TRAPS: (u32, u32) = (6, 1);
+/// The first Linux version that sends a trap from task work.
+const MIN_TRAP_KERNEL: (u32, u32) = (6, 1);
 
 /// How an event notifies its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notify {
-    /// This signal, at the overflow.
+    /// With this signal, at the overflow.
     Signal(libc::c_int),
-    /// SIGTRAP, on the way back to user mode.
+    /// With SIGTRAP, on the return to user mode.
     Trap,
 }
 
 impl Notify {
-    /// The number of the signal.
+    /// The signal number.
     pub fn signal(self) -> libc::c_int {
         match self {
             Self::Signal(signal) => signal,
@@ -77,32 +78,32 @@ const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
-/// An open event: the descriptor, and the kernel's id of the event behind it.
+/// An open event: its descriptor and the kernel's event id.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+pub(super) struct PerfEvent {
     pub descriptor: u32,
     pub id: u64,
-    /// Address of the ring buffer, from which the handler knows whether to restart a call; 0 without one.
-    pub ring: usize,
+    /// Address of the ring buffer, whose records decide about restarts; 0 without one.
+    pub buffer: usize,
 }
 
-/// Opens a disabled task clock of `thread_id`, user and kernel time, that notifies that thread, with `value` if it is a
-/// trap. Else errno.
-pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize) -> Result<Event, Error> {
-    let traps = notify == Notify::Trap;
+/// Opens a disabled task clock of `thread_id` that counts user and kernel time and notifies that thread. A trap
+/// carries `value`.
+pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize) -> Result<PerfEvent, Error> {
+    let is_trap = notify == Notify::Trap;
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: SIZE,
         config: TASK_CLOCK,
         sample_period: period_ns,
-        sample_type: if traps { 0 } else { overflow::SAMPLE_TYPE },
+        sample_type: if is_trap { 0 } else { overflow::SAMPLE_TYPE },
         read_format: 0,
-        flags: DISABLED | EXCLUDE_HYPERVISOR | if traps { REMOVE_ON_EXEC | TRAP } else { USE_CLOCK },
+        flags: DISABLED | EXCLUDE_HYPERVISOR | if is_trap { REMOVE_ON_EXEC | TRAP } else { USE_CLOCK },
         wakeup_events: 1,
         breakpoint_type: 0,
         config1: 0,
         _config2_and_branches: [0; 2],
-        sample_regs_user: if traps { 0 } else { overflow::REGISTERS },
+        sample_regs_user: if is_trap { 0 } else { overflow::REGISTERS },
         sample_stack_user: 0,
         clock: libc::CLOCK_MONOTONIC,
         _unused: [0; 3],
@@ -126,73 +127,74 @@ pub(super) fn open(thread_id: u32, notify: Notify, period_ns: u64, value: usize)
     let descriptor = opened as libc::c_int;
     let owner = [F_OWNER_TID, thread_id as libc::c_int];
     let mut id = 0u64;
-    // SAFETY: a descriptor just opened; F_SETOWN_EX reads two ints, IOC_ID writes eight bytes.
+    // SAFETY: the descriptor was just opened; F_SETOWN_EX reads two ints, IOC_ID writes eight bytes.
     let ready = unsafe {
-        (traps
+        (is_trap
             || libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC) == 0
                 && libc::fcntl(descriptor, F_SETSIG, notify.signal()) == 0
                 && libc::fcntl(descriptor, F_SETOWN_EX, owner.as_ptr()) == 0)
             && libc::syscall(libc::SYS_ioctl, descriptor, IOC_ID, &raw mut id) == 0
     };
-    let ring = if ready && !traps { map_ring(descriptor) } else { Some(0) };
-    if let (true, Some(ring)) = (ready, ring) {
-        return Ok(Event { descriptor: descriptor as u32, id, ring });
+    let buffer = if ready && !is_trap { map_buffer(descriptor) } else { Some(0) };
+    if let (true, Some(buffer)) = (ready, buffer) {
+        return Ok(PerfEvent { descriptor: descriptor as u32, id, buffer });
     }
     let error = Error::last_os_error();
-    // SAFETY: opened above and known to nobody else.
+    // SAFETY: opened above and not shared.
     unsafe { libc::close(descriptor) };
     Err(error)
 }
 
-/// Maps an event's ring buffer to be read: the kernel then overwrites the oldest records.
-fn map_ring(descriptor: libc::c_int) -> Option<usize> {
-    // SAFETY: asks for new memory; touches none that exists.
-    let ring = unsafe {
-        libc::mmap(std::ptr::null_mut(), overflow::RING_BYTES, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
+/// Maps an event's ring buffer read-only: the kernel then overwrites the oldest records.
+fn map_buffer(descriptor: libc::c_int) -> Option<usize> {
+    // SAFETY: maps new memory; affects no existing mapping.
+    let buffer = unsafe {
+        libc::mmap(std::ptr::null_mut(), overflow::BUFFER_BYTES, libc::PROT_READ, libc::MAP_SHARED, descriptor, 0)
     };
-    (ring != libc::MAP_FAILED).then_some(ring as usize)
+    (buffer != libc::MAP_FAILED).then_some(buffer as usize)
 }
 
-/// Stops an event without closing it.
-pub(super) fn disable(event: Event) {
+/// Disables an event without closing it.
+pub(super) fn disable(event: PerfEvent) {
     if is_still_ours(event) {
-        // SAFETY: takes no argument; the descriptor is our event.
+        // SAFETY: takes no argument; the descriptor was just verified to be our event.
         unsafe { libc::syscall(libc::SYS_ioctl, event.descriptor, IOC_DISABLE, 0) };
     }
 }
 
-/// Closes an event, unless the host closed the descriptor behind our back and it is something else now. Safe in the
-/// first moments of a forked child: two system calls.
-pub(super) fn close(event: Event) {
-    if event.ring != 0 {
-        // SAFETY: mapped by `open`; no handler is in the slot any more.
-        unsafe { libc::munmap(event.ring as *mut libc::c_void, overflow::RING_BYTES) };
+/// Closes an event, unless the host closed its descriptor and reused the number. Safe in the first moments of a
+/// forked child: two system calls.
+pub(super) fn close(event: PerfEvent) {
+    if event.buffer != 0 {
+        // SAFETY: mapped by `open`; no handler is in the slot.
+        unsafe { libc::munmap(event.buffer as *mut libc::c_void, overflow::BUFFER_BYTES) };
     }
     close_descriptor(event);
 }
 
-/// The same in a forked child, which has no mapping of a ring buffer (VM_DONTCOPY, kernel/events/core.c).
-pub(super) fn close_descriptor(event: Event) {
+/// As [`close`], in a forked child, which does not inherit the mapping of a ring buffer (VM_DONTCOPY,
+/// kernel/events/core.c).
+pub(super) fn close_descriptor(event: PerfEvent) {
     if is_still_ours(event) {
-        // SAFETY: the descriptor is our event, just asked.
+        // SAFETY: the descriptor was just verified to be our event.
         unsafe { libc::close(event.descriptor as libc::c_int) };
     }
 }
 
-fn is_still_ours(event: Event) -> bool {
+fn is_still_ours(event: PerfEvent) -> bool {
     let mut id = 0u64;
-    // SAFETY: writes eight bytes to a local when the descriptor is a perf event; the number means nothing else that
-    // writes more.
-    let asked = unsafe { libc::syscall(libc::SYS_ioctl, event.descriptor, IOC_ID, &raw mut id) };
-    asked == 0 && id == event.id
+    // SAFETY: writes eight bytes to a local if the descriptor is a perf event; no other driver writes more for this
+    // request.
+    let result = unsafe { libc::syscall(libc::SYS_ioctl, event.descriptor, IOC_ID, &raw mut id) };
+    result == 0 && id == event.id
 }
 
-/// Whether the kernel lets us count user and kernel time of our own threads; the error says why not.
+/// Whether the kernel allows counting user and kernel time of our own threads; the error gives the reason.
 pub(super) fn probe(notify: Notify) -> Result<(), String> {
     if ![SystemCall::PerfEventOpen, SystemCall::RtSigpending].into_iter().all(system_calls::may_use) {
         return Err("perf_event_open: forbidden by the seccomp filter, which ends the process".into());
     }
-    if notify == Notify::Trap && process::kernel_version() < SAFE_TRAPS {
+    if notify == Notify::Trap && process::kernel_version() < MIN_TRAP_KERNEL {
         return Err("perf_event_open: sigtrap needs Linux 6.1 or later".into());
     }
     open(super::thread_id(), notify, 1_000_000, 0).map(close).map_err(|error| {
@@ -204,17 +206,17 @@ pub(super) fn probe(notify: Notify) -> Result<(), String> {
     })
 }
 
-/// Whether the handler restarts a system call that a signal at the overflow interrupts.
+/// Whether the handler restarts a system call that a signal at the overflow interrupted.
 pub(super) const fn restarts_calls() -> bool {
     cfg!(target_arch = "x86_64")
 }
 
-/// Descriptors we may take: few enough that the host never runs out because of us.
+/// Maximum number of descriptors for events, so that the host does not run out of them.
 pub(super) fn descriptor_budget() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes one rlimit to a local.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-    if known {
+    let succeeded = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    if succeeded {
         (limit.rlim_cur / 8).min(256) as usize
     } else {
         0

@@ -1,17 +1,17 @@
-//! How much CPU time the control groups of this process let it use. Reads files; any thread may call it.
+//! The CPU quota of the process's control groups. Reads files; any thread may call it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// In processors; `None` where it is not limited. Read when it is asked for: a process can be moved to another group.
+/// The quota in processors; `None` without a limit. Not cached: a process can move to another group.
 pub fn cpu_quota() -> Option<f64> {
     quota_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(MOUNT))
 }
 
-/// The tightest limit of the groups in `/proc/self/cgroup` and of those above them. In a container the path may be the host's
-/// and not exist; the mount itself is the container's group then.
+/// The tightest limit of the groups in `/proc/self/cgroup` and their ancestors. In a container the path may be the
+/// host's and not exist; the mount itself is then the container's group.
 fn quota_of(groups: &str, mount: &Path) -> Option<f64> {
     let limits = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_tightest_of_the_groups_of_either_version() {
+    fn the_quota_is_the_tightest_limit_of_either_cgroup_version() {
         let mount = mount(&[
             ("cpu.max", "max 100000\n"),
             ("a/cpu.max", "20000 100000\n"),

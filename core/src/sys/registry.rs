@@ -1,134 +1,140 @@
-//! Which thread has which slot and which clock: opening, closing, finding new and ended threads. One registry per
-//! process, behind a lock that only normal threads take. The handler sees slots alone.
+//! Maps threads to slots and clocks: opens and closes them, and detects new and ended threads. One registry per
+//! process, behind a lock that only normal threads take. The handler accesses slots only.
 
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
-use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Opening, Slot, Ticker, MOST_PERIODS_AHEAD};
+use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
 use std::collections::HashMap;
 
-/// How a thread's accounting begins.
+/// The initial accounting of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Birth {
-    /// It lived before us: its CPU time so far is not ours to tell.
+pub(super) enum AccountingStart {
+    /// The thread existed before start: its CPU time so far is not counted.
     BeforeStart,
-    /// It was born while we were looking: all its CPU time counts.
+    /// The thread was created after start: all its CPU time counts.
     AfterStart,
-    /// Its clock is changed: samples carry its CPU time up to here.
+    /// The clock is replaced: samples account for the CPU time up to this value.
     Accounted(u64),
 }
 
-/// What ticks for new threads.
+/// The kind of clock for new threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TickerKind {
     Timer,
     Perf,
     /// Perf with [`perf::Notify::Trap`].
     Trap,
 }
 
-/// What the registry needs to open clocks.
+/// Parameters for opening clocks.
 #[derive(Clone, Copy)]
-pub(super) struct Ticking {
-    pub kind: Kind,
+pub(super) struct ClockSetup {
+    pub kind: TickerKind,
     pub signal: libc::c_int,
     pub period_ns: u64,
     pub inbox: &'static Inbox,
 }
 
-impl Ticking {
-    /// How perf events notify their threads.
+impl ClockSetup {
+    /// The notification of perf events.
     fn notify(&self) -> perf::Notify {
         match self.kind {
-            Kind::Trap => perf::Notify::Trap,
-            Kind::Timer | Kind::Perf => perf::Notify::Signal(self.signal),
+            TickerKind::Trap => perf::Notify::Trap,
+            TickerKind::Timer | TickerKind::Perf => perf::Notify::Signal(self.signal),
         }
     }
 }
 
-struct Known {
+struct TrackedThread {
     slot: usize,
-    /// How often its clock had to be armed again since its last sample; each time waits twice as long.
+    /// Number of re-arms since its last sample; each doubles the tolerance.
     rearmed: u32,
-    accounted_then: u64,
+    accounted_cpu_ns: u64,
 }
 
-/// See the head of the module.
+/// The threads with a clock, and those without.
 #[derive(Default)]
 pub(super) struct Registry {
-    known: HashMap<u32, Known>,
-    /// Threads without a clock, and how their accounting is to begin once they get one.
-    refused: HashMap<u32, Birth>,
-    /// Threads that are to have no clock for now, and the CPU time that samples carry of them.
+    tracked: HashMap<u32, TrackedThread>,
+    /// Threads without a clock, and their initial accounting once they get one.
+    refused: HashMap<u32, AccountingStart>,
+    /// Threads whose clock is suspended, and their CPU time that samples account for.
     suspended: HashMap<u32, u64>,
     closing: Vec<usize>,
-    perf_open: usize,
-    /// Slots that were used and are free again.
+    open_perf_events: usize,
+    /// Released slots.
     free: Vec<usize>,
-    /// Slots from 1 to here were used; beyond the table, further threads are refused.
+    /// Highest slot used so far; beyond the table, further threads are refused.
     used: usize,
     ids: Vec<u32>,
     pub scans: u64,
     pub rearmed: u64,
 }
 
-/// A clock is late when its thread burnt this much CPU time beyond the moment its sample was due.
+/// A clock is late when its thread used this much CPU time beyond the due time of its sample.
 const LATE_NS: u64 = 100_000_000;
 
 impl Registry {
-    /// Gives a thread a clock unless it has one, is ours, or has ended.
-    pub fn open(&mut self, thread_id: u32, birth: Birth, ticking: &Ticking) {
-        let has_none = own_threads::is_own(thread_id) || self.suspended.contains_key(&thread_id);
-        if has_none || self.known.contains_key(&thread_id) {
+    /// Opens a clock for a thread, unless it has one, is ours, or has ended.
+    pub fn open(&mut self, thread_id: u32, start: AccountingStart, setup: &ClockSetup) {
+        let is_excluded = own_threads::is_own(thread_id) || self.suspended.contains_key(&thread_id);
+        if is_excluded || self.tracked.contains_key(&thread_id) {
             return;
         }
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
-        match self.open_slot(thread_id, birth, cpu_ns, ticking) {
+        match self.open_slot(thread_id, start, cpu_ns, setup) {
             Ok(slot) => {
-                self.known.insert(thread_id, Known { slot, rearmed: 0, accounted_then: 0 });
+                self.tracked.insert(thread_id, TrackedThread { slot, rearmed: 0, accounted_cpu_ns: 0 });
                 self.refused.remove(&thread_id);
             }
             Err(_) if thread_cpu_ns(thread_id).is_none() => {}
             Err(reason) => {
-                if self.refused.insert(thread_id, birth).is_none() {
+                if self.refused.insert(thread_id, start).is_none() {
                     counters::count(reason);
                 }
             }
         }
     }
 
-    fn open_slot(&mut self, thread_id: u32, birth: Birth, cpu_ns: u64, ticking: &Ticking) -> Result<usize, DropReason> {
+    fn open_slot(
+        &mut self,
+        thread_id: u32,
+        start: AccountingStart,
+        cpu_ns: u64,
+        setup: &ClockSetup,
+    ) -> Result<usize, DropReason> {
         self.reap();
         let (index, slot) = self.free_slot().ok_or(DropReason::TooManyThreads)?;
-        let accounted_cpu_ns = match birth {
-            Birth::BeforeStart => cpu_ns,
-            Birth::AfterStart => 0,
-            Birth::Accounted(ns) => ns.min(cpu_ns),
+        let accounted_cpu_ns = match start {
+            AccountingStart::BeforeStart => cpu_ns,
+            AccountingStart::AfterStart => 0,
+            AccountingStart::Accounted(ns) => ns.min(cpu_ns),
         };
-        let first_of_thread = birth == Birth::AfterStart;
-        let opening = Opening { thread_id, accounted_cpu_ns, first_of_thread, seed: seed(thread_id) };
-        let generation = slot.open(&opening);
-        let due = slot.begin_schedule(cpu_ns, ticking.period_ns, first_of_thread);
-        if self.open_ticker(slot, index, generation, ticking) && arm::arm(slot.ticker(), cpu_ns, due) == 0 {
+        let first_of_thread = start == AccountingStart::AfterStart;
+        let init = SlotInit { thread_id, accounted_cpu_ns, first_of_thread, seed: seed(thread_id) };
+        let generation = slot.open(&init);
+        let due = slot.begin_schedule(cpu_ns, setup.period_ns, first_of_thread);
+        if self.open_ticker(slot, index, generation, setup) && arm::arm(slot.ticker(), cpu_ns, due) == 0 {
             return Ok(index);
         }
         self.retire(index);
         Err(DropReason::NoClock)
     }
 
-    fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, ticking: &Ticking) -> bool {
+    fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, setup: &ClockSetup) -> bool {
         let thread_id = slot.thread_id();
         let value = handler::signal_value(index, generation);
-        if ticking.kind != Kind::Timer && self.perf_open < perf::descriptor_budget() {
-            if let Ok(event) = perf::open(thread_id, ticking.notify(), ticking.period_ns, value) {
+        if setup.kind != TickerKind::Timer && self.open_perf_events < perf::descriptor_budget() {
+            if let Ok(event) = perf::open(thread_id, setup.notify(), setup.period_ns, value) {
                 if handler::set_slot_of_descriptor(event.descriptor, index) {
-                    slot.set_ticker(Ticker::Perf(event.descriptor), event.id, event.ring);
-                    self.perf_open += 1;
+                    slot.set_ticker(Ticker::Perf(event.descriptor), event.id, event.buffer);
+                    self.open_perf_events += 1;
                     return true;
                 }
                 perf::close(event);
             }
         }
-        match timer::create_for_thread(thread_id, ticking.signal, value) {
+        match timer::create_for_thread(thread_id, setup.signal, value) {
             Ok(id) => {
                 slot.set_ticker(Ticker::Timer(id), 0, 0);
                 true
@@ -137,43 +143,43 @@ impl Registry {
         }
     }
 
-    /// A slot used before, if there is one, so that few pages are ever touched.
+    /// Returns a released slot if available, to keep the number of touched pages low.
     fn free_slot(&mut self) -> Option<(usize, &'static Slot)> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.used = (self.used + 1).min(handler::SLOTS);
             self.used
         });
         let slot = handler::slots().get(index)?;
-        handler::touch_slot(index);
+        handler::mark_slot_used(index);
         Some((index, slot))
     }
 
-    /// Takes the clock from a thread.
+    /// Closes the clock of a thread.
     pub fn close(&mut self, thread_id: u32) {
-        if let Some(known) = self.known.remove(&thread_id) {
-            self.retire(known.slot);
+        if let Some(tracked) = self.tracked.remove(&thread_id) {
+            self.retire(tracked.slot);
         }
         self.reap();
     }
 
-    /// Takes the clock from a thread, which calls this, until [`Registry::resume`].
+    /// Closes the clock of the calling thread until [`Registry::resume`].
     pub fn suspend(&mut self, thread_id: u32) {
-        let Some(slot) = self.known.get(&thread_id).map(|known| &handler::slots()[known.slot]) else { return };
+        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &handler::slots()[tracked.slot]) else { return };
         self.close(thread_id);
         self.suspended.insert(thread_id, slot.accounted_cpu_ns());
     }
 
-    /// Gives a suspended thread a clock again.
-    pub fn resume(&mut self, thread_id: u32, ticking: &Ticking) {
+    /// Reopens the clock of a suspended thread.
+    pub fn resume(&mut self, thread_id: u32, setup: &ClockSetup) {
         if let Some(accounted_ns) = self.suspended.remove(&thread_id) {
-            self.open(thread_id, Birth::Accounted(accounted_ns), ticking);
+            self.open(thread_id, AccountingStart::Accounted(accounted_ns), setup);
         }
     }
 
-    /// Takes the clock from every thread, and waits shortly for handlers to leave.
+    /// Closes all clocks, and waits up to 10 ms for handlers to leave.
     pub fn close_all(&mut self) {
-        for (_, known) in std::mem::take(&mut self.known) {
-            self.retire(known.slot);
+        for (_, tracked) in std::mem::take(&mut self.tracked) {
+            self.retire(tracked.slot);
         }
         self.refused.clear();
         self.suspended.clear();
@@ -193,24 +199,24 @@ impl Registry {
             Ticker::None => {}
             Ticker::Timer(id) => timer::delete(id),
             Ticker::Perf(descriptor) => {
-                perf::disable(perf::Event { descriptor, id: slot.event_id(), ring: slot.ring() })
+                perf::disable(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() })
             }
         }
         self.closing.push(index);
     }
 
-    /// Frees slots whose last handler left.
+    /// Frees closing slots that are quiescent.
     fn reap(&mut self) {
-        let (perf_open, free) = (&mut self.perf_open, &mut self.free);
+        let (open_perf_events, free) = (&mut self.open_perf_events, &mut self.free);
         self.closing.retain(|&index| {
             let slot = &handler::slots()[index];
-            if !slot.is_quiet() {
+            if !slot.is_quiescent() {
                 return true;
             }
             if let Ticker::Perf(descriptor) = slot.ticker() {
                 handler::set_slot_of_descriptor(descriptor, 0);
-                perf::close(perf::Event { descriptor, id: slot.event_id(), ring: slot.ring() });
-                *perf_open -= 1;
+                perf::close(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() });
+                *open_perf_events -= 1;
             }
             slot.free();
             free.push(index);
@@ -218,130 +224,132 @@ impl Registry {
         });
     }
 
-    /// Finds new and ended threads, and clocks whose signal was lost.
-    pub fn scan(&mut self, birth: Birth, ticking: &Ticking) {
+    /// Detects new and ended threads, and clocks whose signal was lost.
+    pub fn scan(&mut self, start: AccountingStart, setup: &ClockSetup) {
         let mut ids = std::mem::take(&mut self.ids);
         ids.clear();
         if threads::thread_ids(&mut ids) {
             ids.sort_unstable();
-            self.follow(&ids, birth, ticking);
+            self.apply_list(&ids, start, setup);
         }
         self.ids = ids;
     }
 
-    /// What follows from a list of threads, in order of their ids.
-    pub(super) fn follow(&mut self, ids: &[u32], birth: Birth, ticking: &Ticking) {
+    /// Applies a list of thread ids, sorted by id.
+    pub(super) fn apply_list(&mut self, ids: &[u32], start: AccountingStart, setup: &ClockSetup) {
         self.scans += 1;
         self.refused.retain(|thread_id, _| ids.binary_search(thread_id).is_ok());
-        // Not listed is not ended: reading goes on by position when the last thread read has ended, and each that ended
-        // before it lets one be passed by (`first_tid` in the kernel's fs/proc/base.c).
+        // An unlisted thread may still exist. The kernel continues a listing by position when the last thread read
+        // has ended, and each thread that ended before that position causes one to be skipped (`first_tid` in
+        // fs/proc/base.c).
         let is_gone = |id: &u32| ids.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
-        let ended: Vec<u32> = self.known.keys().copied().filter(is_gone).collect();
+        let ended: Vec<u32> = self.tracked.keys().copied().filter(is_gone).collect();
         for thread_id in ended {
             self.close(thread_id);
         }
         for &thread_id in ids {
-            match self.known.contains_key(&thread_id) {
-                true => self.look_after(thread_id, ticking),
-                false => self.open(thread_id, self.refused.get(&thread_id).copied().unwrap_or(birth), ticking),
+            match self.tracked.contains_key(&thread_id) {
+                true => self.check_clock(thread_id, setup),
+                false => self.open(thread_id, self.refused.get(&thread_id).copied().unwrap_or(start), setup),
             }
         }
     }
 
-    /// A clock that is armed for each tick stops for good when its one signal is lost; or it belongs to an earlier thread of
-    /// the same id.
-    fn look_after(&mut self, thread_id: u32, ticking: &Ticking) {
-        let Some(known) = self.known.get_mut(&thread_id) else { return };
-        let slot = &handler::slots()[known.slot];
-        // Before its clock: what a sample carries meanwhile must not look like the clock of another thread.
+    /// Re-arms a late clock. A clock that is armed for each tick stops when its one signal is lost. Replaces the
+    /// clock of an earlier thread with the same id.
+    fn check_clock(&mut self, thread_id: u32, setup: &ClockSetup) {
+        let Some(tracked) = self.tracked.get_mut(&thread_id) else { return };
+        let slot = &handler::slots()[tracked.slot];
+        // Read before the thread's clock: otherwise a concurrent sample could exceed it, like the clock of another
+        // thread.
         let accounted = slot.accounted_cpu_ns();
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
-        if cpu_ns.saturating_add(MOST_PERIODS_AHEAD * ticking.period_ns) < accounted {
+        if cpu_ns.saturating_add(MAX_PERIODS_AHEAD * setup.period_ns) < accounted {
             self.close(thread_id);
-            return self.open(thread_id, Birth::AfterStart, ticking);
+            return self.open(thread_id, AccountingStart::AfterStart, setup);
         }
-        if accounted != known.accounted_then {
-            known.accounted_then = accounted;
-            known.rearmed = 0;
+        if accounted != tracked.accounted_cpu_ns {
+            tracked.accounted_cpu_ns = accounted;
+            tracked.rearmed = 0;
         }
-        let patience = (LATE_NS + 8 * ticking.period_ns) << known.rearmed.min(16);
-        if cpu_ns < slot.due_cpu_ns().saturating_add(patience) {
+        let tolerance_ns = (LATE_NS + 8 * setup.period_ns) << tracked.rearmed.min(16);
+        if cpu_ns < slot.due_cpu_ns().saturating_add(tolerance_ns) {
             return;
         }
         let signal = match slot.ticker() {
-            Ticker::Perf(_) => ticking.notify().signal(),
-            _ => ticking.signal,
+            Ticker::Perf(_) => setup.notify().signal(),
+            _ => setup.signal,
         };
         if threads::blocks_signal(thread_id, signal) {
-            return handler::tell_signal_blocked(ticking.inbox, slot, cpu_ns);
+            return handler::account_signal_blocked(setup.inbox, slot, cpu_ns);
         }
-        known.rearmed += 1;
+        tracked.rearmed += 1;
         self.rearmed += 1;
-        let rearmed = known.rearmed;
-        self.renew(thread_id, ticking);
-        if let Some(known) = self.known.get_mut(&thread_id) {
-            known.rearmed = rearmed;
-            known.accounted_then = accounted;
+        let rearmed = tracked.rearmed;
+        self.reopen(thread_id, setup);
+        if let Some(tracked) = self.tracked.get_mut(&thread_id) {
+            tracked.rearmed = rearmed;
+            tracked.accounted_cpu_ns = accounted;
         }
     }
 
-    /// Gives a thread another clock that goes on where its first one stops.
-    fn renew(&mut self, thread_id: u32, ticking: &Ticking) {
-        let Some(slot) = self.known.get(&thread_id).map(|known| &handler::slots()[known.slot]) else { return };
+    /// Replaces a thread's clock; its accounting continues.
+    fn reopen(&mut self, thread_id: u32, setup: &ClockSetup) {
+        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &handler::slots()[tracked.slot]) else { return };
         self.close(thread_id);
-        // A handler still inside carries CPU time that it may not have noted yet.
+        // A handler that is still active may not have stored its CPU time yet.
         for _ in 0..100 {
-            if slot.is_quiet() {
+            if slot.is_quiescent() {
                 break;
             }
             std::thread::yield_now();
         }
-        self.open(thread_id, Birth::Accounted(slot.accounted_cpu_ns()), ticking);
+        self.open(thread_id, AccountingStart::Accounted(slot.accounted_cpu_ns()), setup);
     }
 
-    /// Puts every thread on a new rate, and on a new clock if its kind or signal changed.
-    pub fn change(&mut self, ticking: &Ticking, clock_changed: bool) {
-        let all: Vec<(u32, usize)> = self.known.iter().map(|(id, known)| (*id, known.slot)).collect();
+    /// Applies a new rate to every thread, and a new clock if its kind or signal changed.
+    pub fn change(&mut self, setup: &ClockSetup, clock_changed: bool) {
+        let all: Vec<(u32, usize)> = self.tracked.iter().map(|(id, tracked)| (*id, tracked.slot)).collect();
         for (thread_id, index) in all {
             let slot = &handler::slots()[index];
             match slot.ticker() {
                 Ticker::Timer(id) if !clock_changed => {
                     let Some(cpu_ns) = thread_cpu_ns(thread_id) else { continue };
-                    let due = slot.begin_schedule(cpu_ns, ticking.period_ns, false);
-                    // Its handler may have left it to ring by itself, and then arms it no sooner than at the end of a run.
-                    arm::arm_timer(id, due, ticking.period_ns);
+                    let due = slot.begin_schedule(cpu_ns, setup.period_ns, false);
+                    // A free-running timer would not be armed by its handler before the end of a batch.
+                    arm::arm_timer(id, due, setup.period_ns);
                 }
-                // A perf event may run by itself, which only its own thread can change.
-                _ => self.renew(thread_id, ticking),
+                // A perf event may run free; only its own thread can reconfigure it.
+                _ => self.reopen(thread_id, setup),
             }
         }
     }
 
     /// Every thread with a clock, and its slot.
     pub fn threads(&self) -> impl Iterator<Item = (u32, &'static Slot)> + '_ {
-        self.known.iter().map(|(thread_id, known)| (*thread_id, &handler::slots()[known.slot]))
+        self.tracked.iter().map(|(thread_id, tracked)| (*thread_id, &handler::slots()[tracked.slot]))
     }
 
-    /// Threads that have a clock.
+    /// Number of threads with a clock.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.tracked.len()
     }
 
-    /// Those of them that have a perf event.
+    /// Number of these with a perf event.
     pub fn on_perf(&self) -> usize {
-        self.perf_open
+        self.open_perf_events
     }
 
-    /// Threads that could not get one.
+    /// Number of threads without a clock.
     pub fn refused(&self) -> usize {
         self.refused.len()
     }
 }
 
-/// Different for each thread, start and process; no secret.
+/// Differs per thread, start and process; not a secret.
 fn seed(thread_id: u32) -> u64 {
-    let place = &raw const thread_id as u64;
-    let mut x = super::monotonic_ns() ^ ((thread_id as u64) << 32) ^ place.rotate_left(17);
+    let address = &raw const thread_id as u64;
+    let mut x = super::monotonic_ns() ^ ((thread_id as u64) << 32) ^ address.rotate_left(17);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

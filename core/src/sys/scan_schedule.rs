@@ -1,54 +1,53 @@
-//! When the threads of the process are scanned. A look is cheap (how many threads are there?) and frequent; a scan asks
-//! about each of them and is made when their number changed, and from time to time, since one may have taken another's
-//! place. All times are CPU time of the process. Not here: the scan (`registry`) and its timer (`clocks`).
+//! Schedule of scans. The thread count is polled often, since one call reads it. A scan reads the data of each
+//! thread. It runs when the count changed, and periodically, since one thread may have replaced another. All times
+//! are CPU time of the process. Not here: the scan (`registry`) and its timer (`clocks`).
 
-/// From one look to the next while threads come and go. Of a thread younger than this nothing is seen but its CPU time.
-pub(super) const LOOK_INTERVAL_NS: u64 = 100_000_000;
-/// The same while none does: waking for it costs more than the look, 0.15 ms in all.
-const CALM_LOOK_INTERVAL_NS: u64 = 400_000_000;
-/// From one scan to the next when the number of threads stays the same: how long a handler that the host put over ours
-/// may stay.
+/// Minimum poll interval, while the thread count changes. A thread that lives shorter is seen only by its CPU time.
+pub(super) const POLL_INTERVAL_NS: u64 = 100_000_000;
+/// Maximum poll interval, while the count is stable: a wakeup costs more than the poll, 0.15 ms in all.
+const MAX_POLL_INTERVAL_NS: u64 = 400_000_000;
+/// Interval of scans while the count is stable: the longest time that a host's handler may replace ours unnoticed.
 const SCAN_INTERVAL_NS: u64 = 400_000_000;
-/// Scans may cost this part of the CPU time between them, and this part while threads come and go.
-const SHARE: u64 = 2000;
-const SHARE_OF_CHANGES: u64 = 200;
+/// Scans use at most 1/2000 of the CPU time between them, and 1/200 while the count changes.
+const COST_DIVISOR: u64 = 2000;
+const CHANGING_COST_DIVISOR: u64 = 200;
 
-/// See the head of the module.
+/// The state of polls and scans.
 #[derive(Debug, Default)]
 pub(super) struct ScanSchedule {
-    threads: Option<u64>,
+    thread_count: Option<u64>,
     scanned_ns: u64,
     cost_ns: u64,
-    look_interval_ns: u64,
+    poll_interval_ns: u64,
 }
 
 impl ScanSchedule {
-    /// Whether a look that found so many threads at `now_ns` calls for a scan.
-    pub fn wants_scan(&self, threads: Option<u64>, now_ns: u64) -> bool {
-        let least_ns = match threads == self.threads {
-            true => SCAN_INTERVAL_NS.max(self.cost_ns * SHARE),
-            false => self.cost_ns * SHARE_OF_CHANGES,
+    /// Whether a poll with this thread count at `now_ns` requires a scan.
+    pub fn is_scan_due(&self, thread_count: Option<u64>, now_ns: u64) -> bool {
+        let min_interval_ns = match thread_count == self.thread_count {
+            true => SCAN_INTERVAL_NS.max(self.cost_ns * COST_DIVISOR),
+            false => self.cost_ns * CHANGING_COST_DIVISOR,
         };
-        now_ns.saturating_sub(self.scanned_ns) >= least_ns
+        now_ns.saturating_sub(self.scanned_ns) >= min_interval_ns
     }
 
-    /// Whether the number of threads is another one than at the last scan.
-    pub fn has_changed(&self, threads: Option<u64>) -> bool {
-        threads != self.threads
+    /// Whether the thread count differs from the last scan's.
+    pub fn has_changed(&self, thread_count: Option<u64>) -> bool {
+        thread_count != self.thread_count
     }
 
-    /// A scan was made after a look that found so many threads; what it cost.
-    pub fn scanned(&mut self, threads: Option<u64>, now_ns: u64, cost_ns: u64) {
-        if threads != self.threads {
-            self.look_interval_ns = 0;
+    /// Records a scan: the polled thread count, its time and its cost.
+    pub fn scanned(&mut self, thread_count: Option<u64>, now_ns: u64, cost_ns: u64) {
+        if thread_count != self.thread_count {
+            self.poll_interval_ns = 0;
         }
-        (self.threads, self.scanned_ns, self.cost_ns) = (threads, now_ns, cost_ns);
+        (self.thread_count, self.scanned_ns, self.cost_ns) = (thread_count, now_ns, cost_ns);
     }
 
-    /// CPU time of the process until the next look: twice the last one, up to the limit.
-    pub fn next_look_ns(&mut self) -> u64 {
-        self.look_interval_ns = (self.look_interval_ns * 2).clamp(LOOK_INTERVAL_NS, CALM_LOOK_INTERVAL_NS);
-        self.look_interval_ns
+    /// CPU time of the process until the next poll: twice the last interval, up to the maximum.
+    pub fn next_poll_ns(&mut self) -> u64 {
+        self.poll_interval_ns = (self.poll_interval_ns * 2).clamp(POLL_INTERVAL_NS, MAX_POLL_INTERVAL_NS);
+        self.poll_interval_ns
     }
 }
 
@@ -65,40 +64,40 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_threads_calls_for_a_scan_at_the_next_look() {
+    fn a_changed_thread_count_requires_a_scan_at_the_next_poll() {
         let schedule = after_a_scan(MS / 10);
-        assert!(schedule.wants_scan(Some(6), 1_100 * MS) && schedule.wants_scan(Some(4), 1_100 * MS));
-        assert!(!schedule.wants_scan(Some(5), 1_100 * MS));
+        assert!(schedule.is_scan_due(Some(6), 1_100 * MS) && schedule.is_scan_due(Some(4), 1_100 * MS));
+        assert!(!schedule.is_scan_due(Some(5), 1_100 * MS));
     }
 
     #[test]
-    fn the_same_number_is_scanned_anew_after_a_while() {
+    fn an_unchanged_thread_count_requires_a_scan_after_the_interval() {
         let schedule = after_a_scan(MS / 10);
-        assert!(!schedule.wants_scan(Some(5), 1_399 * MS) && schedule.wants_scan(Some(5), 1_400 * MS));
+        assert!(!schedule.is_scan_due(Some(5), 1_399 * MS) && schedule.is_scan_due(Some(5), 1_400 * MS));
     }
 
     #[test]
-    fn dear_scans_are_rare() {
+    fn expensive_scans_are_rare() {
         let schedule = after_a_scan(MS);
-        assert!(!schedule.wants_scan(Some(5), 2_999 * MS) && schedule.wants_scan(Some(5), 3_000 * MS));
-        assert!(!schedule.wants_scan(Some(6), 1_199 * MS) && schedule.wants_scan(Some(6), 1_200 * MS));
+        assert!(!schedule.is_scan_due(Some(5), 2_999 * MS) && schedule.is_scan_due(Some(5), 3_000 * MS));
+        assert!(!schedule.is_scan_due(Some(6), 1_199 * MS) && schedule.is_scan_due(Some(6), 1_200 * MS));
     }
 
     #[test]
-    fn where_the_number_cannot_be_told_scans_come_from_time_to_time() {
+    fn with_an_unknown_thread_count_scans_are_periodic() {
         let mut schedule = ScanSchedule::default();
         schedule.scanned(None, 1_000 * MS, 0);
-        assert!(!schedule.wants_scan(None, 1_100 * MS) && schedule.wants_scan(None, 1_400 * MS));
+        assert!(!schedule.is_scan_due(None, 1_100 * MS) && schedule.is_scan_due(None, 1_400 * MS));
     }
 
     #[test]
-    fn looks_grow_rarer_until_the_number_changes() {
+    fn the_poll_interval_grows_until_the_count_changes() {
         let mut schedule = after_a_scan(0);
-        let mut looks = || schedule.next_look_ns() / MS;
-        assert_eq!([looks(), looks(), looks(), looks()], [100, 200, 400, 400]);
+        let mut polls = || schedule.next_poll_ns() / MS;
+        assert_eq!([polls(), polls(), polls(), polls()], [100, 200, 400, 400]);
         schedule.scanned(Some(5), 2_000 * MS, 0);
-        assert_eq!(schedule.next_look_ns() / MS, 400);
+        assert_eq!(schedule.next_poll_ns() / MS, 400);
         schedule.scanned(Some(6), 3_000 * MS, 0);
-        assert_eq!(schedule.next_look_ns() / MS, 100);
+        assert_eq!(schedule.next_poll_ns() / MS, 100);
     }
 }

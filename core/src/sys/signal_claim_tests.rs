@@ -1,8 +1,8 @@
-//! What becomes of the clocks, and of the program, when the handler of their signal is reset or replaced: by `exec`, by a
-//! framework in its forked workers, by another library.
+//! The clocks and the program after the handler of the clocks' signal is reset or replaced: by `exec`, by a framework in its
+//! forked workers, by another library.
 
 use super::fork_tests::{in_child, wait_status_of_child};
-use super::live_tests::{burn, burn_until, drain, one_at_a_time, settings, start, told_by_thread};
+use super::live_tests::{account_for_thread, burn, burn_until, drain, one_at_a_time, settings, start};
 use super::*;
 use spanprof_signal::handler;
 use spanprof_signal::signal_claim::{self, ClaimStatus};
@@ -60,7 +60,7 @@ fn exec_of_a_suspended_thread_never_ends_the_new_program_by_a_trap() {
 fn a_thread_whose_exec_failed_is_sampled_again_and_loses_no_cpu_time() {
     let _turn = one_at_a_time();
     let clocks = start(settings(ClockChoice::Auto, 1_000));
-    let (me, told_ns) = told_by_thread(|| {
+    let (me, accounted_ns) = account_for_thread(|| {
         clocks.register_current_thread();
         for _ in 0..3 {
             burn(50_000_000);
@@ -71,15 +71,15 @@ fn a_thread_whose_exec_failed_is_sampled_again_and_loses_no_cpu_time() {
         }
         burn(50_000_000);
     });
-    let seen = drain(&clocks).remove(&me).unwrap();
-    assert_eq!(seen.weight_ns, told_ns);
-    assert!(told_ns > 150_000_000, "{told_ns} ns of 200 ms");
+    let drained = drain(&clocks).remove(&me).unwrap();
+    assert_eq!(drained.weight_ns, accounted_ns);
+    assert!(accounted_ns > 150_000_000, "{accounted_ns} ns of 200 ms");
 }
 
-/// As billiard does in each worker of Celery (`TERMSIGS_FULL` in billiard/common.py, 3.6 to 4.2): an exit handler for every
-/// signal that ends a process by default.
+/// Installs an exit handler for every signal that ends a process by default, as billiard does in each worker of Celery
+/// (`TERMSIGS_FULL` in billiard/common.py, 3.6 to 4.2).
 fn reset_terminating_signals() {
-    extern "C" fn exits(signal: libc::c_int) {
+    extern "C" fn exit(signal: libc::c_int) {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(128 + signal) };
     }
@@ -101,12 +101,12 @@ fn reset_terminating_signals() {
     ];
     for signal in terminating {
         // SAFETY: a plain handler.
-        unsafe { libc::signal(signal, exits as *const () as libc::sighandler_t) };
+        unsafe { libc::signal(signal, exit as *const () as libc::sighandler_t) };
     }
 }
 
 #[test]
-fn a_worker_whose_framework_handles_all_terminating_signals_lives_and_is_sampled() {
+fn a_worker_with_exit_handlers_for_all_terminating_signals_survives_and_is_sampled() {
     let _turn = one_at_a_time();
     for clock in harmless_clocks() {
         in_child(|| {
@@ -137,7 +137,7 @@ fn is_sampled(clocks: &Clocks) -> bool {
 }
 
 #[test]
-fn a_handler_that_appears_for_sigurg_stays_and_the_clocks_move_to_the_runtimes_signal() {
+fn a_later_sigurg_handler_stays_and_the_clocks_move_to_the_runtimes_signal() {
     let _turn = one_at_a_time();
     for clock in harmless_clocks() {
         in_child(|| {
@@ -147,20 +147,20 @@ fn a_handler_that_appears_for_sigurg_stays_and_the_clocks_move_to_the_runtimes_s
             assert_eq!(clocks.check_handlers(), ClaimStatus::Moved(libc::SIGPROF), "{clock:?}");
             assert_eq!(clocks.in_use().signal, libc::SIGPROF);
             assert!(is_sampled(&clocks), "{clock:?}");
-            assert!(!handler::is_installed(libc::SIGURG), "the host's handler stays");
+            assert!(!handler::is_installed(libc::SIGURG), "the host's handler stays installed");
             let before = HOST_SIGNALS.load(Ordering::Relaxed);
             // SAFETY: sends the host its own signal.
             unsafe { libc::raise(libc::SIGURG) };
             assert_eq!(HOST_SIGNALS.load(Ordering::Relaxed), before + 1);
             drop(clocks);
             let again = start(settings(clock, 250));
-            assert_eq!(again.in_use().signal, libc::SIGPROF, "SIGURG stays the host's");
+            assert_eq!(again.in_use().signal, libc::SIGPROF, "SIGURG remains the host's");
         });
     }
 }
 
 #[test]
-fn where_sigurg_is_handled_at_the_start_the_runtimes_signal_is_used() {
+fn with_a_sigurg_handler_at_start_the_runtimes_signal_is_used() {
     let _turn = one_at_a_time();
     in_child(|| {
         host_handles(libc::SIGURG);
@@ -171,7 +171,7 @@ fn where_sigurg_is_handled_at_the_start_the_runtimes_signal_is_used() {
 }
 
 #[test]
-fn a_handler_that_replaces_the_runtimes_signal_gets_its_signals_and_the_clocks_go_on() {
+fn a_handler_that_replaces_ours_on_the_runtimes_signal_is_chained_and_the_clocks_continue() {
     let _turn = one_at_a_time();
     in_child(|| {
         host_handles(libc::SIGURG);

@@ -1,26 +1,26 @@
-//! Which system calls a seccomp filter lets this process make. A filter may end the process at a call that the language
-//! runtime never makes itself (`SystemCallFilter=` of systemd kills by default), so each such call is made first in a
-//! child process (`spanprof_signal::probe`), once, before the profiler makes any of them. A call whose child ended is never
-//! made. Without a filter nothing is probed.
+//! The system calls that a seccomp filter allows. A filter may end the process at a call that the language runtime
+//! never makes (`SystemCallFilter=` of systemd kills by default). So each such call is first made in a child process
+//! (`spanprof_signal::probe`), once, before the profiler uses any of them. A call that ended its child is never made.
+//! Without a filter nothing is probed.
 
 use spanprof_signal::probe;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A call, or a group of calls that are only useful together, that the runtime itself does not make.
+/// A call, or a group of calls that are only useful together, that the runtime never makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SystemCall {
     /// CPU samples by the perf clock.
     PerfEventOpen,
-    /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and looking for new threads.
+    /// `timer_create`, `timer_settime`, `timer_delete`: CPU samples by timers, and the scan timer.
     TimerCreate,
     /// Names of threads and of mappings.
     Prctl,
-    /// The announcement that a copy of the library runs, where mappings have no names.
+    /// Announcement of this copy of the library, where mappings have no names.
     MemfdCreate,
-    /// Guarded reads while another fault handler is in force.
+    /// Guarded reads while another fault handler is installed.
     ProcessVmReadv,
-    /// Wall-clock samples of threads that walk themselves.
+    /// Wall requests to threads that walk themselves.
     RtTgsigqueueinfo,
     /// Arming a perf event.
     RtSigpending,
@@ -40,7 +40,7 @@ impl SystemCall {
         Self::RtSigtimedwait,
     ];
 
-    /// The numbers. All are called with arguments that the kernel refuses, or that do nothing.
+    /// The call numbers. All calls have arguments that are invalid or without effect.
     const fn numbers(self) -> &'static [libc::c_long] {
         match self {
             Self::PerfEventOpen => &[libc::SYS_perf_event_open],
@@ -59,15 +59,15 @@ impl SystemCall {
     }
 }
 
-const KNOWN: u32 = 1 << 31;
-/// The calls that may be made, and [`KNOWN`].
+const PROBED: u32 = 1 << 31;
+/// The allowed calls, and [`PROBED`].
 static ALLOWED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a call does not end the process. The first question probes all of them.
+/// Whether a call is allowed. The first use probes all calls.
 pub fn may_use(call: SystemCall) -> bool {
     let mut allowed = ALLOWED.load(Ordering::Acquire);
     if allowed == 0 {
-        allowed = KNOWN
+        allowed = PROBED
             | if probe::is_filtered() { probe_all() } else { SystemCall::ALL.iter().map(|call| call.bit()).sum() };
         ALLOWED.store(allowed, Ordering::Release);
         if allowed & SystemCall::ProcessVmReadv.bit() == 0 {
@@ -98,14 +98,14 @@ mod tests {
             libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 },
         ];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: the kernel copies the program.
+        // SAFETY: the kernel reads and copies the local filter program.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
             assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
         }
     }
 
-    fn forget() {
+    fn reset_probe() {
         ALLOWED.store(0, Ordering::Relaxed);
     }
 
@@ -125,18 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_filter_every_call_is_allowed_and_no_child_is_made() {
+    fn without_a_filter_every_call_is_allowed() {
         in_child(|| {
-            forget();
+            reset_probe();
             assert!(SystemCall::ALL.iter().all(|call| may_use(*call)));
         });
     }
 
     #[test]
-    fn a_call_at_which_a_filter_ends_the_process_is_not_made_and_the_others_are() {
+    fn only_the_call_at_which_a_filter_ends_the_process_is_forbidden() {
         for call in SystemCall::ALL {
             in_child(move || {
-                forget();
+                reset_probe();
                 forbid(call.numbers()[0]);
                 for other in SystemCall::ALL {
                     assert_eq!(may_use(other), other != call, "{other:?} where {call:?} is forbidden");
@@ -146,9 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_of_the_thread_that_starts_the_profiler_is_seen_and_none_of_the_first_thread_is_needed() {
+    fn a_filter_of_the_starting_thread_alone_is_detected() {
         in_child(|| {
-            forget();
+            reset_probe();
             let filtered = std::thread::spawn(|| {
                 forbid(libc::SYS_perf_event_open);
                 [SystemCall::PerfEventOpen, SystemCall::TimerCreate].map(may_use)
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn the_probe_leaves_no_child_and_sends_no_signal() {
         in_child(|| {
-            forget();
+            reset_probe();
             forbid(libc::SYS_perf_event_open);
             assert!(!may_use(SystemCall::PerfEventOpen));
             let mut pending = 0u64;
@@ -179,12 +179,12 @@ mod tests {
         use super::super::{ClockChoice, Clocks};
         for number in [libc::SYS_perf_event_open, libc::SYS_timer_create] {
             in_child(move || {
-                forget();
+                reset_probe();
                 forbid(number);
                 let expected = if number == libc::SYS_timer_create { "perf" } else { "thread_timer" };
                 let clocks = match Clocks::start(settings(ClockChoice::Auto, 250)) {
                     Ok(clocks) => clocks,
-                    // The kernel refuses perf to this user: there is no clock at all, which is an error and no signal.
+                    // Perf is not permitted here: no clock starts, which is an error and no signal.
                     Err(error) => return assert_eq!(expected, "perf", "{error}"),
                 };
                 assert_eq!(clocks.in_use().name, expected);

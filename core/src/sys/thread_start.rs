@@ -1,7 +1,7 @@
-//! Beginning a thread as the C library does it, which holds in a forked child too: the standard library notes its threads
-//! under a lock (`thread_info` in its sys/pal/unix/stack_overflow), at their end and in a program written in Rust at their
-//! beginning, and a thread of the parent may have held it at the fork. Not here: what our threads owe the host
-//! (`own_thread`). Its only caller.
+//! Starts threads through the C library, which is safe in a forked child. The standard library registers its threads
+//! under a lock (`thread_info` in its sys/pal/unix/stack_overflow): at their end, and in Rust programs at their
+//! start. A parent's thread may hold that lock at the fork. Not here: the obligations of our threads towards the host
+//! (`own_thread`, the only caller).
 
 use super::name_current_thread;
 use std::ffi::CStr;
@@ -9,7 +9,7 @@ use std::io::Error;
 use std::mem::ManuallyDrop;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// A thread that was begun here. Dropped, it goes on by itself.
+/// A started thread. Detached when dropped.
 #[derive(Debug)]
 pub(crate) struct StartedThread(libc::pthread_t);
 
@@ -18,8 +18,8 @@ struct Start {
     body: Box<dyn FnOnce() + Send>,
 }
 
-/// Starts a thread of this name, of which the kernel keeps 15 bytes. A panic of `body` ends the thread and nothing else. A
-/// stack that the C library finds too small has its usual size.
+/// Starts a thread with this name, of which the kernel keeps 15 bytes. A panic of `body` ends only the thread. A
+/// stack size below the C library's minimum becomes the default size.
 pub(crate) fn start_thread(
     name: &'static CStr,
     stack_bytes: usize,
@@ -29,52 +29,52 @@ pub(crate) fn start_thread(
     let mut outcome = libc::EINVAL;
     for stack_bytes in [Some(stack_bytes), None] {
         let mut thread = 0;
-        // SAFETY: all-zero attributes are initialized before they are read; `start` was made above and belongs to the thread
-        // from the moment it exists.
+        // SAFETY: the all-zero attributes are initialized before use; `start` was created above and belongs to the
+        // thread once that exists.
         outcome = unsafe {
             let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
             libc::pthread_attr_init(&mut attributes);
             if let Some(stack_bytes) = stack_bytes {
                 libc::pthread_attr_setstacksize(&mut attributes, stack_bytes);
             }
-            let outcome = libc::pthread_create(&mut thread, &attributes, begin, start.cast());
+            let outcome = libc::pthread_create(&mut thread, &attributes, run_thread, start.cast());
             libc::pthread_attr_destroy(&mut attributes);
             outcome
         };
         match outcome {
             0 => return Ok(StartedThread(thread)),
-            // What the program's thread-local storage takes comes out of the stack.
+            // The program's thread-local storage is part of the stack size.
             libc::EINVAL => continue,
             _ => break,
         }
     }
-    // SAFETY: no thread exists that could own it.
+    // SAFETY: no thread was created that could own it.
     drop(unsafe { Box::from_raw(start) });
     Err(Error::from_raw_os_error(outcome))
 }
 
-extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: `start_thread` made it for this thread alone.
+extern "C" fn run_thread(start: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: `start_thread` created it for this thread alone.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     name_current_thread(name);
-    // What a panic carries may panic again when dropped.
-    if let Err(carried) = catch_unwind(AssertUnwindSafe(body)) {
-        std::mem::forget(carried);
+    // The payload of a panic may panic again when dropped.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+        std::mem::forget(payload);
     }
     std::ptr::null_mut()
 }
 
 impl StartedThread {
-    /// Waits until it has ended.
+    /// Waits for the thread's end.
     pub fn join(self) {
-        // SAFETY: a thread is joined once and was not detached, since this is its only handle and is not dropped.
+        // SAFETY: joined once and not detached, since this is the only handle and it is not dropped.
         unsafe { libc::pthread_join(ManuallyDrop::new(self).0, std::ptr::null_mut()) };
     }
 }
 
 impl Drop for StartedThread {
     fn drop(&mut self) {
-        // SAFETY: as above; it was not joined.
+        // SAFETY: not joined, since `join` consumes the handle without dropping it.
         unsafe { libc::pthread_detach(self.0) };
     }
 }
@@ -88,14 +88,14 @@ mod tests {
 
     #[test]
     fn a_thread_has_its_name_and_has_ended_when_it_is_joined() {
-        let (tell, told) = channel();
-        let body = move || tell.send(thread_name(thread_id())).unwrap();
+        let (sender, receiver) = channel();
+        let body = move || sender.send(thread_name(thread_id())).unwrap();
         start_thread(c"weaver", 256 * 1024, Box::new(body)).unwrap().join();
-        assert_eq!(told.try_recv().unwrap().as_deref(), Some("weaver"));
-        assert!(told.try_recv().is_err());
+        assert_eq!(receiver.try_recv().unwrap().as_deref(), Some("weaver"));
+        assert!(receiver.try_recv().is_err());
     }
 
-    fn has_stack_for_signals() -> bool {
+    fn has_signal_stack() -> bool {
         // SAFETY: an all-zero stack is a valid value to be written over.
         unsafe {
             let mut stack: libc::stack_t = std::mem::zeroed();
@@ -104,22 +104,22 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_library_notes_its_own_threads_and_not_ours() {
-        // It gives each that it notes a stack for signals; this test is a program written in Rust.
-        assert!(std::thread::spawn(has_stack_for_signals).join().unwrap());
-        let (tell, told) = channel();
-        let body = move || tell.send(has_stack_for_signals()).unwrap();
-        start_thread(c"unnoted", 256 * 1024, Box::new(body)).unwrap().join();
-        assert_eq!(told.try_recv(), Ok(false));
+    fn the_standard_library_registers_its_own_threads_and_not_ours() {
+        // It allocates a signal stack for each thread that it registers; this test is a Rust program.
+        assert!(std::thread::spawn(has_signal_stack).join().unwrap());
+        let (sender, receiver) = channel();
+        let body = move || sender.send(has_signal_stack()).unwrap();
+        start_thread(c"unregistered", 256 * 1024, Box::new(body)).unwrap().join();
+        assert_eq!(receiver.try_recv(), Ok(false));
     }
 
     #[test]
-    fn a_thread_whose_handle_is_dropped_goes_on() {
-        let (tell, told) = channel();
-        let (ask, asked) = channel();
-        drop(start_thread(c"alone", 256 * 1024, Box::new(move || tell.send(asked.recv()).unwrap())).unwrap());
-        ask.send(7).unwrap();
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(Ok(7)));
+    fn a_thread_with_a_dropped_handle_continues() {
+        let (sender, receiver) = channel();
+        let (start, started) = channel();
+        drop(start_thread(c"alone", 256 * 1024, Box::new(move || sender.send(started.recv()).unwrap())).unwrap());
+        start.send(7).unwrap();
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)), Ok(Ok(7)));
     }
 
     #[test]
@@ -128,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_that_is_too_small_has_the_usual_size() {
-        let (tell, told) = channel();
-        start_thread(c"small", 1, Box::new(move || tell.send([1u8; 100_000]).unwrap())).unwrap().join();
-        assert_eq!(told.try_recv().unwrap().len(), 100_000);
+    fn a_stack_size_below_the_minimum_becomes_the_default() {
+        let (sender, receiver) = channel();
+        start_thread(c"small", 1, Box::new(move || sender.send([1u8; 100_000]).unwrap())).unwrap().join();
+        assert_eq!(receiver.try_recv().unwrap().len(), 100_000);
     }
 }

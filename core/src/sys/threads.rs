@@ -1,4 +1,4 @@
-//! The threads of this process as /proc shows them: ids, names, count. Reads files, so never called in a handler.
+//! The threads of this process in /proc: ids, names, count. Reads files: never called in a handler.
 
 use super::system_calls::{self, SystemCall};
 use std::fs;
@@ -10,7 +10,7 @@ pub fn thread_id() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Appends the id of every thread of the process. False when /proc does not tell, or tells the ids of another namespace.
+/// Appends the id of every thread of the process. False when /proc is hidden or of another PID namespace.
 pub fn thread_ids(out: &mut Vec<u32>) -> bool {
     let Ok(entries) = fs::read_dir("/proc/self/task") else { return false };
     let before = out.len();
@@ -18,19 +18,19 @@ pub fn thread_ids(out: &mut Vec<u32>) -> bool {
     out.get(before..).is_some_and(|found| found.contains(&thread_id()))
 }
 
-/// How many threads the process has, with one cheap call; `None` when /proc does not tell. Its task folder has a link for
-/// each of them beside its own two (`proc_task_getattr` in the kernel's fs/proc/base.c).
+/// The number of threads, by one cheap call; `None` when /proc is hidden. The task directory has a link for each
+/// thread and two of its own (`proc_task_getattr` in the kernel's fs/proc/base.c).
 pub(super) fn count() -> Option<u64> {
-    fs::metadata("/proc/self/task").ok().map(|folder| folder.nlink())
+    fs::metadata("/proc/self/task").ok().map(|directory| directory.nlink())
 }
 
-/// The name a thread gave itself; `None` when it ended or /proc is hidden.
+/// The thread's name; `None` when it ended or /proc is hidden.
 pub fn thread_name(thread_id: u32) -> Option<String> {
     let name = fs::read(format!("/proc/self/task/{thread_id}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
-/// Whether a thread blocks `signal`; false when /proc does not tell.
+/// Whether a thread blocks `signal`; false when unknown.
 pub(super) fn blocks_signal(thread_id: u32, signal: libc::c_int) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/self/task/{thread_id}/status")) else { return false };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
@@ -38,9 +38,9 @@ pub(super) fn blocks_signal(thread_id: u32, signal: libc::c_int) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
-/// Lets the calling thread receive `signal`.
+/// Unblocks `signal` in the calling thread.
 pub(super) fn unblock_signal(signal: libc::c_int) {
-    // SAFETY: an all-zero set is a valid value; both calls work on a local and on this thread's own mask.
+    // SAFETY: an all-zero set is a valid value; both calls access a local and this thread's own mask.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, signal);
@@ -51,15 +51,15 @@ pub(super) fn unblock_signal(signal: libc::c_int) {
 /// Names the calling thread; the kernel keeps 15 bytes.
 pub fn name_current_thread(name: &std::ffi::CStr) {
     if system_calls::may_use(SystemCall::Prctl) {
-        // SAFETY: PR_SET_NAME reads a NUL-terminated string, which a CStr is.
+        // SAFETY: PR_SET_NAME reads a NUL-terminated string.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
 }
 
-/// Keeps `signal` from the calling thread.
+/// Blocks `signal` in the calling thread.
 #[cfg(test)]
 pub(super) fn block_signal(signal: libc::c_int) {
-    // SAFETY: an all-zero set is a valid value; both calls work on a local and on this thread's own mask.
+    // SAFETY: an all-zero set is a valid value; both calls access a local and this thread's own mask.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, signal);
@@ -72,25 +72,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_threads_has_the_calling_one() {
+    fn the_list_of_threads_contains_the_calling_thread() {
         let mut ids = Vec::new();
         assert!(thread_ids(&mut ids));
         assert!(ids.contains(&thread_id()));
     }
 
     #[test]
-    fn the_number_of_threads_grows_while_another_one_waits() {
+    fn the_thread_count_includes_waiting_threads() {
         let _turn = super::super::live_tests::one_at_a_time();
-        // Other tests come and go meanwhile; three hundred threads are more than those.
+        // Other tests start and end threads meanwhile, fewer than three hundred.
         let before = count().unwrap();
-        let gate = std::sync::Mutex::new(());
+        let mutex = std::sync::Mutex::new(());
         std::thread::scope(|scope| {
-            let shut = gate.lock().unwrap();
+            let held = mutex.lock().unwrap();
             for _ in 0..300 {
-                scope.spawn(|| drop(gate.lock()));
+                scope.spawn(|| drop(mutex.lock()));
             }
             let now = count();
-            drop(shut);
+            drop(held);
             assert!(now.unwrap() > before + 200, "{now:?} after {before}");
         });
     }

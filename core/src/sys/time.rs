@@ -1,4 +1,4 @@
-//! Clocks to read: monotonic, wall, process and thread CPU, and how finely the kernel's tick cuts them. No timers here
+//! Readable clocks: monotonic, wall, process and thread CPU, and the resolution of the kernel tick. Not here: timers
 //! (`timer`, `perf`). Any thread may call these.
 
 fn read(clock: libc::clockid_t) -> Option<u64> {
@@ -13,12 +13,12 @@ pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
-/// Nanoseconds since 1970; may step.
+/// Nanoseconds since 1970; may jump.
 pub fn unix_ns() -> u64 {
     read(libc::CLOCK_REALTIME).unwrap_or(0)
 }
 
-/// CPU time of every thread this process ever had.
+/// CPU time of all threads of the process, ended ones included.
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
@@ -28,17 +28,17 @@ pub fn current_thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
-/// CPU time of a thread of this process; `None` when there is no such thread any more.
+/// CPU time of a thread of this process; `None` when it does not exist.
 pub fn thread_cpu_ns(thread_id: u32) -> Option<u64> {
     read(thread_cpu_clock(thread_id))
 }
 
-/// The kernel's name for the CPU clock of a thread: complement of the id, per thread (4), scheduler clock (2).
+/// The kernel's id of a thread's CPU clock: complement of the thread id, per thread (4), scheduler clock (2).
 pub(super) fn thread_cpu_clock(thread_id: u32) -> libc::clockid_t {
     (!(thread_id as libc::clockid_t) << 3) | 6
 }
 
-/// How often the kernel looks at CPU timers: its tick, which the coarse clock's resolution gives away.
+/// The rate at which the kernel checks CPU timers: its tick, from the resolution of the coarse clock.
 pub fn kernel_tick_hz() -> u32 {
     let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec to a local.
@@ -46,7 +46,7 @@ pub fn kernel_tick_hz() -> u32 {
     if outcome != 0 || step.tv_sec != 0 || step.tv_nsec <= 0 {
         return 100;
     }
-    // 300 Hz reads as 3,333,333 ns: round to the nearest.
+    // 300 Hz reads as 3,333,333 ns: rounds to the nearest.
     ((1_000_000_000 + step.tv_nsec / 2) / step.tv_nsec) as u32
 }
 
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_was_has_no_clock() {
+    fn a_thread_that_does_not_exist_has_no_clock() {
         assert_eq!(thread_cpu_ns(0x3fff_fff0), None);
     }
 

@@ -1,10 +1,10 @@
-//! POSIX timers on CPU clocks, as bare system calls: the C library's wrappers differ between versions and libraries.
-//! Creating and deleting; arming is `spanprof_signal::arm`, since handlers do it too.
+//! Creates and deletes POSIX timers on CPU clocks, by bare system calls, since the C library's wrappers differ.
+//! Handlers arm them too: arming is in `spanprof_signal::arm`.
 
 use super::system_calls::{self, SystemCall};
 use super::time::thread_cpu_clock;
 
-/// What the kernel reads to know where a timer's signal goes.
+/// The kernel's sigevent of a timer.
 #[repr(C)]
 struct SignalEvent {
     value: usize,
@@ -52,16 +52,16 @@ pub(super) fn create_for_signal(signal: libc::c_int) -> Result<u32, i32> {
     )
 }
 
-/// Has a timer ring once. May be called in a handler.
-pub(super) fn ring_in(id: u32, delay_ns: u64) -> bool {
+/// Arms a timer once, `delay_ns` from now. Async-signal-safe.
+pub(super) fn arm_once(id: u32, delay_ns: u64) -> bool {
     let value =
         libc::timespec { tv_sec: (delay_ns / 1_000_000_000) as i64, tv_nsec: (delay_ns % 1_000_000_000) as i64 };
     let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-    // SAFETY: the kernel reads one itimerspec; a number that is no timer is refused.
+    // SAFETY: the kernel reads one itimerspec; it rejects an invalid id.
     unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const once, std::ptr::null_mut::<u8>()) == 0 }
 }
 
-/// Whether the kernel gives timers on CPU clocks at all; the error says why not.
+/// Whether the kernel permits timers on CPU clocks; the error gives the reason.
 pub(super) fn probe(signal: libc::c_int) -> Result<(), String> {
     if !system_calls::may_use(SystemCall::TimerCreate) {
         return Err("timer_create: forbidden by the seccomp filter, which ends the process".into());
@@ -70,8 +70,8 @@ pub(super) fn probe(signal: libc::c_int) -> Result<(), String> {
     made.map(delete).map_err(|errno| format!("timer_create: {}", std::io::Error::from_raw_os_error(errno)))
 }
 
-/// Deletes a timer of ours. One that is gone already is no error.
+/// Deletes a timer. A timer that no longer exists is no error.
 pub(super) fn delete(id: u32) {
-    // SAFETY: an id that is no timer is refused.
+    // SAFETY: the kernel rejects an invalid id.
     unsafe { libc::syscall(libc::SYS_timer_delete, id) };
 }

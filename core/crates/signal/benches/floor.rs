@@ -1,6 +1,6 @@
-//! The least that a tick of a thread timer costs on this machine: a handler that reads the thread's CPU clock and nothing
-//! else, of a timer that rings by itself, at 100 Hz in a thread whose work keeps the caches full. What the engine's own handler
-//! costs is judged against it. Run with `cargo bench -p spanprof-signal --bench floor`.
+//! The minimum cost of a thread timer's tick on this machine, as a baseline for the engine's handler. The handler of this
+//! bench only reads the thread's CPU clock. The periodic timer runs at 100 Hz, in a thread whose work evicts the caches. Run with
+//! `cargo bench -p spanprof-signal --bench floor`.
 
 use spanprof_signal::arm;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ extern "C" fn on_tick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
     TICKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What the kernel reads to know where a timer's signal goes. The facade's `sys` has the same, out of reach from here.
+/// The kernel's sigevent of a timer. Private in the facade's `sys`, hence repeated here.
 #[repr(C)]
 struct SignalEvent {
     value: usize,
@@ -43,16 +43,16 @@ fn start() {
     let notify = libc::SIGEV_THREAD_ID;
     let event = SignalEvent { value: 0, signal: libc::SIGPROF, notify, thread_id, _rest: [0; 11] };
     let mut id: libc::c_int = 0;
-    // SAFETY: an all-zero sigaction is a valid value; the handler has the SA_SIGINFO signature and makes system calls that
-    // may be made there; the kernel reads 64 bytes of `event` and writes one int.
-    let made = unsafe {
+    // SAFETY: an all-zero sigaction is a valid value; the handler has the SA_SIGINFO signature and makes async-signal-safe
+    // calls; the kernel reads 64 bytes of `event` and writes one int.
+    let created = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_tick as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()) == 0
             && libc::syscall(libc::SYS_timer_create, libc::CLOCK_THREAD_CPUTIME_ID, &raw const event, &raw mut id) == 0
     };
-    assert!(made, "the kernel gives no timer: {}", std::io::Error::last_os_error());
+    assert!(created, "timer_create failed: {}", std::io::Error::last_os_error());
     arm::arm_timer(id as u32, read(libc::CLOCK_THREAD_CPUTIME_ID) + PERIOD_NS, PERIOD_NS);
 }
 
@@ -74,11 +74,11 @@ fn main() {
     }
     std::hint::black_box(sum);
     handler_ns.sort_unstable();
-    let middle = handler_ns.get(handler_ns.len() / 2).copied().unwrap_or(0);
-    // Beside the engine's lines, which `cargo xtask bench` prints before it.
+    let median = handler_ns.get(handler_ns.len() / 2).copied().unwrap_or(0);
+    // Aligned with the engine's lines, which `cargo xtask bench` prints before it.
     println!(
         "an empty tick of a thread timer at 100 Hz, caches cold      {:>10.1} ns   the floor: {:.3} % of a core",
-        middle as f64,
-        middle as f64 * 100.0 / 1e7
+        median as f64,
+        median as f64 * 100.0 / 1e7
     );
 }

@@ -1,5 +1,4 @@
-//! The one switch between the real atomics and those of the model checker. Not a wrapper: names only.
-//! Everything shared between threads in this crate takes its atomics from here.
+//! Selects real atomics or those of loom; re-exports only. All state shared between threads in this crate uses these.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,24 +1,24 @@
-//! The two functions a runtime gives the handlers. Plain function pointers: no vtable, no capture, nothing to drop.
-//! Implementations live in files named `*_signal.rs` of the bindings and obey this crate's law: no allocation, no lock,
-//! no formatting, no panic, no first touch of TLS, memory read only through the guarded door.
+//! The two capture functions that a runtime provides. Plain function pointers: no vtable, no captured state, no
+//! destructor. Implementations live in `*_signal.rs` files of the bindings and follow the rules of this crate: no
+//! allocation, lock, formatting or panic, no first access to TLS, and memory reads only through `guarded`.
 
 use crate::{Context, DropReason, RawFrame};
 
-/// What the handler knows of the interrupted thread.
+/// The interrupted thread, as passed to a capture function.
 #[repr(C)]
 pub struct HandlerContext {
-    /// The `ucontext_t` of the signal; null when the walk is not asked by a signal.
+    /// The `ucontext_t` of the signal; null when no signal requested the walk.
     pub ucontext: *mut libc::c_void,
     /// Kernel thread id.
     pub thread_id: u32,
 }
 
-/// Where a capture function writes: frames leaf first, and the context it found.
+/// The output of a capture function: frames, leaf first, and the thread's context.
 pub struct RawStack<'a> {
     frames: &'a mut [RawFrame],
     len: usize,
     truncated: bool,
-    /// Set by the capture function when the runtime carries the context of the thread.
+    /// Set by the capture function when the runtime stores the context of the thread.
     pub context: Context,
 }
 
@@ -58,7 +58,7 @@ impl<'a> RawStack<'a> {
         self.len == 0
     }
 
-    /// Forgets all frames, keeps the context.
+    /// Removes all frames, keeps the context.
     pub fn clear(&mut self) {
         self.len = 0;
         self.truncated = false;
@@ -70,23 +70,23 @@ impl<'a> RawStack<'a> {
     }
 }
 
-/// Outcome of a capture. On `Dropped` the engine keeps the sample's weight and shows the reason as its only frame.
+/// Outcome of a capture. On `Dropped` the engine keeps the sample's weight and records the reason as its only frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Captured {
-    /// The stack is whole, or cut at the depth limit.
+    /// The stack is complete, or cut at the depth limit.
     Walked,
-    /// Nothing trustworthy could be walked.
+    /// No frame could be validated.
     Dropped(DropReason),
 }
 
-/// Walks the current thread from inside a signal handler that interrupted it.
+/// Walks the interrupted thread, inside the signal handler.
 ///
 /// # Safety
-/// Called only by the handler entry of this crate, on the interrupted thread.
+/// Called only by this crate's handler, on the interrupted thread.
 pub type CaptureFn = unsafe fn(&HandlerContext, &mut RawStack<'_>) -> Captured;
 
-/// Walks another thread, from the wall sampler's own thread. `thread` is the word that `Runtime::threads` gave.
+/// Walks another thread, on the wall sampler's thread. `thread` is the word that `Runtime::threads` returned.
 ///
 /// # Safety
-/// Called only by the wall sampler; the thread may run, block or end meanwhile.
+/// Called only by the wall sampler; the thread may run, block or end during the walk.
 pub type CaptureOtherFn = unsafe fn(thread: u64, thread_id: u32, &mut RawStack<'_>) -> Captured;

@@ -1,21 +1,21 @@
-//! What a sample knows of its request. A `Copy` record, carried through the ring as it stands; the tables behind the ids
-//! live in the facade crate, never here. Written by the capture function of a runtime, read by the drain thread.
+//! The request context of a sample: a `Copy` record that the ring stores by value. The tables that resolve the ids are in
+//! the facade crate. A runtime's capture function writes it; the drain thread reads it.
 
-/// The context of one raw sample: an id into the engine's context table, or the record itself.
+/// The context of one raw sample: an id in the engine's context table, or the record itself.
 ///
-/// Ids are never reused: an id whose row was evicted reads as `expired`, never as another request's context.
+/// Ids are never reused: the id of an evicted row reads as `expired`, never as another request's context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Context {
     /// No labels, no link.
     #[default]
     None,
-    /// Row of the engine's context table (runtimes that carry the integer along with their tasks).
+    /// Row of the engine's context table, for runtimes that propagate an integer with their tasks.
     Id(u64),
     /// The record itself (Java's buffer, Rust, OTEP 4947).
     Inline(InlineContext),
 }
 
-/// Label set and span of a request, handed over by value.
+/// Label set and span of a request, by value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InlineContext {
     /// Id of an interned label set; 0 is the empty set.

@@ -1,14 +1,14 @@
-//! What the handler counts, for the life of the process. Relaxed and monotone; readers see each counter true, not all
-//! of them at one instant. `stats()` is built from these.
+//! Counters of the handler, for the life of the process. Relaxed and monotone: each counter is exact, but they are
+//! not read at one instant. `stats()` reports them.
 
 use crate::DropReason;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const REASONS: usize = 32;
 
-/// What each tick writes, in one cache line.
+/// The counters that each tick updates, in one cache line.
 #[repr(align(64))]
-struct OfTicks {
+struct TickCounters {
     samples: AtomicU64,
     sampled_cpu_ns: AtomicU64,
     handler_ns: AtomicU64,
@@ -16,7 +16,7 @@ struct OfTicks {
     delivery_ns: AtomicU64,
 }
 
-static OF_TICKS: OfTicks = OfTicks {
+static TICK_COUNTERS: TickCounters = TickCounters {
     samples: AtomicU64::new(0),
     sampled_cpu_ns: AtomicU64::new(0),
     handler_ns: AtomicU64::new(0),
@@ -28,65 +28,65 @@ static BY_REASON: [AtomicU64; REASONS] = [const { AtomicU64::new(0) }; REASONS];
 
 /// CPU samples that reached the ring.
 pub fn samples() -> u64 {
-    OF_TICKS.samples.load(Ordering::Relaxed)
+    TICK_COUNTERS.samples.load(Ordering::Relaxed)
 }
 
-/// CPU time that entries in the ring carry, those that only tell of a loss included.
+/// CPU time of the entries in the ring, including entries that report a loss.
 pub fn sampled_cpu_ns() -> u64 {
-    OF_TICKS.sampled_cpu_ns.load(Ordering::Relaxed)
+    TICK_COUNTERS.sampled_cpu_ns.load(Ordering::Relaxed)
 }
 
-/// Signals of the clock's number that nobody wanted: swallowed.
+/// Signals of the clocks' number without an owner, swallowed.
 pub fn stray() -> u64 {
     STRAY.load(Ordering::Relaxed)
 }
 
-/// CPU time between entering and leaving the handler, summed. The signal's delivery by the kernel is not part of it.
+/// CPU time between entry and exit of the handler, summed. Excludes the kernel's delivery of the signal.
 pub fn handler_ns() -> u64 {
-    OF_TICKS.handler_ns.load(Ordering::Relaxed)
+    TICK_COUNTERS.handler_ns.load(Ordering::Relaxed)
 }
 
-/// The part of it in which stacks were walked.
+/// The part of [`handler_ns`] spent in stack walks.
 pub fn walk_ns() -> u64 {
-    OF_TICKS.walk_ns.load(Ordering::Relaxed)
+    TICK_COUNTERS.walk_ns.load(Ordering::Relaxed)
 }
 
-/// Time between the overflow of a perf event and the handler, summed.
+/// Time from the overflow of a perf event to the handler, summed.
 pub fn delivery_ns() -> u64 {
-    OF_TICKS.delivery_ns.load(Ordering::Relaxed)
+    TICK_COUNTERS.delivery_ns.load(Ordering::Relaxed)
 }
 
-/// Samples lost, or kept without their frames, for `reason`.
+/// Samples lost, or kept without frames, for `reason`.
 pub fn by_reason(reason: DropReason) -> u64 {
     BY_REASON.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
 }
 
-/// Counts one loss; also for those who lose samples outside the handler.
+/// Counts one loss, in the handler or elsewhere.
 pub fn count(reason: DropReason) {
     if let Some(counter) = BY_REASON.get(reason as usize) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// In a forked child everything was counted in the parent, and is counted there.
+/// Resets all counters in a forked child: the parent reports the events before the fork.
 pub fn reset_after_fork() {
-    let OfTicks { samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns } = &OF_TICKS;
+    let TickCounters { samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns } = &TICK_COUNTERS;
     for counter in [samples, sampled_cpu_ns, handler_ns, walk_ns, delivery_ns, &STRAY].into_iter().chain(&BY_REASON) {
         counter.store(0, Ordering::Relaxed);
     }
 }
 
-/// See `handler::Session::prefetch`.
+/// See `handler::SamplingSession::prefetch`.
 pub(crate) fn prefetch() {
-    crate::prefetch::range((&raw const OF_TICKS).cast(), size_of::<OfTicks>());
+    crate::prefetch::range((&raw const TICK_COUNTERS).cast(), size_of::<TickCounters>());
 }
 
 pub(crate) fn count_sample() {
-    OF_TICKS.samples.fetch_add(1, Ordering::Relaxed);
+    TICK_COUNTERS.samples.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn add_sampled_cpu_ns(ns: u64) {
-    OF_TICKS.sampled_cpu_ns.fetch_add(ns, Ordering::Relaxed);
+    TICK_COUNTERS.sampled_cpu_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
 pub(crate) fn count_stray() {
@@ -94,10 +94,10 @@ pub(crate) fn count_stray() {
 }
 
 pub(crate) fn add_delivery_ns(ns: u64) {
-    OF_TICKS.delivery_ns.fetch_add(ns, Ordering::Relaxed);
+    TICK_COUNTERS.delivery_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
 pub(crate) fn add_handler_ns(ns: u64, walk_ns: u64) {
-    OF_TICKS.handler_ns.fetch_add(ns, Ordering::Relaxed);
-    OF_TICKS.walk_ns.fetch_add(walk_ns, Ordering::Relaxed);
+    TICK_COUNTERS.handler_ns.fetch_add(ns, Ordering::Relaxed);
+    TICK_COUNTERS.walk_ns.fetch_add(walk_ns, Ordering::Relaxed);
 }

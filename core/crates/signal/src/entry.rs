@@ -1,5 +1,5 @@
-//! How one raw sample lies in the ring: a header word, five fixed words, the context, the frames. Shapes and bit fields
-//! only; who may write or read which word, and when, is `ring`.
+//! Layout of one raw sample in the ring: a header word, five fixed words, the context, the frames. Shapes and bit
+//! fields only. The ordering of accesses is in `ring`.
 //!
 //! ```text
 //! word 0  header: kind 8 | flags 8 | context tag 8 | frames 16 | length in words 24   (never zero)
@@ -11,10 +11,10 @@
 
 use crate::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
 
-/// The deepest stack an entry carries; deeper ones are cut on the root side and flagged.
+/// The deepest stack an entry stores; deeper stacks are cut on the root side and flagged.
 #[cfg(not(any(loom, miri)))]
 pub const MAX_FRAMES: usize = 2048;
-/// The checkers have small stacks and little patience.
+/// Model checkers have small stacks and need short runs.
 #[cfg(any(loom, miri))]
 pub const MAX_FRAMES: usize = 12;
 
@@ -27,12 +27,12 @@ const TAG_NONE: u8 = 0;
 const TAG_ID: u8 = 1;
 const TAG_INLINE: u8 = 2;
 
-/// What the header word says.
+/// The decoded header word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: SampleKind,
     pub flags: SampleFlags,
-    tag: u8,
+    context_tag: u8,
     frames: u16,
 }
 
@@ -44,12 +44,12 @@ impl Header {
         if frames < sample.frames.len() {
             flags.0 |= SampleFlags::TRUNCATED;
         }
-        let tag = match sample.context {
+        let context_tag = match sample.context {
             Context::None => TAG_NONE,
             Context::Id(_) => TAG_ID,
             Context::Inline(_) => TAG_INLINE,
         };
-        Self { kind: sample.kind, flags, tag, frames: frames as u16 }
+        Self { kind: sample.kind, flags, context_tag, frames: frames as u16 }
     }
 
     /// Length of the whole entry.
@@ -64,34 +64,39 @@ impl Header {
 
     /// Words of the context.
     pub(crate) const fn context_words(self) -> usize {
-        match self.tag {
+        match self.context_tag {
             TAG_ID => 1,
             TAG_INLINE => INLINE_CONTEXT_WORDS,
             _ => 0,
         }
     }
 
-    /// As it stands in the ring. Never zero, since no kind is.
+    /// The word that the ring stores. Never zero, since no kind is zero.
     pub(crate) const fn to_word(self) -> u64 {
         self.kind as u64
             | (self.flags.0 as u64) << 8
-            | (self.tag as u64) << 16
+            | (self.context_tag as u64) << 16
             | (self.frames as u64) << 24
             | (self.words() as u64) << 40
     }
 
-    /// Reads a header back; `None` for a word that no push wrote.
+    /// Decodes a header; `None` for a word that `to_word` cannot produce.
     pub(crate) fn from_word(word: u64) -> Option<Self> {
         let kind = SampleKind::from_code(word as u8)?;
-        let header =
-            Self { kind, flags: SampleFlags((word >> 8) as u8), tag: (word >> 16) as u8, frames: (word >> 24) as u16 };
-        let sound = header.tag <= TAG_INLINE && header.frames() <= MAX_FRAMES && header.words() as u64 == word >> 40;
-        sound.then_some(header)
+        let header = Self {
+            kind,
+            flags: SampleFlags((word >> 8) as u8),
+            context_tag: (word >> 16) as u8,
+            frames: (word >> 24) as u16,
+        };
+        let valid =
+            header.context_tag <= TAG_INLINE && header.frames() <= MAX_FRAMES && header.words() as u64 == word >> 40;
+        valid.then_some(header)
     }
 
-    /// The context behind this header, from its words.
+    /// Decodes the context of this header from its words.
     pub(crate) fn context(self, words: &[u64; INLINE_CONTEXT_WORDS]) -> Context {
-        match self.tag {
+        match self.context_tag {
             TAG_ID => Context::Id(words[0]),
             TAG_INLINE => {
                 let mut trace_id = [0; 16];
@@ -110,7 +115,7 @@ impl Header {
     }
 }
 
-/// The words of a context and how many of them count.
+/// The words of a context, and their number.
 pub(crate) fn context_words(context: &Context) -> ([u64; INLINE_CONTEXT_WORDS], usize) {
     match context {
         Context::None => ([0; INLINE_CONTEXT_WORDS], 0),
@@ -129,5 +134,5 @@ pub(crate) fn context_words(context: &Context) -> ([u64; INLINE_CONTEXT_WORDS], 
     }
 }
 
-/// An empty frame, to fill scratch space with.
+/// An empty frame that initializes scratch buffers.
 pub(crate) const NO_FRAME: RawFrame = RawFrame { code: 0, at: 0 };

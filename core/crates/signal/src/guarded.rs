@@ -1,12 +1,13 @@
-//! Reads of memory that may not be there: the one door through which capture functions look at the host's structures.
-//! A fault inside the instructions below is turned into a failed read by [`on_fault`]; every other fault goes to whoever
-//! handled it before us. Nothing is armed before a read and no thread-local is used: only the program counter decides.
+//! Guarded loads: reads of memory that may be unmapped. Capture functions read the host's structures only through
+//! this module. [`on_fault`] turns a fault inside the instructions below into a failed read; it forwards every other
+//! fault to the previous handler. No state is set before a read and no thread-local storage is used: only the program
+//! counter decides.
 //!
-//! The host may replace our fault handler at any time (crash reporters do). Until `install` finds us in place again,
-//! reads go through the kernel (`process_vm_readv`), or fail where a seccomp filter ends a process for that
-//! call ([`forbid_kernel_reads`]). Samples of failed reads show `faulted_read`.
+//! The host may replace our fault handler at any time, as crash reporters do. Until `install` restores it, reads use
+//! the kernel (`process_vm_readv`). Where a seccomp filter ends a process for that call they fail
+//! ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
 
-use crate::forward::{current_action, first_word, Forwarded, Predecessors};
+use crate::forward::{current_action, signal_bits, Forwarded, HandlerChain};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(target_arch = "x86_64")]
@@ -125,7 +126,7 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// Two registers: the value, and whether the read failed.
+/// The result in two registers: the value, and whether the read failed.
 #[repr(C)]
 struct Loaded {
     value: u64,
@@ -143,50 +144,51 @@ unsafe extern "C" {
 
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
-/// Whether `process_vm_readv` must not be called: a seccomp filter would end the process there.
+/// Set where `process_vm_readv` is forbidden: a seccomp filter would end the process.
 static KERNEL_READS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
-static SEGV_BEFORE: Predecessors = Predecessors::new();
-static BUS_BEFORE: Predecessors = Predecessors::new();
-static RETURN: AtomicUsize = AtomicUsize::new(0);
+static SEGV_CHAIN: HandlerChain = HandlerChain::new();
+static BUS_CHAIN: HandlerChain = HandlerChain::new();
+static SIGNAL_TRAMPOLINE: AtomicUsize = AtomicUsize::new(0);
 
-/// Page zero and its neighbours never hold data; not worth a fault.
-const LOWEST_ADDRESS: usize = 4096;
+/// Page zero holds no data: rejected without a fault.
+const MIN_READABLE_ADDRESS: usize = 4096;
 
 /// Reads eight bytes; no alignment needed. `None` when they cannot be read.
 #[inline]
 pub fn read_u64(address: usize) -> Option<u64> {
-    if address < LOWEST_ADDRESS {
+    if address < MIN_READABLE_ADDRESS {
         return None;
     }
     if !is_in_place() {
         let mut bytes = [0u8; 8];
         return read_by_kernel(bytes.as_mut_ptr(), address, 8).then(|| u64::from_ne_bytes(bytes));
     }
-    // SAFETY: the load is inside the guarded instructions and the fault handler is in place: a bad address is a failed read.
+    // SAFETY: the load is one of the guarded instructions and the fault handler is installed: a bad address is a
+    // failed read.
     let loaded = unsafe { spanprof_guarded_read_u64(address) };
     (loaded.failed == 0).then_some(loaded.value)
 }
 
-/// Copies `length` bytes; false when any of them cannot be read (then some bytes of `destination` may be written).
+/// Copies `length` bytes. False when any byte cannot be read; part of `destination` may then be written.
 ///
 /// # Safety
 /// `destination` must be valid for writes of `length` bytes and must not overlap the source.
 #[inline]
 pub unsafe fn copy(destination: *mut u8, source: usize, length: usize) -> bool {
-    if source < LOWEST_ADDRESS || source.checked_add(length).is_none() {
+    if source < MIN_READABLE_ADDRESS || source.checked_add(length).is_none() {
         return false;
     }
     if !is_in_place() {
         return read_by_kernel(destination, source, length);
     }
-    // SAFETY: the destination is the caller's promise; the source is guarded as in `read_u64`.
+    // SAFETY: `destination` is valid by the caller's contract; the source is guarded as in `read_u64`.
     unsafe { spanprof_guarded_copy(destination, source, length).failed == 0 }
 }
 
-/// Copies 80 bytes, the size of a frame: all loads before the first store, without a loop.
+/// Copies 80 bytes, the size of a frame: all loads before the first store, no loop.
 #[inline]
 pub fn copy_80(destination: &mut [u8; 80], source: usize) -> bool {
-    if source < LOWEST_ADDRESS {
+    if source < MIN_READABLE_ADDRESS {
         return false;
     }
     if !is_in_place() {
@@ -201,23 +203,24 @@ pub fn faults() -> u64 {
     FAULTS.load(Ordering::Relaxed)
 }
 
-/// Foreign faults handed to a handler that was there before us.
+/// Foreign faults that were forwarded to a previous handler.
 pub fn faults_forwarded() -> u64 {
-    SEGV_BEFORE.forwarded() + BUS_BEFORE.forwarded()
+    SEGV_CHAIN.forwarded() + BUS_CHAIN.forwarded()
 }
 
-/// Whether reads are direct. False means that each is a system call: capture functions may prefer to give up.
+/// Whether reads are direct loads. False means that each read is a system call, and capture functions may give up.
 #[inline]
 pub fn is_in_place() -> bool {
     IN_PLACE.load(Ordering::Relaxed)
 }
 
-/// From here on no read is a system call (`process_vm_readv`): one that the fault handler cannot guard fails.
+/// Disables reads by system call (`process_vm_readv`): from now on a read fails while the fault handler is not
+/// installed.
 pub fn forbid_kernel_reads() {
     KERNEL_READS_FORBIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Whether our handler is the one in force for both fault signals; also updates what [`is_in_place`] says.
+/// Whether our handler is installed for both fault signals. Updates [`is_in_place`].
 pub fn check_in_place() -> bool {
     let ours =
         |signal| current_action(signal).is_some_and(|action| action.sa_sigaction == on_fault as *const () as usize);
@@ -226,24 +229,24 @@ pub fn check_in_place() -> bool {
     in_place
 }
 
-/// Installs the fault handler, or installs it again over whoever replaced it, who is then forwarded to. Normal threads
-/// only, one at a time. False when the kernel refused: reads then stay system calls.
+/// Installs the fault handler, or reinstalls it over a handler that replaced it and chains to that one. Normal
+/// threads only, one at a time. False when the kernel refuses; reads then remain system calls.
 pub fn install() -> bool {
-    // No SA_NODEFER would leave the fault signal blocked while a predecessor runs, and a second fault would kill where
-    // the predecessor alone would have handled it; `forward` puts the predecessor's own mask in force instead.
+    // Without SA_NODEFER the fault signal would stay blocked while a previous handler runs. A second fault would then
+    // kill, although the previous handler alone would have handled it. `forward` applies the previous handler's own
+    // mask instead.
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     let handler = on_fault as *const () as usize;
-    let installed =
-        SEGV_BEFORE.install(libc::SIGSEGV, handler, flags) & BUS_BEFORE.install(libc::SIGBUS, handler, flags);
-    let told = current_action(libc::SIGSEGV).and_then(|action| action.sa_restorer);
-    RETURN.store(told.map_or(0, |code| code as usize), Ordering::Relaxed);
+    let installed = SEGV_CHAIN.install(libc::SIGSEGV, handler, flags) & BUS_CHAIN.install(libc::SIGBUS, handler, flags);
+    let restorer = current_action(libc::SIGSEGV).and_then(|action| action.sa_restorer);
+    SIGNAL_TRAMPOLINE.store(restorer.map_or(0, |code| code as usize), Ordering::Relaxed);
     installed && check_in_place()
 }
 
-/// Where fault handlers return to: what the C library has the kernel put below their context. 0 where it does not tell.
+/// Return address of fault handlers: the signal trampoline (`sa_restorer`) of the C library; 0 where unknown.
 #[inline]
 pub fn signal_trampoline() -> usize {
-    RETURN.load(Ordering::Relaxed)
+    SIGNAL_TRAMPOLINE.load(Ordering::Relaxed)
 }
 
 /// The handler of SIGSEGV and SIGBUS.
@@ -251,41 +254,41 @@ pub fn signal_trampoline() -> usize {
 /// # Safety
 /// Called by the kernel only.
 unsafe extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
-    // SAFETY: the kernel passes a ucontext_t to a SA_SIGINFO handler, ours alone until we return.
+    // SAFETY: the kernel passes a ucontext_t to a SA_SIGINFO handler, which has exclusive access until it returns.
     let registers = unsafe { &mut *ucontext.cast::<libc::ucontext_t>() };
     let counter = program_counter(registers);
     let begin = spanprof_guarded_begin as *const () as u64;
     let end = spanprof_guarded_end as *const () as u64;
     if *counter >= begin && *counter < end {
-        // The guarded functions are leaves without a frame: returning from the fix-up returns to their caller.
+        // The guarded functions are leaves without a frame: the fix-up returns to their caller.
         *counter = spanprof_guarded_failed as *const () as u64;
         FAULTS.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    // SAFETY: the C library keeps errno of this thread at this address for the thread's life.
+    // SAFETY: errno of this thread, at an address that the C library keeps valid for the thread's life.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    crate::walking::tell_fault();
-    let before = if signal == libc::SIGBUS { &BUS_BEFORE } else { &SEGV_BEFORE };
-    // SAFETY: we are the handler and pass on what the kernel gave.
-    let outcome = unsafe { before.forward(signal, info, ucontext) };
+    crate::walk_fault::report_fault();
+    let chain = if signal == libc::SIGBUS { &BUS_CHAIN } else { &SEGV_CHAIN };
+    // SAFETY: called inside the handler, with the kernel's arguments.
+    let outcome = unsafe { chain.forward(signal, info, ucontext) };
     // SAFETY: the kernel passes a siginfo_t.
     let sent = unsafe { (*info).si_code } <= 0;
-    // The kernel does not ignore a fault of the thread itself; it kills. So do we.
+    // The kernel does not ignore a synchronous fault: it ends the process, and so does this handler.
     if outcome == Forwarded::Default || (outcome == Forwarded::Ignored && !sent) {
-        die_by_default(signal, sent);
+        apply_default_action(signal, sent);
     }
     // SAFETY: as above.
     unsafe { *errno = saved };
 }
 
-/// Restores the default action. A real fault happens again on return and kills with the host's own registers; one that
-/// somebody sent has to be sent again.
-pub(crate) fn die_by_default(signal: libc::c_int, sent: bool) {
+/// Restores the default action. A synchronous fault recurs on return and ends the process with the host's own
+/// registers; a signal that was sent must be sent again.
+pub(crate) fn apply_default_action(signal: libc::c_int, sent: bool) {
     // SAFETY: an all-zero sigaction is SIG_DFL with an empty mask.
     let action: libc::sigaction = unsafe { core::mem::zeroed() };
-    // SAFETY: plain system calls on the current thread; both are async-signal-safe.
+    // SAFETY: two system calls that access no memory but `action`; both are async-signal-safe.
     unsafe {
         libc::sigaction(signal, &action, core::ptr::null_mut());
         if sent {
@@ -297,44 +300,45 @@ pub(crate) fn die_by_default(signal: libc::c_int, sent: bool) {
 /// The program counter of the interrupted code.
 fn program_counter(context: &mut libc::ucontext_t) -> &mut u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a greg is a signed word that holds the bits of an address.
+    // SAFETY: a greg is a signed word with the bits of an address.
     return unsafe { &mut *(&raw mut context.uc_mcontext.gregs[libc::REG_RIP as usize]).cast::<u64>() };
     #[cfg(target_arch = "aarch64")]
     return &mut context.uc_mcontext.pc;
 }
 
-/// The program counter that a signal interrupted; 0 without a context.
+/// The program counter at which a signal interrupted the thread; 0 without a context.
 ///
 /// # Safety
-/// `ucontext` is null or the one the kernel gave to the running handler.
-pub unsafe fn interrupted_at(ucontext: *mut libc::c_void) -> u64 {
-    // SAFETY: the caller's promise.
+/// `ucontext` is null or the kernel's argument to the running handler.
+pub unsafe fn interrupted_pc(ucontext: *mut libc::c_void) -> u64 {
+    // SAFETY: the caller's contract: null or a valid context.
     match unsafe { ucontext.cast::<libc::ucontext_t>().as_mut() } {
         Some(context) => *program_counter(context),
         None => 0,
     }
 }
 
-/// Whether the interrupted thread blocks the fault signals: a guarded read that faults would kill it.
+/// Whether the interrupted thread blocks the fault signals: a guarded read that faults would end the process.
 ///
 /// # Safety
-/// As for [`interrupted_at`].
+/// As for [`interrupted_pc`].
 pub(crate) unsafe fn blocks_faults(ucontext: *mut libc::c_void) -> bool {
     const FAULTS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGBUS - 1);
-    // SAFETY: the caller's promise.
-    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| first_word(&c.uc_sigmask) & FAULTS != 0)
+    // SAFETY: the caller's contract: null or a valid context.
+    unsafe { ucontext.cast::<libc::ucontext_t>().as_ref() }.is_some_and(|c| signal_bits(&c.uc_sigmask) & FAULTS != 0)
 }
 
-/// Whether a signal interrupted a system call: the instruction at, or right before, is the one that enters the kernel.
+/// Whether a signal interrupted a system call: the instruction at the program counter, or the one before it, enters
+/// the kernel.
 ///
 /// # Safety
-/// As for [`interrupted_at`].
+/// As for [`interrupted_pc`].
 pub unsafe fn is_in_system_call(ucontext: *mut libc::c_void) -> bool {
-    // SAFETY: the caller's promise.
-    is_at_kernel_entry(unsafe { interrupted_at(ucontext) } as usize)
+    // SAFETY: the caller's contract.
+    is_at_kernel_entry(unsafe { interrupted_pc(ucontext) } as usize)
 }
 
-/// `syscall`, or `svc #0`, and its bytes.
+/// The encoding of `syscall` or `svc #0`, and its length in bytes.
 const KERNEL_ENTRY: (u64, usize) = if cfg!(target_arch = "x86_64") { (0x050f, 2) } else { (0xd400_0001, 4) };
 
 fn is_at_kernel_entry(pc: usize) -> bool {
@@ -349,7 +353,8 @@ fn read_by_kernel(destination: *mut u8, source: usize, length: usize) -> bool {
     }
     let local = libc::iovec { iov_base: destination.cast(), iov_len: length };
     let remote = libc::iovec { iov_base: source as *mut libc::c_void, iov_len: length };
-    // SAFETY: the kernel writes at most `length` bytes to `destination`, which the callers own, and checks the source.
+    // SAFETY: the kernel writes at most `length` bytes to `destination`, which the callers provide, and validates the
+    // source.
     unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == length as isize }
 }
 
@@ -358,7 +363,7 @@ mod tests {
     use super::{is_at_kernel_entry, KERNEL_ENTRY};
 
     #[test]
-    fn a_thread_inside_a_system_call_is_one_before_or_behind_the_instruction_that_makes_it() {
+    fn a_pc_at_or_after_the_syscall_instruction_is_inside_a_system_call() {
         let (entry, bytes) = KERNEL_ENTRY;
         let mut code = [0x90u8; 32];
         code[8..8 + bytes].copy_from_slice(&entry.to_le_bytes()[..bytes]);

@@ -1,26 +1,26 @@
-//! The ring and the bell beside it: where every sample enters, and where the drain thread waits. Not here: what the
-//! drain thread does with samples, timers.
+//! The ring and its wakeup: every sample enters here, and the drain thread waits here. Not here: the processing of
+//! samples, timers.
 //!
-//! # Rules of the bell
-//! 1. The drain thread says how it sleeps (`sleeping`) before it looks at the ring a last time; a producer looks at
-//!    `sleeping` after its commit. With a full fence between the two steps on both sides one of them sees the other: no
-//!    wake-up is lost.
-//! 2. While samples wait that are not worth waking for, the sleeper has a deadline; without a deadline the first
-//!    sample wakes. So an idle process has neither timer nor wake-up, and a busy one is woken by deadline or a quarter full.
-//! 3. Reasons are bits of the futex word. Whoever sets a bit while the drain thread sleeps wakes it. Setting is
-//!    async-signal-safe.
+//! # Rules of the wakeup
+//! 1. The drain thread stores `sleep_mode` before its last check of the ring; a producer loads `sleep_mode` after its
+//!    commit. Both sides have a full fence between the two steps, so at least one of them sees the other's store: no
+//!    wakeup is lost.
+//! 2. While uncollected samples do not justify a wakeup, the sleeper has a deadline. Without a deadline the first
+//!    sample wakes it. An idle process thus has neither timer nor wakeup; a busy one wakes at the deadline or at a
+//!    quarter of the ring.
+//! 3. Reasons are bits of the futex word. Setting a bit wakes a sleeping drain thread and is async-signal-safe.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::{futex, DropReason, RawSample, Ring};
 
-/// Why [`Inbox::wait`] came back.
+/// Why [`Inbox::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeReason {
-    /// Somebody called [`Inbox::wake`].
+    /// [`Inbox::wake`] was called.
     Requested,
-    /// The process burnt enough CPU for a look at its list of threads.
+    /// The process used enough CPU time to check for new threads.
     ScanDue,
-    /// Samples wait: the first after silence, or a quarter of the ring.
+    /// Samples are in the ring: the first one after idleness, or a quarter of the ring.
     Samples,
     /// The deadline passed.
     TimedOut,
@@ -31,36 +31,36 @@ const SCAN_DUE: u32 = 2;
 const SAMPLES: u32 = 4;
 
 const AWAKE: u32 = 0;
-const UNTIL_FIRST: u32 = 1;
-const UNTIL_QUARTER: u32 = 2;
+const UNTIL_FIRST_SAMPLE: u32 = 1;
+const UNTIL_QUARTER_FULL: u32 = 2;
 
-/// See the head of the module.
+/// The ring, the wake reasons and the sleep mode of the drain thread.
 pub struct Inbox {
     ring: Ring,
     reasons: AtomicU32,
-    sleeping: AtomicU32,
+    sleep_mode: AtomicU32,
 }
 
 impl Inbox {
     /// An inbox over zeroed words; `None` unless their number is a power of two.
     pub fn new(words: &'static [AtomicU64]) -> Option<Self> {
-        Some(Self { ring: Ring::new(words)?, reasons: AtomicU32::new(0), sleeping: AtomicU32::new(AWAKE) })
+        Some(Self { ring: Ring::new(words)?, reasons: AtomicU32::new(0), sleep_mode: AtomicU32::new(AWAKE) })
     }
 
-    /// The ring, for reading.
+    /// The ring, for draining.
     pub fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// Puts a sample into the ring and wakes the drain thread if that is due. From any thread, inside handlers too;
-    /// may change errno.
+    /// Pushes a sample into the ring and wakes the drain thread if due. From any thread, inside handlers too; may
+    /// change errno.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let outcome = self.ring.push(sample);
-        // Rule 1: commit before looking whether somebody sleeps.
+        // Rule 1: commit before loading `sleep_mode`.
         fence(Ordering::SeqCst);
-        let wake = match self.sleeping.load(Ordering::Relaxed) {
+        let wake = match self.sleep_mode.load(Ordering::Relaxed) {
             AWAKE => false,
-            UNTIL_FIRST => true,
+            UNTIL_FIRST_SAMPLE => true,
             _ => self.is_quarter_full(),
         };
         if wake {
@@ -69,49 +69,49 @@ impl Inbox {
         outcome
     }
 
-    /// Has the room of the next entry brought near, before it is written.
+    /// Prefetches the words of the next entry.
     pub(crate) fn prefetch_next_entry(&self) {
         self.ring.prefetch_next_entry();
     }
 
-    /// Asks the drain thread to come back from its wait. From any thread, inside handlers too; may change errno.
+    /// Makes [`Inbox::wait`] return. From any thread, inside handlers too; may change errno.
     pub fn wake(&self) {
         self.set(REQUESTED);
     }
 
-    /// Says that a scan of the process's threads is due. As [`Inbox::wake`].
+    /// Requests a scan of the process's threads. As [`Inbox::wake`].
     pub fn scan_due(&self) {
         self.set(SCAN_DUE);
     }
 
-    /// Waits for something to do; `timeout_ns` as in rule 2. One waiting thread at a time.
+    /// Waits for a reason to wake; `timeout_ns` as in rule 2. One waiting thread at a time.
     pub fn wait(&self, timeout_ns: Option<u64>) -> WakeReason {
         loop {
             if let Some(reason) = self.take_reason() {
                 return reason;
             }
-            let depth = if timeout_ns.is_some() { UNTIL_QUARTER } else { UNTIL_FIRST };
-            self.sleeping.store(depth, Ordering::Relaxed);
+            let mode = if timeout_ns.is_some() { UNTIL_QUARTER_FULL } else { UNTIL_FIRST_SAMPLE };
+            self.sleep_mode.store(mode, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // An entry that is reserved and not committed is no reason to come back: its commit will ring.
-            let enough = timeout_ns.is_none() || self.is_quarter_full();
-            if enough && self.ring.has_committed() {
-                self.sleeping.store(AWAKE, Ordering::Relaxed);
+            // A reserved entry without commit is no reason to return: its commit wakes.
+            let may_return = timeout_ns.is_none() || self.is_quarter_full();
+            if may_return && self.ring.has_committed() {
+                self.sleep_mode.store(AWAKE, Ordering::Relaxed);
                 return self.take_reason().unwrap_or(WakeReason::Samples);
             }
             let timed_out = futex::wait(&self.reasons, 0, timeout_ns);
-            self.sleeping.store(AWAKE, Ordering::Relaxed);
+            self.sleep_mode.store(AWAKE, Ordering::Relaxed);
             if timed_out {
                 return self.take_reason().unwrap_or(WakeReason::TimedOut);
             }
         }
     }
 
-    /// Forgets samples, sleeper and reasons of the parent, in a forked child, before anybody uses the inbox there.
+    /// Discards the parent's samples, sleeper and reasons in a forked child, before any use of the inbox there.
     pub fn reset_after_fork(&self) {
         self.ring.reset_after_fork();
         self.reasons.store(0, Ordering::Relaxed);
-        self.sleeping.store(AWAKE, Ordering::Relaxed);
+        self.sleep_mode.store(AWAKE, Ordering::Relaxed);
     }
 
     fn is_quarter_full(&self) -> bool {

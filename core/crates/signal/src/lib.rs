@@ -1,7 +1,7 @@
-//! Code that runs inside signal handlers, and the lock-free pieces it shares with normal threads.
+//! Code that runs inside signal handlers, and the lock-free structures that it shares with normal threads.
 //!
-//! Law: no allocation, no lock, no formatting, no panic, no first touch of thread-local storage.
-//! Not here: timers and threads (the facade's `sys`), names (`profile`), languages (the bindings).
+//! Rules: no allocation, no lock, no formatting, no panic, no first access to thread-local storage. Not here: timers
+//! and threads (`sys` in the facade), names (`profile`), languages (the bindings).
 #![cfg_attr(not(any(test, loom)), no_std)]
 
 pub mod arm;
@@ -31,7 +31,7 @@ pub mod signal_claim;
 mod slot;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;
-pub mod walking;
+pub mod walk_fault;
 pub mod wall_request;
 
 pub use capture::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawStack};
@@ -41,4 +41,4 @@ pub use entry::MAX_FRAMES;
 pub use inbox::{Inbox, WakeReason};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
-pub use slot::{Entry, Opening, Slot, Ticker, MOST_PERIODS_AHEAD};
+pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};

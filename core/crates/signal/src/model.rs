@@ -1,16 +1,16 @@
-//! Every interleaving of the ring, the bell, the slot and the exchange of questions, as far as the model checker's bound
-//! reaches. Built only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
+//! Loom models of the ring, its wakeup, the slot and the exchange of wall requests, up to the preemption bound. Built
+//! only with `RUSTFLAGS="--cfg loom" cargo test -p spanprof-signal --lib model`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Header, FIXED_WORDS};
 use crate::exchange::{Round, WallRequest};
-use crate::{Context, DropReason, Entry, Inbox, Opening, RawSample, Ring, SampleFlags, SampleKind, Slot};
+use crate::{Context, DropReason, EnterOutcome, Inbox, RawSample, Ring, SampleFlags, SampleKind, Slot, SlotInit};
 use loom::sync::Arc;
 use loom::thread;
 
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // LOOM_MAX_PREEMPTIONS may only reach further.
+    // LOOM_MAX_PREEMPTIONS may only raise the bound.
     builder.preemption_bound = builder.preemption_bound.max(Some(preemptions));
     builder.check(model);
 }
@@ -24,7 +24,7 @@ fn ring(count: usize) -> Arc<Ring> {
     Arc::new(Ring::new(words(count)).unwrap())
 }
 
-/// A sample whose every word is derived from `mark`, so that a torn entry shows.
+/// A sample whose words all derive from `mark`, which detects a torn entry.
 fn sample(mark: u64) -> RawSample<'static> {
     RawSample {
         kind: SampleKind::Cpu,
@@ -38,7 +38,7 @@ fn sample(mark: u64) -> RawSample<'static> {
     }
 }
 
-/// Drains once; gives the marks in order.
+/// Drains once; returns the marks in order.
 fn drain(ring: &Ring) -> Vec<u64> {
     let mut marks = Vec::new();
     let mut last = None;
@@ -53,7 +53,7 @@ fn drain(ring: &Ring) -> Vec<u64> {
 }
 
 #[test]
-fn model_two_writers_and_a_reader_lose_and_tear_nothing() {
+fn model_two_writers_and_a_reader_lose_and_tear_no_entry() {
     check(2, || {
         let ring = ring(16);
         let writers: Vec<_> = [1, 2]
@@ -84,7 +84,7 @@ fn model_a_signal_between_reserve_and_commit_only_delays_the_reader() {
                 let interrupted = sample(1);
                 let header = Header::of(&interrupted);
                 let position = ring.reserve(header.words() as u64).unwrap();
-                // The signal comes here.
+                // The signal arrives here.
                 let nested = ring.push(&sample(2)).unwrap();
                 assert!(nested > position);
                 ring.fill(position, &interrupted, header);
@@ -128,14 +128,14 @@ fn model_a_full_ring_drops_the_new_sample_and_reuses_what_was_read() {
 }
 
 #[test]
-fn model_the_first_sample_wakes_a_reader_that_waits_for_ever() {
+fn model_the_first_sample_wakes_a_reader_that_waits_without_a_deadline() {
     check(3, || {
         let inbox = Arc::new(Inbox::new(words(8)).unwrap());
         let writer = {
             let inbox = inbox.clone();
             thread::spawn(move || inbox.submit(&sample(1)).unwrap())
         };
-        // A lost wake-up would spin here for ever, which the checker reports.
+        // A lost wakeup would spin here forever, which loom reports.
         let mut marks = Vec::new();
         while marks.is_empty() {
             inbox.wait(None);
@@ -147,49 +147,52 @@ fn model_the_first_sample_wakes_a_reader_that_waits_for_ever() {
 }
 
 #[test]
-fn model_a_wake_up_is_never_lost() {
+fn model_no_wakeup_is_lost() {
     check(3, || {
         let inbox = Arc::new(Inbox::new(words(8)).unwrap());
-        let asker = {
+        let waker = {
             let inbox = inbox.clone();
             thread::spawn(move || {
                 inbox.scan_due();
                 inbox.wake();
             })
         };
-        let mut seen = Vec::new();
-        while seen.len() < 2 {
-            seen.push(inbox.wait(None));
+        let mut reasons = Vec::new();
+        while reasons.len() < 2 {
+            reasons.push(inbox.wait(None));
         }
-        asker.join().unwrap();
-        assert!(seen.contains(&crate::WakeReason::Requested) && seen.contains(&crate::WakeReason::ScanDue), "{seen:?}");
+        waker.join().unwrap();
+        assert!(
+            reasons.contains(&crate::WakeReason::Requested) && reasons.contains(&crate::WakeReason::ScanDue),
+            "{reasons:?}"
+        );
     });
 }
 
 #[test]
-fn model_a_closed_and_quiet_slot_has_no_handler_inside() {
+fn model_a_closed_quiescent_slot_has_no_active_handler() {
     check(3, || {
         let slot = Arc::new(Slot::new());
-        let opening = Opening { thread_id: 7, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 };
-        let generation = slot.open(&opening);
-        // What rule 2 protects: used by the handler inside, taken away by who closed.
-        let taken = Arc::new(AtomicU32::new(0));
+        let init = SlotInit { thread_id: 7, accounted_cpu_ns: 0, first_of_thread: false, seed: 1 };
+        let generation = slot.open(&init);
+        // The resource that rule 2 protects: used by the active handler, released by the closing thread.
+        let released = Arc::new(AtomicU32::new(0));
         let handler = {
-            let (slot, taken) = (slot.clone(), taken.clone());
+            let (slot, released) = (slot.clone(), released.clone());
             thread::spawn(move || {
-                if slot.enter(generation) == Entry::Entered {
-                    assert_eq!(taken.load(Ordering::Relaxed), 0, "used after it was taken");
+                if slot.enter(generation) == EnterOutcome::Entered {
+                    assert_eq!(released.load(Ordering::Relaxed), 0, "used after its release");
                     assert_eq!(slot.thread_id(), 7);
                     slot.leave();
                 }
             })
         };
         slot.close();
-        if slot.is_quiet() {
-            taken.store(1, Ordering::Relaxed);
+        if slot.is_quiescent() {
+            released.store(1, Ordering::Relaxed);
             slot.free();
             // A late signal of the first generation must not touch the second.
-            slot.open(&Opening { thread_id: 8, ..opening });
+            slot.open(&SlotInit { thread_id: 8, ..init });
         }
         handler.join().unwrap();
     });

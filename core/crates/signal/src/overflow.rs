@@ -1,10 +1,10 @@
-//! What the kernel records of each overflow of a perf event (perf_event_open(2)): the moment, and the registers of the thread in
-//! user mode. Read by the handler from the event's ring buffer. Setting the event up is `sys`.
+//! The kernel's record of each overflow of a perf event (perf_event_open(2)): its time, and the thread's user-mode
+//! registers. The handler reads it from the event's ring buffer. `sys` creates the event.
 
 use core::sync::atomic::{fence, Ordering};
 
 /// Bytes of an event's ring buffer: the control page, and one page of records.
-pub const RING_BYTES: usize = 2 * PAGE;
+pub const BUFFER_BYTES: usize = 2 * PAGE;
 /// `sample_type` of perf_event_attr: PERF_SAMPLE_TIME and PERF_SAMPLE_REGS_USER.
 pub const SAMPLE_TYPE: u64 = 1 << 2 | 1 << 12;
 /// `sample_regs_user` of perf_event_attr: PERF_REG_X86_AX and PERF_REG_X86_IP.
@@ -15,39 +15,41 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const HEAD_OFFSET: usize = 1024;
 pub(crate) const RECORD_BYTES: u64 = 40;
 /// `perf_event_header` of a record, without the processor mode: PERF_RECORD_SAMPLE and its size.
-const SAMPLE: u64 = 9 | RECORD_BYTES << 48;
+const SAMPLE_HEADER: u64 = 9 | RECORD_BYTES << 48;
 const MODE_SHIFT: u32 = 32;
-/// The processor mode in a header; 1 is the kernel.
+/// The processor mode in a header.
 const MODE_MASK: u64 = 7;
-/// The bits of the header that are not compared: the processor mode, and flags.
+/// The header bits that are compared. Excluded: the processor mode and the flags.
 const HEADER_MASK: u64 = 0xffff_0000_ffff_ffff;
 const KERNEL_MODE: u64 = 1;
 /// PERF_SAMPLE_REGS_ABI_64.
 const ABI_64: u64 = 2;
 
-/// A signal that arrives later than this waited for the processor, or was blocked. A time slice is 0.7 ms or longer
-/// (`sysctl_sched_base_slice` in kernel/sched/fair.c); 99 of 100 deliveries took less than 55 µs on a virtual machine.
-const LONGEST_DELIVERY_NS: u64 = 500_000;
+/// A signal that arrives later than this was blocked, or its thread was preempted. A time slice is 0.7 ms or longer
+/// (`sysctl_sched_base_slice` in kernel/sched/fair.c); 99 of 100 deliveries took less than 55 µs on a virtual
+/// machine.
+const MAX_DELIVERY_NS: u64 = 500_000;
 
-/// A record of the last overflow. Words: header, time, ABI, `rax`, `rip`.
-pub(crate) struct Record([u64; 5]);
+/// The record of an overflow. Words: header, time, ABI, `rax`, `rip`.
+pub(crate) struct OverflowRecord([u64; 5]);
 
-impl Record {
-    /// The newest record; `None` when there is none of this form.
+impl OverflowRecord {
+    /// The newest record; `None` when there is none in this format.
     ///
     /// # Safety
-    /// `ring` is the address of a mapped ring buffer of an event that records [`SAMPLE_TYPE`], of the calling thread.
-    pub unsafe fn last(ring: usize) -> Option<Self> {
-        // SAFETY: the caller's promise: the control page is mapped.
-        let head = unsafe { ((ring + HEAD_OFFSET) as *const u64).read_volatile() };
+    /// `buffer` is the address of the mapped ring buffer of an event of the calling thread that records
+    /// [`SAMPLE_TYPE`].
+    pub unsafe fn last(buffer: usize) -> Option<Self> {
+        // SAFETY: the control page is mapped, by the caller's contract.
+        let head = unsafe { ((buffer + HEAD_OFFSET) as *const u64).read_volatile() };
         fence(Ordering::Acquire);
         let start = head.checked_sub(RECORD_BYTES)?;
         let word = |index: usize| {
             let offset = (start as usize + 8 * index) % PAGE;
-            // SAFETY: inside the page of records, aligned, since records are made of words.
-            unsafe { ((ring + PAGE + offset) as *const u64).read_volatile() }
+            // SAFETY: within the page of records, and aligned, since records consist of words.
+            unsafe { ((buffer + PAGE + offset) as *const u64).read_volatile() }
         };
-        (word(0) & HEADER_MASK == SAMPLE).then(|| Self([0, 1, 2, 3, 4].map(word)))
+        (word(0) & HEADER_MASK == SAMPLE_HEADER).then(|| Self([0, 1, 2, 3, 4].map(word)))
     }
 
     /// CLOCK_MONOTONIC at the overflow.
@@ -55,16 +57,17 @@ impl Record {
         self.0[1]
     }
 
-    /// `rax` and `rip` with which the thread had entered the kernel, if the event overflowed there.
+    /// `rax` and `rip` at the entry into the kernel, if the event overflowed in kernel mode.
     pub fn kernel_entry(&self) -> Option<(u64, u64)> {
         let [header, _, abi, rax, rip] = self.0;
         (header >> MODE_SHIFT & MODE_MASK == KERNEL_MODE && abi == ABI_64).then_some((rax, rip))
     }
 
-    /// Time from the overflow to `now_ns`, in which the kernel delivered the signal; 0 where the signal waited.
+    /// Delivery time of the signal, from the overflow to `now_ns`; 0 if the signal was delayed by blocking or
+    /// preemption.
     pub fn delivery_ns(&self, now_ns: u64) -> u64 {
         match now_ns.saturating_sub(self.time_ns()) {
-            delivery_ns if delivery_ns <= LONGEST_DELIVERY_NS => delivery_ns,
+            delivery_ns if delivery_ns <= MAX_DELIVERY_NS => delivery_ns,
             _ => 0,
         }
     }
@@ -75,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delivery_is_the_time_since_the_overflow_unless_the_signal_waited() {
-        let record = Record([SAMPLE, 1_000_000, ABI_64, 0, 0]);
+    fn delivery_is_the_time_since_the_overflow_unless_the_signal_was_delayed() {
+        let record = OverflowRecord([SAMPLE_HEADER, 1_000_000, ABI_64, 0, 0]);
         assert_eq!(record.delivery_ns(1_020_000), 20_000);
         assert_eq!(record.delivery_ns(3_000_000), 0, "another thread ran in between");
         assert_eq!(record.delivery_ns(999_999), 0);

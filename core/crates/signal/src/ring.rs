@@ -1,51 +1,53 @@
-//! The ring between every producer of samples and the one drain thread: words over memory that the caller gives and
-//! never takes back. No allocation, no lock, no wait. Not here: waking the reader (`inbox`), what a word means (`entry`).
+//! The lock-free ring between all producers of samples and the one drain thread, in memory that the caller provides
+//! for the life of the process. No allocation, no lock, no wait. Not here: waking the reader (`inbox`), the meaning
+//! of words (`entry`).
 //!
 //! # Rules
-//! 1. A position is a word offset since the ring was made. It only grows; its index is `position & mask`.
+//! 1. A position is a word offset since the ring was created. It only grows; its index is `position & mask`.
 //! 2. `tail <= head <= tail + capacity`. Producers move `head` by compare-and-swap (reserve); the reader alone moves `tail`.
-//! 3. Every word outside `[tail, head)` is zero. A reserved header word stays zero until its entry is whole.
-//! 4. A producer writes the words behind its header relaxed, then the header with one release store (commit). It touches
-//!    nothing outside what it reserved, and never waits: no room is [`DropReason::RingFull`].
-//! 5. The reader loads the header at `tail` with acquire. Zero means: reserved and not committed, or nothing there; it
-//!    stops. Else it copies the entry, zeroes every word of it, then moves `tail` with one release store.
-//! 6. A producer loads `tail` with acquire before it reserves: it thus sees the zeroes of what it reserves (rule 3), and
-//!    its header store comes after the reader's zero in the order of that word.
-//! 7. A signal between reserve and commit reserves behind the entry it interrupted; the reader sees neither until the
-//!    interrupted one commits. A thread that never commits (killed alone, by no means a process can survive) stops the
+//! 3. Every word outside `[tail, head)` is zero. A reserved header word stays zero until its entry is complete.
+//! 4. A producer writes the words after its header relaxed, then the header with one release store (commit). It
+//!    touches only the words that it reserved, and never waits: a full ring is [`DropReason::RingFull`].
+//! 5. The reader loads the header at `tail` with acquire. Zero means reserved without commit, or empty: it stops.
+//!    Otherwise it copies the entry, zeroes its words, then advances `tail` with one release store.
+//! 6. A producer loads `tail` with acquire before it reserves. It thus sees the zeroes of the words that it reserves
+//!    (rule 3), and its header store follows the reader's zero in the modification order of that word.
+//! 7. A signal between reserve and commit reserves after the entry it interrupted. The reader sees neither until the
+//!    interrupted producer commits. A thread that never commits (killed alone, which no process survives) stops the
 //!    reader: the ring fills, and each loss is counted.
-//! 8. `head()` read by a thread is above each position reserved by what happened before, and at most each position
-//!    reserved by what happens after: a code that ends at `head()` is other code at and behind that position.
+//! 8. `head()` is above every position whose reservation happened before the call, and at most every position whose
+//!    reservation happens after it. Code that is unloaded at `head()` is therefore different code from that position
+//!    on.
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering};
 use crate::entry::{context_words, Header, FIXED_WORDS, INLINE_CONTEXT_WORDS, MAX_FRAMES, NO_FRAME};
 use crate::{DropReason, RawFrame, RawSample};
 
-/// Keeps two counters that different threads write off each other's cache line.
+/// Places a counter in its own pair of cache lines, to avoid false sharing.
 #[repr(align(128))]
-struct Alone<T>(T);
+struct CacheAligned<T>(T);
 
-/// See the rules at the head of the module.
+/// The lock-free ring; see the rules of this module.
 pub struct Ring {
     words: &'static [AtomicU64],
     mask: u64,
-    head: Alone<AtomicU64>,
-    tail: Alone<AtomicU64>,
-    /// Rule 5 speaks of one reader; this makes it so.
-    reading: AtomicBool,
+    head: CacheAligned<AtomicU64>,
+    tail: CacheAligned<AtomicU64>,
+    /// Enforces the single reader of rule 5.
+    has_reader: AtomicBool,
 }
 
-/// Hands the right to read back on every way out of `drain`, a panic of the caller's closure included.
-struct Reading<'a>(&'a AtomicBool);
+/// Clears `has_reader` on every exit from `drain`, including a panic of the caller's closure.
+struct ReaderGuard<'a>(&'a AtomicBool);
 
-impl Drop for Reading<'_> {
+impl Drop for ReaderGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
 impl Ring {
-    /// A ring over `words`, which must all be zero. `None` unless their number is a power of two.
+    /// A ring over `words`, all zero. `None` unless their number is a power of two.
     pub fn new(words: &'static [AtomicU64]) -> Option<Self> {
         if !words.len().is_power_of_two() {
             return None;
@@ -53,9 +55,9 @@ impl Ring {
         Some(Self {
             words,
             mask: words.len() as u64 - 1,
-            head: Alone(AtomicU64::new(0)),
-            tail: Alone(AtomicU64::new(0)),
-            reading: AtomicBool::new(false),
+            head: CacheAligned(AtomicU64::new(0)),
+            tail: CacheAligned(AtomicU64::new(0)),
+            has_reader: AtomicBool::new(false),
         })
     }
 
@@ -64,7 +66,7 @@ impl Ring {
         self.words.len() as u64
     }
 
-    /// The position that the next entry will have (rule 8).
+    /// The position of the next entry (rule 8).
     pub fn head(&self) -> u64 {
         self.head.0.load(Ordering::Acquire)
     }
@@ -90,7 +92,7 @@ impl Ring {
         self.used_words() == 0
     }
 
-    /// Writes one entry; gives its position. From any thread, inside handlers too.
+    /// Writes one entry; returns its position. From any thread, inside handlers too.
     pub fn push(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let header = Header::of(sample);
         let position = self.reserve(header.words() as u64)?;
@@ -99,12 +101,12 @@ impl Ring {
         Ok(position)
     }
 
-    /// Has the words of the next entry, if it is not larger than most, brought near.
+    /// Prefetches the words of the next entry, up to a usual size.
     pub(crate) fn prefetch_next_entry(&self) {
         const WORDS: usize = 64;
         let first = (self.head.0.load(Ordering::Relaxed) & self.mask) as usize;
-        if let Some(room) = self.words.get(first..self.words.len().min(first + WORDS)) {
-            crate::prefetch::range(room.as_ptr().cast(), core::mem::size_of_val(room));
+        if let Some(words) = self.words.get(first..self.words.len().min(first + WORDS)) {
+            crate::prefetch::range(words.as_ptr().cast(), core::mem::size_of_val(words));
         }
     }
 
@@ -112,7 +114,8 @@ impl Ring {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
             let tail = self.tail.0.load(Ordering::Acquire);
-            // A head older than this tail reads as zero used words; the exchange then fails and brings the newer one.
+            // A `head` older than this `tail` counts as zero used words; the exchange then fails and loads the newer
+            // one.
             if head.saturating_sub(tail) + words > self.capacity_words() {
                 return Err(DropReason::RingFull);
             }
@@ -148,13 +151,13 @@ impl Ring {
         self.store(position, header.to_word(), Ordering::Release);
     }
 
-    /// Hands every committed entry before `up_to` to `each`, oldest first, and frees its room. Stops at the first entry
-    /// that is not committed yet. Gives the number of entries. A second caller at the same time gets 0 at once.
+    /// Passes every committed entry before `up_to` to `each`, oldest first, and frees its words. Stops at the first
+    /// entry without commit. Returns the number of entries. A concurrent second caller gets 0 at once.
     pub fn drain(&self, up_to: u64, each: &mut dyn FnMut(u64, RawSample<'_>)) -> usize {
-        if self.reading.swap(true, Ordering::Acquire) {
+        if self.has_reader.swap(true, Ordering::Acquire) {
             return 0;
         }
-        let _reading = Reading(&self.reading);
+        let _reader = ReaderGuard(&self.has_reader);
         let mut frames = [NO_FRAME; MAX_FRAMES];
         let mut entries = 0;
         let mut tail = self.tail.0.load(Ordering::Relaxed);
@@ -195,7 +198,7 @@ impl Ring {
         }
     }
 
-    /// Empties the ring in a forked child, where the threads that were writing or reading are no more. Only while nobody
+    /// Empties the ring in a forked child, where the parent's producers and reader do not exist. Only while no thread
     /// pushes or drains.
     pub fn reset_after_fork(&self) {
         let head = self.head.0.load(Ordering::Acquire);
@@ -205,12 +208,12 @@ impl Ring {
             at += 1;
         }
         self.tail.0.store(head, Ordering::Release);
-        self.reading.store(false, Ordering::Release);
+        self.has_reader.store(false, Ordering::Release);
     }
 
     #[inline]
     fn load(&self, position: u64, order: Ordering) -> u64 {
-        // The mask keeps the index inside; `get` keeps a panic path out of handlers.
+        // The mask keeps the index in bounds; `get` avoids a panic path in handlers.
         self.words.get((position & self.mask) as usize).map_or(0, |word| word.load(order))
     }
 

@@ -1,4 +1,4 @@
-//! The ring by hand-rolled random cases and real threads. No system calls: also runs under Miri.
+//! The ring under random cases and real threads. No system calls: also runs under Miri.
 
 use crate::entry::FIXED_WORDS;
 use crate::{Context, DropReason, InlineContext, RawFrame, RawSample, Ring, SampleFlags, SampleKind, MAX_FRAMES};
@@ -65,7 +65,7 @@ fn plain(key: u64, frames: &[RawFrame]) -> RawSample<'_> {
 }
 
 #[test]
-fn whatever_goes_in_comes_out_at_its_position_and_in_order() {
+fn every_entry_is_drained_unchanged_in_order_at_its_position() {
     let ring = ring(512);
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let rounds = if cfg!(miri) { 10 } else { 5_000 };
@@ -82,7 +82,7 @@ fn whatever_goes_in_comes_out_at_its_position_and_in_order() {
                 }
                 Err(reason) => {
                     assert_eq!(reason, DropReason::RingFull);
-                    assert_eq!(ring.head(), head, "a dropped sample takes no room");
+                    assert_eq!(ring.head(), head, "a dropped sample reserves no words");
                 }
             }
         }
@@ -122,7 +122,7 @@ fn a_full_ring_drops_the_new_sample_and_keeps_the_old_ones() {
 }
 
 #[test]
-fn draining_up_to_a_position_leaves_what_came_later() {
+fn draining_up_to_a_position_leaves_later_entries() {
     let ring = ring(128);
     ring.push(&plain(1, &[])).unwrap();
     ring.push(&plain(2, &[])).unwrap();
@@ -158,7 +158,7 @@ fn a_stack_deeper_than_an_entry_is_cut_at_the_root_and_flagged() {
 }
 
 #[test]
-fn an_entry_larger_than_the_ring_is_refused() {
+fn an_entry_larger_than_the_ring_is_dropped() {
     let ring = ring(16);
     let frames = [RawFrame::default(); 8];
     assert_eq!(ring.push(&plain(1, &frames)), Err(DropReason::RingFull));
@@ -167,7 +167,7 @@ fn an_entry_larger_than_the_ring_is_refused() {
 }
 
 #[test]
-fn a_reader_that_reads_again_inside_its_own_reading_gets_nothing() {
+fn a_nested_drain_gets_no_entry() {
     let ring = ring(64);
     ring.push(&plain(1, &[])).unwrap();
     let mut inner = usize::MAX;
@@ -178,12 +178,12 @@ fn a_reader_that_reads_again_inside_its_own_reading_gets_nothing() {
 }
 
 #[test]
-fn a_panic_of_the_reader_loses_one_entry_and_not_the_ring() {
+fn a_panic_of_the_reader_loses_one_entry_and_keeps_the_rest() {
     let ring = ring(64);
     ring.push(&plain(1, &[])).unwrap();
     ring.push(&plain(2, &[])).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        ring.drain(ring.head(), &mut |_, _| panic!("asked for by the test"));
+        ring.drain(ring.head(), &mut |_, _| panic!("panic of the test"));
     }));
     assert!(panicked.is_err());
     let mut keys = Vec::new();
@@ -192,7 +192,7 @@ fn a_panic_of_the_reader_loses_one_entry_and_not_the_ring() {
 }
 
 #[test]
-fn a_word_that_no_push_wrote_stops_the_reader() {
+fn an_invalid_header_stops_the_reader() {
     let words: &'static [AtomicU64] =
         Box::leak((0..16).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into_boxed_slice());
     let ring = Ring::new(words).unwrap();
@@ -202,13 +202,13 @@ fn a_word_that_no_push_wrote_stops_the_reader() {
 }
 
 #[test]
-fn a_forked_child_finds_the_ring_empty_whatever_was_half_written() {
+fn the_ring_is_empty_in_a_forked_child_despite_uncommitted_entries() {
     let ring = ring(64);
     ring.push(&plain(1, &[])).unwrap();
-    let half = ring.reserve(FIXED_WORDS as u64).unwrap();
+    let uncommitted = ring.reserve(FIXED_WORDS as u64).unwrap();
     ring.push(&plain(2, &[])).unwrap();
     ring.reset_after_fork();
-    assert!(ring.is_empty() && ring.head() > half);
+    assert!(ring.is_empty() && ring.head() > uncommitted);
     ring.push(&plain(3, &[])).unwrap();
     let mut keys = Vec::new();
     ring.drain(ring.head(), &mut |_, sample| keys.push(sample.key));
@@ -216,7 +216,7 @@ fn a_forked_child_finds_the_ring_empty_whatever_was_half_written() {
 }
 
 #[test]
-fn only_powers_of_two_make_a_ring() {
+fn a_ring_requires_a_power_of_two() {
     for words in [0, 3, 48, 100] {
         let words: &'static [AtomicU64] =
             Box::leak((0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into_boxed_slice());
@@ -225,7 +225,7 @@ fn only_powers_of_two_make_a_ring() {
 }
 
 #[test]
-fn writers_and_a_reader_on_real_threads_lose_nothing_that_was_accepted() {
+fn writers_and_a_reader_on_real_threads_lose_no_accepted_entry() {
     let ring = ring(256);
     let each = if cfg!(miri) { 8 } else { 20_000 };
     let (mut accepted, mut read, mut mark) = (0u64, 0u64, 0u64);

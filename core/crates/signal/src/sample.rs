@@ -1,19 +1,19 @@
-//! The raw sample: what a handler or a submitting runtime puts into the ring. General enough for CPU, wall, allocation,
-//! lock and event-loop samples; knows no language. Not the aggregated `Sample` of a profile.
+//! The raw sample that a handler or a runtime submits to the ring. It serves CPU, wall, allocation, lock and
+//! event-loop samples of every language. Not the aggregated `Sample` of a profile.
 
 use crate::{Context, DropReason};
 
-/// What produced a raw sample, and how its two values read.
+/// What produced a raw sample, and the meaning of its two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SampleKind {
-    /// `values[0]` = CPU nanoseconds the thread burnt since its last sample; `values[1]` = periods it stands for (≥ 1).
+    /// `values[0]` = CPU nanoseconds since the thread's last sample; `values[1]` = periods it represents (≥ 1).
     Cpu = 1,
-    /// `values[0]` = wall nanoseconds the sample stands for.
+    /// `values[0]` = wall nanoseconds the sample represents.
     Wall = 2,
-    /// `values[0]` = bytes, `values[1]` = objects it stands for; key = address.
+    /// `values[0]` = bytes, `values[1]` = objects it represents; key = address.
     Alloc = 3,
-    /// `values[0]` = size in bytes; key = address of the object that ended.
+    /// `values[0]` = size in bytes; key = address of the freed object.
     Free = 4,
     /// `values[0]` = nanoseconds waited, `values[1]` = contentions; key = lock.
     Lock = 5,
@@ -24,7 +24,7 @@ pub enum SampleKind {
 }
 
 impl SampleKind {
-    /// The kind of a code read back from the ring; `None` for a code no version wrote.
+    /// The kind of a code read from the ring; `None` for an unknown code.
     pub const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Cpu,
@@ -39,28 +39,28 @@ impl SampleKind {
     }
 }
 
-/// One frame before it is resolved: two words that only its runtime can read, or one of the two kinds the core knows.
+/// One unresolved frame: two words that only its runtime can decode, or one of the core's own two kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct RawFrame {
-    /// Code pointer or method id of the runtime; values below [`RawFrame::FIRST_RUNTIME_CODE`] are the core's.
+    /// Code pointer or method id of the runtime; values below [`RawFrame::FIRST_RUNTIME_CODE`] belong to the core.
     pub code: u64,
     /// Instruction pointer, byte-code index or program counter within it.
     pub at: u64,
 }
 
 impl RawFrame {
-    /// Codes below this are no address in any process (page zero).
+    /// Codes below this are not addresses in any process (page zero).
     pub const FIRST_RUNTIME_CODE: u64 = 4096;
     const NATIVE: u64 = 1;
     const REASON: u64 = 2;
 
-    /// A native frame: `pc` is symbolised by the core.
+    /// A native frame: the core symbolizes `pc`.
     pub const fn native(pc: u64) -> Self {
         Self { code: Self::NATIVE, at: pc }
     }
 
-    /// A frame that says why nothing more could be walked, so that no sample goes missing.
+    /// A reason frame: why the stack could not be walked further. It keeps the sample's weight visible.
     pub const fn reason(reason: DropReason) -> Self {
         Self { code: Self::REASON, at: reason as u64 }
     }
@@ -74,7 +74,7 @@ impl RawFrame {
         }
     }
 
-    /// The reason, if this frame stands for what could not be walked.
+    /// The reason, if this is a reason frame.
     pub const fn as_reason(self) -> Option<DropReason> {
         if self.code == Self::REASON {
             DropReason::from_code(self.at)
@@ -89,9 +89,9 @@ impl RawFrame {
 pub struct SampleFlags(pub u8);
 
 impl SampleFlags {
-    /// The first sample of its thread: its weight is less than a period by the thread's random phase.
+    /// The first sample of its thread, whose weight is below a period because of the random phase.
     pub const FIRST_OF_THREAD: u8 = 1;
-    /// The stack was deeper than `max_stack_depth`; the root side is cut.
+    /// The stack exceeded `max_stack_depth`; the root side is cut.
     pub const TRUNCATED: u8 = 2;
 
     /// Whether `flag` is set.
@@ -100,7 +100,7 @@ impl SampleFlags {
     }
 }
 
-/// A sample on its way through the ring.
+/// A sample in the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RawSample<'a> {
     /// What produced it.
@@ -111,11 +111,11 @@ pub struct RawSample<'a> {
     pub thread_id: u32,
     /// CLOCK_MONOTONIC, nanoseconds.
     pub time_ns: u64,
-    /// Two values; their meaning is the kind's.
+    /// Two values, defined by `kind`.
     pub values: [u64; 2],
     /// Object address, lock, loop iteration; 0 when the kind has none.
     pub key: u64,
-    /// What the sample knows of its request.
+    /// The request context.
     pub context: Context,
     /// Leaf first.
     pub frames: &'a [RawFrame],

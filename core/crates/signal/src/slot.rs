@@ -1,17 +1,18 @@
-//! What the handler knows of one thread: its clock, how much of its CPU time samples already carry, and whether it is
-//! inside the handler now. Fixed size, lives in memory that is never taken back. Opening and closing clocks is done by
-//! normal threads (`sys`), one at a time.
+//! The handler's state of one thread: its clock, the CPU time that samples already account for, and whether a handler
+//! is active in it. Fixed size, in memory that is never freed. Normal threads open and close slots (`sys`), one at a
+//! time.
 //!
 //! # Rules
-//! 1. `FREE → LIVE → CLOSING → FREE`, moved by normal threads alone, one at a time.
-//! 2. The handler raises `in_handler`, then looks at state and generation; who closes sets the state, then looks at
-//!    `in_handler`. With a full fence between the steps on both sides one of them sees the other: a slot that is closing
-//!    and quiet is in no handler and will be in none, so its descriptor may be closed and its memory used again.
-//! 3. Each opening has a new generation. A signal names the generation it was armed for; a late one touches nothing. At
-//!    worst it raises the flag while the new owner's signal comes, which then counts as nested; the scan arms its clock
-//!    again.
-//! 4. The accounting words are written by the handler of the owning thread while the slot is live, by the opener before,
-//!    and by the scan while the owner has the signal blocked.
+//! 1. `FREE → LIVE → CLOSING → FREE`, moved by normal threads only, one at a time.
+//! 2. The handler sets `in_handler`, then loads state and generation; the closing thread stores the state, then loads
+//!    `in_handler`. Both sides have a full fence between the two steps, so at least one of them sees the other's
+//!    store. A closing slot without an active handler is quiescent and stays so: its descriptor may be closed and the
+//!    slot reused.
+//! 3. Each opening has a new generation. A signal carries the generation it was armed for; a late signal changes no
+//!    data. At worst it sets the flag while the new owner's signal arrives. That signal then counts as nested, and
+//!    the scan arms its clock again.
+//! 4. The accounting words are written by the owner's handler while the slot is live, by the opening thread before
+//!    that, and by the scan while the owner blocks the signal.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
 
@@ -19,10 +20,10 @@ const FREE: u32 = 0;
 const LIVE: u32 = 1;
 const CLOSING: u32 = 2;
 
-/// Which clock ticks for a slot, and the kernel's handle of it.
+/// The kind of clock that ticks for a slot, and its kernel handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ticker {
-    /// Nothing ticks.
+    /// No clock.
     None,
     /// A POSIX timer, by the kernel's id.
     Timer(u32),
@@ -48,31 +49,31 @@ impl Ticker {
     }
 }
 
-/// How the accounting of a newly opened slot begins.
+/// Initial accounting of a newly opened slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Opening {
+pub struct SlotInit {
     /// Kernel thread id.
     pub thread_id: u32,
-    /// CPU time of the thread that needs no sample any more: 0 for one born under our eyes.
+    /// CPU time of the thread that needs no sample: 0 for a thread that was created during the run.
     pub accounted_cpu_ns: u64,
-    /// Whether the first sample is the first of its thread.
+    /// Whether the next sample is the first of its thread.
     pub first_of_thread: bool,
     /// Seed of the random intervals.
     pub seed: u64,
 }
 
-/// What came of trying to enter a slot from a handler.
+/// Outcome of entering a slot in a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    /// The slot is ours until `leave`.
+pub enum EnterOutcome {
+    /// The slot belongs to this handler until `leave`.
     Entered,
-    /// The thread is inside the handler already.
+    /// Another handler is active on the same thread.
     Nested,
-    /// The slot is closed, or open for somebody else.
-    Gone,
+    /// The slot is closed, or was opened again for another thread.
+    Stale,
 }
 
-/// See the head of the module. All-zero memory is a free slot.
+/// The state of one thread. All-zero memory is a free slot.
 #[repr(C, align(256))]
 pub struct Slot {
     state: AtomicU32,
@@ -88,38 +89,38 @@ pub struct Slot {
     lost_periods: AtomicU64,
     first_of_thread: AtomicU32,
     signal_blocked: AtomicU32,
-    /// Running clocks alone: the interval in force, and how often it is used again before the next is drawn.
+    /// Free-running clocks only: the current interval, and its remaining uses before the next one is drawn.
     interval_ns: AtomicU64,
     repeats: AtomicU32,
-    runs: AtomicU32,
-    /// What the thread's CPU clock said at a moment of the monotonic clock.
-    read_cpu_ns: AtomicU64,
-    read_at_ns: AtomicU64,
-    /// Ticks since then, and how many there may be before the clock is read again.
-    unread: AtomicU32,
-    trust: AtomicU32,
-    /// No tick asks for it.
+    free_running: AtomicU32,
+    /// The last reading of the thread's CPU clock, and its time on the monotonic clock.
+    last_read_cpu_ns: AtomicU64,
+    last_read_at_ns: AtomicU64,
+    /// Ticks with estimated CPU time since that reading, and their maximum before the next reading.
+    estimated_ticks: AtomicU32,
+    estimate_budget: AtomicU32,
+    /// Kernel id of the perf event; not read by ticks.
     event_id: AtomicU64,
     /// Address of the perf event's ring buffer; 0 without one.
-    ring: AtomicU64,
+    event_buffer: AtomicU64,
 }
 
-/// The part of an interval, one in so many, by which the CPU time of a tick may be off where the kernel is not asked for it.
-const CLOSE: u64 = 16;
-/// The most ticks in a row for which it is not asked.
-const LONGEST_TRUST: u32 = 15;
-/// Samples of a running perf event are ahead of their thread's clock by less than so many periods: by what a hypervisor takes
-/// in the ticks for which the clock is not read, each half as long again as a period at most.
-pub const MOST_PERIODS_AHEAD: u64 = (LONGEST_TRUST as u64 + 1) * 3 / 2;
+/// Tolerance of an estimated CPU time: the interval divided by this.
+const TOLERANCE_DIVISOR: u64 = 16;
+/// Maximum number of consecutive ticks with estimated CPU time.
+const MAX_ESTIMATED_TICKS: u32 = 15;
+/// Samples of a free-running perf event are ahead of their thread's CPU clock by fewer periods than this. The lead is
+/// the time that a hypervisor steals during the estimated ticks, each of which lasts 1.5 periods at most.
+pub const MAX_PERIODS_AHEAD: u64 = (MAX_ESTIMATED_TICKS as u64 + 1) * 3 / 2;
 
-/// Periods that the schedule may be behind, and is made to catch up with.
-const MADE_UP: u64 = 4;
+/// Maximum lag, in periods, that the schedule catches up.
+const MAX_CATCH_UP_PERIODS: u64 = 4;
 
-/// Bits of a slot's generation that fit below its address.
+/// Generation bits that fit below a slot's address.
 pub const GENERATION_MASK: u32 = 255;
 
 impl Slot {
-    /// A free slot. The table in the process is zeroed memory instead.
+    /// A free slot. The process's slot table is zeroed memory instead.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self {
@@ -138,22 +139,22 @@ impl Slot {
             signal_blocked: AtomicU32::new(0),
             interval_ns: AtomicU64::new(0),
             repeats: AtomicU32::new(0),
-            runs: AtomicU32::new(0),
-            read_cpu_ns: AtomicU64::new(0),
-            read_at_ns: AtomicU64::new(0),
-            unread: AtomicU32::new(0),
-            trust: AtomicU32::new(0),
+            free_running: AtomicU32::new(0),
+            last_read_cpu_ns: AtomicU64::new(0),
+            last_read_at_ns: AtomicU64::new(0),
+            estimated_ticks: AtomicU32::new(0),
+            estimate_budget: AtomicU32::new(0),
             event_id: AtomicU64::new(0),
-            ring: AtomicU64::new(0),
+            event_buffer: AtomicU64::new(0),
         }
     }
 
-    /// Whether nobody uses the slot.
+    /// Whether the slot is unused.
     pub fn is_free(&self) -> bool {
         self.state.load(Ordering::Acquire) == FREE
     }
 
-    /// Whether a thread's clock ticks here.
+    /// Whether the slot has an open clock.
     pub fn is_live(&self) -> bool {
         self.state.load(Ordering::Acquire) == LIVE
     }
@@ -163,22 +164,22 @@ impl Slot {
         self.state.load(Ordering::Acquire) == CLOSING
     }
 
-    /// Opens a free slot; gives the generation for the signal's value. The clock is armed afterwards.
-    pub fn open(&self, opening: &Opening) -> u32 {
+    /// Opens a free slot; returns the generation for the signal's value. The clock is armed afterwards.
+    pub fn open(&self, init: &SlotInit) -> u32 {
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1) & GENERATION_MASK;
-        self.thread_id.store(opening.thread_id, Ordering::Relaxed);
+        self.thread_id.store(init.thread_id, Ordering::Relaxed);
         self.ticker.store(0, Ordering::Relaxed);
-        self.accounted_cpu_ns.store(opening.accounted_cpu_ns, Ordering::Relaxed);
+        self.accounted_cpu_ns.store(init.accounted_cpu_ns, Ordering::Relaxed);
         self.due_cpu_ns.store(0, Ordering::Relaxed);
         self.schedule_cpu_ns.store(0, Ordering::Relaxed);
-        self.random.store(opening.seed | 1, Ordering::Relaxed);
+        self.random.store(init.seed | 1, Ordering::Relaxed);
         self.lost_cpu_ns.store(0, Ordering::Relaxed);
         self.lost_periods.store(0, Ordering::Relaxed);
-        self.first_of_thread.store(opening.first_of_thread as u32, Ordering::Relaxed);
+        self.first_of_thread.store(init.first_of_thread as u32, Ordering::Relaxed);
         self.signal_blocked.store(0, Ordering::Relaxed);
         self.repeats.store(0, Ordering::Relaxed);
-        self.runs.store(0, Ordering::Relaxed);
-        self.trust.store(0, Ordering::Relaxed);
+        self.free_running.store(0, Ordering::Relaxed);
+        self.estimate_budget.store(0, Ordering::Relaxed);
         self.generation.store(generation, Ordering::Relaxed);
         self.state.store(LIVE, Ordering::Release);
         generation
@@ -189,43 +190,43 @@ impl Slot {
         self.state.store(CLOSING, Ordering::Release);
     }
 
-    /// Frees a slot that was closing and quiet.
+    /// Frees a closing slot that is quiescent.
     pub fn free(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 
-    /// Whether no handler is inside. The fence of rule 2 is here: close first, then ask. Once true of a closing slot it stays so in meaning (rule 2): a late handler may
-    /// still raise the flag, find the slot closed, and leave.
-    pub fn is_quiet(&self) -> bool {
+    /// Whether no handler is active in the slot. Contains the fence of rule 2: close first, then call this. A closing
+    /// slot stays quiescent: a late handler may set the flag, finds the slot closed, and leaves.
+    pub fn is_quiescent(&self) -> bool {
         fence(Ordering::SeqCst);
         self.in_handler.load(Ordering::Acquire) == 0
     }
 
-    /// Forgets everything, in a forked child's first moments, when no other thread exists.
-    pub fn forget(&self) {
+    /// Frees the slot in a forked child, while no other thread exists.
+    pub fn reset_after_fork(&self) {
         self.state.store(FREE, Ordering::Relaxed);
         self.in_handler.store(0, Ordering::Relaxed);
     }
 
-    /// The handler's way in (rule 2). `leave` must follow `Entered`, and only that.
-    pub fn enter(&self, generation: u32) -> Entry {
-        let mine =
+    /// Enters the slot in the handler (rule 2). `leave` must follow `Entered`, and only that.
+    pub fn enter(&self, generation: u32) -> EnterOutcome {
+        let is_current =
             || self.state.load(Ordering::Acquire) == LIVE && self.generation.load(Ordering::Relaxed) == generation;
-        if !mine() {
-            return Entry::Gone;
+        if !is_current() {
+            return EnterOutcome::Stale;
         }
         if self.in_handler.swap(1, Ordering::Acquire) != 0 {
-            return Entry::Nested;
+            return EnterOutcome::Nested;
         }
         fence(Ordering::SeqCst);
-        if !mine() {
+        if !is_current() {
             self.leave();
-            return Entry::Gone;
+            return EnterOutcome::Stale;
         }
-        Entry::Entered
+        EnterOutcome::Entered
     }
 
-    /// The handler's way out.
+    /// Leaves the slot in the handler.
     pub fn leave(&self) {
         self.in_handler.store(0, Ordering::Release);
     }
@@ -235,12 +236,12 @@ impl Slot {
         self.thread_id.load(Ordering::Relaxed)
     }
 
-    /// Whether a handler of that thread is inside.
+    /// Whether a handler of this thread is active in the slot.
     pub(crate) fn is_entered_by(&self, thread_id: u32) -> bool {
         self.in_handler.load(Ordering::Relaxed) != 0 && self.thread_id.load(Ordering::Relaxed) == thread_id
     }
 
-    /// The generation in force.
+    /// The current generation.
     pub fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -250,39 +251,39 @@ impl Slot {
         Ticker::from_word(self.ticker.load(Ordering::Acquire))
     }
 
-    /// The kernel's id of the perf event, by which its descriptor is told from one the host opened in its place.
+    /// The kernel's id of the perf event; it detects a descriptor that the host closed and reused.
     pub fn event_id(&self) -> u64 {
         self.event_id.load(Ordering::Relaxed)
     }
 
-    /// Address of the perf event's ring buffer, mapped as long as the slot is not free; 0 without one.
-    pub fn ring(&self) -> usize {
-        self.ring.load(Ordering::Relaxed) as usize
+    /// Address of the perf event's ring buffer, mapped until the slot is free; 0 without one.
+    pub fn event_buffer(&self) -> usize {
+        self.event_buffer.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes the clock, and the id and ring buffer of a perf event, before it is armed for the first time.
-    pub fn set_ticker(&self, ticker: Ticker, event_id: u64, ring: usize) {
+    /// Stores the clock, and the id and ring buffer of a perf event, before the clock is first armed.
+    pub fn set_ticker(&self, ticker: Ticker, event_id: u64, event_buffer: usize) {
         self.event_id.store(event_id, Ordering::Relaxed);
-        self.ring.store(ring as u64, Ordering::Relaxed);
+        self.event_buffer.store(event_buffer as u64, Ordering::Relaxed);
         self.ticker.store(ticker.to_word(), Ordering::Release);
     }
 
-    /// CPU time of the thread that samples carry already.
+    /// CPU time of the thread that samples already account for.
     pub fn accounted_cpu_ns(&self) -> u64 {
         self.accounted_cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// CPU time of the thread at which the next sample is due: what the clock is armed for.
+    /// CPU time of the thread at which the next sample is due; the clock is armed for it.
     pub fn due_cpu_ns(&self) -> u64 {
         self.due_cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// CPU time of samples that found the ring full and that no entry tells of yet.
+    /// CPU time of samples that found the ring full and that no entry has reported yet.
     pub fn lost_cpu_ns(&self) -> u64 {
         self.lost_cpu_ns.load(Ordering::Relaxed)
     }
 
-    /// Says that the owner was seen running with the clock's signal blocked.
+    /// Records that the owner ran with the clock's signal blocked.
     pub(crate) fn mark_signal_blocked(&self) {
         self.signal_blocked.store(1, Ordering::Relaxed);
     }
@@ -292,7 +293,7 @@ impl Slot {
         period_ns / 2 + self.draw(period_ns)
     }
 
-    /// Uniform in [0, limit], by xorshift64*. Owner or opener only.
+    /// Uniform in [0, limit], by xorshift64*. Owner or opening thread only.
     fn draw(&self, limit: u64) -> u64 {
         let mut x = self.random.load(Ordering::Relaxed);
         x ^= x >> 12;
@@ -303,16 +304,17 @@ impl Slot {
         ((uniform as u128 * (limit as u128 + 1)) >> 64) as u64
     }
 
-    /// Moves the schedule on by one sample, taken at `cpu_ns`; gives the periods that the sample stands for, at least one.
+    /// Advances the schedule by one sample, taken at `cpu_ns`. Returns the periods that the sample represents, at
+    /// least one.
     ///
-    /// Intervals are added to the schedule and not to the moment of the tick, so that the mean rate is the asked one
-    /// wherever the kernel can keep up. Where two samples fell due before one tick, the schedule stays behind and the
-    /// next sample is due early: else an eighth of the ticks would go unused at a rate equal to the kernel's tick.
-    /// Periods beyond what may be made up belong to this sample.
+    /// Intervals are added to the schedule, not to the time of the tick, so the mean rate is the configured one where
+    /// the kernel keeps up. If two samples fall due before one tick, the schedule lags and the next sample is due
+    /// early. Without this, an eighth of the ticks would be unused at a rate equal to the kernel tick. This sample
+    /// represents the periods beyond the maximum lag.
     pub(crate) fn advance(&self, cpu_ns: u64, period_ns: u64) -> u64 {
         const STEPS: u64 = 64;
         let mut schedule = self.schedule_cpu_ns.load(Ordering::Relaxed).min(cpu_ns);
-        let oldest = cpu_ns.saturating_sub(MADE_UP * period_ns);
+        let oldest = cpu_ns.saturating_sub(MAX_CATCH_UP_PERIODS * period_ns);
         let mut periods = 0;
         loop {
             schedule += self.draw_interval_ns(period_ns);
@@ -327,95 +329,104 @@ impl Slot {
             }
         }
         self.schedule_cpu_ns.store(schedule, Ordering::Relaxed);
-        // Never sooner than the shortest interval: a clock set into the past ticks at once, on the same stack.
+        // At least the shortest interval ahead: a clock set into the past would tick at once, on the same stack.
         self.due_cpu_ns.store(schedule.max(cpu_ns + (period_ns / 2).max(1)), Ordering::Relaxed);
         periods
     }
 
-    /// As [`Slot::advance`], for a clock that is not armed for each tick: an interval is used `run` times before the next is
-    /// drawn, and all of them together make up for what the schedule is behind.
-    pub(crate) fn advance_run(&self, cpu_ns: u64, period_ns: u64, run: u32) -> u64 {
+    /// As [`Slot::advance`], for a free-running clock: a drawn interval is used for `batch` ticks, which together
+    /// catch up the lag of the schedule.
+    pub(crate) fn advance_batch(&self, cpu_ns: u64, period_ns: u64, batch: u32) -> u64 {
         let late_ns = cpu_ns.saturating_sub(self.due_cpu_ns.load(Ordering::Relaxed));
         let repeats = self.repeats.load(Ordering::Relaxed);
         if repeats > 0 {
             self.repeats.store(repeats - 1, Ordering::Relaxed);
         } else {
-            let run = u64::from(run.max(1));
-            let behind_ns =
-                cpu_ns.saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed)).min(MADE_UP * period_ns);
-            let drawn_ns = self.draw_interval_ns(period_ns).saturating_sub(behind_ns / run);
+            let batch = u64::from(batch.max(1));
+            let lag_ns = cpu_ns
+                .saturating_sub(self.schedule_cpu_ns.load(Ordering::Relaxed))
+                .min(MAX_CATCH_UP_PERIODS * period_ns);
+            let drawn_ns = self.draw_interval_ns(period_ns).saturating_sub(lag_ns / batch);
             let interval_ns = drawn_ns.max(period_ns / 2).max(1);
             self.interval_ns.store(interval_ns, Ordering::Relaxed);
-            self.schedule_cpu_ns.store(cpu_ns + run * interval_ns, Ordering::Relaxed);
-            self.repeats.store((run - 1) as u32, Ordering::Relaxed);
+            self.schedule_cpu_ns.store(cpu_ns + batch * interval_ns, Ordering::Relaxed);
+            self.repeats.store((batch - 1) as u32, Ordering::Relaxed);
         }
         self.due_cpu_ns.store(cpu_ns + self.interval_ns(), Ordering::Relaxed);
         1 + late_ns / period_ns.max(1)
     }
 
-    /// CPU time of the thread, now that its perf event ticks by itself at `at_ns` of the monotonic clock, where that is known
-    /// without asking the kernel. So much passed since the clock was read as the ticks since then stand for, and at most so
-    /// much as the monotonic clock says: where the two agree within [`CLOSE`] of an interval, the thread hardly left the
-    /// processor in between. A hypervisor that takes the processor away stops the CPU clock alone: so readings that agreed
-    /// are what allows to do without the next ones, each twice as many, [`LONGEST_TRUST`] at most.
-    pub(crate) fn cpu_ns_by_ticks(&self, at_ns: u64) -> Option<u64> {
+    /// Estimates the thread's CPU time at a tick of its free-running perf event, at `at_ns` of the monotonic clock.
+    /// Returns `None` where the CPU clock must be read.
+    ///
+    /// The estimate is the last reading plus the elapsed monotonic time. It is valid if that time agrees with the sum
+    /// of the intervals within an interval / [`TOLERANCE_DIVISOR`]: the thread then hardly left the processor. A
+    /// hypervisor that steals the processor stops only the CPU clock. So the number of allowed estimates grows only
+    /// while readings agree: it doubles each time, up to [`MAX_ESTIMATED_TICKS`].
+    pub(crate) fn estimate_cpu_ns(&self, at_ns: u64) -> Option<u64> {
         let interval_ns = self.interval_ns();
-        let unread = self.unread.load(Ordering::Relaxed);
-        let ends_run = self.repeats.load(Ordering::Relaxed) == 0;
-        let is_exact = matches!(self.ticker(), Ticker::Perf(_));
-        if !is_exact || !self.runs() || ends_run || unread >= self.trust.load(Ordering::Relaxed) {
+        let estimated_ticks = self.estimated_ticks.load(Ordering::Relaxed);
+        let ends_batch = self.repeats.load(Ordering::Relaxed) == 0;
+        let is_perf = matches!(self.ticker(), Ticker::Perf(_));
+        if !is_perf
+            || !self.is_free_running()
+            || ends_batch
+            || estimated_ticks >= self.estimate_budget.load(Ordering::Relaxed)
+        {
             return None;
         }
-        let ticked_ns = (u64::from(unread) + 1) * interval_ns;
-        let passed_ns = at_ns.saturating_sub(self.read_at_ns.load(Ordering::Relaxed));
-        if passed_ns.abs_diff(ticked_ns) > interval_ns / CLOSE {
+        let expected_ns = (u64::from(estimated_ticks) + 1) * interval_ns;
+        let elapsed_ns = at_ns.saturating_sub(self.last_read_at_ns.load(Ordering::Relaxed));
+        if elapsed_ns.abs_diff(expected_ns) > interval_ns / TOLERANCE_DIVISOR {
             return None;
         }
-        self.unread.store(unread + 1, Ordering::Relaxed);
-        Some(self.read_cpu_ns.load(Ordering::Relaxed) + passed_ns)
+        self.estimated_ticks.store(estimated_ticks + 1, Ordering::Relaxed);
+        Some(self.last_read_cpu_ns.load(Ordering::Relaxed) + elapsed_ns)
     }
 
-    /// Notes what the thread's CPU clock said at `at_ns` of the monotonic clock.
-    pub(crate) fn note_reading(&self, cpu_ns: u64, at_ns: u64) {
-        let burnt_ns = cpu_ns.saturating_sub(self.read_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
-        let passed_ns = at_ns.saturating_sub(self.read_at_ns.swap(at_ns, Ordering::Relaxed));
+    /// Stores a reading of the thread's CPU clock, taken at `at_ns` of the monotonic clock.
+    pub(crate) fn record_cpu_reading(&self, cpu_ns: u64, at_ns: u64) {
+        let cpu_elapsed_ns = cpu_ns.saturating_sub(self.last_read_cpu_ns.swap(cpu_ns, Ordering::Relaxed));
+        let elapsed_ns = at_ns.saturating_sub(self.last_read_at_ns.swap(at_ns, Ordering::Relaxed));
         let interval_ns = self.interval_ns();
-        let ticked_ns = (u64::from(self.unread.load(Ordering::Relaxed)) + 1) * interval_ns;
-        let most_ns = interval_ns / CLOSE;
-        // A tick whose handler was late is no start to count intervals from.
-        let agree = passed_ns.abs_diff(burnt_ns) <= most_ns && burnt_ns.abs_diff(ticked_ns) <= most_ns;
-        let trust = if agree { 2 * self.trust.load(Ordering::Relaxed) + 1 } else { 0 };
-        self.trust.store(trust.min(LONGEST_TRUST), Ordering::Relaxed);
-        self.unread.store(0, Ordering::Relaxed);
+        let expected_ns = (u64::from(self.estimated_ticks.load(Ordering::Relaxed)) + 1) * interval_ns;
+        let tolerance_ns = interval_ns / TOLERANCE_DIVISOR;
+        // A tick with a late handler is no valid start for counting intervals.
+        let agree =
+            elapsed_ns.abs_diff(cpu_elapsed_ns) <= tolerance_ns && cpu_elapsed_ns.abs_diff(expected_ns) <= tolerance_ns;
+        let estimate_budget = if agree { 2 * self.estimate_budget.load(Ordering::Relaxed) + 1 } else { 0 };
+        self.estimate_budget.store(estimate_budget.min(MAX_ESTIMATED_TICKS), Ordering::Relaxed);
+        self.estimated_ticks.store(0, Ordering::Relaxed);
     }
 
-    /// Whether an interval was drawn that the clock does not know yet.
-    pub(crate) fn begins_run(&self, run: u32) -> bool {
-        self.repeats.load(Ordering::Relaxed) == run.max(1) - 1
+    /// Whether the current interval was just drawn and is not yet set in the clock.
+    pub(crate) fn begins_batch(&self, batch: u32) -> bool {
+        self.repeats.load(Ordering::Relaxed) == batch.max(1) - 1
     }
 
-    /// The interval in force.
+    /// The current interval.
     pub(crate) fn interval_ns(&self) -> u64 {
         self.interval_ns.load(Ordering::Relaxed)
     }
 
-    /// Whether the clock goes on by itself after a tick.
-    pub(crate) fn runs(&self) -> bool {
-        self.runs.load(Ordering::Relaxed) != 0
+    /// Whether the clock continues after a tick without being armed.
+    pub(crate) fn is_free_running(&self) -> bool {
+        self.free_running.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes that it does, or that it is armed for each tick.
-    pub(crate) fn set_runs(&self, runs: bool) {
-        let ran = self.runs.swap(runs as u32, Ordering::Relaxed) != 0;
-        if ran && !runs {
+    /// Stores whether the clock runs free or is armed for each tick.
+    pub(crate) fn set_free_running(&self, free_running: bool) {
+        let was_free_running = self.free_running.swap(free_running as u32, Ordering::Relaxed) != 0;
+        if was_free_running && !free_running {
             self.repeats.store(0, Ordering::Relaxed);
-            // It was that of the end of the run.
+            // The schedule was that of the end of the batch.
             self.schedule_cpu_ns.store(self.due_cpu_ns.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// Begins the schedule with a first phase, uniform in (0, period]: from the thread's birth if that moment is still
-    /// ahead, so that short lives are met in proportion to their length, else from `cpu_ns`. Opener only.
+    /// Begins the schedule with a random phase, uniform in (0, period]. The phase starts at the thread's birth if the
+    /// first sample is then still ahead, so that short-lived threads are sampled in proportion to their CPU time;
+    /// else at `cpu_ns`. Opening thread only.
     pub fn begin_schedule(&self, cpu_ns: u64, period_ns: u64, from_birth: bool) -> u64 {
         let phase = || 1 + self.draw(period_ns.saturating_sub(1));
         let first = phase();
@@ -426,7 +437,7 @@ impl Slot {
     }
 
     pub(crate) fn account(&self, cpu_ns: u64) -> u64 {
-        // One step, since the scan may account for a thread whose signal is blocked: no time is told twice.
+        // One atomic step, since the scan may account for a thread that blocks the signal: no time is counted twice.
         cpu_ns.saturating_sub(self.accounted_cpu_ns.fetch_max(cpu_ns, Ordering::Relaxed))
     }
 

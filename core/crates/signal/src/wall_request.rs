@@ -78,7 +78,7 @@ pub(crate) unsafe fn respond(value: usize, ucontext: *mut libc::c_void) {
 #[cfg(all(test, not(loom), not(miri)))] // Signals of the system.
 mod tests {
     use super::*;
-    use crate::forward::Predecessors;
+    use crate::forward::HandlerChain;
     use core::sync::atomic::{AtomicU32, AtomicUsize};
     use std::sync::LazyLock;
 
@@ -161,7 +161,7 @@ mod tests {
     fn a_request_does_not_interrupt_our_handlers_except_those_with_sa_nodefer() {
         extern "C" fn handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
         assert!(*INSTALLED);
-        static BEFORE: [Predecessors; 2] = [const { Predecessors::new() }; 2];
+        static BEFORE: [HandlerChain; 2] = [const { HandlerChain::new() }; 2];
         let admits = [0, libc::SA_NODEFER].map(|defers| {
             let (before, number) = (&BEFORE[usize::from(defers != 0)], libc::SIGRTMIN() + 12 + i32::from(defers != 0));
             assert!(before.install(number, handler as *const () as usize, libc::SA_SIGINFO | defers));

@@ -1,35 +1,36 @@
-//! The clock's handler, driven by signals that this process queues to its own threads with the information a timer's
-//! signal would carry: any number, at any instruction.
+//! The clock handler, driven by signals that this process queues to its own threads with the siginfo of a timer: any
+//! number, at any instruction.
 
-use crate::no_allocation::forbidden;
+use crate::no_allocation::calls_in_handler;
 use crate::{host_installs, one_at_a_time, status_of_child};
 use spanprof_signal::{
-    counters, guarded, handler, Captured, Context, DropReason, HandlerContext, Inbox, Opening, RawFrame, RawStack, Slot,
+    counters, guarded, handler, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawStack, Slot,
+    SlotInit,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 const FRAME: RawFrame = RawFrame { code: 0x4000, at: 3 };
 
-unsafe fn walks(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-    // Reads like a runtime's walk: through the guarded door, some of it in vain.
-    let in_vain = guarded::read_u64(4096 * 3);
+unsafe fn capture_twenty(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+    // Guarded reads as in a runtime's walk, including one that fails.
+    let failed_read = guarded::read_u64(4096 * 3);
     stack.context = Context::Id(context.thread_id as u64);
     for at in 0..20 {
-        stack.push(RawFrame { at: at + in_vain.unwrap_or(0), ..FRAME });
+        stack.push(RawFrame { at: at + failed_read.unwrap_or(0), ..FRAME });
     }
     Captured::Walked
 }
 
-unsafe fn sees_torn_frames(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+unsafe fn capture_torn_frames(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     stack.push(FRAME);
     Captured::Dropped(DropReason::InvalidFrame)
 }
 
-/// Unblocks the signal inside the handler and has it come again.
-unsafe fn comes_again(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+/// Unblocks the signal inside the handler and queues it again.
+unsafe fn capture_with_nested_signal(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     mask(libc::SIG_UNBLOCK, libc::SIGPROF);
-    queue(thread_id(), timer_information(handler::signal_value(1, handler::slots()[1].generation())));
+    queue(thread_id(), timer_siginfo(handler::signal_value(1, handler::slots()[1].generation())));
     stack.push(FRAME);
     Captured::Walked
 }
@@ -48,22 +49,22 @@ fn mask(how: libc::c_int, signal: libc::c_int) {
     }
 }
 
-/// The kernel's siginfo: signal, errno, code, padding, then what the code means.
-type Information = [u64; 16];
+/// The kernel's siginfo: signal, errno, code, padding, then the fields of the code.
+type SigInfo = [u64; 16];
 
-fn timer_information(value: usize) -> Information {
-    let mut information = [0; 16];
-    information[0] = libc::SIGPROF as u64;
-    information[1] = libc::SI_TIMER as u32 as u64;
-    information[3] = value as u64;
-    information
+fn timer_siginfo(value: usize) -> SigInfo {
+    let mut siginfo = [0; 16];
+    siginfo[0] = libc::SIGPROF as u64;
+    siginfo[1] = libc::SI_TIMER as u32 as u64;
+    siginfo[3] = value as u64;
+    siginfo
 }
 
-fn queue(thread_id: u32, information: Information) {
-    // SAFETY: the kernel reads 128 bytes; a process may queue any information to its own threads.
+fn queue(thread_id: u32, siginfo: SigInfo) {
+    // SAFETY: the kernel reads 128 bytes; a process may queue any siginfo to its own threads.
     unsafe {
         let (process, thread) = (libc::getpid(), thread_id as libc::c_int);
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGPROF, information.as_ptr());
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGPROF, siginfo.as_ptr());
     }
 }
 
@@ -76,11 +77,11 @@ fn inbox() -> &'static Inbox {
 }
 
 /// Slot 1 for the calling thread, and a session that captures with `capture`.
-struct Rig {
+struct HandlerFixture {
     generation: u32,
 }
 
-impl Rig {
+impl HandlerFixture {
     fn new(capture: spanprof_signal::CaptureFn) -> Self {
         if handler::slots().is_empty() {
             // SAFETY: all-zero slots are free slots; the memory is never freed.
@@ -88,26 +89,26 @@ impl Rig {
                 let layout = std::alloc::Layout::new::<[Slot; handler::SLOTS]>();
                 &*std::alloc::alloc_zeroed(layout).cast()
             };
-            handler::set_table(table);
+            handler::set_slot_table(table);
         }
         const DEPTH: usize = 64;
         let scratch = Box::leak(vec![RawFrame::default(); handler::SLOTS * DEPTH].into_boxed_slice()).as_mut_ptr();
-        let session = handler::Session { capture, inbox: inbox(), scratch, depth: DEPTH };
+        let session = handler::SamplingSession { capture, inbox: inbox(), scratch, depth: DEPTH };
         handler::set_session(Some(Box::leak(Box::new(session))));
         assert!(guarded::install() && handler::install(libc::SIGPROF));
         inbox().ring().drain(inbox().ring().head(), &mut |_, _| {});
-        handler::touch_slot(1);
-        let opening = Opening { thread_id: thread_id(), accounted_cpu_ns: 0, first_of_thread: true, seed: 3 };
-        let generation = handler::slots()[1].open(&opening);
+        handler::mark_slot_used(1);
+        let init = SlotInit { thread_id: thread_id(), accounted_cpu_ns: 0, first_of_thread: true, seed: 3 };
+        let generation = handler::slots()[1].open(&init);
         Self { generation }
     }
 
     fn tick(&self) {
-        queue(thread_id(), timer_information(handler::signal_value(1, self.generation)));
+        queue(thread_id(), timer_siginfo(handler::signal_value(1, self.generation)));
     }
 }
 
-impl Drop for Rig {
+impl Drop for HandlerFixture {
     fn drop(&mut self) {
         handler::slots()[1].close();
         handler::slots()[1].free();
@@ -126,12 +127,12 @@ fn samples() -> Vec<(RawFrame, Context, usize, [u64; 2])> {
 }
 
 #[test]
-fn a_tick_leaves_one_sample_with_frames_context_and_the_cpu_time_since_the_last() {
+fn a_tick_submits_one_sample_with_frames_context_and_the_cpu_time_since_the_last() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(walks);
+    let fixture = HandlerFixture::new(capture_twenty);
     let before = counters::sampled_cpu_ns();
-    rig.tick();
-    rig.tick();
+    fixture.tick();
+    fixture.tick();
     let samples = samples();
     assert_eq!(samples.len(), 2);
     for (leaf, context, frames, values) in &samples {
@@ -139,14 +140,14 @@ fn a_tick_leaves_one_sample_with_frames_context_and_the_cpu_time_since_the_last(
         assert_eq!(*context, Context::Id(thread_id() as u64));
         assert!(values[0] > 0 && values[1] >= 1);
     }
-    let told: u64 = samples.iter().map(|sample| sample.3[0]).sum();
-    assert_eq!(told, handler::slots()[1].accounted_cpu_ns(), "since birth, as the slot was opened");
-    assert_eq!(counters::sampled_cpu_ns() - before, told);
+    let reported: u64 = samples.iter().map(|sample| sample.3[0]).sum();
+    assert_eq!(reported, handler::slots()[1].accounted_cpu_ns(), "since the slot was opened");
+    assert_eq!(counters::sampled_cpu_ns() - before, reported);
 }
 
 #[test]
-fn time_without_a_processor_is_not_counted_as_the_handlers() {
-    unsafe fn loses_its_processor(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+fn preempted_time_is_not_counted_as_handler_time() {
+    unsafe fn capture_preempted(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
         let moment = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         // SAFETY: reads one timespec.
         unsafe { libc::nanosleep(&moment, std::ptr::null_mut()) };
@@ -154,19 +155,19 @@ fn time_without_a_processor_is_not_counted_as_the_handlers() {
         Captured::Walked
     }
     let _turn = one_at_a_time();
-    let rig = Rig::new(loses_its_processor);
+    let fixture = HandlerFixture::new(capture_preempted);
     let (handler_ns, walk_ns) = (counters::handler_ns(), counters::walk_ns());
-    rig.tick();
+    fixture.tick();
     let took = [counters::handler_ns() - handler_ns, counters::walk_ns() - walk_ns];
     assert!(took.iter().all(|ns| (1..10_000_000).contains(ns)), "{took:?} ns of CPU time");
 }
 
 #[test]
-fn what_cannot_be_walked_keeps_its_weight_and_names_the_reason() {
+fn a_failed_walk_keeps_its_weight_and_reports_the_reason() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(sees_torn_frames);
+    let fixture = HandlerFixture::new(capture_torn_frames);
     let before = counters::by_reason(DropReason::InvalidFrame);
-    rig.tick();
+    fixture.tick();
     let samples = samples();
     assert_eq!(samples.len(), 1);
     assert_eq!((samples[0].0.as_reason(), samples[0].2), (Some(DropReason::InvalidFrame), 1));
@@ -177,48 +178,48 @@ fn what_cannot_be_walked_keeps_its_weight_and_names_the_reason() {
 #[test]
 fn a_thread_that_blocks_fault_signals_is_not_walked() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(walks);
+    let fixture = HandlerFixture::new(capture_twenty);
     mask(libc::SIG_BLOCK, libc::SIGSEGV);
-    rig.tick();
+    fixture.tick();
     mask(libc::SIG_UNBLOCK, libc::SIGSEGV);
     let samples = samples();
     assert_eq!(samples[0].0.as_reason(), Some(DropReason::FaultsBlocked));
 }
 
-/// Runs `body` with room for signals within signals. With AVX-512 the frames of two fill the 8 KB that Rust gives a thread.
+/// Runs `body` on a signal stack that holds nested signals. With AVX-512 two frames fill the 8 KB that Rust allocates.
 fn with_a_large_signal_stack(body: impl FnOnce()) {
     let mut memory = vec![0u8; 1 << 17];
     let large = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
-    // SAFETY: no signal is being handled; the memory lives until the former stack is back.
+    // SAFETY: no handler runs; the memory lives until the previous stack is restored.
     unsafe {
-        let mut former: libc::stack_t = std::mem::zeroed();
-        assert_eq!(libc::sigaltstack(&large, &mut former), 0);
+        let mut previous: libc::stack_t = std::mem::zeroed();
+        assert_eq!(libc::sigaltstack(&large, &mut previous), 0);
         body();
-        assert_eq!(libc::sigaltstack(&former, std::ptr::null_mut()), 0);
+        assert_eq!(libc::sigaltstack(&previous, std::ptr::null_mut()), 0);
     }
 }
 
 #[test]
-fn a_signal_inside_the_handler_is_counted_and_touches_nothing() {
+fn a_nested_signal_is_counted_and_submits_no_sample() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(comes_again);
+    let fixture = HandlerFixture::new(capture_with_nested_signal);
     let before = counters::by_reason(DropReason::Reentered);
-    with_a_large_signal_stack(|| rig.tick());
+    with_a_large_signal_stack(|| fixture.tick());
     assert_eq!(samples().len(), 1);
     assert_eq!(counters::by_reason(DropReason::Reentered), before + 1);
 }
 
 #[test]
-fn a_signal_of_a_closed_slot_touches_nothing() {
+fn a_signal_of_a_closed_slot_is_counted_and_submits_no_sample() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(walks);
-    let value = handler::signal_value(1, rig.generation);
+    let fixture = HandlerFixture::new(capture_twenty);
+    let value = handler::signal_value(1, fixture.generation);
     let before = counters::by_reason(DropReason::Disabled);
     handler::slots()[1].close();
-    queue(thread_id(), timer_information(value));
-    drop(rig);
-    let next = Rig::new(walks);
-    queue(thread_id(), timer_information(value));
+    queue(thread_id(), timer_siginfo(value));
+    drop(fixture);
+    let next = HandlerFixture::new(capture_twenty);
+    queue(thread_id(), timer_siginfo(value));
     assert!(samples().is_empty());
     assert_eq!(counters::by_reason(DropReason::Disabled), before + 2);
     next.tick();
@@ -226,10 +227,10 @@ fn a_signal_of_a_closed_slot_touches_nothing() {
 }
 
 #[test]
-fn the_scan_timers_signal_rings_the_bell_and_is_no_sample() {
+fn the_scan_timers_signal_wakes_the_drain_thread_and_submits_no_sample() {
     let _turn = one_at_a_time();
-    let _rig = Rig::new(walks);
-    queue(thread_id(), timer_information(handler::signal_value(0, 0)));
+    let _rig = HandlerFixture::new(capture_twenty);
+    queue(thread_id(), timer_siginfo(handler::signal_value(0, 0)));
     assert_eq!(inbox().wait(Some(0)), spanprof_signal::WakeReason::ScanDue);
     assert!(samples().is_empty());
 }
@@ -245,24 +246,24 @@ unsafe extern "C" fn host_counts(_: libc::c_int, info: *mut libc::siginfo_t, _: 
 }
 
 #[test]
-fn a_host_with_its_own_handler_gets_all_its_signals_and_errno_stays() {
+fn a_host_handler_receives_all_its_signals_and_errno_is_preserved() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
         host_installs(libc::SIGPROF, host_counts as *const () as usize, libc::SA_SIGINFO);
-        let rig = Rig::new(walks);
+        let fixture = HandlerFixture::new(capture_twenty);
         for round in 0..1_000 {
             // SAFETY: errno of this thread; a signal to this thread.
             unsafe {
                 *libc::__errno_location() = round;
                 libc::raise(libc::SIGPROF);
-                rig.tick();
+                fixture.tick();
                 assert_eq!(*libc::__errno_location(), round);
             }
         }
         assert_eq!(HOST_GOT.load(Ordering::Relaxed), 1_000);
-        // A timer of the host's, whose value points outside our table, into the void, and next to it.
+        // A timer of the host, with values outside the slot table, unmapped, and adjacent to it.
         for value in [0, 8, usize::MAX, handler::signal_value(0, 0) - 1, handler::signal_value(handler::SLOTS, 0)] {
-            queue(thread_id(), timer_information(value));
+            queue(thread_id(), timer_siginfo(value));
         }
         assert_eq!(HOST_GOT.load(Ordering::Relaxed), 1_000 + 5 * 1_001);
         assert_eq!(samples().len(), 1_000);
@@ -271,27 +272,27 @@ fn a_host_with_its_own_handler_gets_all_its_signals_and_errno_stays() {
 }
 
 #[test]
-fn a_host_that_installs_its_handler_later_keeps_it_when_we_come_back() {
+fn a_later_host_handler_still_receives_its_signals_after_ours_is_reinstalled() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
-        let rig = Rig::new(walks);
+        let fixture = HandlerFixture::new(capture_twenty);
         host_installs(libc::SIGPROF, host_counts as *const () as usize, libc::SA_SIGINFO);
         assert!(!handler::is_installed(libc::SIGPROF));
         assert!(handler::install(libc::SIGPROF) && handler::is_installed(libc::SIGPROF));
         // SAFETY: a signal to this thread.
         unsafe { libc::raise(libc::SIGPROF) };
-        rig.tick();
+        fixture.tick();
         assert_eq!((HOST_GOT.load(Ordering::Relaxed), samples().len()), (1, 1));
     });
     assert_eq!(status, 0);
 }
 
 #[test]
-fn signals_that_nobody_wants_are_swallowed_and_counted_also_without_a_session() {
+fn signals_without_an_owner_are_swallowed_and_counted_even_without_a_session() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
         host_installs(libc::SIGPROF, libc::SIG_DFL, 0);
-        drop(Rig::new(walks));
+        drop(HandlerFixture::new(capture_twenty));
         let before = counters::stray();
         for _ in 0..10_000 {
             // SAFETY: a signal to this thread.
@@ -303,10 +304,10 @@ fn signals_that_nobody_wants_are_swallowed_and_counted_also_without_a_session() 
     assert_eq!(status, 0);
 }
 
-/// Lets the other thread of a scope end, also when an assertion fails.
-struct Ends<'a>(&'a AtomicBool);
+/// Stops the other thread of a scope, also when an assertion fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -315,34 +316,34 @@ impl Drop for Ends<'_> {
 #[test]
 fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
     let _turn = one_at_a_time();
-    let rig = Rig::new(walks);
-    let before = forbidden();
+    let fixture = HandlerFixture::new(capture_twenty);
+    let before = calls_in_handler();
     let running = AtomicBool::new(true);
     let turns = AtomicU64::new(0);
     let me = thread_id();
     let mut read = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let information = timer_information(handler::signal_value(1, rig.generation));
+            let siginfo = timer_siginfo(handler::signal_value(1, fixture.generation));
             let mut seen = 0;
             while running.load(Ordering::Relaxed) {
-                // More signals than turns would fill the ring, and leave the thread no instruction of its own.
+                // At most one signal per turn: more would fill the ring and starve the thread.
                 let now = turns.load(Ordering::Relaxed);
                 if now != seen {
                     seen = now;
-                    queue(me, information);
+                    queue(me, siginfo);
                 }
                 std::thread::yield_now();
             }
         });
-        let _ends = Ends(&running);
+        let _stop = StopOnDrop(&running);
         let mut kept = Vec::new();
         for turn in 0..20_000_000usize {
             turns.fetch_add(1, Ordering::Relaxed);
             kept.push(vec![0u8; 1 + turn * 37 % 5_000]);
             if turn % 50 == 0 {
                 kept.clear();
-                // A sample's copy allocates nothing either.
+                // Draining allocates nothing either.
                 read +=
                     inbox().ring().drain(inbox().ring().head(), &mut |_, sample| assert_eq!(sample.frames.len(), 20));
             }
@@ -352,20 +353,20 @@ fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
         }
     });
     assert!(read >= 500, "{read} samples");
-    assert_eq!(forbidden(), before);
+    assert_eq!(calls_in_handler(), before);
 }
 
 #[test]
-fn the_watching_allocator_would_see_an_allocation_inside_the_handler() {
+fn the_counting_allocator_detects_an_allocation_inside_the_handler() {
     let _turn = one_at_a_time();
-    unsafe fn allocates(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
-        // What no capture function may do; here nothing else runs, so the lock inside is free.
+    unsafe fn capture_with_allocation(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
+        // Forbidden in capture functions. Here no other thread runs, so the allocator's lock is free.
         std::hint::black_box(Vec::<u8>::with_capacity(100));
         stack.push(FRAME);
         Captured::Walked
     }
-    let rig = Rig::new(allocates);
-    let before = forbidden();
-    rig.tick();
-    assert!(forbidden() > before);
+    let fixture = HandlerFixture::new(capture_with_allocation);
+    let before = calls_in_handler();
+    fixture.tick();
+    assert!(calls_in_handler() > before);
 }

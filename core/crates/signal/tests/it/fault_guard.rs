@@ -1,4 +1,4 @@
-//! Guarded reads, and the faults that are not ours.
+//! Guarded reads, and faults of the host.
 
 use crate::{host_installs, one_at_a_time, status_of_child};
 use spanprof_signal::guarded;
@@ -9,10 +9,10 @@ fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Two pages, the second of which cannot be read. Gives the address of the border.
-fn border() -> usize {
+/// Maps two pages, the second one unreadable. Returns the address of their border.
+fn map_border() -> usize {
     let page = page_bytes();
-    // SAFETY: new memory of our own; its second page is then closed.
+    // SAFETY: maps new memory; accesses only its first page.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -26,24 +26,24 @@ fn border() -> usize {
 }
 
 #[test]
-fn what_is_there_is_read_and_what_is_not_is_none() {
+fn mapped_memory_is_read_and_unmapped_memory_is_none() {
     let _turn = one_at_a_time();
     assert!(guarded::install());
-    let border = border();
+    let border = map_border();
     let faults = guarded::faults();
     assert_eq!(guarded::read_u64(border - 8), Some(u64::from_le_bytes([248, 249, 250, 251, 252, 253, 254, 255])));
-    assert_eq!(guarded::read_u64(border - 7), None, "the last byte is behind the border");
+    assert_eq!(guarded::read_u64(border - 7), None, "the last byte is unreadable");
     assert_eq!(guarded::read_u64(border), None);
     assert_eq!(guarded::read_u64(0), None);
-    assert_eq!(guarded::read_u64(0x1234_5678_9abc_def0), None, "no address of this machine");
-    assert_eq!(guarded::faults(), faults + 3, "page zero is refused without a fault");
+    assert_eq!(guarded::read_u64(0x1234_5678_9abc_def0), None, "not a canonical address");
+    assert_eq!(guarded::faults(), faults + 3, "page zero is rejected without a fault");
 }
 
 #[test]
-fn copies_end_at_the_border_and_say_so() {
+fn copies_across_the_border_fail() {
     let _turn = one_at_a_time();
     assert!(guarded::install());
-    let border = border();
+    let border = map_border();
     let mut frame = [0u8; 80];
     assert!(guarded::copy_80(&mut frame, border - 80));
     assert_eq!(frame[79], 255);
@@ -60,15 +60,15 @@ fn copies_end_at_the_border_and_say_so() {
         // SAFETY: as above.
         assert!(!unsafe { guarded::copy(bytes.as_mut_ptr(), border - length + 1, length.max(1)) });
     }
-    // SAFETY: nothing is written, since the range wraps around.
+    // SAFETY: the call writes nothing, since the range wraps around.
     assert!(!unsafe { guarded::copy(bytes.as_mut_ptr(), usize::MAX - 3, 8) });
 }
 
 #[test]
-fn a_file_that_shrank_under_its_mapping_is_a_failed_read() {
+fn a_read_beyond_a_truncated_mapped_file_fails() {
     let _turn = one_at_a_time();
     assert!(guarded::install());
-    // SAFETY: a file of our own without a name, mapped and cut short.
+    // SAFETY: maps a memory file of this test; truncates it without any access to the mapping.
     let address = unsafe {
         let file = libc::memfd_create(c"shrinks".as_ptr(), libc::MFD_CLOEXEC);
         assert_eq!(libc::ftruncate(file, page_bytes() as i64), 0);
@@ -77,33 +77,33 @@ fn a_file_that_shrank_under_its_mapping_is_a_failed_read() {
         libc::close(file);
         start as usize
     };
-    assert_eq!(guarded::read_u64(address), None, "SIGBUS, not SIGSEGV");
+    assert_eq!(guarded::read_u64(address), None, "by SIGBUS");
 }
 
 #[test]
-fn without_our_handler_in_place_reads_go_through_the_kernel() {
+fn without_our_handler_reads_use_the_kernel() {
     let _turn = one_at_a_time();
     assert!(guarded::install());
-    let border = border();
+    let border = map_border();
     let ours = host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
     assert!(!guarded::check_in_place());
-    assert_eq!(guarded::read_u64(border), None, "a real fault would have killed");
+    assert_eq!(guarded::read_u64(border), None, "a fault would have ended the process");
     assert_eq!(guarded::read_u64(border - 8).map(|word| word as u8), Some(248));
     let mut frame = [0u8; 80];
     assert!(guarded::copy_80(&mut frame, border - 80) && !guarded::copy_80(&mut frame, border - 79));
     assert!(guarded::install());
     assert!(guarded::check_in_place());
-    // Back to one predecessor for the tests that follow.
+    // Restores the chain for the other tests.
     host_installs(libc::SIGSEGV, ours.sa_sigaction, ours.sa_flags);
     assert!(guarded::check_in_place());
 }
 
 #[test]
-fn where_kernel_reads_are_forbidden_reads_without_our_handler_fail() {
+fn with_kernel_reads_forbidden_reads_without_our_handler_fail() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
         assert!(guarded::install());
-        let readable = border() - 8;
+        let readable = map_border() - 8;
         guarded::forbid_kernel_reads();
         assert!(guarded::read_u64(readable).is_some());
         host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
@@ -116,15 +116,15 @@ fn where_kernel_reads_are_forbidden_reads_without_our_handler_fail() {
     assert_eq!(status, 0);
 }
 
-static OPENED: AtomicUsize = AtomicUsize::new(0);
+static UNPROTECTED_PAGE: AtomicUsize = AtomicUsize::new(0);
 static HOST_FAULTS: AtomicU64 = AtomicU64::new(0);
 
-/// A host that handles its own faults: opens the page and goes on.
-unsafe extern "C" fn host_opens_the_page(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel's siginfo of a fault; the page belongs to this test.
+/// A host handler of its own faults: makes the page readable and continues.
+unsafe extern "C" fn host_unprotects_page(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel's siginfo of a fault; the page is mapped by this test.
     unsafe {
         let page = (*info).si_addr() as usize & !(page_bytes() - 1);
-        if page == OPENED.load(Ordering::Relaxed) {
+        if page == UNPROTECTED_PAGE.load(Ordering::Relaxed) {
             libc::mprotect(page as *mut libc::c_void, page_bytes(), libc::PROT_READ);
             HOST_FAULTS.fetch_add(1, Ordering::Relaxed);
             *libc::__errno_location() = 77;
@@ -135,34 +135,34 @@ unsafe extern "C" fn host_opens_the_page(_: libc::c_int, info: *mut libc::siginf
 }
 
 fn host_reads(address: usize) -> u8 {
-    // SAFETY: the host's handler makes the page readable.
+    // SAFETY: the address is mapped by this test or its fault ends the child; the host handler makes the page readable.
     unsafe { std::ptr::read_volatile(address as *const u8) }
 }
 
-fn closed_page() -> usize {
-    let border = border();
-    OPENED.store(border, Ordering::Relaxed);
+fn protected_page() -> usize {
+    let border = map_border();
+    UNPROTECTED_PAGE.store(border, Ordering::Relaxed);
     border
 }
 
 #[test]
-fn faults_of_the_host_reach_the_hosts_handler_from_before_and_after_us() {
+fn host_faults_reach_the_host_handler_installed_before_or_after_ours() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
-        // Before us.
-        host_installs(libc::SIGSEGV, host_opens_the_page as *const () as usize, libc::SA_SIGINFO);
+        // Installed before ours.
+        host_installs(libc::SIGSEGV, host_unprotects_page as *const () as usize, libc::SA_SIGINFO);
         assert!(guarded::install());
         for _ in 0..100 {
-            host_reads(closed_page());
+            host_reads(protected_page());
             assert_eq!(guarded::read_u64(4096 * 3), None);
         }
         assert_eq!(HOST_FAULTS.load(Ordering::Relaxed), 100);
-        // After us, without chaining: ours goes on top again, the host's keeps its faults.
-        host_installs(libc::SIGSEGV, host_opens_the_page as *const () as usize, libc::SA_SIGINFO);
+        // Installed after ours, without chaining: ours is reinstalled and forwards the host's faults.
+        host_installs(libc::SIGSEGV, host_unprotects_page as *const () as usize, libc::SA_SIGINFO);
         assert!(!guarded::check_in_place());
-        host_reads(closed_page());
+        host_reads(protected_page());
         assert!(guarded::install());
-        host_reads(closed_page());
+        host_reads(protected_page());
         assert_eq!(guarded::read_u64(4096 * 3), None);
         assert_eq!(HOST_FAULTS.load(Ordering::Relaxed), 102);
     });
@@ -173,9 +173,9 @@ fn faults_of_the_host_reach_the_hosts_handler_from_before_and_after_us() {
 fn errno_survives_a_forwarded_fault() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
-        host_installs(libc::SIGSEGV, host_opens_the_page as *const () as usize, libc::SA_SIGINFO);
+        host_installs(libc::SIGSEGV, host_unprotects_page as *const () as usize, libc::SA_SIGINFO);
         assert!(guarded::install());
-        let page = closed_page();
+        let page = protected_page();
         // SAFETY: errno of this thread.
         unsafe { *libc::__errno_location() = 5 };
         host_reads(page);
@@ -188,10 +188,10 @@ fn errno_survives_a_forwarded_fault() {
 static CHAIN_BELOW: AtomicUsize = AtomicUsize::new(0);
 static CHAINED: AtomicU64 = AtomicU64::new(0);
 
-/// A crash reporter: notes the crash, puts back what it found, and raises the signal again.
+/// A crash reporter: counts the crash, restores the action it found, and raises the signal again.
 unsafe extern "C" fn reporter(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     if CHAINED.fetch_add(1, Ordering::Relaxed) > 3 {
-        // SAFETY: ends the child; we are going round in circles.
+        // SAFETY: ends the child, since the handlers call each other endlessly.
         unsafe { libc::_exit(9) };
     }
     host_installs(signal, CHAIN_BELOW.load(Ordering::Relaxed), libc::SA_SIGINFO | libc::SA_NODEFER);
@@ -200,7 +200,7 @@ unsafe extern "C" fn reporter(signal: libc::c_int, _: *mut libc::siginfo_t, _: *
 }
 
 #[test]
-fn a_crash_reporter_that_chains_to_us_and_is_below_us_ends_in_the_default_action() {
+fn a_crash_reporter_between_two_installations_of_ours_ends_in_the_default_action() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
         host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
@@ -214,7 +214,7 @@ fn a_crash_reporter_that_chains_to_us_and_is_below_us_ends_in_the_default_action
 }
 
 #[test]
-fn a_host_without_handlers_dies_of_its_own_faults_as_before() {
+fn a_host_without_handlers_ends_by_its_own_faults() {
     let _turn = one_at_a_time();
     let faults = status_of_child(|| {
         host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
@@ -246,7 +246,7 @@ extern "C" fn plain_handler(_: libc::c_int) {
 }
 
 #[test]
-fn a_plain_handler_gets_the_signal_it_was_sent() {
+fn a_handler_without_siginfo_receives_its_signals() {
     let _turn = one_at_a_time();
     let status = status_of_child(|| {
         host_installs(libc::SIGBUS, plain_handler as *const () as usize, 0);

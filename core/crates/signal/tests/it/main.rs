@@ -1,5 +1,5 @@
-//! What the handlers promise the host, shown with real signals and real faults in this process. Tests that change what
-//! the whole process shares take turns.
+//! The guarantees of the handlers towards the host, with real signals and real faults in this process. Tests that change
+//! process-wide state run one at a time.
 
 mod clock_handler;
 mod fault_guard;
@@ -8,7 +8,7 @@ mod no_allocation;
 use std::sync::{Mutex, MutexGuard};
 
 #[global_allocator]
-static ALLOCATOR: no_allocation::Watching = no_allocation::Watching;
+static ALLOCATOR: no_allocation::CountingAllocator = no_allocation::CountingAllocator;
 
 /// Signal handlers belong to the process: one test at a time.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
@@ -16,10 +16,9 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Runs `child` in a forked process, which must end well within half a minute; gives its wait status. The child ends with
-/// `_exit`.
+/// Runs `child` in a forked process that must end within 30 s; returns its wait status. The child ends with `_exit`.
 fn status_of_child(child: impl FnOnce()) -> libc::c_int {
-    // SAFETY: the child runs plain code on its only thread and leaves by _exit.
+    // SAFETY: the child runs `child` on its only thread and exits by `_exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
@@ -29,13 +28,13 @@ fn status_of_child(child: impl FnOnce()) -> libc::c_int {
     }
     let mut status = 0;
     for _ in 0..30_000 {
-        // SAFETY: asks after the child just made.
+        // SAFETY: waits for the child created above; writes one int to a local.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
             return status;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // SAFETY: the child just made, which hangs.
+    // SAFETY: the child created above, which hangs.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, &mut status, 0);
@@ -43,9 +42,9 @@ fn status_of_child(child: impl FnOnce()) -> libc::c_int {
     panic!("the child hangs");
 }
 
-/// Installs a handler as a host would; gives the action that was there.
+/// Installs a handler as a host would; returns the previous action.
 fn host_installs(signal: libc::c_int, handler: usize, flags: libc::c_int) -> libc::sigaction {
-    // SAFETY: all-zero actions are valid; the handlers of these tests have the signature their flags say.
+    // SAFETY: all-zero actions are valid; the handlers of these tests have the signature that their flags require.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let mut old: libc::sigaction = std::mem::zeroed();

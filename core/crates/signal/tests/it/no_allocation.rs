@@ -1,37 +1,37 @@
-//! An allocator that tells when the thread it serves is inside one of our handlers.
+//! An allocator that counts calls from inside our handlers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Serves from the system and looks at the handler's flag.
-pub struct Watching;
+/// The system's allocator; counts calls while the handler is active on the same thread.
+pub struct CountingAllocator;
 
-static FORBIDDEN: AtomicU64 = AtomicU64::new(0);
+static CALLS_IN_HANDLER: AtomicU64 = AtomicU64::new(0);
 
-/// Allocations and frees that happened while their own thread was inside the handler.
-pub fn forbidden() -> u64 {
-    FORBIDDEN.load(Ordering::Relaxed)
+/// Allocations and frees by the handler.
+pub fn calls_in_handler() -> u64 {
+    CALLS_IN_HANDLER.load(Ordering::Relaxed)
 }
 
-fn note() {
+fn count_if_in_handler() {
     // SAFETY: no arguments, no failure.
     let me = unsafe { libc::syscall(libc::SYS_gettid) as u32 };
-    if spanprof_signal::handler::slots().iter().take(4).any(|slot| slot.thread_id() == me && !slot.is_quiet()) {
-        FORBIDDEN.fetch_add(1, Ordering::Relaxed);
+    if spanprof_signal::handler::slots().iter().take(4).any(|slot| slot.thread_id() == me && !slot.is_quiescent()) {
+        CALLS_IN_HANDLER.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-// SAFETY: passes every call on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Watching {
+// SAFETY: forwards every call to the system's allocator unchanged.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
-        // SAFETY: the caller's promise.
+        count_if_in_handler();
+        // SAFETY: the caller's contract is that of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note();
-        // SAFETY: the caller's promise.
+        count_if_in_handler();
+        // SAFETY: the caller's contract is that of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
