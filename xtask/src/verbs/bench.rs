@@ -142,9 +142,10 @@ fn keep(heading: &str, section: &str, short: bool) -> Outcome {
 fn engine() -> Outcome<String> {
     let lines =
         Step::cargo("bench engine").args(["bench", "--quiet", "-p", "spanprof", "--bench", "engine"]).capture()?;
-    let floor =
-        Step::cargo("bench floor").args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "floor"]).capture()?;
-    Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), floor.trim_end()))
+    let empty_tick = Step::cargo("bench empty_tick")
+        .args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "empty_tick"])
+        .capture()?;
+    Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), empty_tick.trim_end()))
 }
 
 fn measure(

@@ -1,6 +1,6 @@
 //! The minimum cost of a thread timer's tick on this machine, as a baseline for the engine's handler. The handler of this
 //! bench only reads the thread's CPU clock. The periodic timer runs at 100 Hz, in a thread whose work evicts the caches. Run with
-//! `cargo bench -p spanprof-signal --bench floor`.
+//! `cargo bench -p spanprof-signal --bench empty_tick`.
 
 use spanprof_signal::arm;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +77,7 @@ fn main() {
     let median = handler_ns.get(handler_ns.len() / 2).copied().unwrap_or(0);
     // Aligned with the engine's lines, which `cargo xtask bench` prints before it.
     println!(
-        "an empty tick of a thread timer at 100 Hz, caches cold      {:>10.1} ns   the floor: {:.3} % of a core",
+        "an empty tick of a thread timer at 100 Hz, caches cold      {:>10.1} ns   the minimum: {:.3} % of a core",
         median as f64,
         median as f64 * 100.0 / 1e7
     );
