@@ -1,5 +1,5 @@
-//! A snapshot of the clocks' state that is read without their lock: a host thread that reads statistics never waits
-//! for the drain thread's scan of all threads. Written under the lock. Not here: the clocks (`clocks`).
+//! A snapshot of the clocks' state that is read without their lock. A host thread that reads statistics thus never
+//! waits for the drain thread's scan of all threads. Written under the lock. Not here: the clocks (`clocks`).
 
 use super::clock_types::{ClockCounters, ClockInUse};
 use super::own_threads::own_cpu_ns;

@@ -340,7 +340,7 @@ impl Clocks {
         CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
     }
 
-    /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes; with one, samples wake
+    /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes. With one, samples wake
     /// only when a quarter of the ring is used, since the caller collects them at the timeout anyway.
     pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
         self.wake_current_thread_for_scans();

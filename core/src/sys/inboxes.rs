@@ -1,5 +1,5 @@
-//! The memory of inboxes, sessions and slots: allocated at the first start that needs it, reused by later ones, never
-//! freed, since a handler may hold any of it at any time.
+//! The memory of inboxes, sessions and slots. It is allocated at the first start that needs it and reused by later
+//! ones. It is never freed, since a handler may hold any of it at any time.
 
 use super::mapping::{zeroed, zeroed_slice};
 use spanprof_signal::{handler, CaptureFn, Inbox, RawFrame, Slot, MAX_FRAMES};

@@ -72,12 +72,12 @@ pub fn withdraw_copy() {
     }
 }
 
-/// In a forked child the announcement is not mapped, and its address may be reused.
+/// Drops the announcement in a forked child, where it is not mapped and its address may be reused.
 pub(super) fn reset_in_child() {
     OWN.store(null_mut(), Ordering::Release);
 }
 
-/// In a process that was cloned without the fork hook the address may be unmapped.
+/// Whether the announcement is of this process. After a clone without the fork hook its address may be unmapped.
 fn is_mine(own: *mut CopyRecord) -> bool {
     read(own as usize).is_some_and(|record| record.process_id == std::process::id() as u64)
 }

@@ -1,6 +1,6 @@
-//! All access to the operating system: sampling clocks, readable clocks, the list of threads, fork, seccomp probes,
-//! the detection of a second copy of the library, native symbols. Independent of languages and profiles. Used by the
-//! engine, and by bindings for threads and process data.
+//! All access to the operating system: clocks, the list of threads, fork, seccomp probes, native symbols, detection
+//! of a second copy of the library. Independent of languages and profiles. Used by the engine, and by bindings for
+//! threads and process data.
 
 mod children;
 mod clock_choice;

@@ -53,7 +53,7 @@ pub fn own_cpu_ns() -> u64 {
     living.sum::<u64>() + ENDED_CPU_NS.load(Ordering::Relaxed)
 }
 
-/// In a forked child none of our threads exists.
+/// Resets the list in a forked child, where none of our threads exists.
 pub(super) fn reset_in_child() {
     for entry in &OWN {
         entry.store(0, Ordering::Relaxed);

@@ -240,7 +240,7 @@ impl Registry {
         self.scans += 1;
         self.refused.retain(|thread_id, _| ids.binary_search(thread_id).is_ok());
         // An unlisted thread may still exist. The kernel continues a listing by position when the last thread read
-        // has ended, and each thread that ended before that position causes one to be skipped (`first_tid` in
+        // has ended. Each thread that ended before that position causes one to be skipped (`first_tid` in
         // fs/proc/base.c).
         let is_gone = |id: &u32| ids.binary_search(id).is_err() && thread_cpu_ns(*id).is_none();
         let ended: Vec<u32> = self.tracked.keys().copied().filter(is_gone).collect();

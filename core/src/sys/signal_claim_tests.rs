@@ -1,5 +1,5 @@
-//! The clocks and the program after the handler of the clocks' signal is reset or replaced: by `exec`, by a framework in its
-//! forked workers, by another library.
+//! Behavior after the handler of the clocks' signal is reset or replaced: by `exec`, by a framework in its forked
+//! workers, by another library.
 
 use super::fork_tests::{in_child, wait_status_of_child};
 use super::live_tests::{account_for_thread, burn, burn_until, drain, one_at_a_time, settings, start};

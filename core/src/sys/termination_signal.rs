@@ -45,7 +45,7 @@ pub fn remove_termination_handler() {
     }
 }
 
-/// A forked child does not inherit the timer.
+/// Resets the state in a forked child, which does not inherit the timer.
 pub(super) fn reset_in_child() {
     TIMER.store(0, Ordering::Release);
     PENDING.store(false, Ordering::Release);

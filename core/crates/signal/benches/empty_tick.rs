@@ -43,8 +43,8 @@ fn start() {
     let notify = libc::SIGEV_THREAD_ID;
     let event = SignalEvent { value: 0, signal: libc::SIGPROF, notify, thread_id, _rest: [0; 11] };
     let mut id: libc::c_int = 0;
-    // SAFETY: an all-zero sigaction is a valid value; the handler has the SA_SIGINFO signature and makes async-signal-safe
-    // calls; the kernel reads 64 bytes of `event` and writes one int.
+    // SAFETY: an all-zero sigaction is a valid value. The handler has the SA_SIGINFO signature and makes async-signal-safe
+    // calls. The kernel reads 64 bytes of `event` and writes one int.
     let created = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_tick as *const () as usize;

@@ -1,6 +1,6 @@
 //! The two capture functions that a runtime provides. Plain function pointers: no vtable, no captured state, no
-//! destructor. Implementations live in `*_signal.rs` files of the bindings and follow the rules of this crate: no
-//! allocation, lock, formatting or panic, no first access to TLS, and memory reads only through `guarded`.
+//! destructor. Implementations live in `*_signal.rs` files of the bindings and follow the rules of this crate. They
+//! read memory only through `guarded`.
 
 use crate::{Context, DropReason, RawFrame};
 

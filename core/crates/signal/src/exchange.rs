@@ -1,5 +1,5 @@
-//! The protocol by which the wall sampler requests stacks from threads that walk themselves: which handler may respond to
-//! which request, when the response may be read, and when a round of requests is complete. Not here: the signal that
+//! The protocol by which the wall sampler requests stacks from threads that walk themselves. It defines which handler
+//! may respond to a request, when the response may be read, and when a round is complete. Not here: the signal that
 //! delivers a request (`wall_request`) and the contents of a response. `WallRequest::respond` runs in the handler;
 //! everything else runs on the sampler thread.
 //!

@@ -1,7 +1,7 @@
 //! Signal chaining: remembers the previous handlers of a signal and forwards foreign signals to them. Used by the
 //! fault guard and the clock handler. `push` runs on normal threads, one at a time; `forward` runs in handlers.
 //!
-//! Two handlers can be installed on top of each other: the host installs one over ours and chains to it, then ours is
+//! Two handlers can be installed on top of each other. The host installs one over ours and chains to it, then ours is
 //! installed again over the host's. Each would then call the other forever. Therefore the previous handlers are kept
 //! in a list, newest first. A signal that returns to our handler while it forwards on the same stack goes to the next
 //! older entry.
@@ -196,9 +196,9 @@ fn set_mask(mask: u64) {
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, none, 8usize) };
 }
 
-/// The signals that our handlers block while they run. Another handler between ours and the interrupted code would
-/// see a system call that is about to be restarted (`restart`), or start a walk within a walk. Fault signals stay
-/// unblocked: a blocked fault kills the process.
+/// The signals that our handlers block while they run. A nested handler would see a system call that is about to be
+/// restarted (`restart`), or start a walk within a walk. Fault signals stay unblocked: a blocked fault ends the
+/// process.
 fn all_but_faults() -> libc::sigset_t {
     // SAFETY: an all-zero set is a valid value; the calls write to it alone.
     unsafe {

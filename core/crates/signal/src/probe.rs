@@ -1,6 +1,6 @@
 //! Probes system calls in a child process, to find those that a seccomp filter allows. Normal threads only.
 //!
-//! The child is a bare `clone` without an exit signal: it shares no memory, sends no SIGCHLD, and no `wait` of the
+//! The child is a bare `clone` without an exit signal: it shares no memory and sends no SIGCHLD. No `wait` of the
 //! host for its own children returns it (`__WCLONE`, wait(2)).
 
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@
 //! 5. The reader loads the header at `tail` with acquire. Zero means reserved without commit, or empty: it stops.
 //!    Otherwise it copies the entry, zeroes its words, then advances `tail` with one release store.
 //! 6. A producer loads `tail` with acquire before it reserves. It thus sees the zeroes of the words that it reserves
-//!    (rule 3), and its header store follows the reader's zero in the modification order of that word.
+//!    (rule 3). Its header store follows the reader's zero in the modification order of that word.
 //! 7. A signal between reserve and commit reserves after the entry it interrupted. The reader sees neither until the
 //!    interrupted producer commits. A thread that never commits (killed alone, which no process survives) stops the
 //!    reader: the ring fills, and each loss is counted.

@@ -11,8 +11,8 @@
 //! 3. Each opening has a new generation. A signal carries the generation it was armed for; a late signal changes no
 //!    data. At worst it sets the flag while the new owner's signal arrives. That signal then counts as nested, and
 //!    the scan arms its clock again.
-//! 4. The accounting words are written by the owner's handler while the slot is live, by the opening thread before
-//!    that, and by the scan while the owner blocks the signal.
+//! 4. Writers of the accounting words: the opening thread before the slot is live, then the owner's handler, and the
+//!    scan while the owner blocks the signal.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
 
@@ -307,7 +307,7 @@ impl Slot {
     /// Advances the schedule by one sample, taken at `cpu_ns`. Returns the periods that the sample represents, at
     /// least one.
     ///
-    /// Intervals are added to the schedule, not to the time of the tick, so the mean rate is the configured one where
+    /// Intervals are added to the schedule, not to the time of the tick. So the mean rate is the configured one where
     /// the kernel keeps up. If two samples fall due before one tick, the schedule lags and the next sample is due
     /// early. Without this, an eighth of the ticks would be unused at a rate equal to the kernel tick. This sample
     /// represents the periods beyond the maximum lag.
@@ -425,8 +425,8 @@ impl Slot {
     }
 
     /// Begins the schedule with a random phase, uniform in (0, period]. The phase starts at the thread's birth if the
-    /// first sample is then still ahead, so that short-lived threads are sampled in proportion to their CPU time;
-    /// else at `cpu_ns`. Opening thread only.
+    /// first sample is then still ahead, else at `cpu_ns`. Short-lived threads are thus sampled in proportion to
+    /// their CPU time. Opening thread only.
     pub fn begin_schedule(&self, cpu_ns: u64, period_ns: u64, from_birth: bool) -> u64 {
         let phase = || 1 + self.draw(period_ns.saturating_sub(1));
         let first = phase();
