@@ -1,18 +1,18 @@
-//! Settings of one binding beyond the keys of the core. The binding declares them; layers, bounds and messages are those of
-//! every key. Not here: what a setting does (the binding).
+//! Settings of one binding in addition to the keys of the core. The binding declares them; layers, bounds and messages are
+//! the same as for keys. Not here: the effect of a setting (the binding).
 
 use super::value::{ConfigType, ConfigValue};
 
 /// A setting of one binding.
 #[derive(Debug, PartialEq)]
 pub struct BindingOption {
-    /// Name in files and, upper-cased behind `SPANPROF_`, in the environment; in code it is spelled as the language does.
+    /// Name in files; in the environment with the prefix `SPANPROF_` and in upper case; in code in the language's case.
     pub name: &'static str,
-    /// What its value may be.
+    /// Possible values.
     pub values: OptionValues,
-    /// Value when no layer sets it, as text.
+    /// Default value, as text.
     pub default: &'static str,
-    /// What it does, for hints.
+    /// Description, for hints.
     pub doc: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub enum OptionValues {
 }
 
 impl OptionValues {
-    /// The value as text, or `None` when it is not possible.
+    /// The value as text, or `None` when it is invalid.
     pub(super) fn text_of(self, value: &ConfigValue) -> Option<String> {
         match self {
             Self::Flag => bool::from_value(value).map(|flag| flag.to_string()),
@@ -58,7 +58,7 @@ impl OptionValues {
         }
     }
 
-    /// For "must be …".
+    /// The possible values, for "must be …".
     pub(super) fn expected(self) -> String {
         match self {
             Self::Flag => bool::TYPE.to_owned(),
@@ -79,13 +79,13 @@ mod tests {
             name: "event_loop_block",
             values: OptionValues::Number { min: 0.0, max: 1000.0, unit: "ms" },
             default: "50",
-            doc: "turns that take longer are reported",
+            doc: "minimum duration of reported blocks",
         },
         BindingOption {
             name: "stack_walk",
             values: OptionValues::Choice(&["auto", "own"]),
             default: "auto",
-            doc: "how stacks are walked",
+            doc: "method of the stack walk",
         },
     ];
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_a_binding_has_the_layers_of_every_key() {
+    fn a_setting_of_a_binding_has_the_same_layers_as_keys() {
         let variables = [("SPANPROF_EVENT_LOOP_BLOCK", "20"), ("SPANPROF_STACK_WALK", "own")];
         let config = load(&[("event_loop_block", ConfigValue::Int(5))], &variables).unwrap();
         assert_eq!((config.option("event_loop_block"), config.option("stack_walk")), ("5", "own"));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn its_impossible_value_is_a_warning_in_a_variable_and_an_error_in_code() {
+    fn an_invalid_value_is_a_warning_in_a_variable_and_an_error_in_code() {
         let config = load(&[], &[("SPANPROF_STACK_WALK", "magic"), ("SPANPROF_EVENT_LOOP_BLOK", "5")]).unwrap();
         assert_eq!(
             config.warnings,

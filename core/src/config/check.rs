@@ -1,5 +1,5 @@
-//! What must hold between the values of a configuration, and the values derived from several keys. Called last in loading
-//! and again by `Profiler`, since a program can fill the struct itself.
+//! Checks between the values of a configuration, and values derived from several keys. Called at the end of loading and by
+//! `Profiler`, since a program can fill the struct itself.
 
 use super::endpoint::{self, final_url, EndpointForm, UnusableText};
 use super::keys::Config;
@@ -7,8 +7,8 @@ use super::types::{ConfigSource, DestinationConfig, DestinationType, Protocol};
 use crate::{Error, ErrorKind};
 
 impl Config {
-    /// Checks the loaded configuration as a whole. Values that exclude each other are an error when code gave them all;
-    /// where a variable or a file gave one of them, that one is dropped with a warning.
+    /// Checks the loaded configuration. Conflicting values are an error when all come from code; a value of a variable or a
+    /// file is dropped with a warning.
     pub(crate) fn finish(mut self) -> Result<Config, Error> {
         if let Some(problem) = self.cpu_without_signals().filter(|_| !self.all_in_code(&["cpu", "signals"])) {
             self.sources.remove("cpu");
@@ -25,7 +25,7 @@ impl Config {
         Ok(self)
     }
 
-    /// An error when a value is out of its bounds or the set of values cannot work.
+    /// An error when a value is outside its bounds or values conflict.
     pub fn check(&self) -> Result<(), Error> {
         if let Some((key, shown)) = self.out_of_bounds() {
             return Err(key.out_of_bounds(&shown, ""));
@@ -44,20 +44,20 @@ impl Config {
     fn cpu_without_signals(&self) -> Option<Error> {
         let conflict = self.enabled && !self.signals && self.cpu && self.sources.contains_key("cpu") && !self.wall;
         conflict.then(|| {
-            invalid("cpu=true needs signals, but signals=false", "set wall=true and leave cpu out, or allow signals")
+            invalid("cpu=true requires signals, but signals=false", "set wall=true and omit cpu, or set signals=true")
         })
     }
 
     fn half_of_mutual_tls(&self) -> Option<Error> {
         (self.client_key.is_some() != self.client_certificate.is_some()).then(|| {
             invalid(
-                "client_key and client_certificate belong together, but only one is set",
+                "client_key and client_certificate must be set together, but only one is set",
                 "set both to use mutual TLS, or neither",
             )
         })
     }
 
-    /// Whether a variable or a file set the key: then it never stops the program.
+    /// Whether the key was set by a variable or a file, so that it must never stop the program.
     pub(crate) fn is_from_environment(&self, key: &str) -> bool {
         matches!(self.sources.get(key), Some(ConfigSource::Environment(_) | ConfigSource::File(_)))
     }
@@ -66,7 +66,7 @@ impl Config {
         keys.iter().all(|key| matches!(self.sources.get(key), Some(ConfigSource::Code)))
     }
 
-    /// Every destination with the keys of the top level filled in; URLs are final.
+    /// Every destination, with missing keys from the top level and final URLs.
     pub fn effective_destinations(&self) -> Vec<DestinationConfig> {
         let listed = self.destinations.clone().unwrap_or_else(|| {
             let mut implied = Vec::new();
@@ -78,10 +78,10 @@ impl Config {
             }
             implied
         });
-        listed.into_iter().map(|entry| self.filled_in(entry)).collect()
+        listed.into_iter().map(|entry| self.completed(entry)).collect()
     }
 
-    fn filled_in(&self, mut entry: DestinationConfig) -> DestinationConfig {
+    fn completed(&self, mut entry: DestinationConfig) -> DestinationConfig {
         entry.compression.get_or_insert(self.compression);
         entry.timeout.get_or_insert(self.timeout);
         entry.link.get_or_insert(self.link);
@@ -93,12 +93,12 @@ impl Config {
         entry.client_key = entry.client_key.or_else(|| self.client_key.clone());
         entry.client_certificate = entry.client_certificate.or_else(|| self.client_certificate.clone());
         entry.directory = entry.directory.or_else(|| self.file_directory.clone());
-        let own = entry.endpoint.is_some();
+        let has_own_endpoint = entry.endpoint.is_some();
         let endpoint = entry.endpoint.take().or_else(|| self.endpoint.clone());
         let protocol = *entry.protocol.get_or_insert_with(|| self.protocol_for(endpoint.as_deref()));
-        // A value filled in by hand has no source.
-        let insecure_is_given = self.insecure || self.sources.contains_key("insecure");
-        entry.insecure = entry.insecure.or_else(|| insecure_is_given.then_some(self.insecure));
+        // A value set in the struct has no source.
+        let is_insecure_set = self.insecure || self.sources.contains_key("insecure");
+        entry.insecure = entry.insecure.or_else(|| is_insecure_set.then_some(self.insecure));
         if entry.destination_type == DestinationType::File {
             entry.directory.get_or_insert_with(|| ".".to_owned());
             return entry;
@@ -107,23 +107,23 @@ impl Config {
             Protocol::HttpProtobuf => "http://localhost:4318",
             Protocol::Grpc => "http://localhost:4317",
         };
-        let form = if own { EndpointForm::Guessed } else { self.endpoint_form() };
+        let form = if has_own_endpoint { EndpointForm::Guessed } else { self.endpoint_form() };
         let endpoint = endpoint.unwrap_or_else(|| default.to_owned());
         entry.endpoint = Some(final_url(&endpoint::with_scheme(&endpoint, protocol, &entry), protocol, form));
         entry
     }
 
-    /// The transport when an entry names none. Receivers serve OTLP/gRPC on port 4317, and many SDKs default to it: such
-    /// an endpoint in a shared variable means gRPC unless a protocol is set.
+    /// The transport of an entry without `protocol`. Port 4317 is the port of OTLP/gRPC and the default of many SDKs: such an
+    /// endpoint in a shared variable selects gRPC unless a protocol is set.
     fn protocol_for(&self, endpoint: Option<&str>) -> Protocol {
-        let is_given = self.protocol != Protocol::HttpProtobuf || self.sources.contains_key("protocol");
+        let is_set = self.protocol != Protocol::HttpProtobuf || self.sources.contains_key("protocol");
         match endpoint.and_then(endpoint::port) {
-            Some(endpoint::GRPC_PORT) if !is_given => Protocol::Grpc,
+            Some(endpoint::GRPC_PORT) if !is_set => Protocol::Grpc,
             _ => self.protocol,
         }
     }
 
-    /// How the endpoint of the top level reads depends on who gave it.
+    /// The form of the top-level endpoint, which depends on its source.
     fn endpoint_form(&self) -> EndpointForm {
         match self.sources.get("endpoint") {
             Some(ConfigSource::Environment(name)) if name == "OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT" => {
@@ -137,13 +137,13 @@ impl Config {
     }
 }
 
-/// Checks that the name of a file says its format.
+/// Checks that the extension of a file selects a format.
 pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
     match crate::output::OutputFormat::of(name) {
         Some(_) => Ok(()),
         None => Err(UnusableText {
             message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),
-            hint: "for a flame graph in the browser give flame.html",
+            hint: "use flame.html for a flame graph in the browser",
         }),
     }
 }

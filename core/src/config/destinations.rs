@@ -1,13 +1,13 @@
-//! The value of `destinations`: how the list is read, and what is said about an entry that is refused. The keys of an entry
-//! are those of the top level, with the same types and bounds.
+//! The value of `destinations`: reads the list, and reports invalid entries. The keys of an entry are those of the top level,
+//! with the same types and bounds.
 
 use super::endpoint;
 use super::keys::KEYS;
-use super::load::{described, nearest};
+use super::load::{nearest, with_article};
 use super::types::{DestinationConfig, DestinationType};
 use super::value::{ConfigType, ConfigValue};
 
-/// Keys of an entry, with the key of the top level that each follows.
+/// Keys of an entry, with the corresponding key of the top level.
 const ENTRY_KEYS: &[(&str, &str)] = &[
     ("type", ""),
     ("endpoint", "endpoint"),
@@ -33,11 +33,11 @@ impl ConfigType for Vec<DestinationConfig> {
     const SECRET: bool = true;
 
     fn from_value(value: &ConfigValue) -> Option<Self> {
-        entries(&listed(value)?).ok()
+        entries(&list_of(value)?).ok()
     }
 
     fn problem(value: &ConfigValue) -> Option<String> {
-        entries(&listed(value)?).err()
+        entries(&list_of(value)?).err()
     }
 
     fn to_text(&self) -> String {
@@ -46,8 +46,8 @@ impl ConfigType for Vec<DestinationConfig> {
     }
 }
 
-/// The list; text is read as YAML, so that a variable of the environment can hold one.
-fn listed(value: &ConfigValue) -> Option<Vec<ConfigValue>> {
+/// The list. Text is parsed as YAML, for environment variables.
+fn list_of(value: &ConfigValue) -> Option<Vec<ConfigValue>> {
     match value {
         ConfigValue::List(list) => Some(list.clone()),
         ConfigValue::Text(text) => match super::yaml_value(&serde_norway::from_str(text).ok()?) {
@@ -97,9 +97,9 @@ fn entry(value: &ConfigValue) -> Result<DestinationConfig, String> {
     Ok(entry)
 }
 
-/// The value of one key, within the bounds that the key has at the top level.
+/// The value of one key, within the bounds of the key at the top level.
 fn read<T: ConfigType>(name: &str, value: &ConfigValue) -> Result<Option<T>, String> {
-    let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", described(T::TYPE))) };
+    let Some(typed) = T::from_value(value) else { return Err(format!("`{name}` must be {}", with_article(T::TYPE))) };
     if name == "endpoint" {
         endpoint::check(&typed.to_text()).map_err(|problem| format!("`endpoint` {}", problem.message))?;
     }
@@ -118,19 +118,19 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> Result<Vec<DestinationConfig>, String> {
-        entries(&listed(&text.into()).unwrap())
+        entries(&list_of(&text.into()).unwrap())
     }
 
     #[test]
-    fn text_is_read_as_yaml_so_that_a_variable_can_hold_the_list() {
+    fn text_is_parsed_as_yaml_for_environment_variables() {
         let read = list("[{type: file, directory: d, keep: 3}, {\"type\": \"otlp\", \"endpoint\": null}]").unwrap();
         assert_eq!((read[0].directory.as_deref(), read[0].keep), (Some("d"), Some(3)));
         assert_eq!(read[1], DestinationConfig::new(DestinationType::Otlp));
-        assert!(listed(&"otlp".into()).is_none());
+        assert!(list_of(&"otlp".into()).is_none());
     }
 
     #[test]
-    fn a_refused_entry_is_named_with_its_key_and_without_its_values() {
+    fn an_error_about_an_entry_contains_its_number_and_key_and_no_value() {
         let problem = |text| list(text).unwrap_err();
         assert_eq!(
             problem("[{type: otlp}, {type: file, directry: d}]"),
@@ -143,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_an_entry_follows_one_of_the_top_level() {
-        for (name, followed) in ENTRY_KEYS.iter().filter(|(name, _)| *name != "type") {
-            assert!(KEYS.iter().any(|key| key.name == *followed), "{name}");
+    fn every_key_of_an_entry_has_a_key_of_the_top_level() {
+        for (name, top_level) in ENTRY_KEYS.iter().filter(|(name, _)| *name != "type") {
+            assert!(KEYS.iter().any(|key| key.name == *top_level), "{name}");
             assert!(!list(&format!("[{{type: otlp, {name}: [1]}}]")).unwrap_err().contains("unknown"), "{name}");
         }
     }

@@ -1,21 +1,21 @@
-//! The address of a receiver as people write it: with or without a scheme, a port or a path. Makes it the URL that the
-//! exporter requests. Not here: which destination an address belongs to (`check`).
+//! The address of a receiver as configured, with or without scheme, port or path → the URL that the exporter requests. Not
+//! here: the destination of an address (`check`).
 
 use super::types::{DestinationConfig, Protocol};
 use crate::{Error, ErrorKind};
 
-/// Path that OTLP/HTTP receivers serve the signal under.
+/// Path of the signal at OTLP/HTTP receivers.
 pub(super) const PROFILES_PATH: &str = "/v1development/profiles";
 /// Port of OTLP/gRPC (OTLP specification, "OTLP/gRPC Default Port").
 pub(super) const GRPC_PORT: u16 = 4317;
 const HTTPS_PORT: u16 = 443;
 
-/// Why a text cannot be the value of its key. Shows no user, password or query.
+/// Reason why a text is not valid for its key. Contains no user, password or query.
 #[derive(Debug)]
 pub(crate) struct UnusableText {
-    /// The text and what is wrong with it.
+    /// The text and its problem.
     pub message: String,
-    /// The way out.
+    /// The remedy.
     pub hint: &'static str,
 }
 
@@ -29,22 +29,22 @@ impl UnusableText {
 /// Checks the address: `http://` or `https://`, or `host:port`.
 pub(crate) fn check(endpoint: &str) -> Result<(), UnusableText> {
     let shown = spanprof_export::shown_url(endpoint);
-    let wrong = |what: &str| {
-        let message = format!("`{shown}` {what}; expected http://host:4318, https://host:4318 or host:port");
-        UnusableText { message, hint: "for OTLP/HTTP give http://host:4318, for OTLP/gRPC http://host:4317" }
+    let unusable = |problem: &str| {
+        let message = format!("`{shown}` {problem}; expected http://host:4318, https://host:4318 or host:port");
+        UnusableText { message, hint: "use http://host:4318 for OTLP/HTTP, http://host:4317 for OTLP/gRPC" }
     };
     match endpoint.split_once("://") {
         Some((scheme, _)) if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) => {
-            return Err(wrong(&format!("has the scheme `{scheme}`")));
+            return Err(unusable(&format!("has the scheme `{scheme}`")));
         }
-        None if port_text(endpoint).is_none() => return Err(wrong("has neither a scheme nor a port")),
+        None if port_text(endpoint).is_none() => return Err(unusable("has neither a scheme nor a port")),
         _ => {}
     }
     let url = if endpoint.contains("://") { endpoint.to_owned() } else { format!("http://{endpoint}") };
-    spanprof_export::check_url(&url).map_err(wrong)
+    spanprof_export::check_url(&url).map_err(unusable)
 }
 
-/// The port that an address names, or that its scheme implies.
+/// The explicit port of an address.
 pub(super) fn port(endpoint: &str) -> Option<u16> {
     port_text(endpoint)?.parse().ok()
 }
@@ -58,8 +58,8 @@ fn port_text(endpoint: &str) -> Option<&str> {
     after_host.rsplit_once(':').map(|(_, port)| port)
 }
 
-/// The address with its scheme. OTLP/HTTP without a scheme is plain text except on port 443. For OTLP/gRPC the
-/// OpenTelemetry specification reads `insecure`; where that is not set, credentials never leave in plain text.
+/// The address with a scheme. OTLP/HTTP without a scheme is plain text except on port 443. OTLP/gRPC follows `insecure`, as
+/// the OpenTelemetry specification requires; if that is not set, credentials are never sent in plain text.
 pub(super) fn with_scheme(endpoint: &str, protocol: Protocol, destination: &DestinationConfig) -> String {
     if endpoint.contains("://") {
         return endpoint.to_owned();
@@ -76,14 +76,14 @@ pub(super) fn with_scheme(endpoint: &str, protocol: Protocol, destination: &Dest
     format!("{}://{endpoint}", if is_secure { "https" } else { "http" })
 }
 
-/// How the path of an address reads.
+/// Interpretation of the path of an address.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum EndpointForm {
-    /// The signal's path is added.
+    /// The signal's path is appended.
     Base,
-    /// Used as it is.
+    /// Used unchanged.
     Verbatim,
-    /// The signal's path is added when there is none.
+    /// The signal's path is appended to an address without a path.
     Guessed,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn final_url(endpoint: &str, protocol: Protocol, form: EndpointForm) 
     format!("{trimmed}{PROFILES_PATH}")
 }
 
-/// A URL fit to be shown: user and password left out.
+/// A URL without user and password, for display.
 pub(crate) fn without_userinfo(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_scheme_is_plain_text_and_port_4317_means_grpc() {
+    fn an_address_without_a_scheme_is_plain_text_and_port_4317_selects_grpc() {
         let grpc = |url: &str| (Some(Protocol::Grpc), url.to_owned());
         let http = |url: &str| (Some(Protocol::HttpProtobuf), url.to_owned());
         let shared = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_for_a_grpc_address_without_a_scheme_travel_by_tls_unless_insecure_is_set() {
+    fn credentials_for_a_grpc_address_without_a_scheme_use_tls_unless_insecure_is_set() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317");
         let url = |more: &[(&str, &str)]| {
             let mut variables = vec![endpoint];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_address_is_refused_without_a_hint_made_of_it() {
+    fn an_invalid_address_is_an_error_whose_hint_does_not_repeat_it() {
         for text in ["not a url", "unix:///x", "http://host:99999", "localhost", "host:port", "http://", ""] {
             let error = check(text).unwrap_err().into_error("endpoint");
             assert!(error.message.contains("expected http://host:4318"), "{text}: {}", error.message);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_filled_in_by_hand_is_checked_too() {
+    fn an_address_set_in_the_struct_is_checked_too() {
         let entry = DestinationConfig {
             endpoint: Some("ftp://host".to_owned()),
             ..DestinationConfig::new(DestinationType::Otlp)

@@ -1,5 +1,5 @@
-//! Variables of the environment and what they mean: our own, OpenTelemetry's and Pyroscope's. Lower layers come first, so
-//! that a later setting wins. Reads a map, never the process.
+//! The settings of environment variables: `SPANPROF_*`, OpenTelemetry's and Pyroscope's. Lower layers come first, so that a
+//! later setting wins. Reads a map, never the process.
 
 use super::binding_options::BindingOption;
 use super::keys::KEYS;
@@ -7,7 +7,7 @@ use super::load::{Environment, Setting};
 use super::types::{ConfigSource, Proxies};
 use super::value::{baggage_pairs, ConfigType, ConfigValue};
 
-/// What Pyroscope's agents read and nothing here stands for, with the reason.
+/// Variables of Pyroscope's agents without an equivalent, with the reason.
 const PYROSCOPE_IGNORED: [(&str, &str); 15] = [
     ("PYROSCOPE_PROFILER_ALLOC", "allocations are not profiled"),
     ("PYROSCOPE_ALLOC_LIVE", "allocations are not profiled"),
@@ -17,16 +17,16 @@ const PYROSCOPE_IGNORED: [(&str, &str); 15] = [
     ("PYROSCOPE_JFR_PROFILER_SETTINGS", "there is one engine"),
     ("PYROSCOPE_AP_LOG_LEVEL", "there is one engine"),
     ("PYROSCOPE_AP_EXTRA_ARGUMENTS", "there is one engine"),
-    ("PYROSCOPE_SAMPLING_DURATION", "all that is profiled is profiled all the time"),
-    ("PYROSCOPE_SAMPLING_EVENT_ORDER", "all that is profiled is profiled all the time"),
+    ("PYROSCOPE_SAMPLING_DURATION", "profiling is continuous"),
+    ("PYROSCOPE_SAMPLING_EVENT_ORDER", "profiling is continuous"),
     ("PYROSCOPE_PUSH_QUEUE_CAPACITY", "queue_max_bytes bounds the queue"),
-    ("PYROSCOPE_INGEST_MAX_TRIES", "windows are sent again for 15 minutes"),
+    ("PYROSCOPE_INGEST_MAX_TRIES", "failed requests are retried for 15 minutes"),
     ("PYROSCOPE_EXPORT_COMPRESSION_LEVEL_JFR", "see compression"),
     ("PYROSCOPE_EXPORT_COMPRESSION_LEVEL_LABELS", "see compression"),
     ("PYROSCOPE_LOG_LEVEL", "set the level of the logger"),
 ];
 
-/// The variable that switches the profiler off, when one does.
+/// The variable of the active kill switch, if any.
 pub(crate) fn kill_switch(environment: &Environment) -> Option<String> {
     ["SPANPROF_DISABLED", "OTEL_SDK_DISABLED"]
         .into_iter()
@@ -34,7 +34,7 @@ pub(crate) fn kill_switch(environment: &Environment) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The proxies of the environment. The upper-case `HTTP_PROXY` is not read: in a CGI program it is a header of the request.
+/// The proxies of the environment. Upper-case `HTTP_PROXY` is ignored: in a CGI program it is the request header `Proxy`.
 pub(crate) fn proxies(environment: &Environment) -> Proxies {
     let text = |names: [&str; 2]| {
         names.into_iter().find_map(|name| environment.get(name)).filter(|value| !value.trim().is_empty()).cloned()
@@ -46,28 +46,28 @@ pub(crate) fn proxies(environment: &Environment) -> Proxies {
     }
 }
 
-/// All settings of the environment, weakest first.
+/// All settings of the environment, lowest precedence first.
 pub(crate) fn settings(
     environment: &Environment,
     options: &'static [BindingOption],
     warnings: &mut Vec<String>,
 ) -> Vec<Setting> {
-    let mut layer = Layer { environment, options, settings: Vec::new(), warnings };
+    let mut layer = EnvironmentLayer { environment, options, settings: Vec::new(), warnings };
     layer.pyroscope();
     layer.opentelemetry();
     layer.own();
     layer.settings
 }
 
-struct Layer<'a> {
+struct EnvironmentLayer<'a> {
     environment: &'a Environment,
     options: &'static [BindingOption],
     settings: Vec<Setting>,
     warnings: &'a mut Vec<String>,
 }
 
-impl Layer<'_> {
-    /// A variable that is set and not empty; an empty one counts as unset, as OpenTelemetry says.
+impl EnvironmentLayer<'_> {
+    /// The value of a variable; an empty one counts as unset, as in the OpenTelemetry specification.
     fn text(&self, name: &str) -> Option<String> {
         self.environment.get(name).filter(|value| !value.trim().is_empty()).cloned()
     }
@@ -123,7 +123,7 @@ impl Layer<'_> {
             for prefix in ["OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_PROFILES_"] {
                 let name = format!("{prefix}{suffix}");
                 let Some(text) = self.text(&name) else { continue };
-                // OpenTelemetry's timeouts are milliseconds, ours seconds.
+                // OpenTelemetry's timeouts are in milliseconds, those of spanprof in seconds.
                 let text = if *key == "timeout" { format!("{}ms", text.trim()) } else { text };
                 self.push(key, ConfigValue::Text(text), &name);
             }
@@ -197,10 +197,10 @@ impl Layer<'_> {
         }
         self.pyroscope_event();
         self.pyroscope_headers();
-        let given = PYROSCOPE_IGNORED.iter().filter(|(name, _)| self.text(name).is_some());
-        let given: Vec<_> = given.map(|(name, reason)| format!("{name} ({reason})")).collect();
-        if !given.is_empty() {
-            self.warnings.push(format!("variables of Pyroscope that do nothing here: {}", given.join(", ")));
+        let ignored = PYROSCOPE_IGNORED.iter().filter(|(name, _)| self.text(name).is_some());
+        let ignored: Vec<_> = ignored.map(|(name, reason)| format!("{name} ({reason})")).collect();
+        if !ignored.is_empty() {
+            self.warnings.push(format!("variables of Pyroscope without effect: {}", ignored.join(", ")));
         }
     }
 
@@ -224,8 +224,8 @@ impl Layer<'_> {
         let mut last = "";
         if let Some(text) = self.text("PYROSCOPE_HTTP_HEADERS") {
             match json_pairs(&text).or_else(|| baggage_pairs(&text)) {
-                Some(given) => {
-                    pairs.extend(given);
+                Some(headers) => {
+                    pairs.extend(headers);
                     last = "PYROSCOPE_HTTP_HEADERS";
                 }
                 None => self.warnings.push("PYROSCOPE_HTTP_HEADERS must be a map of text; it is ignored".to_owned()),
@@ -262,7 +262,7 @@ fn interval_seconds(text: &str) -> Option<f64> {
     Some(text.parse::<f64>().ok()? * 1e-3)
 }
 
-/// A flat JSON object of text; JSON is YAML.
+/// Parses a flat JSON object of text with the YAML parser.
 fn json_pairs(text: &str) -> Option<Vec<(String, String)>> {
     let map: std::collections::BTreeMap<String, String> = serde_norway::from_str(text).ok()?;
     Some(map.into_iter().collect())

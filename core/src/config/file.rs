@@ -1,4 +1,4 @@
-//! The YAML configuration file: the same keys, one map. Values are typed by the key table, not by the file.
+//! The YAML configuration file: one map of keys. Values are typed by the key table.
 
 use super::load::Setting;
 use super::types::ConfigSource;
@@ -6,14 +6,14 @@ use super::value::ConfigValue;
 use crate::{Error, ErrorKind};
 use serde_norway::Value;
 
-/// Largest file read; a configuration is far smaller.
+/// Maximum size of the file; a configuration is far smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The settings of the file at `path`.
 pub(crate) fn settings(path: &str) -> Result<Vec<Setting>, Error> {
     let hint = "correct config_file or SPANPROF_CONFIG_FILE, or remove it";
-    let unreadable = |what: String| {
-        Error::new(ErrorKind::ConfigFile, format!("the configuration file `{path}` could not be read: {what}"), hint)
+    let unreadable = |cause: String| {
+        Error::new(ErrorKind::ConfigFile, format!("the configuration file `{path}` could not be read: {cause}"), hint)
     };
     let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {

@@ -1,5 +1,5 @@
-//! The configuration of one call as JSON in camelCase: a language whose objects are handed over that way gives it in code.
-//! No policy: what a value means is for `load`. Called by bindings.
+//! The code layer as JSON in camelCase, for languages that pass objects as JSON. Called by bindings. Not here: validation
+//! (`load`).
 
 use serde_json::Value;
 
@@ -8,16 +8,16 @@ use super::keys::KEYS;
 use super::value::ConfigValue;
 use crate::{Error, ErrorKind};
 
-/// Keys whose maps hold the user's own names.
-const OF_THE_USER: [&str; 3] = ["tags", "resource_attributes", "headers"];
+/// Keys whose maps have keys of the user.
+const USER_MAPS: [&str; 3] = ["tags", "resource_attributes", "headers"];
 
-/// The code layer of the configuration, in the order given.
+/// The code layer of the configuration, in its order.
 ///
 /// # Errors
-/// When the text is not JSON, or no object.
+/// When the text is not a JSON object.
 pub fn from_json(json: &str) -> Result<Vec<(String, ConfigValue)>, Error> {
     let invalid = |message: String| {
-        Error::new(ErrorKind::InvalidConfig, message, "give an object such as { serviceName: 'checkout' }")
+        Error::new(ErrorKind::InvalidConfig, message, "pass an object such as { serviceName: 'checkout' }")
     };
     match serde_json::from_str::<Value>(json) {
         Ok(Value::Object(keys)) => Ok(keys.into_iter().map(|(key, value)| entry(&key, value)).collect()),
@@ -28,11 +28,11 @@ pub fn from_json(json: &str) -> Result<Vec<(String, ConfigValue)>, Error> {
 
 fn entry(key: &str, value: Value) -> (String, ConfigValue) {
     let key = snake_case(key);
-    let value = converted(value, !OF_THE_USER.contains(&key.as_str()));
+    let value = converted(value, !USER_MAPS.contains(&key.as_str()));
     (key, value)
 }
 
-fn converted(value: Value, keys_are_ours: bool) -> ConfigValue {
+fn converted(value: Value, has_known_keys: bool) -> ConfigValue {
     match value {
         Value::Null => ConfigValue::Null,
         Value::Bool(value) => ConfigValue::Bool(value),
@@ -42,9 +42,9 @@ fn converted(value: Value, keys_are_ours: bool) -> ConfigValue {
         },
         Value::String(text) => ConfigValue::Text(text),
         Value::Array(list) => {
-            ConfigValue::List(list.into_iter().map(|value| converted(value, keys_are_ours)).collect())
+            ConfigValue::List(list.into_iter().map(|value| converted(value, has_known_keys)).collect())
         }
-        Value::Object(map) if keys_are_ours => {
+        Value::Object(map) if has_known_keys => {
             ConfigValue::Map(map.into_iter().map(|(key, value)| entry(&key, value)).collect())
         }
         Value::Object(map) => {
@@ -53,7 +53,7 @@ fn converted(value: Value, keys_are_ours: bool) -> ConfigValue {
     }
 }
 
-/// A key as this crate spells it: `sampleRate` is `sample_rate`.
+/// A key in snake_case: `sampleRate` becomes `sample_rate`.
 pub fn snake_case(key: &str) -> String {
     let mut snake = String::with_capacity(key.len() + 4);
     for letter in key.chars() {
@@ -65,38 +65,38 @@ pub fn snake_case(key: &str) -> String {
     snake
 }
 
-/// A message with the names of keys as such a language spells them: `sample_rate` is `sampleRate`. A message about a file,
-/// whose keys are in snake_case, stays as it is.
+/// A message with the keys in camelCase: `sample_rate` becomes `sampleRate`. A message about a file, whose keys are in
+/// snake_case, is unchanged.
 pub fn in_camel_case(message: &str, options: &[BindingOption]) -> String {
     if message.contains("(file ") {
         return message.to_owned();
     }
     let is_key =
         |word: &str| KEYS.iter().any(|key| key.name == word) || options.iter().any(|option| option.name == word);
-    let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-    let mut spelled = String::with_capacity(message.len());
+    let is_word_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+    let mut converted = String::with_capacity(message.len());
     let mut rest = message;
     while let Some(letter) = rest.chars().next() {
-        let end = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
+        let end = rest.find(|letter| !is_word_letter(letter)).unwrap_or(rest.len());
         if end == 0 {
-            spelled.push(letter);
+            converted.push(letter);
             rest = &rest[letter.len_utf8()..];
             continue;
         }
         let (word, tail) = rest.split_at(end);
-        // Part of a longer word, such as a path, a URL or a counter's name, is no key.
-        let stands_alone = !spelled.ends_with(|before: char| before.is_alphanumeric() || "/.-".contains(before));
-        if stands_alone && (is_key(word) || spelled.ends_with("unknown key `")) {
-            spelled.push_str(&camel_case(word));
+        // A part of a longer word, such as a path, a URL or a counter's name, is not a key.
+        let is_separate = !converted.ends_with(|before: char| before.is_alphanumeric() || "/.-".contains(before));
+        if is_separate && (is_key(word) || converted.ends_with("unknown key `")) {
+            converted.push_str(&camel_case(word));
         } else {
-            spelled.push_str(word);
+            converted.push_str(word);
         }
         rest = tail;
     }
-    spelled
+    converted
 }
 
-/// A key as languages of camelCase spell it.
+/// A key in camelCase.
 pub fn camel_case(key: &str) -> String {
     let mut words = key.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_become_snake_case_and_the_users_own_names_stay() {
-        let given = r#"{"sampleRate": 99, "tags": {"podName": "a"}, "destinations": [{"type": "file", "fileKeep": 2, "headers": {"X-Key": "k"}}]}"#;
-        let code = from_json(given).unwrap();
+    fn keys_become_snake_case_and_names_of_the_user_are_unchanged() {
+        let json = r#"{"sampleRate": 99, "tags": {"podName": "a"}, "destinations": [{"type": "file", "fileKeep": 2, "headers": {"X-Key": "k"}}]}"#;
+        let code = from_json(json).unwrap();
         assert_eq!(code[0], ("sample_rate".to_owned(), ConfigValue::Int(99)));
         assert_eq!(code[1].1, ConfigValue::Map(vec![("podName".to_owned(), ConfigValue::from("a"))]));
         let ConfigValue::List(destinations) = &code[2].1 else { panic!("{code:?}") };
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_keys_as_the_language_spells_them() {
-        let spelled = |message| in_camel_case(message, &[]);
+    fn messages_have_keys_in_camel_case() {
+        let converted = |message| in_camel_case(message, &[]);
         assert_eq!(
-            spelled("sample_rate (code) must be a whole number between 1 and 10000 Hz, got -1"),
+            converted("sample_rate (code) must be a whole number between 1 and 10000 Hz, got -1"),
             "sampleRate (code) must be a whole number between 1 and 10000 Hz, got -1"
         );
         assert_eq!(
-            spelled("unknown key `sampel_rate` (code) is ignored; did you mean `sample_rate`?"),
+            converted("unknown key `sampel_rate` (code) is ignored; did you mean `sample_rate`?"),
             "unknown key `sampelRate` (code) is ignored; did you mean `sampleRate`?"
         );
         for unchanged in [
@@ -151,12 +151,12 @@ mod tests {
             "endpoint (environment SPANPROF_ENDPOINT) must be text: /srv/file_keep/x.file_keep",
             "the clock thread_timer is unknown_word",
         ] {
-            assert_eq!(spelled(unchanged), unchanged);
+            assert_eq!(converted(unchanged), unchanged);
         }
     }
 
     #[test]
-    fn what_is_no_object_says_what_it_is() {
+    fn an_error_about_json_without_an_object_contains_its_type() {
         assert!(from_json("[]").unwrap_err().message.contains("a list"));
         assert!(from_json("{").unwrap_err().message.contains("not JSON"));
     }

@@ -1,5 +1,5 @@
-//! The table of configuration keys: name, type, default, unit, bounds and documentation stand once, here. The struct, its
-//! validation, the names of the variables, the file reader, the nearest-name hints and the reference page come from it.
+//! The table of configuration keys: name, type, default, unit, bounds and documentation. The struct, its validation, the
+//! names of the variables, the file reader, the nearest-name hints and the reference page are derived from it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a value of the key's unit is allowed.
+    /// Whether a value in the key's unit is allowed.
     pub(crate) fn contain(&self, magnitude: f64) -> bool {
         (self.min..=self.max).contains(&magnitude)
     }
@@ -31,9 +31,9 @@ impl Bounds {
 /// A key of the configuration, as documented.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Name in code, in files and, upper-cased behind `SPANPROF_`, in the environment.
+    /// Name in code and files; in the environment with the prefix `SPANPROF_` and in upper case.
     pub name: &'static str,
-    /// What its value is.
+    /// Type of its value.
     pub type_name: &'static str,
     /// Unit of its value; empty when it has none.
     pub unit: &'static str,
@@ -43,7 +43,7 @@ pub struct Key {
     pub live: bool,
     /// Whether its value is never shown.
     pub secret: bool,
-    /// What it does.
+    /// Description.
     pub doc: &'static str,
 }
 
@@ -53,7 +53,7 @@ impl Key {
         format!("SPANPROF_{}", self.name.to_ascii_uppercase())
     }
 
-    /// Its bounds with their unit, as the error messages print them; `None` when it has none.
+    /// Its bounds with their unit, for error messages; `None` when it has none.
     pub(crate) fn range(&self) -> Option<String> {
         let bounds = self.bounds?;
         Some(format!("{} and {} {}", bounds.min, bounds.max, self.unit).trim_end().to_owned())
@@ -61,22 +61,23 @@ impl Key {
 
     /// The type of its value and its bounds, for "must be …".
     pub(crate) fn expected(&self) -> String {
-        let type_name = super::load::described(self.type_name);
+        let type_name = super::load::with_article(self.type_name);
         self.range().map_or(type_name.clone(), |range| format!("{type_name} between {range}"))
     }
 
-    /// The way out for a refused value.
+    /// The hint for an invalid value.
     pub(crate) fn hint(&self) -> String {
         let default = Config::default().entries().into_iter().find(|(name, _, _)| *name == self.name);
         let default = default.map(|(_, text, _)| text).filter(|text| !text.is_empty());
         let bounds = self.bounds.map(|bounds| format!("{} to {} {}", bounds.min, bounds.max, self.unit));
-        let facts = [bounds.map(|bounds| bounds.trim_end().to_owned()), default.map(|text| format!("default {text}"))];
-        let facts = facts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let facts = if facts.is_empty() { facts } else { format!(" ({facts})") };
-        format!("{}{facts}: {}", self.name, self.doc.trim())
+        let details =
+            [bounds.map(|bounds| bounds.trim_end().to_owned()), default.map(|text| format!("default {text}"))];
+        let details = details.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let details = if details.is_empty() { details } else { format!(" ({details})") };
+        format!("{}{details}: {}", self.name, self.doc.trim())
     }
 
-    /// Why a value outside its bounds was refused; `origin` is the source of the value, or empty.
+    /// The error about a value outside its bounds; `origin` is the source of the value, or empty.
     pub(crate) fn out_of_bounds(&self, shown: &str, origin: &str) -> Error {
         let range = self.range().unwrap_or_default();
         Error::new(
@@ -87,13 +88,11 @@ impl Key {
     }
 }
 
-/// Why a value was refused.
-pub(crate) enum Refused {
-    /// No such key.
+/// Reason why a setting is invalid.
+pub(crate) enum InvalidSetting {
     UnknownKey,
-    /// Not a value of the key's type, and what is wrong inside it where that is known.
+    /// Not a value of the key's type, with the problem inside the value if known.
     WrongType(&'static Key, Option<String>),
-    /// Outside the key's bounds.
     OutOfBounds(&'static Key),
     /// Not a value of the binding's option.
     Option(&'static BindingOption),
@@ -105,7 +104,7 @@ const fn between(min: f64, max: f64) -> Option<Bounds> {
     Some(Bounds { min, max })
 }
 
-/// A value as `stats()` may show it: the user and password of a URL, and its query, are secrets.
+/// A value for `stats()`, without secrets: user, password and query of a URL.
 fn shown(name: &str, text: String) -> String {
     match name {
         "endpoint" => {
@@ -118,21 +117,21 @@ fn shown(name: &str, text: String) -> String {
 
 macro_rules! config_keys {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr, $unit:literal, $bounds:expr, $live:literal;)+) => {
-        /// Every setting of the profiler, typed. [`Config::load`] reads the layers; `Config::default()` reads nothing.
+        /// Every setting of the profiler, typed. [`Config::load`] loads the layers; `Config::default()` has the defaults only.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
             $($(#[doc = $doc])+ pub $name: $type,)+
-            /// Where each value came from; a key that is missing has its default.
+            /// Source of each value; a missing key has its default.
             pub sources: BTreeMap<&'static str, ConfigSource>,
-            /// What was noticed while loading: unknown keys, ignored variables. For the host's logger.
+            /// Warnings of the loading, for the host's logger: unknown keys, ignored variables.
             pub warnings: Vec<String>,
-            /// The kill switch that is on, by the name of its variable.
+            /// Variable of the active kill switch.
             pub disabled_by: Option<String>,
             /// The proxies of the environment.
             pub proxy: Proxies,
-            /// What the binding can be told beyond the keys.
+            /// Settings of the binding.
             pub options: &'static [BindingOption],
-            /// Values of these options that a layer set, as text.
+            /// Values of these settings that a layer set, as text.
             pub option_values: BTreeMap<&'static str, String>,
         }
 
@@ -162,36 +161,36 @@ macro_rules! config_keys {
         },)+];
 
         impl Config {
-            /// Sets one key; leaves the configuration as it was when the value is refused.
-            pub(crate) fn set(&mut self, name: &str, value: &ConfigValue) -> Result<(), Refused> {
+            /// Sets one key; an invalid value leaves the configuration unchanged.
+            pub(crate) fn set(&mut self, name: &str, value: &ConfigValue) -> Result<(), InvalidSetting> {
                 if let Some(option) = self.options.iter().find(|option| option.name == name) {
-                    let text = option.values.text_of(value).ok_or(Refused::Option(option))?;
+                    let text = option.values.text_of(value).ok_or(InvalidSetting::Option(option))?;
                     self.option_values.insert(option.name, text);
                     return Ok(());
                 }
-                let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(Refused::UnknownKey) };
+                let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(InvalidSetting::UnknownKey) };
                 match (name, value) {
-                    ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(Refused::Unusable)?,
-                    ("output", ConfigValue::Text(text)) => super::check::check_output(text).map_err(Refused::Unusable)?,
+                    ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(InvalidSetting::Unusable)?,
+                    ("output", ConfigValue::Text(text)) => super::check::check_output(text).map_err(InvalidSetting::Unusable)?,
                     _ => {}
                 }
                 match name {
                     $(stringify!($name) => {
                         let typed = <$type>::from_value(value)
-                            .ok_or_else(|| Refused::WrongType(key, <$type>::problem(value)))?;
+                            .ok_or_else(|| InvalidSetting::WrongType(key, <$type>::problem(value)))?;
                         if let (Some(bounds), Some(magnitude)) = (key.bounds, typed.magnitude()) {
                             if !bounds.contain(magnitude) {
-                                return Err(Refused::OutOfBounds(key));
+                                return Err(InvalidSetting::OutOfBounds(key));
                             }
                         }
                         self.$name = typed;
                     })+
-                    _ => return Err(Refused::UnknownKey),
+                    _ => return Err(InvalidSetting::UnknownKey),
                 }
                 Ok(())
             }
 
-            /// Gives one key its default again.
+            /// Resets one key to its default.
             pub(crate) fn reset(&mut self, name: &str) {
                 let default = Config::default();
                 match name {
@@ -201,7 +200,7 @@ macro_rules! config_keys {
                 self.sources.remove(name);
             }
 
-            /// First key whose value, set in code, lies outside its bounds.
+            /// The first key whose value is outside its bounds.
             pub(crate) fn out_of_bounds(&self) -> Option<(&'static Key, String)> {
                 $(
                     let key = KEYS.iter().find(|key| key.name == stringify!($name))?;
@@ -214,7 +213,7 @@ macro_rules! config_keys {
                 None
             }
 
-            /// Each key with its value as text (secrets masked) and where it came from.
+            /// Each key with its value as text (secrets masked) and its source.
             pub fn entries(&self) -> Vec<(&'static str, String, ConfigSource)> {
                 let source = |name| self.sources.get(name).cloned().unwrap_or(ConfigSource::Default);
                 vec![$((stringify!($name), shown(stringify!($name), self.$name.to_text()), source(stringify!($name))),)+]
@@ -236,13 +235,13 @@ config_keys! {
     enabled: bool = true, "", None, false;
     /// `service.name` of the resource; empty: the program's name.
     service_name: String = String::new(), "", None, false;
-    /// Further attributes of the resource, at most 15 in all.
+    /// Additional attributes of the resource, at most 15 in total.
     resource_attributes: BTreeMap<String, String> = BTreeMap::new(), "", None, false;
     /// Static labels on every sample.
     tags: BTreeMap<String, String> = BTreeMap::new(), "", None, true;
     /// CPU samples per second of CPU time of a thread.
     sample_rate: u32 = 100, "Hz", between(1.0, 10_000.0), true;
-    /// What fires the CPU samples.
+    /// Clock of the CPU samples.
     clock: Clock = Clock::Auto, "", None, false;
     /// Whether to take CPU samples.
     cpu: bool = true, "", None, true;
@@ -250,24 +249,24 @@ config_keys! {
     wall: bool = false, "", None, true;
     /// Wall-clock samples per second of each thread; `sample_rate` when not set. Multiplied by a CPU quota below one processor.
     wall_rate: Option<u32> = None, "Hz", between(1.0, 1_000.0), true;
-    /// Most threads walked per wall-clock tick; when there are more, a random subset stands for all; of threads that go on doing
-    /// the same, where the runtime can tell, a quarter of it.
+    /// Maximum number of threads walked per wall-clock tick; with more threads, a random subset represents all. Where the runtime
+    /// supports it, a tick walks a quarter of those that did not move since the last one.
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
-    /// Length of a window, after which its profile is sent.
+    /// Duration of a window, whose profile is sent at its end.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
-    /// Most frames of a stack; deeper stacks are cut at the root side and marked.
+    /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.
     max_stack_depth: u32 = 128, "frames", between(16.0, 2048.0), false;
-    /// Most different stacks in a window; further ones become `[too_many_stacks]` and are counted.
+    /// Maximum number of distinct stacks in a window; others become `[too_many_stacks]` and are counted.
     max_stacks: u32 = 32_768, "stacks", between(16.0, 1_048_576.0), true;
-    /// Most different label sets of the process; beyond, values become `other` and are counted.
+    /// Maximum number of distinct label sets in the process; beyond it, values become `other` and are counted.
     max_label_sets: u32 = 16_384, "label sets", between(16.0, 65_536.0), true;
-    /// Contexts with a span kept at once: those of open scopes, those sampled of late, the newest; what is lost is counted.
+    /// Maximum number of contexts with a span: those of open scopes, recently sampled ones, and the newest. Losses are counted.
     max_contexts: u32 = 65_536, "contexts", between(256.0, 262_144.0), true;
-    /// Longest value of a label; longer ones are cut and counted.
+    /// Maximum length of a label value; longer values are truncated and counted.
     max_label_value_bytes: u32 = 1024, "bytes", between(8.0, 2048.0), true;
-    /// Whether each sample keeps its time (larger profiles).
+    /// Whether each sample keeps its timestamp (larger profiles).
     keep_timestamps: bool = false, "", None, true;
-    /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to one without a path. Without it and without
+    /// URL of the OTLP receiver, or `host:port`; `/v1development/profiles` is added to a URL without a path. Without it and without
     /// `file_directory`: `http://localhost:4318`, with gRPC `http://localhost:4317`.
     endpoint: Option<String> = None, "", None, false;
     /// Transport to the receiver; when not set, `grpc` for an endpoint with port 4317.
@@ -276,7 +275,7 @@ config_keys! {
     headers: Headers = Headers::default(), "", None, false;
     /// Compression of requests.
     compression: Compression = Compression::Gzip, "", None, false;
-    /// Deadline of one request.
+    /// Timeout of one request.
     timeout: Duration = Duration::from_secs(10), "s", between(0.001, 600.0), false;
     /// PEM file with the certificate authority to trust instead of the system's.
     certificate: Option<String> = None, "", None, false;
@@ -293,29 +292,29 @@ config_keys! {
     /// Whether the resource has `process.pid` and `service.instance.id`. Pyroscope stores a set of series for each process;
     /// without them, all processes of a service on a host share one set.
     instance_attributes: bool = true, "", None, false;
-    /// `strict` replaces label names that Pyroscope 1.x refuses (`user-tier` becomes `user_tier`); one such name makes it
-    /// refuse the whole request.
+    /// `strict` replaces label names that Pyroscope 1.x refuses (`user-tier` becomes `user_tier`). One such name makes
+    /// Pyroscope 1.x refuse the whole request.
     label_names: LabelNames = LabelNames::AsIs, "", None, false;
-    /// Several destinations, each a map with `type` (otlp or file) and keys of its own; an empty list sends nothing.
+    /// Several destinations, each a map with `type` (otlp or file) and its own keys; an empty list sends nothing.
     destinations: Option<Vec<DestinationConfig>> = None, "", None, false;
-    /// Directory for gzip-compressed pprof files; alone it replaces the receiver, beside `endpoint` both are served.
+    /// Directory for gzip-compressed pprof files. Without `endpoint` it replaces the receiver, else both are served.
     file_directory: Option<String> = None, "", None, false;
-    /// Files kept in the directory; beyond, the oldest are removed.
+    /// Number of files kept in the directory; the oldest files are removed.
     file_keep: u32 = 100, "files", between(1.0, 1_000_000.0), false;
     /// File for the whole run, written at its end: a flame graph (`.html`), pprof (`.pb.gz`) or folded stacks (`.folded`). Without
-    /// `endpoint` it replaces the receiver. Children write files of their own, with their process id in the name.
+    /// `endpoint` it replaces the receiver. Child processes write their own files, with their process id in the name.
     output: Option<String> = None, "", None, false;
-    /// Most bytes that wait for a destination; beyond, the oldest are dropped and counted.
+    /// Maximum number of bytes queued for a destination; beyond it, the oldest requests are dropped and counted.
     queue_max_bytes: u64 = 16 << 20, "bytes", between(65_536.0, 1_073_741_824.0), false;
-    /// Largest request before compression; larger ones are split, never cut.
+    /// Maximum size of a request before compression; larger requests are split without loss.
     max_profile_size: u64 = 2 << 20, "bytes", between(16_384.0, 4_128_768.0), true;
-    /// Most time that `stop` and the end of the program may take.
+    /// Maximum duration of `stop`, also at the end of the program.
     stop_timeout: Duration = Duration::from_secs(2), "s", between(0.0, 60.0), true;
     /// Whether samples carry `thread.id` and `thread.name`.
     thread_labels: bool = false, "", None, true;
-    /// Whether samples carry `service.name`, which some collectors lose from the resource.
+    /// Whether samples carry `service.name`, which some collectors drop from the resource.
     service_name_attribute: bool = true, "", None, true;
-    /// Whether a new thread starts with the labels of the thread that made it.
+    /// Whether a new thread inherits the labels of the thread that starts it.
     inherit_threads: bool = false, "", None, false;
     /// Whether signals may be used; without them only wall-clock samples are possible.
     signals: bool = true, "", None, false;

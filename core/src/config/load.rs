@@ -1,20 +1,20 @@
-//! Reading of the layers into one `Config`, with the source of every value. Not here: what a variable of another project
-//! means (`environment`), what cannot work together (`check`).
+//! Loads the layers into one `Config`, with the source of every value. Not here: variables of other projects
+//! (`environment`), conflicts between values (`check`).
 
 use std::collections::BTreeMap;
 
 use super::binding_options::BindingOption;
 use super::environment;
 use super::file;
-use super::keys::{Config, Refused, KEYS};
+use super::keys::{Config, InvalidSetting, KEYS};
 use super::types::ConfigSource;
 use super::value::{ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 
-/// Variables of the environment, as a value.
+/// Environment variables by name.
 pub type Environment = BTreeMap<String, String>;
 
-/// Those of this process; what is no Unicode is left out.
+/// The variables of this process, without those that are not Unicode.
 pub fn process_environment() -> Environment {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -25,24 +25,24 @@ pub fn process_environment() -> Environment {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigPatch(pub Vec<(String, ConfigValue)>);
 
-/// One value of a layer on its way into the configuration.
+/// One value of a layer.
 pub(crate) struct Setting {
     pub key: String,
     pub value: ConfigValue,
     pub source: ConfigSource,
 }
 
-/// Whether an impossible value of this source is an error. Those of variables and files are warnings: the environment of a
-/// program never stops it.
+/// Whether an invalid value of this source is an error. In variables and files it is a warning: the environment of a program
+/// never stops it.
 fn is_strict(source: &ConfigSource) -> bool {
     matches!(source, ConfigSource::Code | ConfigSource::Update)
 }
 
 impl Config {
-    /// Reads all layers. `code` is what the program gave, in its order; `environment` are the process's variables.
+    /// Loads all layers. `code` are the arguments of the program, in order; `environment` are the variables of the process.
     ///
     /// # Errors
-    /// When a value in `code` cannot be used. What a variable or a file gives is ignored with a warning instead.
+    /// When a value in `code` is invalid. An invalid value of a variable or a file is ignored with a warning.
     pub fn load(code: &[(String, ConfigValue)], environment: &Environment) -> Result<Config, Error> {
         Config::load_with_options(code, environment, &[])
     }
@@ -59,13 +59,13 @@ impl Config {
         Config::layered(code, environment, options)?.finish()
     }
 
-    /// The value of a setting of the binding, as text; empty when the binding declared none of this name.
+    /// The value of a setting of the binding, as text; empty for a name that the binding did not declare.
     pub fn option(&self, name: &str) -> &str {
         let default = || self.options.iter().find(|option| option.name == name).map_or("", |option| option.default);
         self.option_values.get(name).map_or_else(default, String::as_str)
     }
 
-    /// The layers on top of each other, each value checked by itself.
+    /// Merges the layers and validates each value separately.
     fn layered(
         code: &[(String, ConfigValue)],
         environment: &Environment,
@@ -90,7 +90,7 @@ impl Config {
             }
         }
         for (key, problem) in ignored {
-            let instead = config.in_force_instead(key);
+            let instead = config.effective_instead(key);
             config.warnings.push(format!("{}; {instead}", problem.message));
         }
         config.disabled_by = environment::kill_switch(environment);
@@ -98,7 +98,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The settings of the configuration file. One that only a variable names may be missing or broken.
+    /// The settings of the configuration file. A missing or invalid file is a warning if its name comes from a variable.
     fn file_settings(
         &mut self,
         code: &[(String, ConfigValue)],
@@ -115,8 +115,8 @@ impl Config {
         }))
     }
 
-    /// How a warning about a refused value ends: with the value that is in force.
-    pub(crate) fn in_force_instead(&self, key: &str) -> String {
+    /// The end of a warning about an invalid value: the effective value.
+    pub(crate) fn effective_instead(&self, key: &str) -> String {
         if self.options.iter().any(|option| option.name == key) {
             let source = if self.option_values.contains_key(key) { "" } else { " (default)" };
             return format!("using {}{source}", self.option(key));
@@ -129,7 +129,7 @@ impl Config {
         }
     }
 
-    /// Starts a configuration in code; the layers below are read by [`ConfigBuilder::load`].
+    /// Starts a configuration in code; [`ConfigBuilder::load`] loads the lower layers.
     pub fn builder() -> ConfigBuilder {
         ConfigBuilder::default()
     }
@@ -156,7 +156,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Applies one value; leaves the configuration as it was when the value is refused. An unknown key is a warning.
+    /// Applies one value; an invalid value leaves the configuration unchanged. An unknown key is a warning.
     fn apply(&mut self, setting: &Setting) -> Result<(), Error> {
         if setting.value == ConfigValue::Null {
             return Ok(());
@@ -169,13 +169,13 @@ impl Config {
                 }
                 Ok(())
             }
-            Err(Refused::UnknownKey) => {
+            Err(InvalidSetting::UnknownKey) => {
                 let nearest = nearest_key(&setting.key, self.options);
                 let hint = nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 self.warnings.push(format!("unknown key `{}` ({}) is ignored{hint}", setting.key, setting.source));
                 Ok(())
             }
-            Err(Refused::WrongType(key, inside)) => {
+            Err(InvalidSetting::WrongType(key, inside)) => {
                 let shown = if key.secret { "something else".to_owned() } else { setting.value.shown() };
                 let problem = inside.map_or_else(
                     || format!("must be {}, got {shown}", key.expected()),
@@ -184,16 +184,16 @@ impl Config {
                 let message = format!("{} ({}) {problem}", key.name, setting.source);
                 Err(Error::new(ErrorKind::InvalidConfig, message, key.hint()))
             }
-            Err(Refused::OutOfBounds(key)) => {
+            Err(InvalidSetting::OutOfBounds(key)) => {
                 Err(key.out_of_bounds(&setting.value.shown(), &format!(" ({})", setting.source)))
             }
-            Err(Refused::Option(option)) => {
+            Err(InvalidSetting::Option(option)) => {
                 let (name, expected, shown) = (option.name, option.values.expected(), setting.value.shown());
                 let message = format!("{name} ({}) must be {expected}, got {shown}", setting.source);
                 let hint = format!("{name} (default {}): {}", option.default, option.doc);
                 Err(Error::new(ErrorKind::InvalidConfig, message, hint))
             }
-            Err(Refused::Unusable(problem)) => {
+            Err(InvalidSetting::Unusable(problem)) => {
                 Err(problem.into_error(&format!("{} ({})", setting.key, setting.source)))
             }
         }
@@ -201,10 +201,10 @@ impl Config {
 }
 
 impl Config {
-    /// Attributes and labels of several layers add up, as OpenTelemetry's resources do; the higher layer wins each key. A
-    /// service's name among them is the service's name. `None` for every other key, and for `update`, which replaces.
+    /// Merges attributes and labels of several layers by key, as OpenTelemetry does with resources; the higher layer wins.
+    /// `service.name` among the attributes sets `service_name`. `None` for other keys, and for `update`, which replaces.
     fn merged_with(&mut self, setting: &Setting) -> Option<ConfigValue> {
-        let ours = match setting.key.as_str() {
+        let lower = match setting.key.as_str() {
             "resource_attributes" => self.resource_attributes.clone(),
             "tags" => self.tags.clone(),
             _ => return None,
@@ -212,33 +212,33 @@ impl Config {
         if setting.source == ConfigSource::Update {
             return None;
         }
-        let mut given = BTreeMap::from_value(&setting.value)?;
+        let mut upper = BTreeMap::from_value(&setting.value)?;
         if setting.key == "resource_attributes" {
-            if let Some(name) = given.remove("service.name") {
+            if let Some(name) = upper.remove("service.name") {
                 self.service_name = name;
                 self.sources.insert("service_name", setting.source.clone());
             }
         }
-        let mut all = ours;
-        all.extend(given);
-        Some(ConfigValue::Map(all.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect()))
+        let mut merged = lower;
+        merged.extend(upper);
+        Some(ConfigValue::Map(merged.into_iter().map(|(key, value)| (key, ConfigValue::Text(value))).collect()))
     }
 }
 
-/// A type's name in a sentence.
-pub(crate) fn described(type_name: &str) -> String {
+/// The name of a type with its article, for messages.
+pub(crate) fn with_article(type_name: &str) -> String {
     match type_name {
         "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
         _ => type_name.to_owned(),
     }
 }
 
-/// The key that a misspelt one most likely means.
+/// The key closest to a misspelt one.
 pub(crate) fn nearest_key(name: &str, options: &'static [BindingOption]) -> Option<&'static str> {
     nearest(name, KEYS.iter().map(|key| key.name).chain(options.iter().map(|option| option.name)))
 }
 
-/// The one of `known` names that a misspelt one most likely means.
+/// The name in `known` closest to a misspelt one.
 pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     known
         .map(|known| (strsim::jaro_winkler(&name.to_ascii_lowercase(), known), known))
@@ -256,7 +256,7 @@ fn last_text(pairs: &[(String, ConfigValue)], key: &str) -> Option<String> {
 
 type Assignment = Box<dyn Fn(&mut Config) + Send + Sync>;
 
-/// A configuration in code. Setters have the names of the keys; what they leave out comes from the layers below.
+/// A configuration in code. Setters have the names of the keys; other keys come from the lower layers.
 #[derive(Default)]
 pub struct ConfigBuilder {
     assignments: Vec<(&'static str, Assignment)>,
@@ -268,12 +268,12 @@ impl ConfigBuilder {
         self
     }
 
-    /// Reads the layers below: the process's environment and the file it names.
+    /// Loads the lower layers: the environment of the process and its configuration file.
     pub fn load(self) -> Result<Config, Error> {
         self.load_with(&process_environment())
     }
 
-    /// Reads the layers below, with `environment` in place of the process's variables.
+    /// Loads the lower layers, with `environment` instead of the variables of the process.
     pub fn load_with(self, environment: &Environment) -> Result<Config, Error> {
         let mut in_code = Config::default();
         for (_, assignment) in &self.assignments {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_builder_is_the_layer_of_code_and_is_checked_like_the_others() {
+    fn the_builder_is_the_code_layer_and_is_validated() {
         let variables = environment(&[("SPANPROF_SAMPLE_RATE", "50"), ("OTEL_SERVICE_NAME", "theirs")]);
         let config = Config::builder().sample_rate(250u32).load_with(&variables).unwrap();
         assert_eq!((config.sample_rate, config.service_name.as_str()), (250, "theirs"));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_reads_its_own_default_back_from_text() {
+    fn the_default_of_every_key_can_be_parsed_from_its_text() {
         for (key, text, _) in Config::default().entries() {
             let Some(known) = KEYS.iter().find(|known| known.name == key) else { panic!("{key} has no documentation") };
             if text.is_empty() || known.type_name == "list of maps" {

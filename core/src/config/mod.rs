@@ -1,6 +1,6 @@
 //! The configuration: one typed struct, the same keys in every language, layered as code > `SPANPROF_*` > `OTEL_*` >
-//! `PYROSCOPE_*` > file > default. The environment enters as a value, so nothing here depends on the process. Called by
-//! `Profiler` and by the bindings; holds no state.
+//! `PYROSCOPE_*` > file > default. The environment is an argument, so this module is independent of the process. Called by
+//! `Profiler` and by the bindings; stateless.
 
 mod binding_options;
 mod check;

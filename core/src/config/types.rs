@@ -1,4 +1,4 @@
-//! The types of configuration values that are not plain numbers or text. Not here: how text becomes one (`value`).
+//! The types of configuration values other than numbers and text. Not here: parsing (`value`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +11,15 @@ macro_rules! choices {
         pub enum $name { $($(#[doc = $variant_doc])+ $variant,)+ }
 
         impl $name {
-            /// Every choice, as written in a configuration.
+            /// The texts of all choices.
             pub const TEXTS: &'static [&'static str] = &[$($text,)+];
 
-            /// As written in a configuration.
+            /// The text of the choice in a configuration.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
 
-            /// The choice written as `text`.
+            /// The choice of a text.
             pub fn from_text(text: &str) -> Option<Self> {
                 match text.trim().to_ascii_lowercase().as_str() { $($text => Some(Self::$variant),)+ _ => None }
             }
@@ -28,15 +28,15 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What fires the CPU samples.
+    /// Clock of the CPU samples.
     Clock {
-        /// Perf where the kernel allows it, else thread timers.
+        /// Perf events where the kernel allows them, else thread timers.
         Auto = "auto",
         /// `timer_create` on each thread's CPU clock.
         ThreadTimer = "thread_timer",
         /// The perf software task clock, one descriptor per thread.
         Perf = "perf",
-        /// The same with SIGTRAP: ends programs that replace themselves by `exec` unless the calling thread is suspended.
+        /// The perf task clock with SIGTRAP. It kills programs that call `exec`, unless the calling thread is suspended.
         Sigtrap = "sigtrap",
     }
     /// Transport of an OTLP destination.
@@ -64,12 +64,12 @@ choices! {
     }
     /// Label names that a destination receives.
     LabelNames {
-        /// As the program gives them.
+        /// Unchanged.
         AsIs = "as_is",
         /// Names that Pyroscope 1.x refuses are replaced.
         Strict = "strict",
     }
-    /// What a destination is.
+    /// Type of a destination.
     DestinationType {
         /// An OTLP receiver.
         Otlp = "otlp",
@@ -83,7 +83,7 @@ choices! {
 pub struct Headers(BTreeMap<String, String>);
 
 impl Headers {
-    /// Headers of `(name, value)` pairs; a later value replaces an earlier one of the same name, whatever its case.
+    /// Headers of `(name, value)` pairs. Names are case-insensitive; a later value replaces an earlier one.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut headers = Self::default();
         for (name, value) in pairs {
@@ -107,7 +107,7 @@ impl Headers {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether there is none.
+    /// Whether there are no headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -119,11 +119,11 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// One entry of `destinations`: a receiver or a directory with settings of its own. What it leaves out is taken from the
-/// keys of the same name at the top level.
+/// One entry of `destinations`: a receiver or a directory with its own settings. Missing settings are taken from the keys of
+/// the same name at the top level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationConfig {
-    /// What it is.
+    /// Receiver or directory.
     pub destination_type: DestinationType,
     /// URL of the receiver.
     pub endpoint: Option<String>,
@@ -133,7 +133,7 @@ pub struct DestinationConfig {
     pub headers: Option<Headers>,
     /// Compression.
     pub compression: Option<Compression>,
-    /// Deadline of one request.
+    /// Timeout of one request.
     pub timeout: Option<Duration>,
     /// Path of the PEM file with the certificate authority to trust.
     pub certificate: Option<String>,
@@ -156,7 +156,7 @@ pub struct DestinationConfig {
 }
 
 impl DestinationConfig {
-    /// A destination that takes everything from the top level.
+    /// A destination with all settings of the top level.
     pub fn new(destination_type: DestinationType) -> Self {
         Self {
             destination_type,
@@ -178,16 +178,16 @@ impl DestinationConfig {
     }
 }
 
-/// Where a configuration value came from.
+/// Source of a configuration value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
-    /// Nobody set it.
+    /// The default.
     Default,
     /// The configuration file of this path.
     File(String),
     /// The environment variable of this name.
     Environment(String),
-    /// The program's own call.
+    /// The call of `start`.
     Code,
     /// `update` while running.
     Update,
@@ -205,7 +205,7 @@ impl fmt::Display for ConfigSource {
     }
 }
 
-/// The proxies that the environment names, as other HTTP clients read them. No key of ours; URLs may hold passwords.
+/// The proxies of the environment, with the variables of other HTTP clients; they have no key. URLs may contain passwords.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
     /// `http_proxy`.

@@ -1,16 +1,15 @@
-//! A configuration value before it is typed, and how each type reads one. Text is accepted wherever a variable of the
-//! environment could stand. Called by the layers of `load`; knows no key. Not here: the list
-//! of destinations (`destinations`).
+//! Untyped configuration values, and their conversion to each type. Every type accepts text, for environment variables.
+//! Called by the layers of `load`; independent of the keys. Not here: the list of destinations (`destinations`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::types::{Clock, Compression, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
 
-/// A value as a binding, a file or the environment gives it.
+/// An untyped value of a binding, a file or the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// Absent: the key is left to the layers below.
+    /// Absent: the key is taken from the lower layers.
     Null,
     /// true or false.
     Bool(bool),
@@ -22,7 +21,7 @@ pub enum ConfigValue {
     Text(String),
     /// A list.
     List(Vec<ConfigValue>),
-    /// Pairs in the order given.
+    /// Pairs in their order.
     Map(Vec<(String, ConfigValue)>),
 }
 
@@ -33,7 +32,7 @@ impl From<&str> for ConfigValue {
 }
 
 impl ConfigValue {
-    /// How an error message shows the value. Maps may hold secrets, so only their keys are shown.
+    /// The value in an error message. Maps may contain secrets, so only their keys are shown.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
@@ -60,19 +59,19 @@ impl ConfigValue {
     }
 }
 
-/// A type that a configuration key can have.
+/// A type of a configuration key.
 pub(crate) trait ConfigType: Sized {
-    /// What the reference page and the error messages call it.
+    /// Name in the reference page and in error messages.
     const TYPE: &'static str;
-    /// Whether error messages must not repeat the value.
+    /// Whether error messages must not contain the value.
     const SECRET: bool = false;
-    /// The typed value, or `None` when `value` is none of this type.
+    /// The typed value, or `None` when `value` is not of this type.
     fn from_value(value: &ConfigValue) -> Option<Self>;
-    /// What is wrong inside a refused value, where the name of the type says too little. Shows no secret.
+    /// The problem inside an invalid value, for types whose name does not explain it. Contains no secret.
     fn problem(_value: &ConfigValue) -> Option<String> {
         None
     }
-    /// As written in a configuration; secrets are masked.
+    /// The value as text in a configuration; secrets are masked.
     fn to_text(&self) -> String;
     /// The number that bounds are checked against, in the key's unit.
     fn magnitude(&self) -> Option<f64> {
@@ -131,7 +130,7 @@ macro_rules! whole_numbers {
 
 whole_numbers!(u32, u64);
 
-/// A number with an optional KiB or MiB behind it.
+/// A number with an optional suffix KiB or MiB.
 fn whole_number(text: &str) -> Option<i64> {
     let text = text.trim();
     let (digits, factor) = if let Some(digits) = text.strip_suffix("MiB") {
@@ -271,7 +270,7 @@ fn pairs(value: &ConfigValue) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Pairs in the form of W3C Baggage without properties: `k=v,k2=v2`, names and values percent-decoded.
+/// Parses W3C Baggage without properties: `k=v,k2=v2`, names and values percent-decoded.
 pub(crate) fn baggage_pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for member in text.split(',') {
@@ -313,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_values_are_percent_decoded_as_w3c_baggage_says() {
+    fn header_values_are_percent_decoded_as_w3c_baggage() {
         let pairs = baggage_pairs("Authorization=Basic%20dXNlcjpwYXNz%3D%3D, x-scope-orgid = team%2Ca ,").unwrap();
         assert_eq!(pairs[0], ("Authorization".to_owned(), "Basic dXNlcjpwYXNz==".to_owned()));
         assert_eq!(pairs[1], ("x-scope-orgid".to_owned(), "team,a".to_owned()));
@@ -321,13 +320,13 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_sign_that_encodes_nothing_stays_as_it_is() {
+    fn a_percent_sign_without_two_hex_digits_is_literal() {
         assert_eq!(percent_decoded("100%"), Some("100%".to_owned()));
         assert_eq!(percent_decoded("%zz%41"), Some("%zzA".to_owned()));
     }
 
     #[test]
-    fn sizes_and_durations_may_carry_their_unit() {
+    fn sizes_and_durations_may_have_a_unit() {
         assert_eq!(u64::from_value(&"16 MiB".into()), Some(16 << 20));
         assert_eq!(Duration::from_value(&"250ms".into()), Some(Duration::from_millis(250)));
         assert_eq!(Duration::from_value(&"2s".into()), Some(Duration::from_secs(2)));
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn no_form_of_headers_shows_a_secret() {
+    fn headers_as_text_or_debug_output_contain_no_secret() {
         let headers = Headers::new([("Authorization".to_owned(), "Bearer marker".to_owned())]);
         assert!(!format!("{headers:?}{}", headers.to_text()).contains("marker"));
     }
