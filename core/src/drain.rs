@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::context::{context_row_of_sample, ContextRow, LabelSetId, Link};
+use crate::context::{sampled_context_row, ContextRow, LabelSetId, Link};
 use crate::locations::LocationTable;
 use crate::runtime::{Ended, Runtime};
 use crate::stacks::{RawStackAt, StackLosses, StackTable};
@@ -133,7 +133,7 @@ impl Drain {
 fn context_of(context: &Context) -> Option<ContextRow> {
     match context {
         Context::None => Some(ContextRow::default()),
-        Context::Id(id) => context_row_of_sample(*id),
+        Context::Id(id) => sampled_context_row(*id),
         Context::Inline(inline) => Some(ContextRow {
             label_set: LabelSetId(inline.label_set),
             link: Link { trace_id: inline.trace_id, span_id: inline.span_id },

@@ -1,9 +1,8 @@
-//! The context table of the process: what the id carried by a task or a thread stands for. Written by host threads, read
-//! by the drain thread; neither waits. Works before `start` and in forked children.
+//! The context table of the process: maps the id that a task or a thread carries to labels and link. Written by host
+//! threads, read by the drain thread; neither waits. Works before `start` and in forked children.
 //!
-//! An id is never reused. Even ids are label sets and permanent; odd ones are rows with a link, given in rising order. A row
-//! stays while a scope holds it ([`hold_context`]) or samples keep coming that refer to it; else newer ones take its place
-//! (`table`).
+//! An id is never reused. Even ids are label sets and permanent. Odd ids are rows with a link, allocated in ascending order.
+//! A row is kept while a scope pins it ([`hold_context`]) or samples refer to it; otherwise newer rows evict it (`table`).
 
 mod table;
 
@@ -16,7 +15,7 @@ use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 pub use crate::labels::LabelSetId;
 pub use spanprof_profile::Link;
 
-/// What a sample knows of its request.
+/// Labels and link of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContextRow {
     /// The labels.
@@ -33,23 +32,24 @@ impl ContextRow {
     }
 }
 
-/// Interns labels. `trace_id` and `span_id` with valid hex values are no labels but a link: see [`with_labels`].
+/// Interns labels. `trace_id` and `span_id` with valid hex values are left out, because they are a link: see
+/// [`with_labels`].
 pub fn intern_labels(labels: &[(&str, &str)]) -> LabelSetId {
     extend_labels(LabelSetId::EMPTY, labels)
 }
 
-/// The label set `parent` with `labels` added; a key given again replaces the parent's value. Valid `trace_id` and
-/// `span_id` are left out, as in [`intern_labels`].
+/// The label set `parent` with `labels` added; a value in `labels` replaces the parent's value of the same key. Valid
+/// `trace_id` and `span_id` are left out, as in [`intern_labels`].
 pub fn extend_labels(parent: LabelSetId, labels: &[(&str, &str)]) -> LabelSetId {
-    if !may_name_a_link(labels) {
+    if !may_contain_link(labels) {
         return tables().extend(parent, labels);
     }
-    let is_label = |(key, value): &&(&str, &str)| trace_of(key, value).is_none() && span_of(key, value).is_none();
+    let is_label = |(key, value): &&(&str, &str)| trace_id(key, value).is_none() && span_id(key, value).is_none();
     let kept: Vec<_> = labels.iter().filter(is_label).copied().collect();
     tables().extend(parent, &kept)
 }
 
-/// The label set `parent` with the labels of `child` added; the child's values win. For labels interned beforehand.
+/// The label set `parent` with the labels of `child` added; the child's values win. For prepared labels.
 pub fn merge_label_sets(parent: LabelSetId, child: LabelSetId) -> LabelSetId {
     tables().merge(parent, child)
 }
@@ -59,22 +59,22 @@ pub fn labels_of(label_set: LabelSetId) -> Vec<(String, String)> {
     tables().labels_of(label_set)
 }
 
-/// Labels that the limits cut, replaced or left out since the process began. Where it did not grow meanwhile a label set has
-/// all that it was made of.
+/// Labels that the limits cut, replaced or left out since the process began. A label set is complete if this number did not
+/// change while it was interned.
 pub fn labels_lost() -> u64 {
     let losses = tables().losses();
     losses.values_truncated + losses.values_replaced + losses.labels_dropped
 }
 
-/// `parent` with `labels` added; valid `trace_id` and `span_id` among them become the link. What `tag_wrapper` of every
-/// language calls for a fresh map.
+/// `parent` with `labels` added; valid `trace_id` and `span_id` among them become the link. Called by `tag_wrapper` of every
+/// language for labels that are not prepared.
 pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
     let mut row = ContextRow { label_set: extend_labels(parent.label_set, labels), ..parent };
-    if !may_name_a_link(labels) {
+    if !may_contain_link(labels) {
         return row;
     }
-    let trace_id = labels.iter().rev().find_map(|(key, value)| trace_of(key, value));
-    let span_id = labels.iter().rev().find_map(|(key, value)| span_of(key, value));
+    let trace_id = labels.iter().rev().find_map(|(key, value)| trace_id(key, value));
+    let span_id = labels.iter().rev().find_map(|(key, value)| span_id(key, value));
     match (trace_id, span_id) {
         (Some(trace_id), span_id) => row.link = Link { trace_id, span_id: span_id.unwrap_or_default() },
         (None, Some(span_id)) => row.link.span_id = span_id,
@@ -83,8 +83,8 @@ pub fn with_labels(parent: ContextRow, labels: &[(&str, &str)]) -> ContextRow {
     row
 }
 
-/// `parent` with `child` on top: its labels win, its link replaces the parent's when it has one, its span alone the span in
-/// the parent's trace. What `tag_wrapper` calls for labels prepared beforehand.
+/// Merges `child` into `parent`: labels and link of the child win. A span id without trace id replaces the span id within
+/// the parent's trace. Called by `tag_wrapper` for prepared labels.
 pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     let label_set = merge_label_sets(parent.label_set, child.label_set);
     let (link, local_root_span_id) = if child.is_labels_only() {
@@ -97,13 +97,13 @@ pub fn merge(parent: ContextRow, child: ContextRow) -> ContextRow {
     ContextRow { label_set, link, local_root_span_id }
 }
 
-/// Ids of label sets start behind the whole numbers that languages keep as shared objects (up to a few hundred), so that a
-/// binding can tell two of its values with the same id apart.
+/// Ids of label sets start above the integers that languages cache as shared objects (up to a few hundred), so that a
+/// binding can distinguish two of its values with the same id.
 const FIRST_LABELS_ID: u64 = 1024;
 
-/// An id for `row`, to be carried along by a task or a thread: 0 for the empty row. Never reused. A row without a link
-/// gets the same id each time and never expires. One with a link expires once about `max_contexts` newer ones were opened,
-/// unless it is held or sampled meanwhile; where `max_contexts` are held already it is opened without its link, and counted.
+/// An id for `row`, which a task or a thread carries: 0 for the empty row. Never reused. A row without a link always gets
+/// the same id and never expires. A row with a link expires after about `max_contexts` newer ones, unless it is pinned or
+/// sampled meanwhile. If `max_contexts` rows are pinned, the new context is opened without its link, and counted.
 pub fn open_context(row: ContextRow) -> u64 {
     if !row.is_labels_only() {
         if let Some(id) = TABLE.open(row) {
@@ -116,10 +116,10 @@ pub fn open_context(row: ContextRow) -> u64 {
     }
 }
 
-/// Keeps the row of `id` from expiring until the value is dropped, on whatever thread. What every scope does while it is
-/// open: it may outlive any number of newer contexts.
+/// Pins the row of `id` until the value is dropped, on any thread. Every open scope pins its row, so that it outlives any
+/// number of newer contexts.
 pub fn hold_context(id: u64) -> HeldContext {
-    HeldContext(if id & 1 == 1 && TABLE.hold(id) { id } else { 0 })
+    HeldContext(if id & 1 == 1 && TABLE.pin(id) { id } else { 0 })
 }
 
 /// See [`hold_context`].
@@ -129,7 +129,7 @@ pub struct HeldContext(u64);
 impl Drop for HeldContext {
     fn drop(&mut self) {
         if self.0 != 0 {
-            TABLE.release(self.0);
+            TABLE.unpin(self.0);
         }
     }
 }
@@ -142,12 +142,12 @@ pub fn context_row(id: u64) -> Option<ContextRow> {
     TABLE.row(id)
 }
 
-/// As [`context_row`], for a sample: what is sampled is in use.
-pub(crate) fn context_row_of_sample(id: u64) -> Option<ContextRow> {
+/// As [`context_row`], for a sample: sets the reference bit of the row.
+pub(crate) fn sampled_context_row(id: u64) -> Option<ContextRow> {
     if id & 1 == 0 {
         return row_of_labels(id);
     }
-    TABLE.row_of_sample(id)
+    TABLE.sampled_row(id)
 }
 
 fn row_of_labels(id: u64) -> Option<ContextRow> {
@@ -155,12 +155,12 @@ fn row_of_labels(id: u64) -> Option<ContextRow> {
     Some(ContextRow { label_set: LabelSetId(label_set), ..ContextRow::default() })
 }
 
-/// Most labels name none: they are looked at once.
-fn may_name_a_link(labels: &[(&str, &str)]) -> bool {
+/// One pass over the keys, since most labels contain no link.
+fn may_contain_link(labels: &[(&str, &str)]) -> bool {
     labels.iter().any(|(key, _)| matches!(*key, "trace_id" | "span_id"))
 }
 
-fn trace_of(key: &str, value: &str) -> Option<[u8; 16]> {
+fn trace_id(key: &str, value: &str) -> Option<[u8; 16]> {
     if key == "trace_id" {
         hex(value)
     } else {
@@ -168,7 +168,7 @@ fn trace_of(key: &str, value: &str) -> Option<[u8; 16]> {
     }
 }
 
-fn span_of(key: &str, value: &str) -> Option<[u8; 8]> {
+fn span_id(key: &str, value: &str) -> Option<[u8; 8]> {
     if key == "span_id" {
         hex(value)
     } else {
@@ -176,7 +176,7 @@ fn span_of(key: &str, value: &str) -> Option<[u8; 8]> {
     }
 }
 
-/// Bytes of `text` when it is exactly that many in hex and not all zero.
+/// Decodes exactly `N` bytes of hex; `None` for other text and for zeroes only.
 pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;
@@ -193,17 +193,17 @@ pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 static ROWS: [AtomicU64; MAX_ROWS * ROW_WORDS] = [const { AtomicU64::new(0) }; MAX_ROWS * ROW_WORDS];
 static TABLE: ContextTable = ContextTable::new(&ROWS, 65_536);
 
-/// Sets how many rows are in use; ids given before stay valid or read as expired.
+/// Sets the number of rows; existing ids stay valid or read as expired.
 pub(crate) fn set_max_contexts(max_contexts: u32) {
     TABLE.set_rows(max_contexts);
 }
 
-/// Where the drain thread waits: it is called there before rows that waiting samples refer to are written anew.
-pub(crate) fn set_bell(inbox: &'static Inbox) {
-    TABLE.set_bell(inbox);
+/// Sets the inbox that wakes the drain thread before rows of undrained samples are evicted.
+pub(crate) fn set_drain_inbox(inbox: &'static Inbox) {
+    TABLE.set_drain_inbox(inbox);
 }
 
-/// Rows with a link opened since the process began, and contexts that were opened without their link.
+/// Rows with a link, and contexts that lost their link, since the process began.
 pub(crate) fn opened_and_refused() -> (u64, u64) {
     TABLE.opened_and_refused()
 }
@@ -216,7 +216,7 @@ mod tests {
     const SPAN: &str = "00f067aa0ba902b7";
 
     #[test]
-    fn trace_and_span_given_as_labels_become_the_link() {
+    fn trace_id_and_span_id_among_labels_become_the_link() {
         let row = with_labels(ContextRow::default(), &[("trace_id", TRACE), ("route", "/linked"), ("span_id", SPAN)]);
         assert_eq!(row.link.span_id, [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]);
         assert_eq!(row.link.trace_id[..2], [0x4b, 0xf9]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_id_that_is_no_hex_of_sixteen_bytes_stays_a_label() {
+    fn a_trace_id_that_is_not_sixteen_bytes_of_hex_stays_a_label() {
         for value in ["xyz", "00000000000000000000000000000000", "4bf92f3577b34da6a3ce929d0e0e473", "é"] {
             let row = with_labels(ContextRow::default(), &[("trace_id", value)]);
             assert_eq!(row.link, Link::default());
@@ -234,21 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_scope_keeps_the_link_it_does_not_replace() {
+    fn an_inner_scope_inherits_the_link_that_it_does_not_replace() {
         let outer = with_labels(ContextRow::default(), &[("trace_id", TRACE), ("span_id", SPAN), ("a", "1")]);
         let inner = with_labels(outer, &[("b", "2")]);
         assert_eq!(inner.link, outer.link);
-        let prebuilt = with_labels(ContextRow::default(), &[("b", "2")]);
-        assert_eq!(merge(outer, prebuilt), inner);
-        assert_eq!(merge(prebuilt, outer).link, outer.link);
+        let prepared = with_labels(ContextRow::default(), &[("b", "2")]);
+        assert_eq!(merge(outer, prepared), inner);
+        assert_eq!(merge(prepared, outer).link, outer.link);
         let span_alone = [("span_id", "00000000000000ff")];
-        let prebuilt = with_labels(ContextRow::default(), &span_alone);
-        assert_eq!(merge(outer, prebuilt), with_labels(outer, &span_alone));
-        assert_eq!(merge(outer, prebuilt).link.trace_id, outer.link.trace_id);
+        let prepared = with_labels(ContextRow::default(), &span_alone);
+        assert_eq!(merge(outer, prepared), with_labels(outer, &span_alone));
+        assert_eq!(merge(outer, prepared).link.trace_id, outer.link.trace_id);
     }
 
     #[test]
-    fn labels_alone_have_one_permanent_id() {
+    fn labels_without_a_link_have_one_permanent_id() {
         let row = with_labels(ContextRow::default(), &[("permanent", "yes")]);
         let id = open_context(row);
         assert_eq!(open_context(row), id);

@@ -1,11 +1,11 @@
-//! The two parts every table of labels is made of: words that are only appended, and an open-addressing index from a hash
-//! to an id. Readers need no lock; the caller holds the writer lock to append.
+//! The two parts of every label table: an append-only arena of words, and an open-addressing index from hash to id. Readers
+//! need no lock; writers hold the writer lock.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::hash::words;
 
-/// Buckets looked at before a table counts as full: bounds the cost of keys chosen to collide.
+/// Probes after which an index counts as full: bounds the cost of keys that are chosen to collide.
 const MAX_PROBES: usize = 128;
 
 /// Append-only words.
@@ -20,8 +20,8 @@ impl Arena {
         Self { words, used: AtomicU32::new(1) }
     }
 
-    /// Room for `count` words; only under the writer lock.
-    pub fn take(&self, count: usize) -> Option<u32> {
+    /// Allocates `count` words; only under the writer lock.
+    pub fn allocate(&self, count: usize) -> Option<u32> {
         let offset = self.used.load(Ordering::Relaxed);
         let end = offset as usize + count;
         if end > self.words.len() {
@@ -51,7 +51,7 @@ impl Arena {
         words(bytes).zip(offset..).all(|(word, at)| self.word(at) == word)
     }
 
-    /// Text written by `put_bytes`; it was a `str` then.
+    /// Reads text that `put_bytes` wrote from a `str`.
     pub fn text(&self, offset: u32, len: usize) -> String {
         let mut bytes = Vec::with_capacity(len + 8);
         for index in 0..len.div_ceil(8) {
@@ -68,7 +68,7 @@ impl Arena {
 
 /// Hash → id → offset of the entry in the arena.
 pub(crate) struct Index {
-    /// Upper half: hash; lower half: id + 1; 0: free.
+    /// High half: hash; low half: id + 1; 0: free.
     buckets: &'static [AtomicU64],
     offsets: &'static [AtomicU32],
     len: AtomicU32,
@@ -84,15 +84,15 @@ impl Index {
         self.len.load(Ordering::Relaxed) as usize
     }
 
-    /// Offset of an entry; 0 for an id that was never given.
+    /// Offset of an entry; 0 for an id without entry.
     pub fn offset(&self, id: u32) -> u32 {
         self.offsets.get(id as usize).map_or(0, |offset| offset.load(Ordering::Acquire))
     }
 
-    /// The id whose entry at an offset is `equal`.
+    /// The id of the entry for whose offset `equal` returns true.
     pub fn find(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<u32> {
         for bucket in self.probes(hash) {
-            // Acquire: pairs with the Release of `insert`; the entry is whole.
+            // Acquire: pairs with the Release of `insert`; the entry is complete.
             let word = bucket.load(Ordering::Acquire);
             if word == 0 {
                 return None;
@@ -107,17 +107,17 @@ impl Index {
         None
     }
 
-    /// Takes the next id for an entry that `write` makes, giving its offset; `None` when the table or arena is full.
-    /// Only under the writer lock, after `find` failed under it.
+    /// Allocates the next id for an entry that `write` writes and whose offset it returns; `None` when the index or arena is
+    /// full. Only under the writer lock, after `find` failed under it.
     pub fn insert(&self, hash: u64, write: impl FnOnce() -> Option<u32>) -> Option<u32> {
         let id = self.len.load(Ordering::Relaxed);
         let slot = self.offsets.get(id as usize)?;
         let bucket = self.probes(hash).find(|bucket| bucket.load(Ordering::Relaxed) == 0)?;
-        // The id is taken first: a fork before the last store loses it, nothing else.
+        // The id is taken first: a fork before the last store loses only the id.
         self.len.store(id + 1, Ordering::Relaxed);
         let offset = write()?;
         slot.store(offset, Ordering::Release);
-        // Release: whoever finds the id sees its entry.
+        // Release: a reader that finds the id sees its entry.
         bucket.store(hash >> 32 << 32 | u64::from(id + 1), Ordering::Release);
         Some(id)
     }

@@ -1,11 +1,11 @@
 //! Label sets of the process: keys and values interned to one small id. Written by host threads, read by the drain
-//! thread. Not here: which request carries which set (`context`).
+//! thread. Not here: the label set of a request (`context`).
 //!
-//! # Laws
-//! 1. Tables only grow; an id means the same for the life of the process, in a forked child too.
-//! 2. Reading and finding take no lock. Writers take one among themselves, for as long as an insertion lasts.
-//! 3. Every table is capped. Beyond a cap a value becomes `other`, a key is left out; both are counted.
-//! 4. An insertion is published by its last store, and its id is taken before its first: a fork in between loses a slot,
+//! # Rules
+//! 1. Tables only grow; an id is valid for the life of the process, in a forked child too.
+//! 2. Lookups take no lock. Writers share one lock, held during an insertion.
+//! 3. Every table is capped. Beyond a cap a value becomes `other`, and a key is left out; both are counted.
+//! 4. The last store publishes an insertion, and its id is taken before the first store: a fork in between loses a slot and
 //!    never mixes two entries.
 
 mod index;
@@ -25,22 +25,22 @@ impl LabelSetId {
     pub const EMPTY: Self = Self(0);
 }
 
-/// Most distinct keys in a process.
+/// Distinct keys in a process.
 pub(crate) const MAX_KEYS: usize = 256;
-/// Most labels in one set.
+/// Labels in one set.
 pub(crate) const MAX_LABELS_PER_SET: usize = 64;
-/// Longest key.
+/// Length of a key.
 pub(crate) const MAX_KEY_BYTES: usize = 256;
-/// What stands for a value beyond a cap.
+/// Replaces a value beyond a cap.
 pub(crate) const OTHER: &str = "other";
-/// Sets of `other` values that still fit when `max_label_sets` is reached at its upper bound.
+/// Capacity for sets of `other` values after `max_label_sets` is reached at its upper bound.
 const SPARE_SETS: usize = 4096;
 const MAX_LABELS: usize = 65_536 + MAX_KEYS;
 const MAX_SETS: usize = 65_536 + SPARE_SETS;
-/// 8 MiB of address space; pages are touched as they fill.
+/// 8 MiB of address space; pages become resident as they fill.
 const ARENA_WORDS: usize = 1 << 20;
 
-// Zero pages of the library: no allocation, no initialisation to race with, no lock to inherit through a fork.
+// In .bss: no allocation, no initialization race, no lock that a forked child could inherit.
 static ARENA: [AtomicU64; ARENA_WORDS] = [const { AtomicU64::new(0) }; ARENA_WORDS];
 static KEY_BUCKETS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static KEY_OFFSETS: [AtomicU32; MAX_KEYS] = [const { AtomicU32::new(0) }; MAX_KEYS];
@@ -65,7 +65,7 @@ pub(crate) fn tables() -> &'static LabelTables {
     &TABLES
 }
 
-/// What was lost to the caps since the process began.
+/// Losses by the caps since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelLosses {
     /// Values cut at `max_label_value_bytes`.
@@ -76,8 +76,8 @@ pub(crate) struct LabelLosses {
     pub labels_dropped: u64,
 }
 
-/// Lock among writers that no forked child waits for: there, a thread of the parent will never release it. It holds one
-/// more than the fork generation of its holder, 0 when free.
+/// Fork-safe spin lock of the writers: a child ignores a lock that a thread of the parent holds. The word is the fork
+/// generation of the holder plus one, or 0 when free.
 pub(crate) struct WriterLock(AtomicU32);
 
 impl WriterLock {
@@ -86,17 +86,17 @@ impl WriterLock {
     }
 
     pub fn lock(&self) -> WriterGuard<'_> {
-        let mine = crate::sys::fork_generation().wrapping_add(1);
-        let mut tries = 0;
+        let own = crate::sys::fork_generation().wrapping_add(1);
+        let mut attempts = 0;
         loop {
             let found = self.0.load(Ordering::Relaxed);
             // Acquire: pairs with the Release of the guard; an insertion sees all earlier ones.
-            let take = || self.0.compare_exchange_weak(found, mine, Ordering::Acquire, Ordering::Relaxed);
-            if found != mine && take().is_ok() {
+            let acquire = || self.0.compare_exchange_weak(found, own, Ordering::Acquire, Ordering::Relaxed);
+            if found != own && acquire().is_ok() {
                 return WriterGuard(self);
             }
-            tries += 1;
-            if tries < 64 {
+            attempts += 1;
+            if attempts < 64 {
                 std::hint::spin_loop();
             } else {
                 std::thread::yield_now();
@@ -104,7 +104,7 @@ impl WriterLock {
         }
     }
 
-    pub fn replace_after_fork(&self) {
+    pub fn reset_after_fork(&self) {
         self.0.store(0, Ordering::Release);
     }
 }

@@ -7,10 +7,10 @@ use crate::hash::{hash_bytes, mixed};
 
 use super::{LabelLosses, LabelSetId, WriterLock, MAX_KEY_BYTES, MAX_LABELS_PER_SET, OTHER};
 
-/// Bits of an id in a word of the merge cache.
+/// Bits of the resulting id in a word of the merge cache.
 const MERGE_BITS: u32 = 21;
 
-/// See the laws at the head of the room.
+/// See the rules in the module documentation of `labels`.
 pub(crate) struct LabelTables {
     writer: WriterLock,
     arena: Arena,
@@ -18,7 +18,7 @@ pub(crate) struct LabelTables {
     labels: Index,
     sets: Index,
     values_of_key: &'static [AtomicU32],
-    /// Results of `merge`, one word each: parent, child, result.
+    /// Cache of `merge`; one word per entry: parent, child, result.
     merged: &'static [AtomicU64],
     max_sets: AtomicU32,
     max_value_bytes: AtomicU32,
@@ -27,7 +27,7 @@ pub(crate) struct LabelTables {
     labels_dropped: AtomicU64,
 }
 
-/// Labels of a set being made, by rising key id.
+/// Labels of a set under construction, by ascending key id.
 struct SetDraft {
     labels: [u32; MAX_LABELS_PER_SET],
     keys: [u32; MAX_LABELS_PER_SET],
@@ -91,15 +91,15 @@ impl LabelTables {
         }
     }
 
-    /// Caps for what is interned from now on.
+    /// Sets the caps for later insertions.
     pub fn set_limits(&self, max_sets: u32, max_value_bytes: u32) {
         self.max_sets.store(max_sets, Ordering::Relaxed);
         self.max_value_bytes.store(max_value_bytes, Ordering::Relaxed);
     }
 
-    /// In a forked child: whoever held the lock is not here.
+    /// Releases the writer lock in a forked child, which does not have the holding thread.
     pub fn after_fork_in_child(&self) {
-        self.writer.replace_after_fork();
+        self.writer.reset_after_fork();
     }
 
     pub fn losses(&self) -> LabelLosses {
@@ -110,12 +110,12 @@ impl LabelTables {
         }
     }
 
-    /// Number of label sets, the empty one not counted.
+    /// Number of label sets, without the empty one.
     pub fn set_count(&self) -> usize {
         self.sets.len()
     }
 
-    /// Memory touched by the entries.
+    /// Memory of the entries.
     pub fn used_bytes(&self) -> u64 {
         self.arena.used_bytes()
     }
@@ -124,7 +124,7 @@ impl LabelTables {
     pub fn extend(&self, parent: LabelSetId, labels: &[(&str, &str)]) -> LabelSetId {
         let mut draft = self.draft_of(parent);
         for (key, value) in labels {
-            // A full set takes no new key, so that a map of thousands does not use up the keys of the process.
+            // A full set interns no new key, so that a map of thousands does not exhaust the keys of the process.
             let key = if draft.is_full() { self.known_key(key) } else { self.key(key) };
             let added = key.is_some_and(|key| {
                 let label = self.label(key, value);
@@ -148,7 +148,7 @@ impl LabelTables {
         let pair = (u64::from(parent.0) << MERGE_BITS | u64::from(child.0)) << MERGE_BITS;
         let slot = self.merged.get(mixed(0, pair) as usize % self.merged.len().max(1));
         if let Some(slot) = slot {
-            // One word, so no order is needed: an id that can be read was published by its own table.
+            // An entry is one word, and its ids are already published by their tables.
             let word = slot.load(Ordering::Acquire);
             if word >> MERGE_BITS << MERGE_BITS == pair && word != 0 {
                 return LabelSetId((word & ((1 << MERGE_BITS) - 1)) as u32);
@@ -239,7 +239,7 @@ impl LabelTables {
             return Some(label);
         }
         let values = self.values_of_key.get(key as usize)?;
-        // Half of the label sets: one key without bounds leaves room for the others.
+        // Half of the label sets: a key of unbounded cardinality leaves capacity for the others.
         let cap = self.max_sets.load(Ordering::Relaxed) / 2;
         if cut == OTHER || values.load(Ordering::Relaxed) < cap {
             values.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +265,7 @@ impl LabelTables {
     }
 
     fn entry(&self, head: u64, bytes: &[u8]) -> Option<u32> {
-        let offset = self.arena.take(1 + bytes.len().div_ceil(8))?;
+        let offset = self.arena.allocate(1 + bytes.len().div_ceil(8))?;
         self.arena.put(offset, head);
         self.arena.put_bytes(offset + 1, bytes);
         Some(offset)
@@ -307,7 +307,7 @@ impl LabelTables {
 
     fn insert_set(&self, labels: &[u32]) -> Option<LabelSetId> {
         let id = self.sets.insert(hash_labels(labels), || {
-            let offset = self.arena.take(1 + labels.len())?;
+            let offset = self.arena.allocate(1 + labels.len())?;
             self.arena.put(offset, labels.len() as u64);
             for (label, at) in labels.iter().zip(offset + 1..) {
                 self.arena.put(at, u64::from(*label));

@@ -1,4 +1,4 @@
-//! The laws of the label tables, on tables of their own.
+//! Tests of the rules of the label tables, on separate small tables.
 
 use super::*;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -43,9 +43,9 @@ fn an_inner_value_replaces_the_outer_one_of_the_same_key() {
     let outer = tables.extend(LabelSetId::EMPTY, &[("route", "/"), ("user", "a")]);
     let inner = tables.extend(outer, &[("user", "b"), ("step", "2")]);
     assert_eq!(tables.labels_of(inner), owned(&[("route", "/"), ("step", "2"), ("user", "b")]));
-    let prebuilt = tables.extend(LabelSetId::EMPTY, &[("step", "2"), ("user", "b")]);
-    assert_eq!(tables.merge(outer, prebuilt), inner);
-    assert_eq!(tables.merge(outer, prebuilt), inner, "the cached merge is the same");
+    let prepared = tables.extend(LabelSetId::EMPTY, &[("step", "2"), ("user", "b")]);
+    assert_eq!(tables.merge(outer, prepared), inner);
+    assert_eq!(tables.merge(outer, prepared), inner, "the cached merge is the same");
     assert_eq!(tables.merge(outer, LabelSetId::EMPTY), outer);
     assert_eq!(tables.merge(LabelSetId::EMPTY, outer), outer);
 }
@@ -60,7 +60,7 @@ fn a_long_value_is_cut_between_characters_and_counted() {
 }
 
 #[test]
-fn a_key_without_bounds_becomes_other_and_leaves_the_other_keys_alone() {
+fn values_of_a_key_with_unbounded_cardinality_become_other_and_other_keys_are_unaffected() {
     let tables = small_tables();
     tables.set_limits(100, 1024);
     for request in 0..1000 {
@@ -71,7 +71,7 @@ fn a_key_without_bounds_becomes_other_and_leaves_the_other_keys_alone() {
     }
     let last = tables.extend(LabelSetId::EMPTY, &[("request", "999"), ("route", "/cart")]);
     assert_eq!(tables.labels_of(last), owned(&[("request", "other"), ("route", "/cart")]));
-    assert_eq!(tables.losses().values_replaced, 951, "50 values fit, 950 did not, and one was asked again");
+    assert_eq!(tables.losses().values_replaced, 951, "50 values fit, 950 did not, and one was interned again");
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn keys_beyond_their_cap_and_empty_keys_are_left_out_and_counted() {
     for key in 0..20 {
         tables.extend(LabelSetId::EMPTY, &[(key.to_string().as_str(), "v")]);
     }
-    assert_eq!(tables.losses().labels_dropped, 4, "the small index has room for 16 keys");
+    assert_eq!(tables.losses().labels_dropped, 4, "the small index has a capacity of 16 keys");
     assert_eq!(tables.extend(LabelSetId::EMPTY, &[("", "v")]), LabelSetId::EMPTY);
     assert_eq!(tables.losses().labels_dropped, 5);
 }
 
 #[test]
-fn a_map_of_hundreds_leaves_keys_for_the_rest_of_the_process() {
+fn a_map_of_hundreds_of_labels_does_not_exhaust_the_keys_of_the_process() {
     let (keys, labels, sets) = (Index::new(words(512), halves(128)), Index::new(words(512), halves(256)), 256);
     let sets = Index::new(words(1024), halves(sets));
     let tables = LabelTables::new(Arena::new(words(1 << 14)), keys, labels, sets, halves(128), words(64));
@@ -118,7 +118,7 @@ fn a_map_of_hundreds_leaves_keys_for_the_rest_of_the_process() {
 }
 
 #[test]
-fn hostile_text_comes_back_as_it_was() {
+fn hostile_text_is_stored_unchanged() {
     let tables = small_tables();
     let pairs = [("__proto__", "a,b=c;d\n\0\u{202e}"), ("k=1", "\u{1F600}"), ("empty", "")];
     let set = tables.extend(LabelSetId::EMPTY, &pairs);
@@ -128,7 +128,7 @@ fn hostile_text_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_full_arena_gives_other_or_nothing_and_never_a_wrong_label() {
+fn a_full_arena_returns_other_or_no_label_and_never_a_wrong_one() {
     let tables = LabelTables::new(
         Arena::new(words(64)),
         Index::new(words(64), halves(16)),
@@ -149,7 +149,7 @@ fn a_full_arena_gives_other_or_nothing_and_never_a_wrong_label() {
 }
 
 #[test]
-fn threads_that_intern_the_same_labels_at_once_agree_on_the_ids() {
+fn threads_that_intern_the_same_labels_concurrently_get_the_same_ids() {
     let tables: &'static LabelTables = Box::leak(Box::new(small_tables()));
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -169,9 +169,9 @@ fn threads_that_intern_the_same_labels_at_once_agree_on_the_ids() {
 }
 
 #[test]
-fn a_lock_held_at_fork_does_not_stop_the_child() {
+fn a_writer_lock_held_at_fork_does_not_block_the_child() {
     let tables = small_tables();
-    // The parent's thread holds the lock when the process is copied; in the child nobody will release it.
+    // A thread of the parent holds the lock at the fork; the child has no thread that releases it.
     std::mem::forget(tables.writer_lock_for_test());
     tables.after_fork_in_child();
     let set = tables.extend(LabelSetId::EMPTY, &[("k", "v")]);

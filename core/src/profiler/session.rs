@@ -65,7 +65,7 @@ impl Session {
         let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
         forget_parents_inbox(inbox);
-        context::set_bell(inbox);
+        context::set_drain_inbox(inbox);
         // What a run before left behind belongs to no window of this one.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         sys::use_inbox(inbox);
