@@ -9,7 +9,7 @@ use crate::locations::LocationTable;
 use crate::runtime::{Ended, Runtime};
 use crate::stacks::{RawStackAt, StackLosses, StackTable};
 use crate::stats::Counters;
-use crate::window::{Arrival, Window};
+use crate::window::{ResolvedSample, Window};
 use spanprof_signal::{Context, DropReason, RawSample, Ring, SampleFlags};
 
 /// Words of the ring taken before a look at how full the window is.
@@ -97,7 +97,7 @@ impl Drain {
             counters.contexts_expired.add(1);
             ContextRow::default()
         });
-        window.add(Arrival { sample, stack, label_set: row.label_set, link: row.link }, counters);
+        window.add(ResolvedSample { sample, stack, label_set: row.label_set, link: row.link }, counters);
     }
 
     /// The stack of a sample that has none: its reason.

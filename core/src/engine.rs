@@ -96,13 +96,13 @@ impl Engine {
 
     /// Ends the window; `None` when there is nothing to send.
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
-        self.window.keep_remainders_of(end.lives);
+        self.window.release_remainders_of_ended_threads(end.lives);
         let of_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
         if let Some(account) = end.account.as_ref().filter(|_| of_cpu) {
             let unseen_ns = self.unseen_ns(account);
             if unseen_ns >= self.window.settings().cpu_period_ns {
                 let stack = self.drain.reason_stack(DropReason::UnseenThread);
-                self.window.add_unseen(unseen_ns, end.now_monotonic_ns, stack, &self.counters);
+                self.window.add_unattributed(unseen_ns, end.now_monotonic_ns, stack, &self.counters);
                 self.unseen_given_ns += unseen_ns;
             }
         }

@@ -1,6 +1,6 @@
-//! An open window → immutable profiles over a dictionary of just what they use. Pure: times and random ids come in.
+//! An open window → immutable profiles over a dictionary without unused entries. Pure: times and random ids are arguments.
 
-use super::{Entry, SampleKey, Series, Window, KINDS};
+use super::{SampleKey, SampleTotals, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
 use crate::hash::WordMap;
 use crate::locations::{LocationIndex, LocationTable};
@@ -13,69 +13,73 @@ use spanprof_profile::{
 };
 use spanprof_signal::SampleKind;
 
-/// What closing needs from outside.
+/// Arguments of [`Window::close`].
 pub(crate) struct CloseInput<'a> {
     pub locations: &'a LocationTable,
     pub stacks: &'a StackTable,
     pub resource: &'a [ResourceAttribute],
     /// Static labels of every sample.
     pub tags: &'a [(String, String)],
-    /// Put on every sample when not empty.
+    /// Added to every sample when not empty.
     pub service_name: &'a str,
     pub now_monotonic_ns: u64,
     /// Unix time minus monotonic time.
     pub unix_offset_ns: i128,
-    /// Sixteen random bytes for each profile.
+    /// Generates a random id for each profile.
     pub profile_id: &'a mut dyn FnMut() -> [u8; 16],
-    /// Only this kind, or all.
+    /// Closes this kind only; `None`: all kinds.
     pub only: Option<SampleKind>,
 }
 
-/// A window that has ended.
+/// A closed window.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosedWindow {
     pub data: ProfilesData,
     pub start_unix_ns: u64,
     pub duration_ns: u64,
-    /// Raw samples that it was made of.
+    /// Number of raw samples.
     pub samples: u64,
-    /// Different stacks in it.
+    /// Number of distinct stacks.
     pub stacks: u64,
 }
 
-/// One sample type of a kind.
-struct Shape {
+/// One profile type of a sample kind.
+struct ProfileShape {
     sample_type: (&'static str, &'static str),
     period_type: (&'static str, &'static str),
-    /// Which of an entry's two values it is.
+    /// Index of its value in [`SampleTotals::values`].
     value: usize,
-    /// The type of the other value, when that is what was really measured.
+    /// Type of the other value, if that is the exact measurement.
     exact_type: Option<(&'static str, &'static str)>,
 }
 
-const fn shape(value: usize, sample_type: (&'static str, &'static str), period: (&'static str, &'static str)) -> Shape {
-    Shape { sample_type, period_type: period, value, exact_type: None }
+const fn shape(
+    value: usize,
+    sample_type: (&'static str, &'static str),
+    period: (&'static str, &'static str),
+) -> ProfileShape {
+    ProfileShape { sample_type, period_type: period, value, exact_type: None }
 }
 
-fn shapes(kind: SampleKind) -> &'static [Shape] {
+fn shapes(kind: SampleKind) -> &'static [ProfileShape] {
     const NS: &str = "nanoseconds";
-    const CPU: &[Shape] = &[Shape {
+    const CPU: &[ProfileShape] = &[ProfileShape {
         sample_type: ("samples", "count"),
         period_type: ("cpu", NS),
         value: 0,
         exact_type: Some(("cpu", NS)),
     }];
-    const WALL: &[Shape] = &[shape(0, ("wall", NS), ("wall", NS))];
-    const ALLOC: &[Shape] = &[
+    const WALL: &[ProfileShape] = &[shape(0, ("wall", NS), ("wall", NS))];
+    const ALLOC: &[ProfileShape] = &[
         shape(0, ("alloc_space", "bytes"), ("space", "bytes")),
         shape(1, ("alloc_objects", "count"), ("space", "bytes")),
     ];
-    const LOCK: &[Shape] = &[
+    const LOCK: &[ProfileShape] = &[
         shape(1, ("contentions", "count"), ("contentions", "count")),
         shape(0, ("delay", NS), ("contentions", "count")),
     ];
-    const EVENT_LOOP: &[Shape] = &[shape(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
-    const OFF_CPU: &[Shape] = &[shape(0, ("off_cpu", NS), ("off_cpu", NS))];
+    const EVENT_LOOP: &[ProfileShape] = &[shape(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
+    const OFF_CPU: &[ProfileShape] = &[shape(0, ("off_cpu", NS), ("off_cpu", NS))];
     match kind {
         SampleKind::Cpu => CPU,
         SampleKind::Wall => WALL,
@@ -88,16 +92,16 @@ fn shapes(kind: SampleKind) -> &'static [Shape] {
 }
 
 impl Window {
-    /// Ends the window (or one kind of it); `None` when there is nothing to send.
+    /// Closes the window, or one kind of it; `None` when it has no samples.
     pub fn close(&mut self, input: CloseInput<'_>) -> Option<ClosedWindow> {
         let opened_ns = self.opened_ns?;
         let now_ns = input.now_monotonic_ns;
         let mut first_start_ns = now_ns;
         let mut raw_samples = 0;
-        let mut building = Building {
+        let mut builder = ProfileBuilder {
             input,
             links: &self.links,
-            threads: &self.threads,
+            thread_names: &self.thread_names,
             dictionary: Dictionary::new(),
             location_ids: WordMap::default(),
             stack_ids: WordMap::default(),
@@ -106,7 +110,7 @@ impl Window {
         let mut profiles = Vec::new();
         for code in 1..KINDS as u8 {
             let Some(kind) = SampleKind::from_code(code) else { continue };
-            if building.input.only.is_some_and(|only| only != kind) || self.series[code as usize].entries.is_empty() {
+            if builder.input.only.is_some_and(|only| only != kind) || self.series[code as usize].entries.is_empty() {
                 continue;
             }
             let series = std::mem::take(&mut self.series[code as usize]);
@@ -115,7 +119,7 @@ impl Window {
             if kind == SampleKind::Cpu {
                 self.first_of_thread.clear();
             }
-            // A kind that was closed alone begins where it ended.
+            // A kind that was closed separately begins at that close.
             let start_ns = opened_ns.max(std::mem::replace(&mut self.closed_ns[code as usize], now_ns));
             first_start_ns = first_start_ns.min(start_ns);
             let period_ns = match kind {
@@ -124,26 +128,26 @@ impl Window {
                 _ => 1,
             };
             for shape in shapes(kind) {
-                let samples = building.samples(&series, shape);
+                let samples = builder.samples(&series, shape);
                 profiles.push(Profile {
                     sample_type: value_type(shape.sample_type),
                     period_type: value_type(shape.period_type),
                     period: period_ns as i64,
-                    time_unix_nano: building.unix_ns(start_ns),
+                    time_unix_nano: builder.unix_ns(start_ns),
                     duration_nano: now_ns.saturating_sub(start_ns).max(1),
-                    profile_id: (building.input.profile_id)(),
+                    profile_id: (builder.input.profile_id)(),
                     samples,
                     exact_type: shape.exact_type.map(value_type),
                     ..Profile::default()
                 });
             }
         }
-        let resource = building.input.resource.iter().map(Into::into).collect();
+        let resource = builder.input.resource.iter().map(Into::into).collect();
         let resource = ResourceProfiles { resource, scope: Scope::spanprof(), profiles };
-        let stacks = building.stack_ids.len() as u64;
-        let start_unix_ns = building.unix_ns(first_start_ns);
+        let stacks = builder.stack_ids.len() as u64;
+        let start_unix_ns = builder.unix_ns(first_start_ns);
         let duration_ns = now_ns.saturating_sub(first_start_ns).max(1);
-        let data = ProfilesData { dictionary: building.dictionary, resources: vec![resource] };
+        let data = ProfilesData { dictionary: builder.dictionary, resources: vec![resource] };
         self.after_close(now_ns);
         (data.sample_count() > 0).then_some(ClosedWindow {
             data,
@@ -159,40 +163,40 @@ impl Window {
             self.opened_ns = None;
             self.links.truncate(1);
             self.link_ids.retain(|_, id| *id == 0);
-            self.threads.clear();
+            self.thread_names.clear();
             self.first_of_thread.clear();
             self.previous_end_ns = now_ns;
         }
     }
 }
 
-struct Building<'a, 'w> {
+struct ProfileBuilder<'a, 'w> {
     input: CloseInput<'a>,
     links: &'w [spanprof_profile::Link],
-    threads: &'w WordMap<u32, String>,
+    thread_names: &'w WordMap<u32, String>,
     dictionary: Dictionary,
     location_ids: WordMap<LocationIndex, LocationId>,
     stack_ids: WordMap<StackIndex, StackId>,
     attribute_ids: WordMap<(LabelSetId, u32), AttributeSetId>,
 }
 
-impl Building<'_, '_> {
-    fn samples(&mut self, series: &Series, shape: &Shape) -> Vec<Sample> {
-        let mut keys: Vec<_> = series.entries.iter().collect();
-        // The same window gives the same bytes.
-        keys.sort_unstable_by_key(|(key, _)| **key);
-        keys.into_iter().map(|(key, entry)| self.sample(key, entry, shape)).collect()
+impl ProfileBuilder<'_, '_> {
+    fn samples(&mut self, series: &Series, shape: &ProfileShape) -> Vec<Sample> {
+        let mut entries: Vec<_> = series.entries.iter().collect();
+        // Sorted, so that equal windows have equal bytes.
+        entries.sort_unstable_by_key(|(key, _)| **key);
+        entries.into_iter().map(|(key, totals)| self.sample(key, totals, shape)).collect()
     }
 
-    fn sample(&mut self, key: &SampleKey, entry: &Entry, shape: &Shape) -> Sample {
-        let observed: Vec<_> = entry
+    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, shape: &ProfileShape) -> Sample {
+        let observed: Vec<_> = totals
             .observations
             .iter()
             .filter(|(_, values)| values[shape.value] > 0)
             .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[shape.value])))
             .collect();
         let (timestamps_unix_nano, values) = match observed.is_empty() {
-            true => (Vec::new(), vec![signed(entry.values[shape.value])]),
+            true => (Vec::new(), vec![signed(totals.values[shape.value])]),
             false => observed.into_iter().unzip(),
         };
         Sample {
@@ -201,7 +205,7 @@ impl Building<'_, '_> {
             link: self.link(key.link),
             values,
             timestamps_unix_nano,
-            exact_value: if shape.exact_type.is_some() { signed(entry.values[1 - shape.value]) } else { 0 },
+            exact_value: if shape.exact_type.is_some() { signed(totals.values[1 - shape.value]) } else { 0 },
         }
     }
 
@@ -241,12 +245,13 @@ impl Building<'_, '_> {
             return *known;
         }
         let labels = labels_of(label_set);
-        let given = |key: &str| labels.iter().any(|(known, _)| known == key);
-        let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !given(key)).collect();
+        let is_label = |key: &str| labels.iter().any(|(known, _)| known == key);
+        let tags: Vec<_> = self.input.tags.iter().filter(|(key, _)| !is_label(key)).collect();
         let dictionary = &mut self.dictionary;
         let mut ids = Vec::with_capacity(labels.len() + tags.len() + 3);
         let service_name = self.input.service_name;
-        if !service_name.is_empty() && !given("service.name") && !tags.iter().any(|(key, _)| key == "service.name") {
+        let has_service_name = is_label("service.name") || tags.iter().any(|(key, _)| key == "service.name");
+        if !service_name.is_empty() && !has_service_name {
             ids.push(dictionary.attribute("service.name", Value::String(service_name), ""));
         }
         for (key, value) in &tags {
@@ -254,7 +259,7 @@ impl Building<'_, '_> {
         }
         if thread_id != 0 {
             ids.push(dictionary.attribute("thread.id", Value::Int(i64::from(thread_id)), ""));
-            let name = self.threads.get(&thread_id).map_or("", String::as_str);
+            let name = self.thread_names.get(&thread_id).map_or("", String::as_str);
             if !name.is_empty() {
                 ids.push(dictionary.attribute("thread.name", Value::String(name), ""));
             }

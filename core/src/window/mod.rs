@@ -1,5 +1,5 @@
-//! The open window: samples of each kind added up under (stack, label set, link, thread). Owned by the drain thread. Not
-//! here: where samples come from (`drain`), what a closed window looks like on the wire (`window::close`).
+//! The open window: aggregates samples of each kind by (stack, label set, link, thread). Owned by the drain thread. Not
+//! here: draining and resolving (`drain`), profiles of a closed window (`window::close`).
 
 mod close;
 mod periods;
@@ -15,12 +15,12 @@ use spanprof_signal::{RawSample, SampleFlags, SampleKind};
 pub(crate) use close::{CloseInput, ClosedWindow};
 use periods::Periods;
 
-/// Entries at which a window closes before its time: bounds memory whatever the rate and the number of spans.
+/// Entries at which a window closes early: bounds memory at any rate and number of spans.
 pub(crate) const MAX_ENTRIES: usize = 65_536;
-/// Kept timestamps at which a window closes before its time.
+/// Kept timestamps at which a window closes early.
 pub(crate) const MAX_TIMESTAMPS: usize = 131_072;
 
-/// What the window must know of the configuration. A change of `cpu_period_ns` closes the window first.
+/// Configuration of the window. A change of a period closes the window first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowSettings {
     pub cpu_period_ns: u64,
@@ -30,8 +30,8 @@ pub(crate) struct WindowSettings {
     pub thread_labels: bool,
 }
 
-/// A resolved sample at the window's door.
-pub(crate) struct Arrival<'a> {
+/// A resolved sample for the window.
+pub(crate) struct ResolvedSample<'a> {
     pub sample: &'a RawSample<'a>,
     pub stack: StackIndex,
     pub label_set: LabelSetId,
@@ -49,19 +49,19 @@ pub(crate) struct SampleKey {
     pub thread_id: u32,
 }
 
-/// What was added up for one identity.
+/// Totals of one aggregated sample.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct SampleTotals {
     /// CPU: periods and nanoseconds. Other kinds: the two values of the raw samples.
     pub values: [u64; 2],
-    /// Monotonic time and the two values of each sample, when asked.
+    /// Monotonic time and the two values of each raw sample, with `keep_timestamps`.
     pub observations: Vec<(u64, [u64; 2])>,
 }
 
 /// Samples of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
-    pub entries: WordMap<SampleKey, Entry>,
+    pub entries: WordMap<SampleKey, SampleTotals>,
 }
 
 impl Series {
@@ -75,25 +75,26 @@ impl Series {
     }
 }
 
-/// See the head of the module.
+/// See the module documentation.
 pub(crate) struct Window {
     settings: WindowSettings,
-    /// Monotonic times; `None` while nothing has arrived.
+    /// Monotonic time of the start; `None` while the window is empty.
     opened_ns: Option<u64>,
-    /// End of the window before.
+    /// End of the previous window.
     previous_end_ns: u64,
-    /// By kind: when it was last closed, perhaps alone.
+    /// By kind: time of its last close, which may be separate from other kinds.
     closed_ns: [u64; KINDS],
     /// By [`SampleKind`] code.
     series: [Series; KINDS],
     links: Vec<Link>,
     link_ids: WordMap<Link, u32>,
-    /// First samples of threads, with the periods they stood for: short-lived threads that were hit once.
+    /// Keys of first samples of threads; they get a share of the unattributed CPU time.
     first_of_thread: Vec<SampleKey>,
-    threads: WordMap<u32, String>,
+    thread_names: WordMap<u32, String>,
     periods: Periods,
-    /// By kind: kept timestamps, samples.
+    /// Number of kept timestamps, by kind.
     timestamps: [usize; KINDS],
+    /// Number of raw samples, by kind.
     samples: [u64; KINDS],
 }
 
@@ -110,7 +111,7 @@ impl Window {
             links: vec![Link::default()],
             link_ids: [(Link::default(), 0)].into_iter().collect(),
             first_of_thread: Vec::new(),
-            threads: WordMap::default(),
+            thread_names: WordMap::default(),
             periods: Periods::default(),
             timestamps: [0; KINDS],
             samples: [0; KINDS],
@@ -121,7 +122,7 @@ impl Window {
         self.settings
     }
 
-    /// New settings, for an empty window.
+    /// Sets the configuration of an empty window.
     pub fn set_settings(&mut self, settings: WindowSettings) {
         self.settings = settings;
     }
@@ -130,12 +131,12 @@ impl Window {
         self.opened_ns.is_none()
     }
 
-    /// Monotonic time at which it is due; `None` while it is empty.
+    /// Monotonic time at which the window is due; `None` while it is empty.
     pub fn due_ns(&self) -> Option<u64> {
         self.opened_ns.map(|opened| opened + self.settings.interval_ns)
     }
 
-    /// Whether it must close before its time.
+    /// Whether the window must close early.
     pub fn is_full(&self) -> bool {
         self.timestamps.iter().sum::<usize>() >= MAX_TIMESTAMPS
             || self.first_of_thread.len() >= MAX_ENTRIES
@@ -144,8 +145,8 @@ impl Window {
     }
 
     /// Adds one sample.
-    pub fn add(&mut self, arrival: Arrival<'_>, counters: &Counters) {
-        let Arrival { sample, stack, label_set, link } = arrival;
+    pub fn add(&mut self, resolved: ResolvedSample<'_>, counters: &Counters) {
+        let ResolvedSample { sample, stack, label_set, link } = resolved;
         let values = match sample.kind {
             SampleKind::Cpu => {
                 counters.samples_cpu.add(1);
@@ -172,8 +173,8 @@ impl Window {
         }
         self.open_at(sample.time_ns, self.reach_back_ns(sample));
         let thread_id = if self.settings.thread_labels { sample.thread_id } else { 0 };
-        if thread_id != 0 && !self.threads.contains_key(&thread_id) {
-            self.threads.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
+        if thread_id != 0 && !self.thread_names.contains_key(&thread_id) {
+            self.thread_names.insert(thread_id, crate::sys::thread_name(thread_id).unwrap_or_default());
         }
         let key = SampleKey { stack, label_set, link: self.link_id(link), thread_id };
         if sample.kind == SampleKind::Cpu && sample.flags.has(SampleFlags::FIRST_OF_THREAD) {
@@ -182,7 +183,7 @@ impl Window {
         self.add_to(sample.kind, key, values, sample.time_ns);
     }
 
-    /// How far before its own time the first sample of a window reaches.
+    /// How long before its timestamp the period of a sample begins.
     fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
         match sample.kind {
             SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),
@@ -196,12 +197,13 @@ impl Window {
         self.open_at(now_ns, 0);
     }
 
-    /// Opens the window with its first sample: at the end of the one before when work went on, else when it began.
+    /// Opens the window with its first sample: at the end of the previous window while work is continuous, else at the
+    /// beginning of the sample.
     fn open_at(&mut self, time_ns: u64, reach_back_ns: u64) {
         if self.opened_ns.is_none() {
-            let began = time_ns.saturating_sub(reach_back_ns).max(self.previous_end_ns);
-            let went_on = began.saturating_sub(self.previous_end_ns) < self.settings.interval_ns;
-            self.opened_ns = Some(if went_on { self.previous_end_ns } else { began });
+            let began_ns = time_ns.saturating_sub(reach_back_ns).max(self.previous_end_ns);
+            let is_continuous = began_ns.saturating_sub(self.previous_end_ns) < self.settings.interval_ns;
+            self.opened_ns = Some(if is_continuous { self.previous_end_ns } else { began_ns });
         }
     }
 
@@ -221,36 +223,42 @@ impl Window {
         self.series[code].add(key, values, keep.then_some(time_ns));
     }
 
-    /// Adds CPU time that no sample carried: to the first samples of threads up to a period each (they stand for short
-    /// threads that were never hit), the rest to `unseen_stack`. Keeps totals true.
-    pub fn add_unseen(&mut self, unseen_ns: u64, now_ns: u64, unseen_stack: StackIndex, counters: &Counters) {
+    /// Adds unattributed CPU time, so that totals are exact. The first sample of each thread gets at most a period, since it
+    /// represents short-lived threads without a sample. The rest goes to `unattributed_stack`.
+    pub fn add_unattributed(
+        &mut self,
+        unattributed_ns: u64,
+        now_ns: u64,
+        unattributed_stack: StackIndex,
+        counters: &Counters,
+    ) {
         let period_ns = self.settings.cpu_period_ns;
-        let hit_once = std::mem::take(&mut self.first_of_thread);
-        let share_ns = unseen_ns.checked_div(hit_once.len() as u64).unwrap_or(0).min(period_ns);
-        let mut left_ns = unseen_ns;
-        for key in hit_once {
+        let first_samples = std::mem::take(&mut self.first_of_thread);
+        let share_ns = unattributed_ns.checked_div(first_samples.len() as u64).unwrap_or(0).min(period_ns);
+        let mut left_ns = unattributed_ns;
+        for key in first_samples {
             if share_ns == 0 {
                 break;
             }
             left_ns -= share_ns;
-            self.add_filler(key, share_ns, now_ns);
+            self.add_share(key, share_ns, now_ns);
         }
-        counters.unseen_distributed_ns.add(unseen_ns - left_ns);
+        counters.unseen_distributed_ns.add(unattributed_ns - left_ns);
         counters.unseen_shown_ns.add(left_ns);
         if left_ns > 0 {
-            let key = SampleKey { stack: unseen_stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0 };
-            self.add_filler(key, left_ns, now_ns);
+            let key = SampleKey { stack: unattributed_stack, label_set: LabelSetId::EMPTY, link: 0, thread_id: 0 };
+            self.add_share(key, left_ns, now_ns);
         }
     }
 
-    fn add_filler(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
+    fn add_share(&mut self, key: SampleKey, ns: u64, now_ns: u64) {
         self.open_at(now_ns, ns.min(self.settings.interval_ns));
-        let values = [self.periods.of_unseen(ns, self.settings.cpu_period_ns), ns];
+        let values = [self.periods.of_unattributed(ns, self.settings.cpu_period_ns), ns];
         self.add_to(SampleKind::Cpu, key, values, now_ns);
     }
 
-    /// Threads that ended leave their remainders to the unseen time.
-    pub fn keep_remainders_of(&mut self, live: &mut dyn FnMut(u32) -> bool) {
-        self.periods.keep(live);
+    /// Moves the remainders of ended threads to the unattributed time.
+    pub fn release_remainders_of_ended_threads(&mut self, is_alive: &mut dyn FnMut(u32) -> bool) {
+        self.periods.release_ended(is_alive);
     }
 }

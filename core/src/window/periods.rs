@@ -1,5 +1,5 @@
-//! Nanoseconds → periods. What does not fill a period is carried to the thread's next sample and over windows, never
-//! rounded away: the sum of the counts times the period stays within a period per thread of the truth.
+//! Nanoseconds → periods. The remainder of a division is carried to the thread's next sample, also over windows, and never
+//! rounded off: the sum of the counts times the period is exact to one period per thread.
 
 use crate::hash::WordMap;
 
@@ -7,18 +7,18 @@ use crate::hash::WordMap;
 #[derive(Debug, Default)]
 pub(super) struct Periods {
     of_threads: WordMap<u32, u64>,
-    of_unseen: u64,
+    unattributed: u64,
 }
 
 impl Periods {
-    /// Whole periods in `ns` and what the thread carried.
+    /// Whole periods in `ns` plus the remainder of the thread.
     pub fn of_thread(&mut self, thread_id: u32, ns: u64, period_ns: u64) -> u64 {
-        whole(self.of_threads.entry(thread_id).or_default(), ns, period_ns)
+        whole_periods(self.of_threads.entry(thread_id).or_default(), ns, period_ns)
     }
 
-    /// Whole periods of time that belongs to no thread any more.
-    pub fn of_unseen(&mut self, ns: u64, period_ns: u64) -> u64 {
-        whole(&mut self.of_unseen, ns, period_ns)
+    /// Whole periods in unattributed `ns` plus their remainder.
+    pub fn of_unattributed(&mut self, ns: u64, period_ns: u64) -> u64 {
+        whole_periods(&mut self.unattributed, ns, period_ns)
     }
 
     /// Threads with a remainder.
@@ -26,23 +26,23 @@ impl Periods {
         self.of_threads.len()
     }
 
-    /// Keeps the remainders of living threads; those of ended ones join the unseen time.
-    pub fn keep(&mut self, live: &mut dyn FnMut(u32) -> bool) {
-        let unseen = &mut self.of_unseen;
-        self.of_threads.retain(|thread_id, carried| {
-            let kept = live(*thread_id);
-            if !kept {
-                *unseen += *carried;
+    /// Moves the remainders of ended threads to the unattributed remainder.
+    pub fn release_ended(&mut self, is_alive: &mut dyn FnMut(u32) -> bool) {
+        let unattributed = &mut self.unattributed;
+        self.of_threads.retain(|thread_id, remainder| {
+            let is_kept = is_alive(*thread_id);
+            if !is_kept {
+                *unattributed += *remainder;
             }
-            kept
+            is_kept
         });
     }
 }
 
-fn whole(carried: &mut u64, ns: u64, period_ns: u64) -> u64 {
-    let total = carried.saturating_add(ns);
+fn whole_periods(remainder: &mut u64, ns: u64, period_ns: u64) -> u64 {
+    let total = remainder.saturating_add(ns);
     let period_ns = period_ns.max(1);
-    *carried = total % period_ns;
+    *remainder = total % period_ns;
     total / period_ns
 }
 
@@ -58,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_leaves_its_remainder_to_the_unseen_time() {
+    fn the_remainder_of_an_ended_thread_becomes_unattributed() {
         let mut periods = Periods::default();
         assert_eq!(periods.of_thread(1, 6, 10), 0);
         assert_eq!(periods.of_thread(2, 5, 10), 0);
-        periods.keep(&mut |thread_id| thread_id == 2);
-        assert_eq!(periods.of_unseen(4, 10), 1);
-        assert_eq!(periods.of_thread(1, 4, 10), 0, "a new thread of the same id starts from nothing");
+        periods.release_ended(&mut |thread_id| thread_id == 2);
+        assert_eq!(periods.of_unattributed(4, 10), 1);
+        assert_eq!(periods.of_thread(1, 4, 10), 0, "a new thread with the same id starts at 0");
         assert_eq!(periods.of_thread(2, 5, 10), 1);
     }
 }

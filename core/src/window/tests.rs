@@ -1,4 +1,4 @@
-//! The laws of the window that no conformance case shows: caps, closing one kind, clocks that step back, order.
+//! Tests of the window beyond the conformance cases: caps, closing one kind, clocks that step back, order.
 
 use super::*;
 use crate::locations::LocationTable;
@@ -13,12 +13,12 @@ const SETTINGS: WindowSettings = WindowSettings {
     thread_labels: false,
 };
 
-struct Tables {
+struct StackTables {
     locations: LocationTable,
     stacks: StackTable,
 }
 
-impl Tables {
+impl StackTables {
     fn new() -> Self {
         Self { locations: LocationTable::default(), stacks: StackTable::default() }
     }
@@ -56,12 +56,12 @@ fn sample(kind: SampleKind, time_ns: u64, values: [u64; 2]) -> RawSample<'static
 }
 
 fn add(window: &mut Window, stack: StackIndex, sample: &RawSample<'_>, link: Link) {
-    window.add(Arrival { sample, stack, label_set: LabelSetId::EMPTY, link }, &Counters::default());
+    window.add(ResolvedSample { sample, stack, label_set: LabelSetId::EMPTY, link }, &Counters::default());
 }
 
 #[test]
 fn one_kind_can_close_while_the_others_stay_open() {
-    let mut tables = Tables::new();
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 0);
     add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
@@ -77,27 +77,27 @@ fn one_kind_can_close_while_the_others_stay_open() {
 }
 
 #[test]
-fn a_kind_closed_alone_begins_its_next_profile_where_the_last_one_ended() {
-    let mut tables = Tables::new();
+fn a_kind_closed_separately_begins_its_next_profile_at_that_close() {
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 0);
-    let span_of = |window: &mut Window, now_ns, only| {
+    let times_of = |window: &mut Window, now_ns, only| {
         let closed = tables.close(window, now_ns, only).unwrap();
-        let spans =
+        let times =
             closed.data.profiles().map(|(_, p)| (p.type_name().to_owned(), p.time_unix_nano, p.end_unix_nano()));
-        (closed.samples, spans.collect::<Vec<_>>())
+        (closed.samples, times.collect::<Vec<_>>())
     };
     add(&mut window, stack, &sample(SampleKind::Cpu, 5, [20_000_000, 2]), Link::default());
     add(&mut window, stack, &sample(SampleKind::OffCpu, 6, [7, 1]), Link::default());
-    assert_eq!(span_of(&mut window, 100, Some(SampleKind::OffCpu)), (1, vec![("off_cpu".to_owned(), 0, 100)]));
+    assert_eq!(times_of(&mut window, 100, Some(SampleKind::OffCpu)), (1, vec![("off_cpu".to_owned(), 0, 100)]));
     add(&mut window, stack, &sample(SampleKind::OffCpu, 160, [7, 1]), Link::default());
     let both = vec![("cpu".to_owned(), 0, 200), ("off_cpu".to_owned(), 100, 200)];
-    assert_eq!(span_of(&mut window, 200, None), (2, both));
+    assert_eq!(times_of(&mut window, 200, None), (2, both));
 }
 
 #[test]
-fn a_window_with_too_many_spans_is_full_before_its_time() {
-    let mut tables = Tables::new();
+fn a_window_with_too_many_spans_closes_early() {
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 0);
     for request in 1..MAX_ENTRIES as u64 {
@@ -114,8 +114,8 @@ fn a_window_with_too_many_spans_is_full_before_its_time() {
 }
 
 #[test]
-fn kept_timestamps_are_capped_too() {
-    let mut tables = Tables::new();
+fn a_window_with_too_many_kept_timestamps_is_full() {
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(WindowSettings { keep_timestamps: true, ..SETTINGS }, 0);
     for time_ns in 0..MAX_TIMESTAMPS as u64 {
@@ -125,8 +125,8 @@ fn kept_timestamps_are_capped_too() {
 }
 
 #[test]
-fn a_clock_that_steps_back_gives_no_negative_duration() {
-    let mut tables = Tables::new();
+fn a_clock_that_steps_back_does_not_cause_a_negative_duration() {
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 1_000);
     add(&mut window, stack, &sample(SampleKind::Wall, 900, [10, 1]), Link::default());
@@ -135,12 +135,12 @@ fn a_clock_that_steps_back_gives_no_negative_duration() {
 }
 
 #[test]
-fn the_same_window_gives_the_same_profile_whatever_the_order_of_arrival() {
+fn the_order_of_samples_does_not_change_the_encoded_profile() {
     let build = |order: &[u64]| {
-        let mut tables = Tables::new();
+        let mut tables = StackTables::new();
         let stack = tables.stack();
         let mut window = Window::new(SETTINGS, 0);
-        // The links get their ids in the same order; only the samples come in another one.
+        // Links get their ids in the same order; only the order of samples differs.
         for span in 1..=3u64 {
             let link = Link { span_id: span.to_be_bytes(), ..Link::default() };
             add(&mut window, stack, &sample(SampleKind::Wall, 1, [1, 1]), link);
@@ -156,8 +156,8 @@ fn the_same_window_gives_the_same_profile_whatever_the_order_of_arrival() {
 }
 
 #[test]
-fn a_storm_of_threads_closes_the_window_before_its_time() {
-    let mut tables = Tables::new();
+fn a_window_with_too_many_threads_closes_early() {
+    let mut tables = StackTables::new();
     let stack = tables.stack();
     let mut window = Window::new(SETTINGS, 0);
     for thread_id in 1..=MAX_ENTRIES as u32 {
@@ -170,6 +170,6 @@ fn a_storm_of_threads_closes_the_window_before_its_time() {
     }
     assert!(window.is_full());
     tables.close(&mut window, 100, None).unwrap();
-    window.keep_remainders_of(&mut |_| false);
+    window.release_remainders_of_ended_threads(&mut |_| false);
     assert!(!window.is_full());
 }
