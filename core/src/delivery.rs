@@ -1,5 +1,5 @@
-//! Closed windows → bytes → the exporter. Encodes on the drain thread, never on a thread of the host. Not here: network
-//! and files (`spanprof_export`), when a window closes (`profiler`), the detail that a destination receives (`reduction`).
+//! Closed windows → bytes → the exporter. Encodes on the drain thread, never on a host thread. Not here: network and files
+//! (`spanprof_export`), the end of a window (`profiler`), the detail that a destination receives (`reduction`).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,33 +20,33 @@ use spanprof_profile::encode::pprof;
 use spanprof_profile::query::{refused_label_names, Reduction};
 use spanprof_profile::{ProfilesData, ResourceProfiles};
 
-/// Of each thread of the exporter, which runs the system's resolver and TLS.
+/// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
-/// Keys whose values can prove unusable only when the destinations are set up.
+/// Keys whose values can fail only when the destinations are set up.
 const FALLIBLE_KEYS: [&str; 7] =
     ["certificate", "client_certificate", "client_key", "headers", "file_directory", "endpoint", "destinations"];
-/// One is of no use without the other.
+/// Keys that are only valid together.
 const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 
-/// See the head of the module.
-pub(crate) struct Delivery {
+/// See the module documentation.
+pub(crate) struct WindowDelivery {
     exporter: Exporter,
-    /// Before the first window.
+    /// Taken before the first window.
     start: Moment,
-    groups: Vec<Group>,
+    groups: Vec<DestinationGroup>,
     label_names_checked: AtomicBool,
 }
 
-/// Destinations that receive the same profiles, by their index.
-struct Group {
+/// Indices of the destinations that receive the same profiles.
+struct DestinationGroup {
     reduction: Reduction,
     files: Vec<usize>,
     otlp: Vec<usize>,
 }
 
-impl Delivery {
-    /// Starts the exporter; `None` when there is no destination. Where a variable or a file makes a destination unusable (a
-    /// missing certificate, a directory that cannot be written), that value is reset in `config` with a warning.
+impl WindowDelivery {
+    /// Starts the exporter; `None` when there is no destination. A value of an environment variable or a file that makes a
+    /// destination unusable (a missing certificate, a read-only directory) is reset in `config` with a warning.
     ///
     /// # Errors
     /// When a value given in code cannot be used, or the system refuses a thread.
@@ -57,7 +57,7 @@ impl Delivery {
         };
         let from_environment: Vec<_> =
             FALLIBLE_KEYS.into_iter().filter(|key| config.is_from_environment(key)).collect();
-        // One key alone is the cause nearly always; the last try is without all of them.
+        // Nearly always a single key is the cause; the last attempt resets all of them.
         let single = from_environment.iter().map(|key| vec![*key]);
         for keys in single.chain([from_environment.clone()]) {
             let mut reduced = config.clone();
@@ -120,7 +120,7 @@ impl Delivery {
         self.send_to(last, window.data, time_unix_ms, max_profile_size);
     }
 
-    fn send_to(&self, group: &Group, data: ProfilesData, time_unix_ms: u64, max_profile_size: usize) {
+    fn send_to(&self, group: &DestinationGroup, data: ProfilesData, time_unix_ms: u64, max_profile_size: usize) {
         let data = group.reduction.apply(data);
         for index in &group.files {
             for file in files(&data, time_unix_ms) {
@@ -145,10 +145,10 @@ impl Delivery {
         }
     }
 
-    /// Warns once about names that would make Pyroscope 1.x refuse the request.
+    /// Warns once about label names for which Pyroscope 1.x refuses the request.
     fn check_label_names(&self, data: &ProfilesData) {
-        let as_is = |group: &Group| !group.otlp.is_empty() && !group.reduction.accepted_label_names;
-        if self.label_names_checked.load(Ordering::Relaxed) || !self.groups.iter().any(as_is) {
+        let is_unchanged = |group: &DestinationGroup| !group.otlp.is_empty() && !group.reduction.accepted_label_names;
+        if self.label_names_checked.load(Ordering::Relaxed) || !self.groups.iter().any(is_unchanged) {
             return;
         }
         let refused = refused_label_names(data);
@@ -158,18 +158,18 @@ impl Delivery {
         }
     }
 
-    /// The moment from which [`Delivery::flush`] counts losses.
+    /// The moment from which [`WindowDelivery::flush`] counts losses.
     pub fn moment(&self) -> Moment {
         self.exporter.moment()
     }
 
-    /// Sends now; true when all was delivered in time, and nothing was lost since `before`.
+    /// Sends immediately; true when everything was delivered in time and nothing was lost since `before`.
     pub fn flush(&self, before: &Moment, timeout: Duration) -> bool {
         self.exporter.flush_since(before, timeout)
     }
 
-    /// Sends what is there, then ends the thread; true when every window since the start was delivered. Does not wait for a
-    /// receiver that cannot be reached.
+    /// Sends the queued windows, then ends the exporter; true when every window since the start was delivered. Does not wait
+    /// for an unreachable receiver.
     pub fn stop(&self, timeout: Duration) -> bool {
         self.exporter.stop_since(&self.start, timeout)
     }
@@ -184,12 +184,12 @@ impl Delivery {
     }
 }
 
-fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<DestinationGroup> {
+    let mut groups: Vec<DestinationGroup> = Vec::new();
     for (index, destination) in destinations.iter().enumerate() {
         let reduction = reduction::of_destination(destination, config);
         let at = groups.iter().position(|group| group.reduction == reduction).unwrap_or_else(|| {
-            groups.push(Group { reduction, files: Vec::new(), otlp: Vec::new() });
+            groups.push(DestinationGroup { reduction, files: Vec::new(), otlp: Vec::new() });
             groups.len() - 1
         });
         match destination.destination_type {
@@ -201,9 +201,9 @@ fn groups(destinations: &[DestinationConfig], config: &Config) -> Vec<Group> {
 }
 
 fn refused_names_line(refused: &[String]) -> String {
-    const MOST_NAMES: usize = 5;
-    let shown: Vec<_> = refused.iter().take(MOST_NAMES).map(|name| format!("`{}`", name.escape_debug())).collect();
-    let more = match refused.len().saturating_sub(MOST_NAMES) {
+    const MAX_NAMES: usize = 5;
+    let shown: Vec<_> = refused.iter().take(MAX_NAMES).map(|name| format!("`{}`", name.escape_debug())).collect();
+    let more = match refused.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -214,7 +214,7 @@ fn refused_names_line(refused: &[String]) -> String {
     )
 }
 
-/// One file for each profile type; types measured together (objects and bytes) share one.
+/// One file for each profile type. Types that are measured together (objects and bytes) share a file.
 fn files(data: &ProfilesData, time_unix_ms: u64) -> Vec<ExportPayload> {
     let mut names: Vec<&str> = Vec::new();
     for (_, profile) in data.profiles() {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_warning_about_label_names_names_a_few_of_them() {
+    fn the_warning_about_refused_label_names_lists_five_of_them() {
         let names: Vec<String> = (0..7).map(|number| format!("a-{number}")).collect();
         let line = refused_names_line(&names);
         assert!(line.contains("`a-0`, `a-1`, `a-2`, `a-3`, `a-4` and 2 more;"), "{line}");

@@ -1,11 +1,11 @@
-//! The one error of the public API: what happened, of which kind, and the way out. Only `start`, `update` and the loading
-//! of a configuration return it; after `start` nothing is raised into the host, losses are counted instead.
+//! The error type of the public API: kind, message, hint. Only `start`, `update` and the loading of a configuration return
+//! it. After `start` nothing is raised into the host; losses are counted instead.
 
 use std::fmt;
 
 macro_rules! error_kinds {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
-        /// What kind of failure it is; the same names in every language.
+        /// Kind of a failure, with the same names in every language.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind { $($(#[doc = $doc])+ $variant,)+ }
@@ -19,7 +19,7 @@ macro_rules! error_kinds {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// One sentence on the kind.
+            /// Description of the kind in one sentence.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+),)+ }
             }
@@ -28,35 +28,35 @@ macro_rules! error_kinds {
 }
 
 error_kinds! {
-    /// A configuration value or set of values cannot work.
+    /// A configuration value or combination of values is invalid.
     InvalidConfig = "invalid_config";
     /// The configuration file could not be read.
     ConfigFile = "config_file";
     /// This runtime, its version or its build cannot be profiled.
     UnsupportedRuntime = "unsupported_runtime";
-    /// The operating system allowed none of the clocks that the configuration permits.
+    /// The operating system denied every clock that the configuration permits.
     NoClock = "no_clock";
     /// Another copy of the library already profiles this process.
     SecondCopy = "second_copy";
     /// A destination cannot be set up (certificate, address, directory).
     InvalidDestination = "invalid_destination";
-    /// The system refused something the profiler needs (a thread, memory).
+    /// The system refused a resource of the profiler (a thread, memory).
     System = "system";
 }
 
 /// A failure of `start`, `update` or of loading a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure it is.
+    /// Kind of the failure.
     pub kind: ErrorKind,
-    /// What happened: expected and got.
+    /// The failure: actual and expected values.
     pub message: String,
-    /// The way out; empty when there is none.
+    /// The remedy; empty when there is none.
     pub hint: String,
 }
 
 impl Error {
-    /// An error with its way out.
+    /// An error with its remedy.
     pub fn new(kind: ErrorKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: hint.into() }
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_prints_what_happened_and_then_the_way_out() {
+    fn an_error_prints_its_message_and_then_its_hint() {
         let error =
             Error::new(ErrorKind::InvalidConfig, "sample_rate is 0 Hz; expected 1 to 10000", "set sample_rate=100");
         assert_eq!(error.to_string(), "sample_rate is 0 Hz; expected 1 to 10000\nhint: set sample_rate=100");

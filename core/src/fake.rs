@@ -1,5 +1,5 @@
-//! A runtime without a language: scripted functions, no walking. Drives the whole engine in tests and in the conformance
-//! suite, of this crate and of the bindings. Not part of the public API.
+//! A runtime with scripted functions, without a language and without walks. Drives the engine in tests and in the
+//! conformance suite, of this crate and of the bindings. Not part of the public API.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,26 +13,27 @@ use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame,
 /// Code ids given by [`FakeRuntime::define`] start here.
 const FIRST_CODE: u64 = 0x10_0000;
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub struct FakeRuntime {
-    /// Replaced in a forked child when a thread of the parent held it.
+    /// Replaced in a forked child when a thread of the parent held the lock.
     codes: ArcSwap<Mutex<Codes>>,
     resolved: AtomicU64,
 }
 
 #[derive(Default)]
 struct Codes {
-    /// By code: what it is now, and what it was until which position.
-    now: HashMap<u64, Frame>,
-    before: Vec<(u64, u64, Frame)>,
+    /// Code → current function.
+    current: HashMap<u64, Frame>,
+    /// Ended functions: code, position of the end, function.
+    past: Vec<(u64, u64, Frame)>,
     by_name: HashMap<String, u64>,
     ended: Vec<Ended>,
     next: u64,
 }
 
 impl FakeRuntime {
-    /// A runtime that knows no code.
+    /// A runtime without code.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
@@ -41,12 +42,12 @@ impl FakeRuntime {
         work(&mut self.codes.load().lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Defines a function; gives its code. A frame of it with `at` = n executes line `start_line` + n.
+    /// Defines a function and returns its code. A frame of it with `at` = n executes line `start_line` + n.
     pub fn define(&self, function: &str, file: &str, start_line: u32) -> u64 {
         self.with_codes(|codes| codes.define(frame(function, file, start_line)))
     }
 
-    /// The code of a function by name, defined when new.
+    /// The code of a function by name. Defines the function on first use.
     pub fn code_of(&self, function: &str) -> u64 {
         self.with_codes(|codes| {
             codes.by_name.get(function).copied().unwrap_or_else(|| {
@@ -57,25 +58,25 @@ impl FakeRuntime {
         })
     }
 
-    /// The code is another function now, unannounced.
+    /// Replaces the function of a code without reporting its end.
     pub fn redefine(&self, code: u64, function: &str, file: &str, start_line: u32) {
-        self.with_codes(|codes| codes.now.insert(code, frame(function, file, start_line)));
+        self.with_codes(|codes| codes.current.insert(code, frame(function, file, start_line)));
     }
 
-    /// The code ends at `position`, and another function takes its place when one is given.
-    pub fn end(&self, code: u64, position: u64, reborn_as: Option<&str>) {
+    /// Ends the code at `position`; another function may reuse its id.
+    pub fn end(&self, code: u64, position: u64, reused_by: Option<&str>) {
         self.with_codes(|codes| {
-            if let Some(old) = codes.now.remove(&code) {
-                codes.before.push((code, position, old));
+            if let Some(old) = codes.current.remove(&code) {
+                codes.past.push((code, position, old));
             }
-            if let Some(function) = reborn_as {
-                codes.now.insert(code, frame(function, "fake", 1));
+            if let Some(function) = reused_by {
+                codes.current.insert(code, frame(function, "fake", 1));
             }
             codes.ended.push(Ended { code, position });
         });
     }
 
-    /// How often `resolve` was called.
+    /// Number of calls of `resolve`.
     pub fn resolved(&self) -> u64 {
         self.resolved.load(Ordering::Relaxed)
     }
@@ -85,7 +86,7 @@ impl Codes {
     fn define(&mut self, frame: Frame) -> u64 {
         self.next += 1;
         let code = FIRST_CODE + self.next * 16;
-        self.now.insert(code, frame);
+        self.current.insert(code, frame);
         code
     }
 }
@@ -116,7 +117,7 @@ impl Runtime for FakeRuntime {
 
     fn after_fork_in_child(&self) {
         if let Err(TryLockError::WouldBlock) = self.codes.load().try_lock() {
-            // Perhaps half changed: not even its destructor may run.
+            // It may be inconsistent, so its destructor must not run.
             std::mem::forget(self.codes.swap(Arc::default()));
         }
     }
@@ -124,14 +125,14 @@ impl Runtime for FakeRuntime {
     fn resolve(&self, raw: RawFrame, position: u64, out: &mut Vec<Frame>) {
         self.resolved.fetch_add(1, Ordering::Relaxed);
         self.with_codes(|codes| {
-            let then = codes.before.iter().find(|(code, ended, _)| *code == raw.code && position < *ended);
-            let frame = then.map(|(_, _, frame)| frame).or_else(|| codes.now.get(&raw.code));
+            let past = codes.past.iter().find(|(code, ended, _)| *code == raw.code && position < *ended);
+            let frame = past.map(|(_, _, frame)| frame).or_else(|| codes.current.get(&raw.code));
             out.extend(frame.map(|frame| Frame { line: frame.start_line + raw.at as u32, ..frame.clone() }));
         });
     }
 }
 
-/// Clocks that tick on this runtime find nothing to walk.
+/// The capture function: there is no stack to walk.
 fn capture_nothing(_: &HandlerContext, _: &mut RawStack<'_>) -> Captured {
     Captured::Dropped(DropReason::NoThreadState)
 }
@@ -143,31 +144,31 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_child_does_not_wait_for_a_thread_of_the_parent_that_was_using_the_codes() {
+    fn a_forked_child_does_not_block_on_a_lock_held_by_a_thread_of_the_parent() {
         let runtime = FakeRuntime::new();
         runtime.code_of("before");
-        let (done, ended) = channel();
-        let (let_go, until_let_go) = channel::<()>();
+        let (send_held, held) = channel();
+        let (release, until_released) = channel::<()>();
         let parents = runtime.clone();
         let holder = std::thread::spawn(move || {
             parents.with_codes(|_| {
-                done.send("held").unwrap();
-                // Whatever becomes of the test, its end of the channel is dropped and this thread ends.
-                let _ = until_let_go.recv();
+                send_held.send("held").unwrap();
+                // Returns also when the test fails, since its end of the channel is dropped.
+                let _ = until_released.recv();
             });
         });
-        assert_eq!(ended.recv_timeout(Duration::from_secs(10)), Ok("held"));
+        assert_eq!(held.recv_timeout(Duration::from_secs(10)), Ok("held"));
         runtime.after_fork_in_child();
-        let (answer, answered) = channel();
+        let (send_code, code) = channel();
         let childs = runtime.clone();
-        std::thread::spawn(move || answer.send(childs.code_of("after")));
-        assert!(answered.recv_timeout(Duration::from_secs(10)).is_ok(), "the child waits for the parent's thread");
-        drop(let_go);
+        std::thread::spawn(move || send_code.send(childs.code_of("after")));
+        assert!(code.recv_timeout(Duration::from_secs(10)).is_ok(), "the child waits for the parent's thread");
+        drop(release);
         holder.join().unwrap();
     }
 
     #[test]
-    fn a_child_keeps_the_codes_that_nobody_was_using() {
+    fn a_forked_child_keeps_the_codes_when_their_lock_was_free() {
         let runtime = FakeRuntime::new();
         let code = runtime.code_of("kept");
         runtime.after_fork_in_child();

@@ -1,17 +1,17 @@
-//! Fast hashing of small keys for the tables of this crate. Not for keys that must resist an attacker on their own: tables
-//! filled from outside are capped besides.
+//! Fast hashing of small keys for the tables of this crate. Not resistant to chosen collisions: tables with keys from outside
+//! are capped.
 
 use spanprof_signal::RawFrame;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Mixes `word` into `hash`: multiplies to 128 bits and folds.
+/// Mixes `word` into `hash`: multiplies to 128 bits and folds the halves.
 #[inline]
 pub(crate) fn mixed(hash: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word) * 0x9E37_79B9_7F4A_7C15;
     (product as u64) ^ (product >> 64) as u64 ^ hash.rotate_left(23)
 }
 
-/// Bytes as words, the last one filled up with zeroes. Without a copy of unknown length, which would be a call.
+/// Bytes as words, the last one padded with zeroes. Avoids a copy of variable length, which would compile to a call.
 #[inline]
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let whole = bytes.chunks_exact(8);
@@ -24,7 +24,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
         .chain(last)
 }
 
-/// One to seven bytes as a word: reads that overlap instead of a loop.
+/// One to seven bytes as a word: overlapping reads instead of a loop.
 #[inline]
 fn short_word(bytes: &[u8]) -> u64 {
     let read = |from: usize| bytes.get(from).copied().map_or(0, u64::from);
@@ -79,7 +79,7 @@ pub(crate) fn hash_numbers<T>(items: &[T], number: impl Fn(&T) -> u64) -> u64 {
     lanes.iter().fold(items.len() as u64, |hash, lane| mixed(hash, *lane))
 }
 
-/// A hasher of few words.
+/// A hasher for keys of few words.
 #[derive(Default)]
 pub(crate) struct WordHasher(u64);
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_words_in_their_order_with_zeroes_behind() {
+    fn bytes_become_words_in_order_padded_with_zeroes() {
         let bytes: Vec<u8> = (1..=25).map(|byte| byte * 7).collect();
         for len in 0..=bytes.len() {
             let mut filled = bytes[..len].to_vec();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_differ_in_one_place_have_different_hashes() {
+    fn numbers_that_differ_at_one_index_have_different_hashes() {
         let numbers: Vec<u32> = (0..101).collect();
         let of = |numbers: &[u32]| hash_numbers(numbers, |number| u64::from(*number));
         for changed in 0..numbers.len() {

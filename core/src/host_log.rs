@@ -1,15 +1,15 @@
-//! The profiler's few lines, handed to the host's own logger. Never called from a signal handler or while a lock of the
-//! engine is held. Until a callback is set, warnings go to standard error: a program without a logger sees what was lost.
+//! The profiler's log lines, passed to the host's logger. Never called from a signal handler or with a lock of the engine
+//! held. Until a callback is set, warnings go to standard error, so that a program without a logger reports losses.
 
 use arc_swap::ArcSwapOption;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// How the line at the end of each run begins.
+/// Beginning of the outcome line at the end of each run.
 pub const OUTCOME_PREFIX: &str = "spanprof: stopped";
 
-/// How loud a line is.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Something works as configured.
@@ -21,23 +21,23 @@ pub enum LogLevel {
 /// Receives lines on any thread; must not panic and must not block for long.
 pub type LogCallback = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// No lock: a forked child would find it held by a thread of its parent that was logging.
+/// Lock-free: a child forked while a thread of the parent logs would inherit a held lock.
 static CALLBACK: ArcSwapOption<LogCallback> = ArcSwapOption::const_empty();
-static WAS_SET: AtomicBool = AtomicBool::new(false);
+static IS_CALLBACK_SET: AtomicBool = AtomicBool::new(false);
 
-/// Sets where lines go; `None`: nowhere.
+/// Sets the destination of log lines; `None` discards them.
 pub fn set_log_callback(callback: Option<LogCallback>) {
-    WAS_SET.store(true, Ordering::Release);
+    IS_CALLBACK_SET.store(true, Ordering::Release);
     CALLBACK.store(callback.map(Arc::new));
 }
 
-/// Text and place of the last panic, until somebody logs it.
+/// Message and location of the last panic, until it is logged.
 static PANIC: ArcSwapOption<String> = ArcSwapOption::const_empty();
 
-/// Keeps panics for the log; else they are printed on standard error. Only for a shared library that has Rust's standard
-/// library to itself: in a Rust program the panic hook belongs to the program.
+/// Keeps panics for the log instead of printing them to standard error. Only for a shared library with its own copy of
+/// Rust's standard library: in a Rust program the panic hook belongs to the program.
 pub fn keep_panics() {
-    // A panic inside a hook ends the process: no callback is called there.
+    // A panic inside the hook aborts the process, so the hook calls no callback.
     std::panic::set_hook(Box::new(|panic| PANIC.store(Some(Arc::new(panic.to_string().replace('\n', " "))))));
 }
 
@@ -47,12 +47,12 @@ pub fn take_panic() -> Option<String> {
     PANIC.swap(None).map(|text| String::clone(&text))
 }
 
-/// Hands one line to the host.
+/// Passes one line to the host.
 pub(crate) fn log(level: LogLevel, line: &str) {
     if let Some(callback) = CALLBACK.load_full() {
         callback(level, line);
-    } else if level == LogLevel::Warning && !WAS_SET.load(Ordering::Acquire) {
-        // A closed standard error is no reason to fail.
+    } else if level == LogLevel::Warning && !IS_CALLBACK_SET.load(Ordering::Acquire) {
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_kept_as_one_line_and_taken_once() {
-        // The hook is the process's.
+        // In a child: the panic hook is global.
         in_child(|| {
             keep_panics();
             assert_eq!(take_panic(), None);

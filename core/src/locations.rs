@@ -1,5 +1,5 @@
-//! Raw frames → locations: what the runtime or the linker named once is remembered until its code ends. Owned by the
-//! drain; not shared. Ids are positions in one table and mean something until `forget_all`.
+//! Raw frames → locations. A location is cached until its code ends. Owned by the drain; not shared. Indices are valid until
+//! `forget_all`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use crate::runtime::{Frame, FrameType, Runtime};
 use crate::sys::{self, FileSymbols, NativeSymbol};
 use spanprof_signal::{DropReason, RawFrame};
 
-/// Most locations remembered; a window that needs more shows `[too_many_stacks]`, the next one starts afresh.
+/// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
 const MAX_LOCATIONS: usize = 131_072;
-/// Most raw frames remembered: the many places of one native function share a location.
+/// Capacity for raw frames: the instruction addresses of one native function share a location.
 const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
-/// The function of every frame in this library.
+/// Function name of every frame in this library.
 const OWN_CODE: &str = "spanprof";
-/// What GCC and LLVM append to the names of a function's copies and parts.
-const PARTS: [&str; 6] = [".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."];
-/// Most C++ names remembered.
-const MAX_WRITTEN: usize = 16_384;
+/// Suffixes of GCC and LLVM for clones and parts of a function.
+const CLONE_SUFFIXES: [&str; 6] = [".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."];
+/// Capacity for demangled names.
+const MAX_DEMANGLED: usize = 16_384;
 
 /// Index into the table of locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LocationIndex(pub u32);
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct LocationTable {
     by_raw: WordMap<RawFrame, LocationIndex>,
-    /// Per code the places in it that were seen, to be forgotten together.
-    places_of: WordMap<u64, Vec<u64>>,
+    /// The cached `RawFrame::at` of each code, which end together.
+    cached_of_code: WordMap<u64, Vec<u64>>,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,
-    /// Functions that no object exports.
+    /// Symbol tables of files, for functions that are not exported.
     file_symbols: FileSymbols,
-    /// C++ symbols as they were written: a function has many places, and taking its symbol apart takes microseconds.
-    written: HashMap<String, Arc<str>>,
+    /// Symbol → demangled name. Demangling takes microseconds, and a function has many addresses.
+    demangled: HashMap<String, Arc<str>>,
     scratch: Vec<Frame>,
 }
 
@@ -56,59 +56,59 @@ impl LocationTable {
         }
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
-        let (mut lasting, mut ends) = (true, true);
+        let (mut is_cached, mut may_end) = (true, true);
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
         } else if let Some(pc) = raw.native_pc() {
             let (frame, is_of_program) = self.native_frame(pc);
             frames.push(frame);
-            // To look a name up in a large program takes long, and nobody unloads it.
-            ends = !is_of_program;
+            // The program is never unloaded, and a lookup in a large program is expensive.
+            may_end = !is_of_program;
         } else {
             runtime.resolve(raw, position, &mut frames);
             if frames.is_empty() {
                 *unnamed += 1;
                 frames.push(reason_frame(DropReason::CodeEnded));
-                // Not remembered: the same words may be other code soon.
-                lasting = false;
+                // Not cached: the same words may soon be other code.
+                is_cached = false;
             }
         }
         let location = self.intern(&frames);
         self.scratch = frames;
-        if lasting {
+        if is_cached {
             self.by_raw.insert(raw, location);
-            if ends {
-                self.places_of.entry(raw.code).or_default().push(raw.at);
+            if may_end {
+                self.cached_of_code.entry(raw.code).or_default().push(raw.at);
             }
         }
         Some(location)
     }
 
-    /// The frame, and whether the place it names is the program's own.
+    /// The frame, and whether its code belongs to the program's executable.
     fn native_frame(&mut self, pc: u64) -> (Frame, bool) {
-        let nowhere = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
-        let Some(found) = sys::native_symbol(pc) else { return (nowhere(), false) };
+        let unknown = || Frame { function: "[native]".into(), frame_type: FrameType::Native, ..Frame::default() };
+        let Some(found) = sys::native_symbol(pc) else { return (unknown(), false) };
         let symbol = match &found.symbol {
-            Some(exported) => Some(self.written(exported)),
+            Some(exported) => Some(self.demangled(exported)),
             None if sys::is_own_code(&found, pc) => None,
-            None => self.file_symbols.name(&found.object(pc), pc).map(|symbol| self.written(&symbol)),
+            None => self.file_symbols.name(&found.object(pc), pc).map(|symbol| self.demangled(&symbol)),
         };
-        named(found, pc, symbol)
+        frame_of_symbol(found, pc, symbol)
     }
 
-    fn written(&mut self, symbol: &str) -> Arc<str> {
-        if let Some(known) = self.written.get(symbol) {
+    fn demangled(&mut self, symbol: &str) -> Arc<str> {
+        if let Some(known) = self.demangled.get(symbol) {
             return known.clone();
         }
-        let Some(written) = as_written(symbol).map(Arc::<str>::from) else { return symbol.into() };
-        if self.written.len() >= MAX_WRITTEN {
-            self.written.clear();
+        let Some(name) = demangle(symbol).map(Arc::<str>::from) else { return symbol.into() };
+        if self.demangled.len() >= MAX_DEMANGLED {
+            self.demangled.clear();
         }
-        self.written.insert(symbol.to_owned(), written.clone());
-        written
+        self.demangled.insert(symbol.to_owned(), name.clone());
+        name
     }
 
-    /// The location of frames that no raw frame stands for.
+    /// The location of frames that have no raw frame.
     pub fn intern(&mut self, frames: &[Frame]) -> LocationIndex {
         if let Some(known) = self.by_content.get(frames) {
             return *known;
@@ -120,15 +120,15 @@ impl LocationTable {
         index
     }
 
-    /// The location that names a loss.
+    /// The location of a drop reason.
     pub fn reason(&mut self, reason: DropReason) -> LocationIndex {
         self.intern(&[reason_frame(reason)])
     }
 
-    /// Forgets what `code` meant. True when anything of it had been seen.
+    /// Removes the raw frames of `code` from the cache. True when there were any.
     pub fn code_ended(&mut self, code: u64) -> bool {
-        let Some(places) = self.places_of.remove(&code) else { return false };
-        for at in places {
+        let Some(cached) = self.cached_of_code.remove(&code) else { return false };
+        for at in cached {
             self.by_raw.remove(&RawFrame { code, at });
         }
         true
@@ -139,27 +139,27 @@ impl LocationTable {
         self.contents.get(location.0 as usize).map_or(&[], |frames| frames)
     }
 
-    /// Whether another window of the same kind might not fit.
+    /// Whether another window of the same size may exceed the table.
     pub fn is_half_full(&self) -> bool {
         self.contents.len() > MAX_LOCATIONS / 2 || self.by_raw.len() > MAX_RAW_FRAMES / 2
     }
 
-    /// Native code of libraries may be unloaded without a word: its names last one window.
+    /// Removes native code of libraries, which may be unloaded without notice: it is cached for one window.
     pub fn forget_native(&mut self) {
         self.code_ended(RawFrame::native(0).code);
         self.file_symbols.verify_again();
     }
 
-    /// Forgets everything; all indices become meaningless.
+    /// Clears everything except the symbol tables of files; all indices become invalid.
     pub fn forget_all(&mut self) {
-        // What files say is bounded by itself, and slow to read.
+        // Symbol tables have a bound of their own and are slow to read.
         let file_symbols = std::mem::take(&mut self.file_symbols);
         *self = Self { file_symbols, ..Self::default() };
         self.file_symbols.verify_again();
     }
 }
 
-/// The frame that says why there is no better one.
+/// The frame that shows a drop reason.
 fn reason_frame(reason: DropReason) -> Frame {
     Frame { function: format!("[{}]", reason.name()).into(), ..Frame::default() }
 }
@@ -169,8 +169,8 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-/// The frame of native code, and whether it is the program's own.
-fn named(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool) {
+/// The frame of native code, and whether it belongs to the program's executable.
+fn frame_of_symbol(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool) {
     let file = found.file.to_string_lossy();
     let function = match symbol {
         _ if sys::is_own_code(&found, pc) => OWN_CODE.into(),
@@ -184,25 +184,25 @@ fn named(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool
     (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
 }
 
-/// The frame of native code by what its object exports, for rare use; `None` where no loaded file lies.
-pub(crate) fn found_native(pc: u64) -> Option<(Frame, bool)> {
+/// The frame of native code from exported symbols only, without caches; `None` outside of loaded files.
+pub(crate) fn exported_frame(pc: u64) -> Option<(Frame, bool)> {
     let mut found = sys::native_symbol(pc)?;
-    let symbol = found.symbol.take().map(|symbol| as_written(&symbol).unwrap_or(symbol).into());
-    Some(named(found, pc, symbol))
+    let symbol = found.symbol.take().map(|symbol| demangle(&symbol).unwrap_or(symbol).into());
+    Some(frame_of_symbol(found, pc, symbol))
 }
 
-/// A C++ or Rust symbol as its author wrote it, without parameters, hashes and what a compiler appends to the names of a
-/// function's parts (`.part.0`, `.cold`); `None` for other symbols.
-fn as_written(symbol: &str) -> Option<String> {
-    let end = PARTS.iter().filter_map(|part| symbol.find(part)).min().unwrap_or(symbol.len());
-    let whole = symbol.get(..end)?;
-    if let Ok(rust) = rustc_demangle::try_demangle(whole) {
+/// Demangles a C++ or Rust symbol, without parameters, hash and clone suffixes (`.part.0`, `.cold`). `None` when the symbol
+/// is already a plain name.
+fn demangle(symbol: &str) -> Option<String> {
+    let end = CLONE_SUFFIXES.iter().filter_map(|suffix| symbol.find(suffix)).min().unwrap_or(symbol.len());
+    let base = symbol.get(..end)?;
+    if let Ok(rust) = rustc_demangle::try_demangle(base) {
         return Some(format!("{rust:#}"));
     }
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let cpp = whole.starts_with("_Z").then(|| cpp_demangle::Symbol::new(whole).ok()).flatten();
-    let written = cpp.and_then(|cpp| cpp.demangle_with_options(&options).ok());
-    written.or_else(|| (whole.len() < symbol.len() && !whole.is_empty()).then(|| whole.to_owned()))
+    let cpp = base.starts_with("_Z").then(|| cpp_demangle::Symbol::new(base).ok()).flatten();
+    let name = cpp.and_then(|cpp| cpp.demangle_with_options(&options).ok());
+    name.or_else(|| (base.len() < symbol.len() && !base.is_empty()).then(|| base.to_owned()))
 }
 
 #[cfg(test)]
@@ -211,51 +211,51 @@ mod tests {
     use crate::fake::FakeRuntime;
 
     #[test]
-    fn a_cpp_symbol_reads_as_it_was_written_and_others_stay() {
-        let written = as_written("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
-        assert_eq!(written.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
-        assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(as_written), [None, None, None]);
+    fn cpp_symbols_are_demangled_and_plain_names_are_unchanged() {
+        let name = demangle("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
+        assert_eq!(name.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
+        assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(demangle), [None, None, None]);
     }
 
     #[test]
-    fn parts_of_a_function_bear_its_name_and_rust_names_no_hash() {
-        let part = as_written("_ZN8PhaseIFG9re_insertEj.part.0.cold");
+    fn demangled_names_have_no_clone_suffix_and_rust_names_no_hash() {
+        let part = demangle("_ZN8PhaseIFG9re_insertEj.part.0.cold");
         assert_eq!(part.as_deref(), Some("PhaseIFG::re_insert"));
-        assert_eq!(as_written("qsort_r.constprop.0").as_deref(), Some("qsort_r"));
-        assert_eq!(as_written("runtime.mallocgc"), None, "Go's names have dots of their own");
-        let rust = as_written("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE");
+        assert_eq!(demangle("qsort_r.constprop.0").as_deref(), Some("qsort_r"));
+        assert_eq!(demangle("runtime.mallocgc"), None, "Go's names contain dots");
+        let rust = demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE");
         assert_eq!(rust.as_deref(), Some("core::fmt::Formatter::pad"));
     }
 
     #[test]
-    fn a_symbol_is_taken_apart_once() {
+    fn a_symbol_is_demangled_once() {
         let mut table = LocationTable::default();
         let symbol = "_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE";
-        let [first, second] = [0; 2].map(|_| table.written(symbol));
+        let [first, second] = [0; 2].map(|_| table.demangled(symbol));
         assert!(Arc::ptr_eq(&first, &second) && &*first == "v8::internal::HeapObject::SizeFromMap");
-        assert_eq!(&*table.written("epoll_wait"), "epoll_wait");
-        assert_eq!(table.written.len(), 1);
+        assert_eq!(&*table.demangled("epoll_wait"), "epoll_wait");
+        assert_eq!(table.demangled.len(), 1);
     }
 
     #[test]
-    fn names_of_the_programs_own_code_last_and_those_of_libraries_do_not() {
+    fn forget_native_keeps_the_programs_executable_and_removes_libraries() {
         let mut table = LocationTable::default();
-        let places = [as_written as *const () as u64, libc::getenv as *const () as u64].map(RawFrame::native);
-        for raw in places {
+        let frames = [demangle as *const () as u64, libc::getenv as *const () as u64].map(RawFrame::native);
+        for raw in frames {
             table.location(raw, 0, &*FakeRuntime::new(), &mut 0);
         }
         table.forget_native();
-        assert_eq!(places.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
+        assert_eq!(frames.map(|raw| table.by_raw.contains_key(&raw)), [true, false]);
     }
 
     #[test]
-    fn places_that_share_one_location_have_a_limit_too() {
+    fn raw_frames_that_share_one_location_have_a_cap_too() {
         let mut table = LocationTable::default();
         let location = table.reason(DropReason::CodeEnded);
         for pc in 0..MAX_RAW_FRAMES as u64 {
             assert!(table.by_raw.insert(RawFrame::native(4096 + pc), location).is_none());
         }
-        let (known, new) = (RawFrame::native(4096), RawFrame::native(as_written as *const () as u64));
+        let (known, new) = (RawFrame::native(4096), RawFrame::native(demangle as *const () as u64));
         assert!(table.is_half_full());
         assert_eq!(table.location(known, 0, &*FakeRuntime::new(), &mut 0), Some(location));
         assert_eq!(table.location(new, 0, &*FakeRuntime::new(), &mut 0), None);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_cannot_be_named_any_more_says_so_and_is_asked_again() {
+    fn ended_code_becomes_a_reason_frame_and_is_resolved_again() {
         let runtime = FakeRuntime::new();
         let mut table = LocationTable::default();
         let mut unnamed = 0;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn native_code_is_named_by_the_linker() {
+    fn native_code_has_the_name_of_its_exported_symbol() {
         let runtime = FakeRuntime::new();
         let mut table = LocationTable::default();
         let raw = RawFrame::native(libc::getenv as *const () as u64);
@@ -303,11 +303,11 @@ mod tests {
         assert_eq!(&*table.frames(location)[0].function, "getenv");
         assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
         assert_eq!(
-            found_native(libc::getenv as *const () as u64).map(|(frame, _)| frame),
+            exported_frame(libc::getenv as *const () as u64).map(|(frame, _)| frame),
             Some(table.frames(location)[0].clone())
         );
-        assert_eq!(found_native(16), None);
-        let nowhere = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
-        assert_eq!(&*table.frames(nowhere)[0].function, "[native]");
+        assert_eq!(exported_frame(16), None);
+        let unknown = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
+        assert_eq!(&*table.frames(unknown)[0].function, "[native]");
     }
 }

@@ -9,7 +9,7 @@ use crate::runtime::{Frame, FrameType, Runtime};
 use crate::{sys, Error, Profiler};
 use spanprof_signal::{CaptureFn, RawFrame};
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub struct NativeRuntime;
 
@@ -48,9 +48,10 @@ impl Runtime for NativeRuntime {
     }
 
     fn resolve(&self, raw: RawFrame, _position: u64, out: &mut Vec<Frame>) {
-        let in_library = InLibrary::enter();
-        // Code of the program and of libraries stays where it is; one that was unloaded is named by what lies there now.
-        let named = |symbol: &backtrace::Symbol| {
+        let guard = SymbolizerGuard::enter();
+        // The addresses of programs and libraries are stable. Code of an unloaded library gets the name of the code that now
+        // occupies its address.
+        let append = |symbol: &backtrace::Symbol| {
             let name = symbol.name().map(|name| format!("{name:#}")).unwrap_or_default();
             let file = symbol.filename().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
             if !name.is_empty() {
@@ -64,10 +65,10 @@ impl Runtime for NativeRuntime {
                 });
             }
         };
-        if in_library.is_some() {
-            backtrace::resolve(raw.code as usize as *mut std::ffi::c_void, named);
+        if guard.is_some() {
+            backtrace::resolve(raw.code as usize as *mut std::ffi::c_void, append);
         }
-        drop(in_library);
+        drop(guard);
         if out.is_empty() {
             let object = sys::native_symbol(raw.code);
             let file = object.map(|found| found.file.to_string_lossy().into_owned()).unwrap_or_default();
@@ -78,21 +79,21 @@ impl Runtime for NativeRuntime {
     }
 }
 
-/// A thread inside the library that reads debug information, which holds a lock of its own meanwhile. In a process that was
-/// forked then, nobody will release it: the library is not entered there, and frames bear the name of their file.
-struct InLibrary;
+/// Marks a thread inside the `backtrace` crate, which holds its own lock meanwhile. A child forked then inherits a lock that
+/// is never released: it does not call the crate, and its frames have the name of their file.
+struct SymbolizerGuard;
 
-/// How many threads are inside, and above it the fork generation of the process they belong to.
-static INSIDE: AtomicU64 = AtomicU64::new(0);
+/// Low half: threads inside the crate. High half: fork generation of their process.
+static SYMBOLIZING: AtomicU64 = AtomicU64::new(0);
 
-impl InLibrary {
-    /// `None` where a thread of the parent was inside.
+impl SymbolizerGuard {
+    /// `None` where a thread of the parent was inside at the fork.
     fn enter() -> Option<Self> {
-        let mine = u64::from(sys::fork_generation()) << 32;
-        let entered = INSIDE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |inside| {
-            let threads = inside & !GENERATION;
-            let is_ours = inside & GENERATION == mine;
-            (is_ours || threads == 0).then_some(mine + threads + 1)
+        let own = u64::from(sys::fork_generation()) << 32;
+        let entered = SYMBOLIZING.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            let threads = word & !GENERATION;
+            let is_own = word & GENERATION == own;
+            (is_own || threads == 0).then_some(own + threads + 1)
         });
         entered.is_ok().then(|| Self)
     }
@@ -100,8 +101,8 @@ impl InLibrary {
 
 const GENERATION: u64 = 0xffff_ffff << 32;
 
-impl Drop for InLibrary {
+impl Drop for SymbolizerGuard {
     fn drop(&mut self) {
-        INSIDE.fetch_sub(1, Ordering::AcqRel);
+        SYMBOLIZING.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,4 +1,4 @@
-//! The key `output`: the whole run as one file, written when it ends, without a receiver. Windows are merged as they close;
+//! The key `output`: the whole run as one file, written at its end, without a receiver. Windows are merged as they close;
 //! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
 
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use spanprof_profile::{query, Function, Line, LinkId, Location, ProfilesData, Sa
 
 use crate::{Error, ErrorKind};
 
-/// Windows are merged together when this many wait, or before that when they hold as many samples as half of the whole.
-const MOST_PENDING: usize = 32;
-const FEW_SAMPLES: usize = 512;
+/// Pending windows are merged at this number, or earlier when they have half as many samples as the merged run.
+const MAX_PENDING_WINDOWS: usize = 32;
+const MIN_PENDING_SAMPLES: usize = 512;
 /// The profile type of a flame graph or of folded stacks: the first of these that has samples.
-const USUAL_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
+const PREFERRED_TYPES: [&str; 4] = ["cpu", "wall", "alloc_space", "inuse_space"];
 
-/// What a file holds, by the end of its name.
+/// Format of a file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum OutputFormat {
     FlameGraph,
@@ -23,44 +23,45 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format of a file of this name; `None` for other ends of names.
+    /// The format of a file of this name; `None` for other extensions.
     pub fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        let ends = |ends: &[&str]| ends.iter().any(|end| name.len() > end.len() && name.ends_with(end));
+        let has_extension =
+            |extensions: &[&str]| extensions.iter().any(|it| name.len() > it.len() && name.ends_with(it));
         match () {
-            () if ends(&[".html", ".htm"]) => Some(Self::FlameGraph),
-            () if ends(&[".pb.gz", ".pprof"]) => Some(Self::Pprof),
-            () if ends(&[".folded"]) => Some(Self::Folded),
+            () if has_extension(&[".html", ".htm"]) => Some(Self::FlameGraph),
+            () if has_extension(&[".pb.gz", ".pprof"]) => Some(Self::Pprof),
+            () if has_extension(&[".folded"]) => Some(Self::Folded),
             () => None,
         }
     }
 }
 
-/// See the head of the module.
+/// See the module documentation.
 pub(crate) struct OutputFile {
     path: PathBuf,
-    /// Marks the file as taken, and is written in its place until it is complete.
+    /// Temporary file beside `path`: reserves the name, and is renamed to `path` when it is complete.
     claim: PathBuf,
     format: OutputFormat,
     max_samples: usize,
-    whole: ProfilesData,
+    merged: ProfilesData,
     pending: Vec<ProfilesData>,
     pending_samples: usize,
 }
 
 impl OutputFile {
-    /// Claims the file with an empty one beside it, which shows that it can be written later. A forked child, and a process
-    /// that finds the claim of another one, such as its parent, writes a file of its own, with its process id in the name.
+    /// Claims the file with an empty file beside it, which also proves that the directory is writable. A forked child, and a
+    /// process that finds the claim of another one, writes its own file with its process id in the name.
     ///
     /// # Errors
     /// When the directory does not exist or cannot be written.
     pub fn start(name: &str, max_stacks: u32, is_forked: bool) -> Result<Self, Error> {
-        let invalid = |what: String| {
-            let hint = "give output a file that ends in .html, .pb.gz or .folded, in a directory that exists";
-            Error::new(ErrorKind::InvalidDestination, format!("output `{name}` {what}"), hint)
+        let invalid = |problem: String| {
+            let hint = "set output to a file that ends in .html, .pb.gz or .folded, in a directory that exists";
+            Error::new(ErrorKind::InvalidDestination, format!("output `{name}` {problem}"), hint)
         };
         let format = OutputFormat::of(name).ok_or_else(|| invalid("has no known format".to_owned()))?;
-        // The program may change its directory before the end.
+        // Absolute: the program may change its working directory before the file is written.
         let mut path = std::path::absolute(name).map_err(|error| invalid(format!("cannot be written: {error}")))?;
         let directory = path.parent().unwrap_or(&path);
         if !directory.is_dir() {
@@ -74,9 +75,9 @@ impl OutputFile {
         if is_forked || is_claimed_by_another(&path) {
             path = with_process_id(&path, std::process::id());
         }
-        let whole = ProfilesData::default();
+        let merged = ProfilesData::default();
         let max_samples = max_stacks as usize;
-        Ok(Self { path, claim, format, max_samples, whole, pending: Vec::new(), pending_samples: 0 })
+        Ok(Self { path, claim, format, max_samples, merged, pending: Vec::new(), pending_samples: 0 })
     }
 
     /// Adds a window.
@@ -84,45 +85,45 @@ impl OutputFile {
         let window = self.reduced(window);
         self.pending_samples += window.sample_count();
         self.pending.push(window);
-        let many = (self.whole.sample_count() / 2).max(FEW_SAMPLES);
-        if self.pending.len() >= MOST_PENDING || self.pending_samples >= many {
+        let batch = (self.merged.sample_count() / 2).max(MIN_PENDING_SAMPLES);
+        if self.pending.len() >= MAX_PENDING_WINDOWS || self.pending_samples >= batch {
             self.merge_pending();
         }
     }
 
-    /// Writes the file; its path, or why there is none.
+    /// Writes the file. Returns a message for the outcome line, as `Ok` or as `Err` with the reason.
     pub fn write(&mut self) -> Result<String, String> {
         self.merge_pending();
         let shown = self.path.display().to_string();
-        if self.whole.sample_count() == 0 {
+        if self.merged.sample_count() == 0 {
             return Err(format!("{shown} not written: there are no samples"));
         }
         let bytes = match self.format {
-            OutputFormat::Pprof => pprof::encode(&self.whole),
+            OutputFormat::Pprof => pprof::encode(&self.merged),
             OutputFormat::FlameGraph => {
-                let tree = query::tree(&self.whole, &self.type_shown());
-                let service = self.whole.resources.first().map_or("", |resource| resource.service_name());
+                let tree = query::tree(&self.merged, &self.type_shown());
+                let service = self.merged.resources.first().map_or("", |resource| resource.service_name());
                 flamegraph::html(&tree, &format!("{service} · {}", tree.type_name)).into_bytes()
             }
-            OutputFormat::Folded => folded::encode(&query::tree(&self.whole, &self.type_shown())).into_bytes(),
+            OutputFormat::Folded => folded::encode(&query::tree(&self.merged, &self.type_shown())).into_bytes(),
         };
         self.replace(&bytes)
             .map(|()| format!("{shown} written"))
             .map_err(|error| format!("{shown} not written: {error}"))
     }
 
-    /// Complete or absent: a process that is killed meanwhile leaves what was there before.
+    /// Replaces the file atomically: a process killed meanwhile leaves the previous file.
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
         std::fs::write(&self.claim, bytes).and_then(|()| std::fs::rename(&self.claim, &self.path))
     }
 
     fn type_shown(&self) -> String {
-        let types = query::types(&self.whole);
-        let usual = USUAL_TYPES.into_iter().find(|usual| types.iter().any(|of| of.type_name == *usual));
-        usual.map(str::to_owned).or_else(|| types.first().map(|of| of.type_name.clone())).unwrap_or_default()
+        let types = query::types(&self.merged);
+        let preferred = PREFERRED_TYPES.into_iter().find(|name| types.iter().any(|it| it.type_name == *name));
+        preferred.map(str::to_owned).or_else(|| types.first().map(|it| it.type_name.clone())).unwrap_or_default()
     }
 
-    /// Links and times grow with the run, and no format here has them; only pprof has labels.
+    /// Removes links and timestamps, which grow with the run and occur in none of the formats; only pprof has labels.
     fn reduced(&self, window: &ProfilesData) -> ProfilesData {
         let mut window = window.clone();
         for profile in window.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
@@ -144,12 +145,12 @@ impl OutputFile {
         }
         let pending = std::mem::take(&mut self.pending);
         self.pending_samples = 0;
-        let merged = query::merge(std::iter::once(&self.whole).chain(&pending));
-        self.whole = bounded(merged, self.max_samples);
+        let merged = query::merge(std::iter::once(&self.merged).chain(&pending));
+        self.merged = bounded(merged, self.max_samples);
     }
 }
 
-/// The heaviest samples; the others become one with the stack `[too_many_stacks]`, so that totals stay true.
+/// Keeps the heaviest samples. The others become one sample with the stack `[too_many_stacks]`, so that totals are exact.
 fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
     let profiles = data.profiles().count().max(1);
     if data.sample_count() <= max_samples {
@@ -175,32 +176,32 @@ fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
         samples.push(rest);
         profile.samples = samples;
     }
-    // Leaves behind the names that nothing refers to any more.
+    // Drops names without references.
     query::merge([&data])
 }
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // Absent once the file is written.
+        // Fails once the claim was renamed to the file.
         let _ = std::fs::remove_file(&self.claim);
     }
 }
 
-/// The claim of a process on a file: the file itself while it is being written.
+/// Path of the claim of a process on a file, which is also the temporary file while it is written.
 fn claim_of(path: &Path, process_id: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{process_id}.part"))
 }
 
-/// Whether another process that runs has claimed the file. Removes claims of processes that are gone.
+/// Whether a running process has claimed the file. Removes claims of processes that have ended.
 fn is_claimed_by_another(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (Some(directory), before) = (path.parent(), format!(".{name}.")) else { return false };
+    let (Some(directory), prefix) = (path.parent(), format!(".{name}.")) else { return false };
     let Ok(entries) = std::fs::read_dir(directory) else { return false };
     let mut is_claimed = false;
     for entry in entries.flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
-        let process_id = file.strip_prefix(&before).and_then(|rest| rest.strip_suffix(".part"));
+        let process_id = file.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(".part"));
         let Some(process_id) = process_id.and_then(|digits| digits.parse::<u32>().ok()) else { continue };
         if process_id == std::process::id() {
             continue;
@@ -215,11 +216,11 @@ fn is_claimed_by_another(path: &Path) -> bool {
     is_claimed
 }
 
-/// `flame.html` of process 7 is `flame.7.html`.
+/// `flame.html` becomes `flame.7.html` for process 7.
 fn with_process_id(path: &Path, process_id: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let (stem, end) = name.split_once('.').unwrap_or((&name, ""));
-    path.with_file_name(format!("{stem}.{process_id}.{end}"))
+    let (stem, extension) = name.split_once('.').unwrap_or((&name, ""));
+    path.with_file_name(format!("{stem}.{process_id}.{extension}"))
 }
 
 #[cfg(test)]
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
     use spanprof_profile::{Profile, ResourceProfiles, ValueType};
 
-    /// A window with one sample for each number, of so many nanoseconds.
+    /// A window with one sample of `ns` nanoseconds for each number.
     fn window(stacks: std::ops::Range<u32>, ns: i64) -> ProfilesData {
         let mut data = ProfilesData::default();
         let samples = stacks.map(|number| {
@@ -252,8 +253,8 @@ mod tests {
         let mut output = OutputFile::start(path.to_str().unwrap(), max_stacks, false).unwrap();
         for window in windows {
             output.add(&window);
-            let held = output.whole.sample_count() + output.pending_samples;
-            assert!(held <= 2 * max_stacks as usize + 2 * FEW_SAMPLES, "{held} samples are held");
+            let stored = output.merged.sample_count() + output.pending_samples;
+            assert!(stored <= 2 * max_stacks as usize + 2 * MIN_PENDING_SAMPLES, "{stored} samples are stored");
         }
         output.write().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_follows_the_name_and_a_name_without_one_is_refused() {
+    fn the_extension_selects_the_format_and_an_unknown_one_is_an_error() {
         assert_eq!(OutputFormat::of("a/flame.HTML"), Some(OutputFormat::FlameGraph));
         assert_eq!(OutputFormat::of("run.pb.gz"), Some(OutputFormat::Pprof));
         assert_eq!(OutputFormat::of("run.folded"), Some(OutputFormat::Folded));
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_and_a_process_beside_another_write_files_of_their_own() {
+    fn a_forked_child_and_a_second_process_write_files_of_their_own() {
         assert_eq!(with_process_id(Path::new("/a/flame.html"), 7), Path::new("/a/flame.7.html"));
         assert_eq!(with_process_id(Path::new("run.pb.gz"), 7), Path::new("run.7.pb.gz"));
         let directory = std::env::temp_dir().join(format!("spanprof-claims-{}", std::process::id()));
@@ -302,13 +303,13 @@ mod tests {
         let own = with_process_id(&path, std::process::id());
         assert_eq!(OutputFile::start(name, 1, false).unwrap().path, path);
         assert_eq!(OutputFile::start(name, 1, true).unwrap().path, own);
-        // No process has the largest number; the first one always runs.
+        // No process has the largest id; process 1 always runs.
         std::fs::write(claim_of(&path, u32::MAX), []).unwrap();
         assert_eq!(OutputFile::start(name, 1, false).unwrap().path, path);
         std::fs::write(claim_of(&path, 1), []).unwrap();
         assert_eq!(OutputFile::start(name, 1, false).unwrap().path, own);
         let left: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(left, [claim_of(&path, 1)], "claims end with their owners");
+        assert_eq!(left, [claim_of(&path, 1)], "claims of ended processes are removed");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -1,16 +1,15 @@
-//! Random bytes for ids and for choosing threads. Not for secrets.
+//! Random numbers for ids, intervals and the choice of threads. Not for secrets.
 
 use std::io::Read;
 
-/// Fills an array from the system, or from clocks and addresses where the system has no such file.
+/// Fills an array from `/dev/urandom`, or from clocks and addresses where that cannot be read.
 pub(crate) fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     if read.is_err() {
-        let here = &bytes as *const _ as u64;
-        let mut sequence = Sequence::new(
-            crate::sys::monotonic_ns() ^ crate::sys::unix_ns().rotate_left(32) ^ here ^ u64::from(std::process::id()),
-        );
+        let address = &bytes as *const _ as u64;
+        let time = crate::sys::monotonic_ns() ^ crate::sys::unix_ns().rotate_left(32);
+        let mut sequence = Sequence::new(time ^ address ^ u64::from(std::process::id()));
         for chunk in bytes.chunks_mut(8) {
             let word = sequence.next().to_le_bytes();
             chunk.copy_from_slice(&word[..chunk.len()]);
@@ -28,7 +27,7 @@ pub(crate) fn uuid() -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// A fast sequence (SplitMix64) for choices that only need to be even.
+/// A fast generator (SplitMix64) of uniform numbers.
 pub(crate) struct Sequence(u64);
 
 impl Sequence {
@@ -48,7 +47,7 @@ impl Sequence {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// A length around `mean`, even between half and one and a half of it.
+    /// A uniform number between half of `mean` and one and a half of it.
     pub fn around(&mut self, mean: u64) -> u64 {
         mean / 2 + ((u128::from(self.next()) * u128::from(mean.max(1))) >> 64) as u64
     }
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_intervals_keep_their_mean_and_never_leave_their_bounds() {
+    fn random_intervals_have_the_given_mean_and_stay_within_their_bounds() {
         let mut sequence = Sequence::new(1);
         let drawn: Vec<_> = (0..100_000).map(|_| sequence.around(10_000_000)).collect();
         let mean = drawn.iter().sum::<u64>() as f64 / 100_000.0;

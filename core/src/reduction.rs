@@ -1,5 +1,5 @@
-//! The detail that each destination receives: keys `link`, `instance_attributes` and `label_names`. Not here: how profiles
-//! are reduced (`spanprof_profile::query`), encoding and sending (`delivery`).
+//! The detail that each destination receives: keys `link`, `instance_attributes` and `label_names`. Not here: the reduction
+//! itself (`spanprof_profile::query`), encoding and sending (`delivery`).
 
 use crate::config::{Config, DestinationConfig, LabelNames, LinkDetail};
 use spanprof_profile::query::Reduction;
@@ -13,7 +13,7 @@ pub(crate) fn of_destination(destination: &DestinationConfig, config: &Config) -
     let by_user = |key: &&str| config.resource_attributes.contains_key(*key);
     let without_attributes = match destination.instance_attributes.unwrap_or(config.instance_attributes) {
         true => Vec::new(),
-        // An attribute that the user set is not an instance of ours.
+        // Attributes that the user set are kept.
         false => INSTANCE_ATTRIBUTES.iter().filter(|key| !by_user(key)).map(|key| (*key).to_owned()).collect(),
     };
     Reduction {
@@ -30,7 +30,7 @@ mod tests {
     use crate::config::DestinationType;
 
     #[test]
-    fn an_entry_of_destinations_wins_over_the_top_level() {
+    fn a_destination_overrides_the_top_level() {
         let config = Config { link: LinkDetail::Omitted, instance_attributes: false, ..Config::default() };
         let mut entry = DestinationConfig::new(DestinationType::Otlp);
         let inherited = of_destination(&entry, &config);

@@ -37,7 +37,7 @@ pub struct Frame {
 /// The frame of native code at `pc`, for a runtime that met some where it looked for code of its own; `None` where no loaded
 /// file lies.
 pub fn native_frame(pc: u64) -> Option<Frame> {
-    crate::locations::found_native(pc).map(|(frame, _)| frame)
+    crate::locations::exported_frame(pc).map(|(frame, _)| frame)
 }
 
 /// Code that ended (freed, unloaded, moved): raw frames with this code at ring positions from `position` on are other code.

@@ -1,5 +1,5 @@
-//! Labels for a scope in Rust: around a closure, a block, or a future. The Rust form of what every language calls
-//! `tag_wrapper`. Not here: what labels are (`context`).
+//! Labels for a scope in Rust: a closure, a block, or a future. The Rust form of `tag_wrapper`, which every language has.
+//! Not here: interning of labels and contexts (`context`).
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use std::task::{Context as TaskContext, Poll};
 use crate::context::{context_row, hold_context, merge, open_context, with_labels, ContextRow, HeldContext};
 use crate::sys::thread_context;
 
-/// Labels made beforehand, so that entering a scope costs tens of nanoseconds.
+/// Labels prepared in advance, so that entering a scope costs tens of nanoseconds.
 ///
 /// ```
 /// let labels = spanprof::Labels::new(&[("route", "/cart"), ("method", "GET")]);
@@ -26,9 +26,9 @@ impl Labels {
     }
 }
 
-/// What can label a scope: [`Labels`], or pairs of text.
+/// A value that labels a scope: [`Labels`], or pairs of key and value.
 pub trait AsLabels {
-    /// The labels, interned.
+    /// The interned labels.
     fn as_labels(&self) -> Labels;
 }
 
@@ -56,13 +56,13 @@ impl<T: AsLabels + ?Sized> AsLabels for &T {
     }
 }
 
-/// Runs `work` with labels on every sample of this thread; nests, and ends on every way out, panics included.
+/// Runs `work` with labels on every sample of this thread. Scopes nest, and end on every return path, panics included.
 pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
     let _scope = TagScope::enter(labels);
     work()
 }
 
-/// Labels until it is dropped, on this thread. Scopes must end in the reverse order of their beginning.
+/// Labels this thread until it is dropped. Scopes must end in the reverse order of their start.
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
     outer: u64,
@@ -71,7 +71,7 @@ pub struct TagScope {
 }
 
 impl TagScope {
-    /// Begins a scope.
+    /// Starts a scope.
     pub fn enter(labels: impl AsLabels) -> Self {
         let outer = thread_context::current();
         Self::enter_id(inner_id(outer, labels.as_labels()))
@@ -89,7 +89,7 @@ impl Drop for TagScope {
     }
 }
 
-/// The context of labels inside an outer one.
+/// The context of labels inside an outer context.
 fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
     if row.link.is_empty() {
         row.link = active_span();
@@ -107,7 +107,7 @@ fn inner_id(outer: u64, Labels(mut row): Labels) -> u64 {
     }
 }
 
-/// The span that is active in OpenTelemetry's context of this thread.
+/// The active span of OpenTelemetry's context of this thread.
 #[cfg(feature = "opentelemetry")]
 fn active_span() -> crate::context::Link {
     use opentelemetry::trace::TraceContextExt;
@@ -127,17 +127,17 @@ fn active_span() -> crate::context::Link {
 }
 
 pin_project_lite::pin_project! {
-    /// A future whose polls carry labels, on whatever thread they happen.
+    /// A future whose polls carry labels, on any thread.
     pub struct TaggedFuture<F> {
         #[pin]
         future: F,
         labels: Labels,
-        // Context of the last poll: what it was made inside of, the context itself, and that it stays.
+        // The context of the last poll: outer context, active span, context id, and its pin.
         opened: Option<(u64, crate::context::Link, u64, HeldContext)>,
     }
 }
 
-/// Puts labels on every sample of a future, wherever it is polled.
+/// Puts labels on every sample of a future, on any thread that polls it.
 ///
 /// ```
 /// let work = spanprof::tag_future([("route", "/cart")], async { 1 + 1 });
@@ -155,7 +155,7 @@ impl<F: Future> Future for TaggedFuture<F> {
         let outer = thread_context::current();
         let span = active_span();
         let id = match this.opened {
-            // The same surroundings as last time need no new context.
+            // The same outer context and span as in the last poll need no new context.
             Some((known_outer, known_span, id, _)) if (*known_outer, *known_span) == (outer, span) => *id,
             _ => {
                 let id = inner_id(outer, *this.labels);
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::context::labels_of;
 
-    fn now() -> Vec<(String, String)> {
+    fn current_labels() -> Vec<(String, String)> {
         labels_of(context_row(thread_context::current()).unwrap().label_set)
     }
 
@@ -186,32 +186,32 @@ mod tests {
         tag_wrapper([("a", "1")], || {
             let caught = std::panic::catch_unwind(|| {
                 tag_wrapper([("b", "2"), ("a", "3")], || {
-                    assert_eq!(now(), pairs(&[("a", "3"), ("b", "2")]));
+                    assert_eq!(current_labels(), pairs(&[("a", "3"), ("b", "2")]));
                     std::panic::resume_unwind(Box::new("on purpose"));
                 })
             });
             assert!(caught.is_err());
-            assert_eq!(now(), pairs(&[("a", "1")]));
+            assert_eq!(current_labels(), pairs(&[("a", "1")]));
         });
-        assert!(now().is_empty());
+        assert!(current_labels().is_empty());
     }
 
     #[test]
-    fn a_future_carries_its_labels_only_while_it_is_polled() {
+    fn the_labels_of_a_future_are_set_only_while_it_is_polled() {
         let work = tag_future([("task", "t")], async {
-            assert_eq!(now(), pairs(&[("outer", "o"), ("task", "t")]));
+            assert_eq!(current_labels(), pairs(&[("outer", "o"), ("task", "t")]));
             std::future::poll_fn(|_| Poll::<()>::Pending).await;
         });
         let mut work = std::pin::pin!(work);
         let mut task = TaskContext::from_waker(std::task::Waker::noop());
         tag_wrapper([("outer", "o")], || {
             assert!(work.as_mut().poll(&mut task).is_pending());
-            assert_eq!(now(), pairs(&[("outer", "o")]));
+            assert_eq!(current_labels(), pairs(&[("outer", "o")]));
         });
     }
 
     #[test]
-    fn a_link_stays_over_inner_scopes_and_opens_one_context_for_equal_labels() {
+    fn inner_scopes_inherit_the_link_and_equal_labels_reuse_the_context() {
         let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7")];
         tag_wrapper(trace, || {
             let outer = thread_context::current();
@@ -219,7 +219,7 @@ mod tests {
             tag_wrapper([("k", "v")], || {
                 let row = context_row(thread_context::current()).unwrap();
                 assert_eq!(row.link.span_id[7], 0xb7);
-                assert_eq!(now(), pairs(&[("k", "v")]));
+                assert_eq!(current_labels(), pairs(&[("k", "v")]));
             });
         });
     }
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(link(), [1; 8]);
             let _second = opentelemetry::Context::new().with_remote_span_context(span(2)).attach();
             tag_wrapper([], || assert_eq!(link(), [2; 8]));
-            assert_eq!(link(), [1; 8], "a scope keeps the span it began in");
+            assert_eq!(link(), [1; 8], "a scope keeps the span that was active at its start");
         });
         drop(first);
         tag_wrapper([("k", "v")], || assert_eq!(link(), [0; 8]));

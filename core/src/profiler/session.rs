@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use super::outcome::Ending;
 use super::{drain_thread, wall};
 use crate::config::{Clock, Config, ConfigSource};
-use crate::delivery::Delivery;
+use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub runtime: Arc<dyn Runtime>,
     pub inbox: &'static Inbox,
     pub clocks: ArcSwapOption<Clocks>,
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<WindowDelivery>,
     /// The file of the whole run; the drain thread fills and writes it.
     pub output: Mutex<Option<OutputFile>>,
     /// What became of this file.
@@ -78,7 +78,7 @@ impl Session {
         }
         let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
         let output = start_output(&mut config)?;
-        let delivery = Delivery::start(&mut config)?;
+        let delivery = WindowDelivery::start(&mut config)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
         let mut started = start_clocks(&config, &*runtime);
