@@ -237,7 +237,7 @@ impl Session {
 
     /// Has the wall sampler put what it holds back into the ring, before a window ends.
     pub fn release_wall(&self) {
-        let orders = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::orders);
+        let orders = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::control);
         if let Some(orders) = orders {
             orders.release(WALL_PATIENCE);
         }

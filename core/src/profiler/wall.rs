@@ -1,25 +1,25 @@
-//! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. A sample
-//! weighs the time since the last tick times how many threads it stands for. While the process is idle, ticks are rarer
-//! (`wall_pace`).
+//! The wall sampler: a thread that walks a bounded random subset of the runtime's threads at random intervals. The weight of
+//! a sample is the time since the last tick times the number of threads that it represents. Ticks are rarer while the
+//! process is idle (`wall_pace`).
 //!
-//! A thread that runs while it is walked may show a torn stack. It is walked again; frames on which two walks agree from
-//! the root were really there, what lies below becomes `[moved_during_walk]`. The sample is kept in every case: dropping
-//! it would hide exactly the threads that work.
+//! The walk of a running thread may yield a torn stack. Such a thread is walked again. Frames that two walks share from the
+//! root are kept, the rest becomes `[moved_during_walk]`. The sample is never dropped: that would hide the threads that
+//! work.
 //!
-//! Where threads walk themselves, all of a tick are asked before any answer is waited for, once and not for long. One that
-//! waits for a processor answers late. It did not run since it was asked, so its answer holds for all that time: until then
-//! its time is owed, and it is asked nothing else.
+//! With self-walks, a tick requests all walks first, and then waits once, for a short time. A thread that waits for a
+//! processor completes its walk later. It did not run since the request, so the walk is valid for all that time. Until then
+//! its time is pending, and it gets no further request.
 //!
-//! A thread that goes on doing the same is told of once a second, and at the end of a window (`wall_repeats`). Where there
-//! are more threads than a tick may look at, of those that did the same at their last looks only some are looked at, chosen
-//! at random at every tick, and stand for all: shares stay right, and threads that wait cost little.
+//! Consecutive identical observations of a thread are submitted once a second, and at the end of a window (`wall_repeats`).
+//! If there are more threads than a tick may observe, it observes a random part of the threads with identical observations,
+//! which represents the others: shares stay exact, and blocked threads cost little.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::wall_pace::{self, Elapsed, Pace};
-use super::wall_repeats::{Repeat, Repeats, Seen};
+use super::wall_repeats::{Comparison, Repeat, Repeats};
 use crate::config::Config;
 use crate::own_thread::{self, StartedThread};
 use crate::random::Sequence;
@@ -32,48 +32,48 @@ use spanprof_signal::{
 
 /// Walks of one thread per tick.
 const MAX_WALKS: usize = 3;
-/// How long an answer is waited for; a thread that has not given it by then blocks the signal.
-const LONGEST_OWED_NS: u64 = 1_000_000_000;
-/// How long a tick waits for those it asked: longer than it takes who has a processor.
-const PATIENCE: Duration = Duration::from_millis(5);
-/// How long the last one does.
-const LAST_PATIENCE_NS: u64 = 50_000_000;
-/// One of so many threads that go on doing the same is looked at.
-const STEADY: usize = 4;
+/// Time after which a thread with a pending self-walk is reported as `[signal_blocked]`.
+const BLOCKED_AFTER_NS: u64 = 1_000_000_000;
+/// Time for which a tick waits for self-walks: enough for threads that have a processor.
+const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
+/// The same for the last tick.
+const LAST_SELF_WALK_TIMEOUT_NS: u64 = 50_000_000;
+/// A tick observes one in so many of the threads with identical observations.
+const STEADY_RATIO: usize = 4;
 
-/// The thread, and how to reach it.
+/// The thread and its control.
 pub(super) struct WallThread {
-    orders: Arc<Orders>,
+    control: Arc<WallControl>,
     thread: StartedThread,
 }
 
-pub(super) struct Orders {
-    current: Mutex<Order>,
+pub(super) struct WallControl {
+    requests: Mutex<WallRequests>,
     changed: Condvar,
 }
 
-struct Order {
+struct WallRequests {
     config: Arc<Config>,
     stop: bool,
-    /// How often the sampler was to tell all it knows, and how often it has.
+    /// Number of requests to submit the held-back samples, and of those that are done.
     releases: u64,
     released: u64,
 }
 
 impl WallThread {
     pub fn set_config(&self, config: Arc<Config>) {
-        self.orders.lock().config = config;
-        self.orders.changed.notify_all();
+        self.control.lock().config = config;
+        self.control.changed.notify_all();
     }
 
-    pub fn orders(&self) -> Arc<Orders> {
-        self.orders.clone()
+    pub fn control(&self) -> Arc<WallControl> {
+        self.control.clone()
     }
 
     pub fn stop(self) {
-        self.orders.lock().stop = true;
-        self.orders.changed.notify_all();
-        // It never waits for anything but these orders; a panic inside was counted there.
+        self.control.lock().stop = true;
+        self.control.changed.notify_all();
+        // The thread waits for these requests only; it counts a panic itself.
         self.thread.join();
     }
 }
@@ -86,15 +86,15 @@ pub(super) fn spawn(
     counters: Arc<Counters>,
     config: Arc<Config>,
 ) -> std::io::Result<WallThread> {
-    let current = Order { config, stop: false, releases: 0, released: 0 };
-    let orders = Arc::new(Orders { current: Mutex::new(current), changed: Condvar::new() });
-    let followed = orders.clone();
+    let requests = WallRequests { config, stop: false, releases: 0, released: 0 };
+    let control = Arc::new(WallControl { requests: Mutex::new(requests), changed: Condvar::new() });
+    let own_control = control.clone();
     let mut sampler = WallSampler::new(runtime, capture, inbox, counters.clone());
     let thread = own_thread::start(c"spanprof-wall", 256 * 1024, move || {
         let sampling = std::panic::AssertUnwindSafe(|| {
             loop {
-                let (config, stop, releases) = followed.sleep(&mut sampler);
-                // At the end too: the time since the last tick is not lost.
+                let (config, stop, releases) = own_control.sleep(&mut sampler);
+                // Also before the end, to sample the time since the last tick.
                 sampler.tick(&config, sys::monotonic_ns());
                 if stop {
                     sampler.finish();
@@ -102,8 +102,8 @@ pub(super) fn spawn(
                 }
                 if let Some(releases) = releases {
                     sampler.release(sys::monotonic_ns());
-                    followed.lock().released = releases;
-                    followed.changed.notify_all();
+                    own_control.lock().released = releases;
+                    own_control.changed.notify_all();
                 }
             }
         });
@@ -111,44 +111,45 @@ pub(super) fn spawn(
             counters.panics.add(1);
         }
     })?;
-    Ok(WallThread { orders, thread })
+    Ok(WallThread { control, thread })
 }
 
-impl Orders {
-    fn lock(&self) -> MutexGuard<'_, Order> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+impl WallControl {
+    fn lock(&self) -> MutexGuard<'_, WallRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the sampler tell what it holds back, and waits for it; not for long, and not for one that has ended.
-    pub fn release(&self, patience: Duration) {
-        let until = Instant::now() + patience;
-        let mut current = self.lock();
-        current.releases += 1;
-        let mine = current.releases;
+    /// Requests the held-back samples, and waits until they are submitted, at most for `timeout` and while the sampler runs.
+    pub fn release(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut requests = self.lock();
+        requests.releases += 1;
+        let number = requests.releases;
         self.changed.notify_all();
-        while current.released < mine && !current.stop {
-            let left = until.saturating_duration_since(Instant::now());
+        while requests.released < number && !requests.stop {
+            let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
                 return;
             }
-            current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+            requests = self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Sleeps until the next tick is due, or until something is asked: the end, or a release.
+    /// Sleeps until the next tick is due, or a request arrives. Returns the configuration, whether to stop, and the number
+    /// of the release request.
     fn sleep(&self, sampler: &mut WallSampler) -> (Arc<Config>, bool, Option<u64>) {
-        let mut current = self.lock();
-        let rate_hz = current.config.wall_rate.unwrap_or(current.config.sample_rate);
+        let mut requests = self.lock();
+        let rate_hz = requests.config.wall_rate.unwrap_or(requests.config.sample_rate);
         let base_ns = wall_pace::base_ns(rate_hz, sampler.processors);
-        let until = sampler.pace.plan(base_ns, &mut sampler.random);
+        let next_tick_ns = sampler.pace.plan(base_ns, &mut sampler.random);
         loop {
-            let left_ns = until.saturating_sub(sys::monotonic_ns());
-            let release = (current.releases > current.released).then_some(current.releases);
-            if current.stop || release.is_some() || left_ns == 0 {
-                return (current.config.clone(), current.stop, release);
+            let left_ns = next_tick_ns.saturating_sub(sys::monotonic_ns());
+            let release = (requests.releases > requests.released).then_some(requests.releases);
+            if requests.stop || release.is_some() || left_ns == 0 {
+                return (requests.config.clone(), requests.stop, release);
             }
             let left = Duration::from_nanos(left_ns);
-            current = self.changed.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0;
+            requests = self.changed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -161,33 +162,33 @@ struct WallSampler {
     random: Sequence,
     pace: Pace,
     process_cpu_ns: fn() -> u64,
-    /// How many processors the process may use, where that is limited.
+    /// CPU quota of the process in processors, if limited.
     processors: Option<f64>,
-    /// Whether a thread was seen elsewhere in this tick than in the one before, or could not be seen.
+    /// Whether the observation of a thread in this tick differs from the previous one, or failed.
     has_moved: bool,
     threads: Vec<RuntimeThread>,
-    /// Threads that were asked and have not answered, and the time since then.
-    owed: BTreeMap<u32, Owed>,
-    /// What threads do that have done the same since.
+    /// Threads with a pending self-walk.
+    pending: BTreeMap<u32, PendingWalk>,
+    /// The last observation of each thread.
     repeats: Repeats,
     buffers: [Vec<RawFrame>; 2],
 }
 
-struct Owed {
+struct PendingWalk {
     thread: RuntimeThread,
-    /// What no sample carries yet.
+    /// Time without a sample.
     weight_ns: u64,
-    /// When it was asked, or last said to block the signal.
+    /// Time of the request, or of the last `[signal_blocked]` sample.
     since_ns: u64,
 }
 
-/// What one walk saw.
-struct Walk {
+/// Result of one walk.
+struct WalkResult {
     len: usize,
     truncated: bool,
     context: Context,
     outcome: Captured,
-    /// Whether the thread ran meanwhile.
+    /// Whether the thread ran during the walk.
     moved: bool,
 }
 
@@ -205,14 +206,14 @@ impl WallSampler {
             processors: sys::cpu_quota(),
             has_moved: false,
             threads: Vec::new(),
-            owed: BTreeMap::new(),
+            pending: BTreeMap::new(),
             repeats: Repeats::default(),
             buffers: [Vec::new(), Vec::new()],
         }
     }
 
     fn tick(&mut self, config: &Config, now_ns: u64) {
-        let elapsed = self.pace.look(now_ns);
+        let elapsed = self.pace.begin_tick(now_ns);
         self.runtime.looks_are_rare(self.pace.is_idle());
         self.has_moved = false;
         let mut threads = std::mem::take(&mut self.threads);
@@ -222,116 +223,115 @@ impl WallSampler {
         for buffer in &mut self.buffers {
             buffer.resize(config.max_stack_depth as usize + 1, RawFrame::default());
         }
-        self.take_answers(now_ns);
-        self.settle(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
-        if elapsed.before_ns > 0 {
-            self.charge_ended(&threads, elapsed.before_ns, now_ns);
+        self.complete_pending(now_ns);
+        self.discard_pending(|thread_id| threads.iter().all(|thread| thread.thread_id != thread_id), now_ns);
+        if elapsed.previous_ns > 0 {
+            self.charge_ended(&threads, elapsed.previous_ns, now_ns);
         }
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
         let elapsed = elapsed.share(all, chosen);
         self.repeats.allow(self.runtime.frames_keep() && !config.keep_timestamps);
-        let may_answer = config.signals && self.runtime.others_walk_themselves();
+        let may_be_pending = config.signals && self.runtime.others_walk_themselves();
         let (others, steady) = match chosen < all {
             true => self.repeats.steady_last(&mut threads[..chosen]),
             false => (&mut threads[..], &mut [][..]),
         };
-        let looked_at = choose(steady, steady.len().div_ceil(STEADY), &mut self.random);
-        let steady_elapsed = elapsed.share(steady.len(), looked_at);
+        let observed = choose(steady, steady.len().div_ceil(STEADY_RATIO), &mut self.random);
+        let steady_elapsed = elapsed.share(steady.len(), observed);
         for thread in others {
-            self.look(*thread, elapsed, now_ns, may_answer);
+            self.observe(*thread, elapsed, now_ns, may_be_pending);
         }
-        for thread in &steady[..looked_at] {
-            self.look(*thread, steady_elapsed, now_ns, may_answer);
+        for thread in &steady[..observed] {
+            self.observe(*thread, steady_elapsed, now_ns, may_be_pending);
         }
-        if !self.owed.is_empty() && self.runtime.wait_for_answers(PATIENCE) {
-            self.take_answers(now_ns);
+        if !self.pending.is_empty() && self.runtime.wait_for_answers(SELF_WALK_TIMEOUT) {
+            self.complete_pending(now_ns);
         }
         self.threads = threads;
-        let is_at_rest = !self.has_moved && self.owed.is_empty();
-        self.pace.judge(self.runtime.idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
-        self.give_up(now_ns);
+        let is_at_rest = !self.has_moved && self.pending.is_empty();
+        self.pace.adapt(self.runtime.idle_interval().filter(|_| is_at_rest), self.process_cpu_ns);
+        self.report_blocked(now_ns);
         if self.repeats.are_due(now_ns) {
             self.release(now_ns);
         }
     }
 
-    /// Takes a sample of a thread now, or when it has answered.
-    fn look(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_answer: bool) {
-        if let Some(owed) = self.owed.get_mut(&thread.thread_id) {
-            owed.weight_ns += elapsed.all_ns();
-        } else if !self.sample(thread, elapsed, now_ns, may_answer) {
-            // It runs.
-            let left_ns = self.charge_former(thread.thread_id, elapsed.before_ns, now_ns);
-            let weight_ns = left_ns + elapsed.since_ns;
-            self.owed.insert(thread.thread_id, Owed { thread, weight_ns, since_ns: now_ns });
+    /// Samples a thread now, or when its self-walk completes.
+    fn observe(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_be_pending: bool) {
+        if let Some(pending) = self.pending.get_mut(&thread.thread_id) {
+            pending.weight_ns += elapsed.all_ns();
+        } else if !self.sample(thread, elapsed, now_ns, may_be_pending) {
+            let left_ns = self.charge_previous(thread.thread_id, elapsed.previous_ns, now_ns);
+            let weight_ns = left_ns + elapsed.current_ns;
+            self.pending.insert(thread.thread_id, PendingWalk { thread, weight_ns, since_ns: now_ns });
         }
     }
 
-    /// Charges time to what a thread did at its last look; gives what cannot be, since that has no meaning any more. A thread
-    /// that had none was not there.
-    fn charge_former(&self, thread_id: u32, weight_ns: u64, now_ns: u64) -> u64 {
-        let Some(repeat) = self.repeats.former(thread_id).filter(|_| weight_ns > 0) else { return 0 };
+    /// Charges time to the previous observation of a thread. Returns the time if its frames are no longer valid. Without a
+    /// previous observation the thread did not exist, and the time is dropped.
+    fn charge_previous(&self, thread_id: u32, weight_ns: u64, now_ns: u64) -> u64 {
+        let Some(repeat) = self.repeats.previous(thread_id).filter(|_| weight_ns > 0) else { return 0 };
         let mut repeat = repeat.clone();
-        if !self.runtime.keep_frames(repeat.seen_at, &mut repeat.frames) {
+        if !self.runtime.keep_frames(repeat.position, &mut repeat.frames) {
             return weight_ns;
         }
-        self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+        self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
         0
     }
 
-    /// As `charge_former`, for all threads that ended since, which are forgotten.
+    /// As `charge_previous`, for all threads that ended since. Removes their observations.
     fn charge_ended(&mut self, threads: &[RuntimeThread], weight_ns: u64, now_ns: u64) {
-        let mut living: Vec<u32> = threads.iter().map(|thread| thread.thread_id).collect();
-        living.sort_unstable();
-        for thread_id in self.repeats.ended(&living) {
+        let mut alive: Vec<u32> = threads.iter().map(|thread| thread.thread_id).collect();
+        alive.sort_unstable();
+        for thread_id in self.repeats.ended(&alive) {
             self.has_moved = true;
-            self.charge_former(thread_id, weight_ns, now_ns);
+            self.charge_previous(thread_id, weight_ns, now_ns);
             if let Some((repeat, weight_ns)) = self.repeats.forget(thread_id) {
-                self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+                self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
             }
         }
     }
 
-    /// Tells what is held back of threads that go on doing the same.
+    /// Submits the held-back samples of consecutive identical observations.
     fn release(&mut self, now_ns: u64) {
         let mut repeats = std::mem::take(&mut self.repeats);
-        let mut living: Vec<u32> = self.threads.iter().map(|thread| thread.thread_id).collect();
-        living.sort_unstable();
-        repeats.release(now_ns, &living, |thread_id, repeat, weight_ns| {
-            self.tell_repeat(thread_id, repeat, weight_ns, now_ns);
+        let mut alive: Vec<u32> = self.threads.iter().map(|thread| thread.thread_id).collect();
+        alive.sort_unstable();
+        repeats.release(now_ns, &alive, |thread_id, repeat, weight_ns| {
+            self.submit_repeat(thread_id, repeat, weight_ns, now_ns);
         });
         self.repeats = repeats;
     }
 
-    fn tell_repeat(&self, thread_id: u32, repeat: &Repeat, weight_ns: u64, now_ns: u64) {
+    fn submit_repeat(&self, thread_id: u32, repeat: &Repeat, weight_ns: u64, now_ns: u64) {
         let Repeat { flags, context, frames, .. } = repeat;
-        self.submit(&RawSample { flags: *flags, context: *context, frames, ..bare(thread_id, weight_ns, now_ns) });
+        self.submit(&RawSample { flags: *flags, context: *context, frames, ..empty(thread_id, weight_ns, now_ns) });
     }
 
-    /// The end: who waits for a processor may yet answer.
+    /// The end of the sampler: waits for pending self-walks of threads that have no processor.
     fn finish(&mut self) {
-        let until_ns = sys::monotonic_ns() + LAST_PATIENCE_NS;
-        while !self.owed.is_empty() && sys::monotonic_ns() < until_ns {
+        let deadline_ns = sys::monotonic_ns() + LAST_SELF_WALK_TIMEOUT_NS;
+        while !self.pending.is_empty() && sys::monotonic_ns() < deadline_ns {
             std::thread::sleep(Duration::from_millis(1));
-            self.take_answers(sys::monotonic_ns());
+            self.complete_pending(sys::monotonic_ns());
         }
         let now_ns = sys::monotonic_ns();
-        self.settle(|_| true, now_ns);
+        self.discard_pending(|_| true, now_ns);
         self.release(now_ns);
     }
 
-    /// Takes what those answered that were asked.
-    fn take_answers(&mut self, now_ns: u64) {
-        let mut owed = std::mem::take(&mut self.owed);
-        owed.retain(|_, owed| {
-            let elapsed = Elapsed { before_ns: 0, since_ns: owed.weight_ns };
-            !self.sample(owed.thread, elapsed, now_ns, true)
+    /// Samples the threads whose self-walk is complete.
+    fn complete_pending(&mut self, now_ns: u64) {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|_, pending| {
+            let elapsed = Elapsed { previous_ns: 0, current_ns: pending.weight_ns };
+            !self.sample(pending.thread, elapsed, now_ns, true)
         });
-        self.owed = owed;
+        self.pending = pending;
     }
 
-    /// Takes a sample of a thread; false when it was asked and may yet answer.
-    fn sample(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_answer: bool) -> bool {
+    /// Samples a thread; false while its self-walk is pending.
+    fn sample(&mut self, thread: RuntimeThread, elapsed: Elapsed, now_ns: u64, may_be_pending: bool) -> bool {
         let [mut last, mut before] = std::mem::take(&mut self.buffers);
         let mut walk = self.walk(thread, &mut last);
         self.has_moved |= walk.moved;
@@ -353,12 +353,11 @@ impl WallSampler {
             }
             if !agreed && walk.outcome == Captured::Walked {
                 self.counters.wall_moved.add(1);
-                // The reason takes the place of the youngest frame that is not sure, or stands before the rest.
                 frames = place_reason(&mut last, frames, walk.len);
             }
         }
-        let is_answered = !may_answer || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
-        if is_answered {
+        let is_complete = !may_be_pending || walk.outcome != Captured::Dropped(DropReason::SignalBlocked);
+        if is_complete {
             if let Captured::Dropped(reason) = walk.outcome {
                 last[0] = RawFrame::reason(reason);
                 frames = 0..1;
@@ -366,74 +365,74 @@ impl WallSampler {
             }
             let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-            let mut sample = RawSample { flags, context, frames, ..bare(thread_id, elapsed.all_ns(), now_ns) };
+            let mut sample = RawSample { flags, context, frames, ..empty(thread_id, elapsed.all_ns(), now_ns) };
             let position = self.inbox.ring().head();
-            match self.repeats.take(&sample, position) {
-                Seen::Held => {}
-                Seen::Same => self.submit(&sample),
-                Seen::Other => {
+            match self.repeats.compare(&sample, position) {
+                Comparison::Merged => {}
+                Comparison::Same => self.submit(&sample),
+                Comparison::Different => {
                     self.has_moved = true;
-                    let left_ns = self.charge_former(thread_id, elapsed.before_ns, now_ns);
-                    sample.values[0] = left_ns + elapsed.since_ns;
+                    let left_ns = self.charge_previous(thread_id, elapsed.previous_ns, now_ns);
+                    sample.values[0] = left_ns + elapsed.current_ns;
                     if let Some((repeat, weight_ns)) = self.repeats.replace(&sample, position) {
-                        self.tell_repeat(thread_id, &repeat, weight_ns, now_ns);
+                        self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
                     }
                     self.submit(&sample);
                 }
             }
         }
         self.buffers = [last, before];
-        is_answered
+        is_complete
     }
 
-    /// Says of threads that have not answered for long that they block the signal. They are still asked.
-    fn give_up(&mut self, now_ns: u64) {
-        let mut owed = std::mem::take(&mut self.owed);
-        for owed in owed.values_mut().filter(|owed| now_ns.saturating_sub(owed.since_ns) >= LONGEST_OWED_NS) {
-            self.say_blocked(owed, now_ns);
-            owed.since_ns = now_ns;
+    /// Submits a `[signal_blocked]` sample for threads whose self-walk is pending for too long. It stays pending.
+    fn report_blocked(&mut self, now_ns: u64) {
+        let mut pending = std::mem::take(&mut self.pending);
+        for pending in pending.values_mut().filter(|it| now_ns.saturating_sub(it.since_ns) >= BLOCKED_AFTER_NS) {
+            self.submit_blocked(pending, now_ns);
+            pending.since_ns = now_ns;
         }
-        self.owed = owed;
+        self.pending = pending;
     }
 
-    /// Forgets the threads that `is_gone` names: what is owed to them was spent somewhere unknown.
-    fn settle(&mut self, is_gone: impl Fn(u32) -> bool, now_ns: u64) {
-        let mut owed = std::mem::take(&mut self.owed);
-        owed.retain(|thread_id, owed| {
-            if is_gone(*thread_id) {
-                self.say_blocked(owed, now_ns);
+    /// Removes the pending self-walks of threads that `has_ended`; their time is submitted as `[signal_blocked]`.
+    fn discard_pending(&mut self, has_ended: impl Fn(u32) -> bool, now_ns: u64) {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|thread_id, pending| {
+            if has_ended(*thread_id) {
+                self.submit_blocked(pending, now_ns);
             }
-            !is_gone(*thread_id)
+            !has_ended(*thread_id)
         });
-        self.owed = owed;
+        self.pending = pending;
     }
 
-    fn say_blocked(&self, owed: &mut Owed, now_ns: u64) {
+    fn submit_blocked(&self, pending: &mut PendingWalk, now_ns: u64) {
         let frames = [RawFrame::reason(DropReason::SignalBlocked)];
-        let weight_ns = std::mem::take(&mut owed.weight_ns);
+        let weight_ns = std::mem::take(&mut pending.weight_ns);
         if weight_ns > 0 {
             self.counters.wall_without_stack.add(1);
-            self.submit(&RawSample { frames: &frames, ..bare(owed.thread.thread_id, weight_ns, now_ns) });
+            self.submit(&RawSample { frames: &frames, ..empty(pending.thread.thread_id, weight_ns, now_ns) });
         }
     }
 
-    /// A sample that the ring has no room for is lost and counted. One that stands for no time is none.
+    /// Submits a sample with a weight above 0. A sample that a full ring rejects is counted.
     fn submit(&self, sample: &RawSample<'_>) {
         if sample.values[0] > 0 && self.inbox.submit(sample).is_err() {
             self.counters.submit_dropped.add(1);
         }
     }
 
-    fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> Walk {
+    fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> WalkResult {
         let walks_itself = self.runtime.others_walk_themselves();
         let depth = buffer.len() - 1;
         if self.pace.is_idle() && !walks_itself {
-            // A walk that finds what the last one found was not torn, whatever the clock says.
+            // A walk with the same result as the previous one was not torn, so the thread's CPU clock is not needed.
             let mut stack = RawStack::new(&mut buffer[..depth]);
             let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
-            if outcome == Captured::Walked && self.repeats.is_former(thread.thread_id, context, &buffer[..len]) {
-                return Walk { len, truncated, context, outcome, moved: false };
+            if outcome == Captured::Walked && self.repeats.is_previous(thread.thread_id, context, &buffer[..len]) {
+                return WalkResult { len, truncated, context, outcome, moved: false };
             }
         }
         let clock = || if walks_itself { None } else { sys::thread_cpu_ns(thread.thread_id) };
@@ -441,22 +440,22 @@ impl WallSampler {
         let mut stack = RawStack::new(&mut buffer[..depth]);
         let outcome = sys::walk_other_thread(self.capture, thread.handle, thread.thread_id, &mut stack);
         let moved = !walks_itself && (clock_before.is_none() || clock() != clock_before);
-        Walk { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
+        WalkResult { len: stack.len(), truncated: stack.is_truncated(), context: stack.context, outcome, moved }
     }
 }
 
 /// A sample without frames.
-fn bare(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
+fn empty(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
     let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
     RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
 }
 
-/// Brings a random subset to the front; gives its size.
+/// Moves a random subset to the front (Fisher–Yates) and returns its size.
 fn choose(threads: &mut [RuntimeThread], at_most: usize, random: &mut Sequence) -> usize {
     let chosen = threads.len().min(at_most);
-    for place in 0..chosen {
-        let from = place + random.below(threads.len() - place);
-        threads.swap(place, from);
+    for index in 0..chosen {
+        let from = index + random.below(threads.len() - index);
+        threads.swap(index, from);
     }
     chosen
 }
@@ -466,10 +465,11 @@ fn common_root(left: &[RawFrame], right: &[RawFrame]) -> usize {
     left.iter().rev().zip(right.iter().rev()).take_while(|(left, right)| left == right).count()
 }
 
-/// Puts the reason leafwards of the frames that are sure; the buffer has room for one more than the depth.
-fn place_reason(buffer: &mut [RawFrame], sure: std::ops::Range<usize>, len: usize) -> std::ops::Range<usize> {
+/// Puts the reason on the leaf side of the confirmed frames: it replaces the next frame, or is inserted if all frames are
+/// confirmed. The buffer has a capacity of the depth plus one.
+fn place_reason(buffer: &mut [RawFrame], confirmed: std::ops::Range<usize>, len: usize) -> std::ops::Range<usize> {
     let reason = RawFrame::reason(DropReason::MovedDuringWalk);
-    match sure.start {
+    match confirmed.start {
         0 => {
             buffer.copy_within(0..len, 1);
             buffer[0] = reason;

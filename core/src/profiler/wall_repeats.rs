@@ -1,42 +1,42 @@
-//! What each thread did at its last look of the wall sampler. Samples of threads that go on doing the same, as those that wait
-//! do, are held back and told of as one, since a sample on its way through the ring costs more than the look that took it:
-//! only where raw frames keep their meaning meanwhile.
-//! Called by the wall sampler alone.
+//! The last observation of each thread by the wall sampler. Consecutive identical observations, as of blocked threads, are
+//! held back and submitted as one sample, since a sample in the ring costs more than its walk. This requires raw frames that
+//! stay valid meanwhile. Used by the wall sampler only.
 
 use std::collections::BTreeMap;
 
 use crate::runtime::RuntimeThread;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags};
 
-/// A thread is told of as often while it does the same.
+/// Interval between samples of a thread with identical observations.
 const INTERVAL_NS: u64 = 1_000_000_000;
-/// More threads are told of one by one.
+/// Capacity; observations of further threads are not held back.
 const MAX_THREADS: usize = 4096;
 
-/// What a thread did at its last look.
+/// The last observation of a thread.
 #[derive(Clone)]
 pub(super) struct Repeat {
     pub flags: SampleFlags,
     pub context: Context,
     pub frames: Vec<RawFrame>,
-    /// Where the ring stood when it was last seen to do so.
-    pub seen_at: u64,
+    /// Ring position at the observation.
+    pub position: u64,
+    /// Held-back weight.
     weight_ns: u64,
-    /// Whether it did the same at its last look and the one before.
+    /// Whether the last two observations are identical.
     is_steady: bool,
 }
 
-/// What a look found.
+/// A sample compared with the last observation of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// The thread does what it did; the sample is held back.
-    Held,
-    /// The thread does what it did; the sample is to be told.
+pub(super) enum Comparison {
+    /// Identical; the sample is held back.
+    Merged,
+    /// Identical; the caller submits the sample.
     Same,
-    Other,
+    Different,
 }
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Repeats {
     threads: BTreeMap<u32, Repeat>,
@@ -45,94 +45,95 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Whether samples may be held back from here on.
+    /// Sets whether samples may be held back.
     pub fn allow(&mut self, is_allowed: bool) {
         self.is_allowed = is_allowed;
     }
 
-    /// What a thread did at its last look, if it is known.
-    pub fn former(&self, thread_id: u32) -> Option<&Repeat> {
+    /// The last observation of a thread, if any.
+    pub fn previous(&self, thread_id: u32) -> Option<&Repeat> {
         self.threads.get(&thread_id)
     }
 
-    /// Whether a thread did this at its last look, with a stack that was not cut off.
-    pub fn is_former(&self, thread_id: u32, context: Context, frames: &[RawFrame]) -> bool {
-        let is_this = |it: &Repeat| it.flags == SampleFlags(0) && it.context == context && it.frames == frames;
-        self.threads.get(&thread_id).is_some_and(is_this)
+    /// Whether this equals the last observation of a thread, without truncation.
+    pub fn is_previous(&self, thread_id: u32, context: Context, frames: &[RawFrame]) -> bool {
+        let is_equal = |it: &Repeat| it.flags == SampleFlags(0) && it.context == context && it.frames == frames;
+        self.threads.get(&thread_id).is_some_and(is_equal)
     }
 
-    /// Compares a sample with what its thread did, and holds it back if it may. `position`: where the ring stands.
-    pub fn take(&mut self, sample: &RawSample<'_>, position: u64) -> Seen {
-        let Some(repeat) = self.threads.get_mut(&sample.thread_id) else { return Seen::Other };
+    /// Compares a sample with the last observation of its thread, and holds it back if that is allowed. `position`: head of
+    /// the ring.
+    pub fn compare(&mut self, sample: &RawSample<'_>, position: u64) -> Comparison {
+        let Some(repeat) = self.threads.get_mut(&sample.thread_id) else { return Comparison::Different };
         let is_same =
             repeat.flags == sample.flags && repeat.context == sample.context && repeat.frames == sample.frames;
         if !is_same {
-            return Seen::Other;
+            return Comparison::Different;
         }
         repeat.is_steady = true;
-        repeat.seen_at = position;
+        repeat.position = position;
         if !self.is_allowed {
-            return Seen::Same;
+            return Comparison::Same;
         }
         repeat.weight_ns += sample.values[0];
-        Seen::Held
+        Comparison::Merged
     }
 
-    /// Keeps what a thread is told to do now; what was held back of what it did before.
+    /// Stores a new observation of a thread; returns the held-back sample of the previous one.
     pub fn replace(&mut self, sample: &RawSample<'_>, position: u64) -> Option<(Repeat, u64)> {
         let is_kept = self.threads.len() < MAX_THREADS || self.threads.contains_key(&sample.thread_id);
         let (flags, context, frames) = (sample.flags, sample.context, sample.frames.to_vec());
-        let repeat = Repeat { flags, context, frames, seen_at: position, weight_ns: 0, is_steady: false };
-        let before = if is_kept { self.threads.insert(sample.thread_id, repeat) } else { None };
-        held(before)
+        let repeat = Repeat { flags, context, frames, position, weight_ns: 0, is_steady: false };
+        let previous = if is_kept { self.threads.insert(sample.thread_id, repeat) } else { None };
+        held_back(previous)
     }
 
-    /// Threads that are known and not `living`, which is sorted.
-    pub fn ended(&self, living: &[u32]) -> Vec<u32> {
-        self.threads.keys().copied().filter(|thread_id| living.binary_search(thread_id).is_err()).collect()
+    /// Threads with an observation that are not in `alive`, which is sorted.
+    pub fn ended(&self, alive: &[u32]) -> Vec<u32> {
+        self.threads.keys().copied().filter(|thread_id| alive.binary_search(thread_id).is_err()).collect()
     }
 
-    /// Forgets a thread; what was held back of it.
+    /// Removes a thread; returns its held-back sample.
     pub fn forget(&mut self, thread_id: u32) -> Option<(Repeat, u64)> {
-        held(self.threads.remove(&thread_id))
+        held_back(self.threads.remove(&thread_id))
     }
 
-    /// Whether it is time to tell what is held back.
+    /// Whether the held-back samples are due.
     pub fn are_due(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.released_ns) >= INTERVAL_NS
     }
 
-    /// Puts the threads that go on doing the same behind the others.
+    /// Partitions threads: those with identical observations are last.
     pub fn steady_last<'t>(
         &self,
         threads: &'t mut [RuntimeThread],
     ) -> (&'t mut [RuntimeThread], &'t mut [RuntimeThread]) {
         let is_steady = |thread: &RuntimeThread| self.threads.get(&thread.thread_id).is_some_and(|it| it.is_steady);
         let mut others = 0;
-        for place in 0..threads.len() {
-            if !self.is_allowed || !is_steady(&threads[place]) {
-                threads.swap(others, place);
+        for index in 0..threads.len() {
+            if !self.is_allowed || !is_steady(&threads[index]) {
+                threads.swap(others, index);
                 others += 1;
             }
         }
         threads.split_at_mut(others)
     }
 
-    /// Tells all that is held back, and forgets the threads that are not `living`, which is sorted.
-    pub fn release(&mut self, now_ns: u64, living: &[u32], mut tell: impl FnMut(u32, &Repeat, u64)) {
+    /// Submits all held-back samples, and removes threads that are not in `alive`, which is sorted.
+    pub fn release(&mut self, now_ns: u64, alive: &[u32], mut submit: impl FnMut(u32, &Repeat, u64)) {
         self.released_ns = now_ns;
         self.threads.retain(|thread_id, repeat| {
             let weight_ns = std::mem::take(&mut repeat.weight_ns);
             if weight_ns > 0 {
-                tell(*thread_id, repeat, weight_ns);
+                submit(*thread_id, repeat, weight_ns);
             }
-            living.binary_search(thread_id).is_ok()
+            alive.binary_search(thread_id).is_ok()
         });
     }
 }
 
-/// What was held back, if anything.
-fn held(repeat: Option<Repeat>) -> Option<(Repeat, u64)> {
+/// The observation and its held-back weight, if that is above 0.
+fn held_back(repeat: Option<Repeat>) -> Option<(Repeat, u64)> {
     repeat.map(|repeat| (repeat.weight_ns, repeat)).filter(|(ns, _)| *ns > 0).map(|(ns, repeat)| (repeat, ns))
 }
 
@@ -158,32 +159,32 @@ mod tests {
     const WORKS: [RawFrame; 1] = [RawFrame { code: 2, at: 0 }];
 
     #[test]
-    fn time_of_a_thread_that_does_the_same_is_told_of_as_one_and_before_what_it_does_next() {
+    fn identical_observations_are_merged_and_submitted_before_a_different_one() {
         let mut repeats = Repeats::default();
         repeats.allow(true);
-        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Other, "it was not told of yet");
+        assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Different, "the first observation");
         assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
-        assert_eq!([6, 7].map(|ns| repeats.take(&sample(&WAITS, ns), ns)), [Seen::Held; 2]);
-        assert_eq!(repeats.take(&sample(&WORKS, 1), 8), Seen::Other, "it does something else");
-        let (before, weight_ns) = repeats.replace(&sample(&WORKS, 1), 8).unwrap();
-        assert_eq!((before.frames.as_slice(), before.seen_at, weight_ns), (&WAITS[..], 7, 13));
-        assert_eq!(repeats.take(&sample(&WORKS, 2), 9), Seen::Held);
-        let mut told = Vec::new();
-        repeats.release(INTERVAL_NS, &[7], |thread_id, repeat, ns| told.push((thread_id, repeat.frames.clone(), ns)));
-        assert_eq!(told, [(7, WORKS.to_vec(), 2)]);
+        assert_eq!([6, 7].map(|ns| repeats.compare(&sample(&WAITS, ns), ns)), [Comparison::Merged; 2]);
+        assert_eq!(repeats.compare(&sample(&WORKS, 1), 8), Comparison::Different, "another stack");
+        let (previous, weight_ns) = repeats.replace(&sample(&WORKS, 1), 8).unwrap();
+        assert_eq!((previous.frames.as_slice(), previous.position, weight_ns), (&WAITS[..], 7, 13));
+        assert_eq!(repeats.compare(&sample(&WORKS, 2), 9), Comparison::Merged);
+        let mut released = Vec::new();
+        repeats.release(INTERVAL_NS, &[7], |id, repeat, ns| released.push((id, repeat.frames.clone(), ns)));
+        assert_eq!(released, [(7, WORKS.to_vec(), 2)]);
         assert!(repeats.are_due(2 * INTERVAL_NS) && !repeats.are_due(2 * INTERVAL_NS - 1));
     }
 
     #[test]
-    fn threads_that_are_gone_are_forgotten_and_nothing_is_held_back_where_frames_do_not_keep() {
+    fn ended_threads_are_removed_and_samples_are_held_back_only_if_allowed() {
         let mut repeats = Repeats::default();
         assert!(repeats.replace(&sample(&WAITS, 5), 0).is_none());
-        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Same, "not allowed");
+        assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Same, "not allowed");
         repeats.allow(true);
-        assert_eq!(repeats.take(&sample(&WAITS, 5), 0), Seen::Held);
+        assert_eq!(repeats.compare(&sample(&WAITS, 5), 0), Comparison::Merged);
         repeats.allow(false);
-        let held = repeats.replace(&sample(&WORKS, 5), 0).map(|(_, weight_ns)| weight_ns);
-        assert_eq!(held, Some(5), "what was held back until then is told");
+        let held_ns = repeats.replace(&sample(&WORKS, 5), 0).map(|(_, weight_ns)| weight_ns);
+        assert_eq!(held_ns, Some(5), "weight from before `allow(false)` is submitted");
         repeats.release(1, &[6, 7], |_, _, _| {});
         assert_eq!(repeats.threads.len(), 1);
         repeats.release(1, &[6, 8], |_, _, _| {});
