@@ -1,5 +1,5 @@
-//! The engine without clock, thread or network: drain, window, resource. Time comes in as an argument, so that scripted
-//! samples drive it in tests and in the conformance suite. Owned by the drain thread.
+//! The engine without clock, thread or network: drain, window, resource. Time is an argument, so that tests and the
+//! conformance suite drive it with scripted samples. Owned by the drain thread.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::sys::CpuAccount;
 use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
 use spanprof_signal::{DropReason, RawSample, Ring, SampleKind};
 
-/// See the head of the module.
+/// See the module documentation.
 pub(crate) struct Engine {
     drain: Drain,
     window: Window,
@@ -20,20 +20,20 @@ pub(crate) struct Engine {
     tags: Vec<(String, String)>,
     service_name_attribute: bool,
     counters: Arc<Counters>,
-    /// Part of the unseen CPU time that windows already show.
-    unseen_given_ns: u64,
+    /// Unattributed CPU time that windows already contain.
+    unattributed_added_ns: u64,
 }
 
-/// Time and accounts at a window's end.
+/// Time and CPU account at the end of a window.
 pub(crate) struct WindowEnd<'a> {
     pub now_monotonic_ns: u64,
     /// Unix time minus monotonic time.
     pub unix_offset_ns: i128,
-    /// Where the CPU time went, when clocks run.
+    /// CPU time by thread; `None` without CPU clocks.
     pub account: Option<CpuAccount>,
-    /// Whether a thread still lives.
-    pub lives: &'a mut dyn FnMut(u32) -> bool,
-    /// Only this kind, or all.
+    /// Whether the thread of this id is alive.
+    pub is_alive: &'a mut dyn FnMut(u32) -> bool,
+    /// Closes this kind only; `None`: all kinds.
     pub only: Option<SampleKind>,
 }
 
@@ -52,20 +52,19 @@ impl Engine {
             tags: config.tags.clone().into_iter().collect(),
             service_name_attribute: config.service_name_attribute,
             counters,
-            unseen_given_ns: 0,
+            unattributed_added_ns: 0,
         }
     }
 
-    /// Takes what waits in the ring below the position `up_to`. Stops early when the window is full; true when there may be
-    /// more.
+    /// Drains the ring below the position `up_to`. Stops early when the window is full; true when entries may be left.
     pub fn drain(&mut self, ring: &Ring, up_to: u64) -> bool {
         self.drain.drain(ring, up_to, &mut self.window, &self.counters)
     }
 
-    /// Takes one scripted sample.
-    pub fn take(&mut self, position: u64, sample: &RawSample<'_>) {
-        self.drain.ask_ended();
-        self.drain.take(position, sample, &mut self.window, &self.counters);
+    /// Processes one scripted sample.
+    pub fn process(&mut self, position: u64, sample: &RawSample<'_>) {
+        self.drain.collect_ended_code();
+        self.drain.process(position, sample, &mut self.window, &self.counters);
     }
 
     /// Monotonic time at which the window is due; `None` while it is empty.
@@ -78,32 +77,32 @@ impl Engine {
         self.window.is_full()
     }
 
-    /// Opens a window when threads that no clock ever caught have burnt at least a period.
-    pub fn notice_unseen(&mut self, account: &CpuAccount, now_ns: u64) {
-        if self.unseen_ns(account) >= self.window.settings().cpu_period_ns {
+    /// Opens a window when the unattributed CPU time is at least one period.
+    pub fn open_for_unattributed(&mut self, account: &CpuAccount, now_ns: u64) {
+        if self.unattributed_ns(account) >= self.window.settings().cpu_period_ns {
             self.window.open(now_ns);
         }
     }
 
-    fn unseen_ns(&self, account: &CpuAccount) -> u64 {
-        account.unseen_ns().saturating_sub(self.unseen_given_ns)
+    fn unattributed_ns(&self, account: &CpuAccount) -> u64 {
+        account.unseen_ns().saturating_sub(self.unattributed_added_ns)
     }
 
-    /// The clocks began anew, and so did their account.
+    /// Follows clocks that were restarted, and whose account begins at 0.
     pub fn reset_account(&mut self) {
-        self.unseen_given_ns = 0;
+        self.unattributed_added_ns = 0;
     }
 
     /// Ends the window; `None` when there is nothing to send.
     pub fn close(&mut self, end: WindowEnd<'_>) -> Option<ClosedWindow> {
-        self.window.release_remainders_of_ended_threads(end.lives);
-        let of_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
-        if let Some(account) = end.account.as_ref().filter(|_| of_cpu) {
-            let unseen_ns = self.unseen_ns(account);
-            if unseen_ns >= self.window.settings().cpu_period_ns {
+        self.window.release_remainders_of_ended_threads(end.is_alive);
+        let closes_cpu = end.only.is_none_or(|only| only == SampleKind::Cpu);
+        if let Some(account) = end.account.as_ref().filter(|_| closes_cpu) {
+            let unattributed_ns = self.unattributed_ns(account);
+            if unattributed_ns >= self.window.settings().cpu_period_ns {
                 let stack = self.drain.reason_stack(DropReason::UnseenThread);
-                self.window.add_unattributed(unseen_ns, end.now_monotonic_ns, stack, &self.counters);
-                self.unseen_given_ns += unseen_ns;
+                self.window.add_unattributed(unattributed_ns, end.now_monotonic_ns, stack, &self.counters);
+                self.unattributed_added_ns += unattributed_ns;
             }
         }
         let closed = self.window.close(CloseInput {
@@ -127,14 +126,15 @@ impl Engine {
         closed
     }
 
-    /// Whether `config` can only come into force with a new window.
+    /// Whether `config` requires the open window to close first.
     pub fn needs_new_window(&self, config: &Config) -> bool {
-        let (now, then) = (self.window.settings(), window_settings(config));
-        let tags = || config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.tags.iter().cloned());
-        (now.cpu_period_ns, now.wall_period_ns) != (then.cpu_period_ns, then.wall_period_ns) || !tags()
+        let (old, new) = (self.window.settings(), window_settings(config));
+        let are_tags_equal =
+            || config.tags.iter().map(|(key, value)| (key.clone(), value.clone())).eq(self.tags.iter().cloned());
+        (old.cpu_period_ns, old.wall_period_ns) != (new.cpu_period_ns, new.wall_period_ns) || !are_tags_equal()
     }
 
-    /// Brings a changed configuration into force; after `close` when it needs a new window.
+    /// Applies a changed configuration; after `close` where [`Engine::needs_new_window`].
     pub fn apply(&mut self, config: &Config) {
         self.drain.set_max_stacks(config.max_stacks);
         self.window.set_settings(window_settings(config));

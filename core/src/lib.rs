@@ -1,5 +1,5 @@
-//! spanprof: the continuous profiler that lives inside the service. Every sample knows its trace, its span and its labels;
-//! profiles leave as OTLP or pprof.
+//! spanprof: a continuous profiler inside the service process. Every sample carries its trace, its span and its labels;
+//! profiles are delivered as OTLP or pprof.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), spanprof::Error> {
@@ -13,13 +13,13 @@
 //! # }
 //! ```
 //!
-//! What you provide: nothing, or a [`Config`]; a language provides a [`runtime::Runtime`]. What it is not: a tracer of every
-//! call, or a debugger. After `start` nothing here fails into the program or makes it wait; what is lost is counted in
-//! [`Profiler::stats`].
+//! A program provides nothing, or a [`Config`]; a language provides a [`runtime::Runtime`]. The profiler samples: it does not
+//! trace every call, and it is not a debugger. After `start` it never raises an error into the program and never blocks it;
+//! losses are counted in [`Profiler::stats`].
 //!
-//! Native stacks need frame pointers (`-C force-frame-pointers=yes`) and debug information; with the feature
-//! `opentelemetry` scopes link themselves to the active span of the `opentelemetry` crate. With `tracing`, let
-//! `tracing-opentelemetry` activate its contexts, or give `trace_id` and `span_id` as labels.
+//! Native stacks need frame pointers (`-C force-frame-pointers=yes`) and debug information. With the feature
+//! `opentelemetry`, scopes are linked to the active span of the `opentelemetry` crate. With `tracing`, let
+//! `tracing-opentelemetry` activate its contexts, or pass `trace_id` and `span_id` as labels.
 #![deny(missing_docs)]
 
 pub mod config;

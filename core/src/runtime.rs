@@ -1,28 +1,28 @@
-//! The seam between the engine and a language. The core knows no language: a runtime is a value of this trait.
+//! The interface between the engine and a language runtime. The core contains no language: a runtime implements this trait.
 //!
 //! # Contract
-//! 1. **register_thread** runs on the new thread itself, before its clock is armed and never in a handler. It touches
-//!    every thread-local the capture function will read. Threads found by the scan of the process are never registered:
-//!    a capture function must cope with them.
+//! 1. **register_thread** runs on the new thread itself, before its clock is armed and never in a handler. It touches every
+//!    thread-local that the capture function reads. The scan of the process finds further threads, which are never
+//!    registered: a capture function must handle them.
 //! 2. **capture** is a plain function pointer, called inside the signal handler on the interrupted thread. It writes raw
-//!    frames leaf first and the thread's context. Its law is that of `spanprof-signal`.
+//!    frames leaf first and the thread's context. It obeys the rules of `spanprof-signal`.
 //! 3. **resolve** turns one raw frame into named frames, on the drain thread (or in `stop`, when no drain thread is left).
-//!    The runtime states why a raw frame still means something by then (its liveness rule): code that ends while samples
-//!    of it may wait in the ring is announced through [`Runtime::ended`] with the ring position at which it ended.
+//!    The runtime documents why a raw frame is still valid by then (its liveness rule). Code may end while samples of it
+//!    are in the ring; the runtime reports it through [`Runtime::ended`] with the ring position at which it ended.
 //!
-//! Two doors lead into the ring: *capture* (our clock asks) and *submit* (the runtime tells, [`crate::Profiler::submit`]). What
-//! follows the ring cannot tell which was used.
+//! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
+//! [`crate::Profiler::submit`]). The drain treats both alike.
 
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 pub use spanprof_profile::FrameType;
 
-/// A resolved frame: what a person sees.
+/// A resolved frame, as a profile shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Qualified name of the function.
     pub function: std::sync::Arc<str>,
-    /// Source file as the runtime knows it; empty when unknown.
+    /// Source file as the runtime reports it; empty when unknown.
     pub file: std::sync::Arc<str>,
     /// First line of the function; 0 when unknown.
     pub start_line: u32,
@@ -30,26 +30,25 @@ pub struct Frame {
     pub line: u32,
     /// Executing column, 1-based; 0 when unknown.
     pub column: u32,
-    /// What kind of code it is.
+    /// Kind of code: native, or of a language.
     pub frame_type: FrameType,
 }
 
-/// The frame of native code at `pc`, for a runtime that met some where it looked for code of its own; `None` where no loaded
-/// file lies.
+/// The frame of native code at `pc`, for a runtime whose walk reached native code. `None` outside of loaded files.
 pub fn native_frame(pc: u64) -> Option<Frame> {
     crate::locations::exported_frame(pc).map(|(frame, _)| frame)
 }
 
-/// Code that ended (freed, unloaded, moved): raw frames with this code at ring positions from `position` on are other code.
+/// Code that ended (freed, unloaded, moved). Raw frames with this id at ring positions from `position` on are other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// `RawFrame::code`.
     pub code: u64,
-    /// Ring position when it ended; entries before it still mean the old code.
+    /// Ring position when it ended; earlier entries still refer to the old code.
     pub position: u64,
 }
 
-/// A thread the wall sampler may walk.
+/// A thread that the wall sampler may walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuntimeThread {
     /// Kernel thread id.
@@ -66,13 +65,13 @@ pub trait Runtime: Send + Sync + 'static {
     /// Walks the interrupted thread; called in the handler.
     fn capture(&self) -> CaptureFn;
 
-    /// The signal that carries the CPU clocks where SIGURG is not free: one that nothing in this runtime uses, and that does
-    /// not queue.
+    /// The signal of the CPU clocks where SIGURG is in use: a standard signal (it does not queue) that this runtime leaves
+    /// unused.
     fn fallback_signal(&self) -> libc::c_int {
         libc::SIGPROF
     }
 
-    /// Whether SIGTERM, where the program leaves it at its default action, may be delayed until the last window is delivered.
+    /// Whether SIGTERM at its default action may be delayed until the last window is delivered.
     fn delays_termination(&self) -> bool {
         false
     }
@@ -82,75 +81,74 @@ pub trait Runtime: Send + Sync + 'static {
         None
     }
 
-    /// Whether `capture_other` has the thread walk itself, so that its stack stands still although its CPU clock moves. A
-    /// thread that it drops as `SignalBlocked` was asked, and has not answered yet: it is called again for it.
+    /// Whether `capture_other` makes the thread walk itself (a self-walk), so that a moving CPU clock does not mean a torn
+    /// stack. `SignalBlocked` means that the request is pending: `capture_other` is called again for this thread.
     fn others_walk_themselves(&self) -> bool {
         false
     }
 
-    /// Waits until all threads that were asked since the last call have answered, for at most `patience`. False when
-    /// nobody is waited for here. Called by the wall sampler.
-    fn wait_for_answers(&self, patience: std::time::Duration) -> bool {
-        let _ = patience;
+    /// Waits until all self-walks requested since the last call are complete, for at most `timeout`. False when this runtime
+    /// never waits. Called by the wall sampler.
+    fn wait_for_answers(&self, timeout: std::time::Duration) -> bool {
+        let _ = timeout;
         false
     }
 
-    /// Whether raw frames that `capture_other` gave mean the same a second later, whatever code ended meanwhile.
+    /// Whether raw frames of `capture_other` stay valid for a second, even if code ends meanwhile.
     fn frames_keep(&self) -> bool {
         false
     }
 
-    /// Rewrites raw frames that `capture_other` gave when the ring stood at `position` so that they keep their meaning; false
-    /// where they cannot.
+    /// Rewrites raw frames that `capture_other` returned at ring position `position` so that they stay valid; false where
+    /// that is impossible.
     fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
         let _ = (position, frames);
         self.frames_keep()
     }
 
-    /// The longest interval of the wall sampler while all threads stay where they are, of which an idle process can have about as
-    /// many as its system calls allow; `None`: as configured. Called after each of its ticks.
+    /// The longest interval between ticks of the wall sampler while all threads are blocked; the system calls of a tick limit
+    /// how short it can be in an idle process. `None`: as configured. Called after each tick.
     fn idle_interval(&self) -> Option<std::time::Duration> {
         Some(std::time::Duration::from_millis(180))
     }
 
-    /// Looks at other threads are rare from here on, so that system calls weigh more than walks; or they are not any more.
-    /// Called by the wall sampler before each tick.
+    /// Whether the wall sampler runs at its idle rate, where system calls cost more than walks. Called before each tick.
     fn looks_are_rare(&self, are_rare: bool) {
         let _ = are_rare;
     }
 
-    /// Appends the threads that run managed code now; called by the wall sampler, holding nothing.
+    /// Appends the threads that run managed code now; called by the wall sampler without a lock.
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         let _ = out;
     }
 
-    /// Warms whatever `capture` reads, on the thread itself.
+    /// Initializes the thread-locals that `capture` reads, on the thread itself.
     fn register_thread(&self) {}
 
-    /// Hands over what ended since the last call, oldest first. Called after the drain read the ring's head.
+    /// Appends the code that ended since the last call, oldest first. Called after the drain read the ring's head.
     fn ended(&self, out: &mut Vec<Ended>) {
         let _ = out;
     }
 
-    /// Names for one raw frame seen at ring position `position`; innermost first when functions were inlined. Leaving
-    /// `out` empty means the code can no longer be named: the frame becomes `[code_ended]` and is counted.
+    /// Resolves one raw frame from ring position `position`; innermost first when functions were inlined. An empty `out`
+    /// means that the code has ended: the frame becomes `[code_ended]` and is counted.
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>);
 
-    /// The process has forked and this is the child, on its only thread: forget parent threads, keep the code tables.
+    /// Called in a forked child on its only thread: drops the threads of the parent and keeps the code tables.
     fn after_fork_in_child(&self) {}
 
-    /// Counters and facts of the runtime for `stats()`: (name, value).
+    /// Counters and properties of the runtime for `stats()`: (name, value).
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
         let _ = out;
     }
 }
 
-/// The capture function of a runtime whose threads no clock interrupts: it captures nothing.
+/// The capture function of a runtime without CPU clocks.
 pub fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> Captured {
     Captured::Dropped(DropReason::Disabled)
 }
 
-/// Stands in for the language where nothing is to be profiled, so that nothing of it is looked at.
+/// The runtime of a disabled profiler: it inspects nothing of the language.
 pub struct SwitchedOff;
 
 impl Runtime for SwitchedOff {

@@ -1,5 +1,6 @@
-//! Raw stacks → stacks of locations. A stack seen before costs one hash of its words; one that differs from it in its leaf
-//! alone, as most new ones do, the look at that leaf. Owned by the drain; ids mean something until `clear`.
+//! Raw stacks → stacks of locations. A known raw stack costs one hash of its words. A stack that differs from a known one in
+//! its leaf only, as most new stacks do, costs the resolution of that leaf. Owned by the drain; indices are valid until
+//! `clear`.
 
 use crate::hash::{hash_frames, hash_numbers, mixed, WordMap};
 use crate::locations::{truncated_frame, LocationIndex, LocationTable};
@@ -10,45 +11,45 @@ use spanprof_signal::{DropReason, RawFrame};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StackIndex(pub u32);
 
-/// Raw stacks remembered per stack allowed; code without line changes gives several raw stacks for one.
+/// Cached raw stacks per allowed stack; several raw stacks map to one where instructions share a line.
 const RAW_PER_STACK: usize = 4;
 
-/// A stack as it stood in the ring.
+/// A raw stack and its ring position.
 #[derive(Clone, Copy)]
 pub(crate) struct RawStackAt<'a> {
     /// Leaf first.
     pub frames: &'a [RawFrame],
-    /// Whether the root side is cut.
+    /// Whether frames at the root are missing.
     pub truncated: bool,
-    /// Its position in the ring.
+    /// Position in the ring.
     pub position: u64,
 }
 
-/// What happened to frames while stacks were made.
+/// Losses while stacks were resolved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StackLosses {
-    /// Frames whose code could not be named any more.
+    /// Frames whose code had ended before it was resolved.
     pub unnamed_frames: u64,
-    /// Samples whose stack had no room.
+    /// Samples whose stack exceeded the table.
     pub too_many_stacks: u64,
 }
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct StackTable {
-    /// Hash of the raw words → number of raw frames and stack. 64 bits over at most a million stacks: a false match
-    /// within a window is less likely than a fault of memory.
+    /// Hash of the raw words → number of raw frames and stack. 64 bits over at most a million stacks: a collision within a
+    /// window is less likely than a memory error.
     by_raw: WordMap<u64, (u32, StackIndex)>,
-    /// The same of the raw frames below the leaf → a stack that has them below its own.
+    /// Hash of the callers of the leaf → number of raw frames and a stack with the same callers.
     by_callers: WordMap<u64, (u32, StackIndex)>,
-    /// By the hash of its locations.
+    /// Hash of the locations → stack.
     by_locations: WordMap<u64, StackIndex>,
     stacks: Vec<Box<[LocationIndex]>>,
     scratch: Vec<LocationIndex>,
 }
 
 impl StackTable {
-    /// The stack of a raw one. `max_stacks` caps the table.
+    /// The stack of a raw stack. `max_stacks` caps the table.
     pub fn stack(
         &mut self,
         raw_stack: RawStackAt<'_>,
@@ -60,26 +61,26 @@ impl StackTable {
         let RawStackAt { frames, truncated, position } = raw_stack;
         let callers = hash_frames(frames.get(1..).unwrap_or(&[])) ^ u64::from(truncated);
         let hash = frames.first().map_or(callers, |leaf| mixed(mixed(callers, leaf.code), leaf.at));
-        let of_this_length = |(len, stack): &(u32, StackIndex)| (*len == frames.len() as u32).then_some(*stack);
-        if let Some(stack) = self.by_raw.get(&hash).and_then(of_this_length) {
+        let if_same_length = |(len, stack): &(u32, StackIndex)| (*len == frames.len() as u32).then_some(*stack);
+        if let Some(stack) = self.by_raw.get(&hash).and_then(if_same_length) {
             return stack;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let unnamed_before = losses.unnamed_frames;
-        let mut named = |raw: &RawFrame| locations.location(*raw, position, runtime, &mut losses.unnamed_frames);
-        let same_callers = self.by_callers.get(&callers).and_then(of_this_length).filter(|_| frames.len() > 1);
+        let mut resolve = |raw: &RawFrame| locations.location(*raw, position, runtime, &mut losses.unnamed_frames);
+        let same_callers = self.by_callers.get(&callers).and_then(if_same_length).filter(|_| frames.len() > 1);
         let complete = match (frames.first(), same_callers) {
             (Some(leaf), Some(other)) => {
-                let location = named(leaf);
+                let location = resolve(leaf);
                 scratch.extend(location);
-                // With the frame that says where it was cut.
+                // Includes the frame `[truncated]` of a truncated stack.
                 scratch.extend_from_slice(self.locations(other).get(1..).unwrap_or(&[]));
                 location.is_some()
             }
             _ => {
                 let complete = frames.iter().all(|raw| {
-                    let location = named(raw);
+                    let location = resolve(raw);
                     scratch.extend(location);
                     location.is_some()
                 });
@@ -93,29 +94,29 @@ impl StackTable {
             scratch.push(locations.reason(DropReason::NoThreadState));
         }
         let known = self.known(&scratch).filter(|_| complete);
-        let room = complete && self.stacks.len() < max_stacks as usize;
+        let has_capacity = complete && self.stacks.len() < max_stacks as usize;
         let stack = match known {
             Some(stack) => stack,
-            None if room => self.intern(&scratch),
+            None if has_capacity => self.intern(&scratch),
             None => {
                 losses.too_many_stacks += 1;
                 self.scratch = scratch;
                 return self.reason(DropReason::TooManyStacks, locations);
             }
         };
-        // A frame without a name is asked again next time, so its stack is not remembered by its words.
+        // A frame without a name is resolved again next time, so its raw stack is not cached.
         if losses.unnamed_frames == unnamed_before {
-            let most = RAW_PER_STACK * max_stacks as usize;
-            remember(&mut self.by_raw, most, hash, (frames.len() as u32, stack));
+            let capacity = RAW_PER_STACK * max_stacks as usize;
+            cache(&mut self.by_raw, capacity, hash, (frames.len() as u32, stack));
             if same_callers.is_none() {
-                remember(&mut self.by_callers, most, callers, (frames.len() as u32, stack));
+                cache(&mut self.by_callers, capacity, callers, (frames.len() as u32, stack));
             }
         }
         self.scratch = scratch;
         stack
     }
 
-    /// The stack that is only the name of a loss. Always has room.
+    /// The stack whose only frame is a drop reason. Not limited by `max_stacks`.
     pub fn reason(&mut self, reason: DropReason, locations: &mut LocationTable) -> StackIndex {
         let location = [locations.reason(reason)];
         self.known(&location).unwrap_or_else(|| self.intern(&location))
@@ -123,7 +124,7 @@ impl StackTable {
 
     fn known(&self, locations: &[LocationIndex]) -> Option<StackIndex> {
         let stack = *self.by_locations.get(&hash_of(locations))?;
-        // Of two stacks with one hash the later one is known.
+        // Of two stacks with the same hash the later one is found.
         (self.locations(stack) == locations).then_some(stack)
     }
 
@@ -139,13 +140,13 @@ impl StackTable {
         self.stacks.get(stack.0 as usize).map_or(&[], |stack| stack)
     }
 
-    /// Some code ended: words that were seen may mean something else now. Ids keep their meaning.
+    /// Clears the caches of raw stacks, whose words may be other code after some code ended. Indices stay valid.
     pub fn forget_raw(&mut self) {
         self.by_raw.clear();
         self.by_callers.clear();
     }
 
-    /// Forgets everything; all indices become meaningless.
+    /// Clears everything; all indices become invalid.
     pub fn clear(&mut self) {
         self.forget_raw();
         self.by_locations.clear();
@@ -157,9 +158,9 @@ fn hash_of(locations: &[LocationIndex]) -> u64 {
     hash_numbers(locations, |location| u64::from(location.0))
 }
 
-/// Puts an entry into a table that forgets everything when it is full.
-fn remember(table: &mut WordMap<u64, (u32, StackIndex)>, most: usize, hash: u64, entry: (u32, StackIndex)) {
-    if table.len() >= most {
+/// Inserts an entry into a table that is cleared when it is full.
+fn cache(table: &mut WordMap<u64, (u32, StackIndex)>, capacity: usize, hash: u64, entry: (u32, StackIndex)) {
+    if table.len() >= capacity {
         table.clear();
     }
     table.insert(hash, entry);
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use crate::fake::FakeRuntime;
 
-    const MANY: u32 = 1000;
+    const MAX_STACKS: u32 = 1000;
 
     fn at<'a>(frames: &'a [RawFrame], truncated: bool) -> RawStackAt<'a> {
         RawStackAt { frames, truncated, position: 0 }
@@ -178,19 +179,19 @@ mod tests {
 
     /// Names of a stack's frames, leaf first.
     fn names(stacks: &StackTable, locations: &LocationTable, stack: StackIndex) -> Vec<String> {
-        let of = |location: &LocationIndex| locations.frames(*location)[0].function.to_string();
-        stacks.locations(stack).iter().map(of).collect()
+        let name = |location: &LocationIndex| locations.frames(*location)[0].function.to_string();
+        stacks.locations(stack).iter().map(name).collect()
     }
 
     #[test]
-    fn a_new_leaf_on_callers_seen_before_is_the_only_frame_that_is_looked_at() {
+    fn only_the_leaf_is_resolved_above_known_callers() {
         let runtime = FakeRuntime::new();
         let codes = ["leaf", "middle", "root"].map(|name| runtime.define(name, "a.fake", 1));
         let [leaf, middle, root] = codes.map(|code| RawFrame { code, at: 1 });
         let (mut stacks, mut locations, mut losses) = Default::default();
         let mut stack = |frames: &[RawFrame], truncated| {
-            let found =
-                StackTable::stack(&mut stacks, at(frames, truncated), MANY, &mut locations, &*runtime, &mut losses);
+            let raw = at(frames, truncated);
+            let found = StackTable::stack(&mut stacks, raw, MAX_STACKS, &mut locations, &*runtime, &mut losses);
             names(&stacks, &locations, found)
         };
         assert_eq!(stack(&[leaf, middle, root], false), ["leaf", "middle", "root"]);
@@ -207,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn callers_whose_code_ended_are_named_anew_below_any_leaf() {
+    fn callers_whose_code_ended_are_resolved_again_below_any_leaf() {
         let runtime = FakeRuntime::new();
         let [leaf, root] = ["leaf", "root"].map(|name| runtime.define(name, "a.fake", 1));
         let (mut stacks, mut locations, mut losses) = Default::default();
         let mut stack = |stacks: &mut StackTable, locations: &mut LocationTable, leaf_at| {
             let frames = [RawFrame { code: leaf, at: leaf_at }, RawFrame { code: root, at: 1 }];
-            let found = stacks.stack(at(&frames, false), MANY, locations, &*runtime, &mut losses);
+            let found = stacks.stack(at(&frames, false), MAX_STACKS, locations, &*runtime, &mut losses);
             names(stacks, locations, found)
         };
         assert_eq!(stack(&mut stacks, &mut locations, 1), ["leaf", "root"]);
@@ -224,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_without_room_is_a_loss_whatever_its_callers() {
+    fn a_stack_beyond_the_cap_is_a_loss_even_with_known_callers() {
         let runtime = FakeRuntime::new();
         let code = runtime.define("only", "a.fake", 1);
         let frames = |leaf_at| [RawFrame { code, at: leaf_at }, RawFrame { code, at: 1 }];
         let (mut stacks, mut locations) = <(StackTable, LocationTable)>::default();
         let mut losses = StackLosses::default();
         for leaf_at in 1..4 {
-            // The fake names places by their line.
+            // The fake runtime gives each `at` a line of its own.
             stacks.stack(at(&frames(leaf_at), false), 2, &mut locations, &*runtime, &mut losses);
         }
         assert_eq!(losses.too_many_stacks, 1);

@@ -88,7 +88,7 @@ impl Session {
             self.account.sampled_ns += sample.values[0];
             self.account.process_ns += sample.values[0];
         }
-        self.engine.take(
+        self.engine.process(
             self.position,
             &RawSample {
                 kind: sample.kind,
@@ -106,7 +106,7 @@ impl Session {
 
     /// Takes a raw sample as it came from the ring, for benchmarks.
     pub fn take(&mut self, sample: &RawSample<'_>) {
-        self.engine.take(self.position, sample);
+        self.engine.process(self.position, sample);
         self.position += 1;
     }
 
@@ -156,7 +156,7 @@ impl Session {
             now_monotonic_ns: now_ns,
             unix_offset_ns: UNIX_OFFSET_NS,
             account: Some(self.account),
-            lives: &mut |_| true,
+            is_alive: &mut |_| true,
             only: None,
         });
         closed.map(|closed| self.reduction.apply(closed.data))

@@ -1,35 +1,36 @@
-//! Lines about delivery after the first window: when it stops, when it resumes, and which windows were lost meanwhile.
-//! Reads the exporter's counters when a window closes; a retry that succeeds within a window is no line. Not here: the line of
-//! the first window (`first_line`), the end of the run (`outcome`).
+//! Log lines about delivery after the first window: when it stops, when it resumes, and the windows lost meanwhile. Reads the
+//! exporter's counters when a window closes; a retry that succeeds within a window is not logged. Not here: the line of the
+//! first window (`first_line`), the outcome line (`outcome`).
 
 use std::time::Duration;
 
 use crate::host_log::LogLevel;
 use spanprof_export::{DestinationStats, DiscardReason, Discarded};
 
-/// Least time between two lines that say delivery stopped, for each destination. Doubles with each such line.
-const SHORTEST_QUIET: Duration = Duration::from_secs(60);
-const LONGEST_QUIET: Duration = Duration::from_secs(3600);
-/// How often an interruption that goes on and loses windows is reported.
-const REMINDER: Duration = Duration::from_secs(3600);
+/// Minimum time between two lines about stopped delivery, for each destination. Doubles with each such line.
+const MIN_LOG_INTERVAL: Duration = Duration::from_secs(60);
+const MAX_LOG_INTERVAL: Duration = Duration::from_secs(3600);
+/// Interval of the lines about a continuing interruption with losses.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(3600);
 
 type Losses = [Discarded; DiscardReason::ALL.len()];
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct DeliveryLog {
-    watched: Vec<Watched>,
+    destinations: Vec<DestinationLog>,
 }
 
-struct Watched {
+struct DestinationLog {
     sent: u64,
     dropped: Losses,
     interruption: Option<Interruption>,
-    quiet: Duration,
-    quiet_until: Duration,
-    /// Interruptions that no line reported.
+    log_interval: Duration,
+    /// Time before which no further line about stopped delivery is logged.
+    next_line_at: Duration,
+    /// Number of interruptions without a line.
     unreported: u32,
-    /// Losses outside of interruptions that no line reported.
+    /// Losses at the last line about losses outside of interruptions.
     dropped_when_reported: Losses,
 }
 
@@ -42,19 +43,19 @@ struct Interruption {
 }
 
 impl DeliveryLog {
-    /// Begins after the line of the first window, which reported these destinations.
+    /// Begins after the line of the first window, which reported these statistics.
     pub fn begin(&mut self, now: Duration, destinations: &[DestinationStats]) {
-        self.watched = destinations.iter().map(|destination| Watched::new(now, destination)).collect();
+        self.destinations = destinations.iter().map(|destination| DestinationLog::new(now, destination)).collect();
     }
 
-    /// The lines to be logged at the end of a window; nothing before [`DeliveryLog::begin`].
+    /// The lines to log at the end of a window; empty before [`DeliveryLog::begin`].
     pub fn observe(&mut self, now: Duration, destinations: &[DestinationStats]) -> Vec<(LogLevel, String)> {
-        let pairs = self.watched.iter_mut().zip(destinations);
-        pairs.filter_map(|(watched, destination)| watched.observe(now, destination)).collect()
+        let pairs = self.destinations.iter_mut().zip(destinations);
+        pairs.filter_map(|(log, destination)| log.observe(now, destination)).collect()
     }
 }
 
-impl Watched {
+impl DestinationLog {
     fn new(now: Duration, destination: &DestinationStats) -> Self {
         let interruption = (destination.sent == 0).then(|| Interruption {
             since: now,
@@ -67,21 +68,21 @@ impl Watched {
             sent: destination.sent,
             dropped: destination.dropped,
             interruption,
-            quiet: SHORTEST_QUIET,
-            quiet_until: now,
+            log_interval: MIN_LOG_INTERVAL,
+            next_line_at: now,
             unreported: 0,
             dropped_when_reported: destination.dropped,
         }
     }
 
     fn observe(&mut self, now: Duration, destination: &DestinationStats) -> Option<(LogLevel, String)> {
-        let sends = destination.sent > self.sent;
-        let loses = lost(&self.dropped, &destination.dropped).0 > 0;
+        let has_sent = destination.sent > self.sent;
+        let has_lost = lost(&self.dropped, &destination.dropped).0 > 0;
         let is_stuck = destination.queue_payloads > 0 && is_failing(destination);
         let before = (self.sent, self.dropped);
         (self.sent, self.dropped) = (destination.sent, destination.dropped);
         let line = match &mut self.interruption {
-            None if !sends && (loses || is_stuck) => {
+            None if !has_sent && (has_lost || is_stuck) => {
                 self.interruption = Some(Interruption {
                     since: now,
                     sent_before: before.0,
@@ -91,8 +92,8 @@ impl Watched {
                 });
                 self.stopped(now, destination)
             }
-            None => self.lost_in_passing(now, destination),
-            Some(interruption) if sends && !is_failing(destination) => {
+            None => self.partial_loss(now, destination),
+            Some(interruption) if has_sent && !is_failing(destination) => {
                 let line = interruption.is_reported.then(|| resumed(interruption, now, destination));
                 if line.is_none() {
                     self.unreported += 1;
@@ -102,8 +103,8 @@ impl Watched {
                 line
             }
             Some(interruption) if !interruption.is_reported => self.stopped(now, destination),
-            Some(interruption) if loses && now >= interruption.next_reminder => {
-                interruption.next_reminder = now + REMINDER;
+            Some(interruption) if has_lost && now >= interruption.next_reminder => {
+                interruption.next_reminder = now + REMINDER_INTERVAL;
                 Some(still_failing(interruption, now, destination))
             }
             Some(_) => None,
@@ -111,45 +112,45 @@ impl Watched {
         line.map(|line| (LogLevel::Warning, format!("spanprof: {line}")))
     }
 
-    /// The line of an interruption that begins, unless one was logged a short time ago.
+    /// The line at the start of an interruption, unless the last one is too recent.
     fn stopped(&mut self, now: Duration, destination: &DestinationStats) -> Option<String> {
-        let interruption = self.interruption.as_mut().filter(|_| now >= self.quiet_until)?;
-        if now > self.quiet_until + LONGEST_QUIET {
-            self.quiet = SHORTEST_QUIET;
+        let interruption = self.interruption.as_mut().filter(|_| now >= self.next_line_at)?;
+        if now > self.next_line_at + MAX_LOG_INTERVAL {
+            self.log_interval = MIN_LOG_INTERVAL;
         }
-        self.quiet_until = now + self.quiet;
-        self.quiet = (self.quiet * 2).min(LONGEST_QUIET);
+        self.next_line_at = now + self.log_interval;
+        self.log_interval = (self.log_interval * 2).min(MAX_LOG_INTERVAL);
         interruption.is_reported = true;
-        interruption.next_reminder = now + REMINDER;
+        interruption.next_reminder = now + REMINDER_INTERVAL;
         let (count, reasons) = lost(&interruption.dropped_before, &destination.dropped);
-        let fate = match count {
-            0 => "what waits is resent".to_owned(),
+        let losses = match count {
+            0 => "queued windows are resent".to_owned(),
             _ => format!("{} lost ({reasons})", counted(count, destination)),
         };
         let more = match std::mem::take(&mut self.unreported) {
             0 => String::new(),
             more => format!("; {more} shorter interruptions since the last line"),
         };
-        Some(format!("delivery to {} stopped: {}; {fate}{more}", destination.target, reason(destination)))
+        Some(format!("delivery to {} stopped: {}; {losses}{more}", destination.target, reason(destination)))
     }
 
-    /// The receiver refuses some windows and accepts others.
-    fn lost_in_passing(&mut self, now: Duration, destination: &DestinationStats) -> Option<String> {
+    /// The line about a receiver that refuses some windows and accepts others.
+    fn partial_loss(&mut self, now: Duration, destination: &DestinationStats) -> Option<String> {
         let (count, reasons) = lost(&self.dropped_when_reported, &destination.dropped);
-        if count == 0 || now < self.quiet_until {
+        if count == 0 || now < self.next_line_at {
             return None;
         }
-        self.quiet_until = now + self.quiet;
-        self.quiet = (self.quiet * 2).min(LONGEST_QUIET);
+        self.next_line_at = now + self.log_interval;
+        self.log_interval = (self.log_interval * 2).min(MAX_LOG_INTERVAL);
         self.dropped_when_reported = destination.dropped;
         let target = &destination.target;
         Some(format!("{} to {target} lost ({reasons}): {}", counted(count, destination), reason(destination)))
     }
 }
 
-/// As loud as the line that said delivery stopped: who read that one reads this one.
+/// The line at the end of an interruption, at the level of the line at its start.
 fn resumed(interruption: &Interruption, now: Duration, destination: &DestinationStats) -> String {
-    let late = destination.sent - interruption.sent_before;
+    let sent = destination.sent - interruption.sent_before;
     let (count, reasons) = lost(&interruption.dropped_before, &destination.dropped);
     let losses = match count {
         0 => "none lost".to_owned(),
@@ -159,7 +160,7 @@ fn resumed(interruption: &Interruption, now: Duration, destination: &Destination
     format!(
         "delivery to {} resumed after {seconds} s: {} delivered, {losses}",
         destination.target,
-        counted(late, destination)
+        counted(sent, destination)
     )
 }
 
@@ -180,7 +181,7 @@ fn is_failing(destination: &DestinationStats) -> bool {
     destination.last_error_unix_ms.is_some() && destination.last_error_unix_ms > destination.last_success_unix_ms
 }
 
-/// Why, for a line.
+/// The reason of a failure, for a log line.
 pub(super) fn reason(destination: &DestinationStats) -> &str {
     destination.last_error.as_deref().unwrap_or("no answer yet")
 }
@@ -209,14 +210,14 @@ pub(super) fn counted(count: u64, destination: &DestinationStats) -> String {
 mod tests {
     use super::*;
 
-    /// A receiver whose counters the test moves, observed at the end of each window of ten seconds.
-    struct Scene {
+    /// A receiver with scripted counters, observed at the end of each window of ten seconds.
+    struct Receiver {
         log: DeliveryLog,
         stats: DestinationStats,
         seconds: u64,
     }
 
-    impl Scene {
+    impl Receiver {
         fn delivering() -> Self {
             let stats = DestinationStats {
                 kind: "otlp_http",
@@ -243,7 +244,7 @@ mod tests {
             self.window()
         }
 
-        fn waits(&mut self) -> Vec<String> {
+        fn is_unreachable(&mut self) -> Vec<String> {
             self.stats.queue_payloads += 1;
             self.stats.last_error = Some("cannot connect".to_owned());
             self.stats.last_error_unix_ms = Some(self.seconds * 1000 + 9001);
@@ -261,71 +262,71 @@ mod tests {
     const NONE: [&str; 0] = [];
 
     #[test]
-    fn an_outage_is_one_line_when_it_begins_and_one_when_it_ends() {
-        let mut scene = Scene::delivering();
-        assert_eq!(scene.accepts(1), NONE);
+    fn an_outage_is_one_line_at_its_start_and_one_at_its_end() {
+        let mut receiver = Receiver::delivering();
+        assert_eq!(receiver.accepts(1), NONE);
         assert_eq!(
-            scene.waits(),
-            ["spanprof: delivery to http://receiver stopped: cannot connect; what waits is resent"]
+            receiver.is_unreachable(),
+            ["spanprof: delivery to http://receiver stopped: cannot connect; queued windows are resent"]
         );
-        assert_eq!(scene.waits(), NONE);
-        assert_eq!(scene.waits(), NONE);
-        scene.stats.dropped[DiscardReason::Expired as usize].payloads = 1;
+        assert_eq!(receiver.is_unreachable(), NONE);
+        assert_eq!(receiver.is_unreachable(), NONE);
+        receiver.stats.dropped[DiscardReason::Expired as usize].payloads = 1;
         assert_eq!(
-            scene.accepts(3),
+            receiver.accepts(3),
             ["spanprof: delivery to http://receiver resumed after 30 s: 3 windows delivered, 1 lost (expired 1)"]
         );
-        assert_eq!(scene.accepts(1), NONE);
+        assert_eq!(receiver.accepts(1), NONE);
     }
 
     #[test]
-    fn a_token_that_was_revoked_is_a_line_with_the_receivers_answer() {
-        let mut scene = Scene::delivering();
+    fn a_revoked_token_is_a_line_with_the_receivers_response() {
+        let mut receiver = Receiver::delivering();
         assert_eq!(
-            scene.refuses("401 Unauthorized"),
+            receiver.refuses("401 Unauthorized"),
             ["spanprof: delivery to http://receiver stopped: 401 Unauthorized; 1 window lost (permanent 1)"]
         );
-        assert_eq!(scene.refuses("401 Unauthorized"), NONE);
+        assert_eq!(receiver.refuses("401 Unauthorized"), NONE);
     }
 
     #[test]
     fn a_receiver_that_flaps_for_a_day_writes_a_few_dozen_lines() {
-        let mut scene = Scene::delivering();
+        let mut receiver = Receiver::delivering();
         let mut lines = Vec::new();
         for _ in 0..4320 {
-            lines.extend(scene.waits());
-            lines.extend(scene.accepts(1));
+            lines.extend(receiver.is_unreachable());
+            lines.extend(receiver.accepts(1));
         }
         assert!((10..70).contains(&lines.len()), "{} lines: {lines:#?}", lines.len());
         assert!(lines.iter().any(|line| line.contains("shorter interruptions since the last line")), "{lines:#?}");
     }
 
     #[test]
-    fn an_outage_that_goes_on_losing_windows_is_reported_every_hour() {
-        let mut scene = Scene::delivering();
-        let lines: Vec<_> = (0..1080).flat_map(|_| scene.refuses("503")).collect();
+    fn a_continuing_outage_with_losses_is_reported_every_hour() {
+        let mut receiver = Receiver::delivering();
+        let lines: Vec<_> = (0..1080).flat_map(|_| receiver.refuses("503")).collect();
         assert_eq!(lines.len(), 3, "{lines:#?}");
         assert!(lines[1].contains("has failed for 3600 s: 361 windows lost (permanent 361)"), "{lines:#?}");
     }
 
     #[test]
     fn windows_refused_between_others_that_are_accepted_are_reported_too() {
-        let mut scene = Scene::delivering();
-        scene.stats.dropped[DiscardReason::TooLarge as usize].payloads = 2;
-        scene.stats.last_error = Some("413".to_owned());
-        assert_eq!(scene.accepts(1), ["spanprof: 2 windows to http://receiver lost (too_large 2): 413"]);
-        assert_eq!(scene.accepts(1), NONE);
+        let mut receiver = Receiver::delivering();
+        receiver.stats.dropped[DiscardReason::TooLarge as usize].payloads = 2;
+        receiver.stats.last_error = Some("413".to_owned());
+        assert_eq!(receiver.accepts(1), ["spanprof: 2 windows to http://receiver lost (too_large 2): 413"]);
+        assert_eq!(receiver.accepts(1), NONE);
     }
 
     #[test]
-    fn a_receiver_that_was_away_from_the_start_is_reported_when_it_comes() {
-        let mut scene = Scene::delivering();
-        scene.stats.sent = 0;
-        scene.stats.last_success_unix_ms = None;
-        scene.log.begin(Duration::ZERO, std::slice::from_ref(&scene.stats));
-        assert_eq!(scene.waits(), NONE);
+    fn a_receiver_that_was_unreachable_at_the_start_is_reported_when_it_responds() {
+        let mut receiver = Receiver::delivering();
+        receiver.stats.sent = 0;
+        receiver.stats.last_success_unix_ms = None;
+        receiver.log.begin(Duration::ZERO, std::slice::from_ref(&receiver.stats));
+        assert_eq!(receiver.is_unreachable(), NONE);
         assert_eq!(
-            scene.accepts(2),
+            receiver.accepts(2),
             ["spanprof: delivery to http://receiver resumed after 20 s: 2 windows delivered, none lost"]
         );
     }

@@ -1,5 +1,5 @@
-//! The drain thread: sleeps until there is something to do, drains, closes windows, hands them over. It wakes at the
-//! window's end, when the ring fills, and in an idle process once per upload interval to check the signal handlers.
+//! The drain thread: drains the ring, closes windows and hands them over. It wakes at the end of a window, when the ring
+//! fills, on requests, and in an idle process once per upload interval to check the signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::delivery_log::DeliveryLog;
 use super::first_line::FirstLine;
-use super::session::{Change, Kinds, Session};
+use super::session::{ConfigChange, KindsToClose, Session};
 use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::host_log::{log, take_panic, LogLevel};
@@ -17,15 +17,15 @@ use crate::sys::{self, Clocks, WakeReason};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
 use spanprof_signal::SampleKind;
 
-/// How often the outcome of the first delivery is looked at, for the one line in the log.
+/// Poll interval for the result of the first delivery, which the log line of the first window reports.
 const FIRST_LINE_POLL: Duration = Duration::from_millis(200);
 
-/// How long a process that SIGTERM ends waits for its receivers.
-const BEFORE_TERMINATION: Duration = Duration::from_millis(150);
+/// Timeout of the delivery that delays SIGTERM.
+const TERMINATION_FLUSH_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Starts the thread.
 pub(super) fn spawn(session: Arc<Session>) -> std::io::Result<()> {
-    // Read here: by the time the thread runs, the configuration may have changed, at a position it will be told.
+    // Read on this thread: later changes reach the drain thread as `ConfigChange`.
     let config = session.config.load_full();
     own_thread::start(c"spanprof-drain", 512 * 1024, move || main(session, config)).map(drop)
 }
@@ -36,18 +36,18 @@ fn main(session: Arc<Session>, config: Arc<Config>) {
         if session.marks_crashes {
             sys::sweep_crash_markers();
         }
-        while drain.turn() {}
+        while drain.run_once() {}
     }));
     if outcome.is_err() {
         session.counters.panics.add(1);
         session.stop_clocks();
-        log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program runs on");
+        log(LogLevel::Warning, "spanprof: an internal error ended profiling; the program continues");
         log_panic();
     }
-    session.control.tell(|asked| asked.ended = true);
+    session.control.complete(|requests| requests.ended = true);
 }
 
-/// The binding keeps panics rather than printing them; also those of its calls.
+/// Logs a panic that `keep_panics` stored, on this thread or in a call of a binding.
 fn log_panic() {
     if let Some(text) = take_panic() {
         log(LogLevel::Warning, &format!("spanprof: internal error: {text}"));
@@ -60,11 +60,11 @@ struct DrainThread<'a> {
     first_line: FirstLine,
     delivery_log: DeliveryLog,
     output: Option<OutputFile>,
-    /// Address of the clocks whose account the engine follows.
-    account_of: usize,
-    /// When the signal handlers are checked next, by the monotonic clock.
+    /// Address of the clocks of the current CPU account.
+    account_clocks: usize,
+    /// Monotonic time of the next check of the signal handlers.
     check_handlers_at_ns: u64,
-    /// Samples at ring positions from here on may belong to a changed configuration.
+    /// Ring position up to which samples belong to the current configuration.
     up_to: u64,
 }
 
@@ -84,14 +84,14 @@ impl<'a> DrainThread<'a> {
             first_line: FirstLine::default(),
             delivery_log: DeliveryLog::default(),
             output,
-            account_of: 0,
+            account_clocks: 0,
             check_handlers_at_ns: sys::monotonic_ns() + config.upload_interval.as_nanos() as u64,
             up_to: 0,
         }
     }
 
-    /// One sleep and what follows it; false at the end.
-    fn turn(&mut self) -> bool {
+    /// Sleeps until the next wakeup and handles it; false after the last window.
+    fn run_once(&mut self) -> bool {
         if let Some(clocks) = &*self.session.clocks.load() {
             clocks.wake_current_thread_for_scans();
         }
@@ -105,19 +105,19 @@ impl<'a> DrainThread<'a> {
             self.deliver_before_termination();
         }
         let (closes, close_kinds, changes, stop) = {
-            let mut asked = self.session.control.lock();
-            // Under the lock: a change that is not seen now has no position below this one.
+            let mut requests = self.session.control.lock();
+            // Read under the lock: later changes have no position below this one.
             self.up_to = self.session.inbox.ring().head();
-            let close_kinds = std::mem::take(&mut asked.close_kinds);
-            (asked.closes, close_kinds, std::mem::take(&mut asked.changes), asked.stop)
+            let close_kinds = std::mem::take(&mut requests.close_kinds);
+            (requests.closes, close_kinds, std::mem::take(&mut requests.changes), requests.stop)
         };
         let clocks = self.session.clocks.load_full();
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
             if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
-                // An open window asks at its end; the account is a system call for each thread.
+                // An open window reads the account at its end; it costs one system call per thread.
                 if self.engine.due_ns().is_none() {
-                    self.engine.notice_unseen(&clocks.account(), sys::monotonic_ns());
+                    self.engine.open_for_unattributed(&clocks.account(), sys::monotonic_ns());
                 }
             }
         }
@@ -127,25 +127,25 @@ impl<'a> DrainThread<'a> {
         if stop {
             self.close_and_send(true);
             if let Some(output) = &mut self.output {
-                // Written once: nobody else sets it.
+                // Only this line sets it, once.
                 let _ = self.session.written.set(output.write());
             }
             return false;
         }
         self.drain_up_to(self.up_to);
         let due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
-        let asked_to_close = closes > self.session.control.lock().closes_done;
-        if due || close_kinds == Kinds::All || self.engine.is_full() {
+        let has_close_request = closes > self.session.control.lock().closes_done;
+        if due || close_kinds == KindsToClose::All || self.engine.is_full() {
             self.close_and_send(false);
-        } else if let Kinds::Some(kinds) = close_kinds {
+        } else if let KindsToClose::Some(kinds) = close_kinds {
             for kind in kinds {
-                // Of all kinds, CPU time alone has an account.
+                // Only CPU time has an account.
                 let clocks = clocks.as_ref().filter(|_| kind == SampleKind::Cpu);
                 self.close(clocks.map(|clocks| clocks.account()), Some(kind));
             }
         }
-        if asked_to_close {
-            self.session.control.tell(|asked| asked.closes_done = closes);
+        if has_close_request {
+            self.session.control.complete(|requests| requests.closes_done = closes);
         }
         if let Some(reported) = self.first_line.poll(self.session) {
             self.delivery_log.begin(now(), &reported);
@@ -153,7 +153,8 @@ impl<'a> DrainThread<'a> {
         true
     }
 
-    /// Once per upload interval, and never only when a sample arrives: a handler that replaced ours keeps them away.
+    /// Checks the signal handlers once per upload interval, independently of samples: a handler that replaced the profiler's
+    /// receives them.
     fn check_handlers(&mut self) {
         let now_ns = sys::monotonic_ns();
         if now_ns < self.check_handlers_at_ns {
@@ -170,24 +171,24 @@ impl<'a> DrainThread<'a> {
             ),
             ClaimStatus::Reinstalled => log(
                 LogLevel::Warning,
-                "spanprof: another handler replaced the one that takes samples; that is installed again and forwards to it",
+                "spanprof: another handler replaced the profiler's signal handler; the profiler's handler was installed again and forwards to it",
             ),
             ClaimStatus::Lost => log(
                 LogLevel::Warning,
-                "spanprof: another handler replaced the one that takes samples; there are none until it is removed",
+                "spanprof: another handler replaced the profiler's signal handler; there are no samples until it is removed",
             ),
         }
     }
 
-    /// The process ends by SIGTERM: delivers what there is, then lets it end.
+    /// Delivers the open window after SIGTERM, then terminates the process.
     fn deliver_before_termination(&mut self) {
         self.session.release_wall();
         self.up_to = self.session.inbox.ring().head();
-        // Before the window is closed: a receiver may refuse it at once.
+        // Taken before the window closes: a receiver may refuse it immediately.
         let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
         self.close_and_send(false);
         if let Some((delivery, before)) = delivery {
-            delivery.flush(&before, BEFORE_TERMINATION);
+            delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);
         }
         if self.session.marks_crashes {
             sys::end_crash_marker();
@@ -199,16 +200,16 @@ impl<'a> DrainThread<'a> {
     fn is_window_ending(&self) -> bool {
         let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= sys::monotonic_ns());
         is_due || {
-            let asked = self.session.control.lock();
-            asked.closes > asked.closes_done
+            let requests = self.session.control.lock();
+            requests.closes > requests.closes_done
         }
     }
 
-    /// Clocks that were switched off and on again began a new account.
+    /// Resets the account when the clocks were restarted.
     fn follow_account_of(&mut self, clocks: &Option<Arc<Clocks>>) {
-        let number = clocks.as_ref().map_or(0, |clocks| Arc::as_ptr(clocks) as usize);
-        if number != self.account_of {
-            self.account_of = number;
+        let address = clocks.as_ref().map_or(0, |clocks| Arc::as_ptr(clocks) as usize);
+        if address != self.account_clocks {
+            self.account_clocks = address;
             self.engine.reset_account();
         }
     }
@@ -222,7 +223,7 @@ impl<'a> DrainThread<'a> {
         }
     }
 
-    /// Takes what waits below a position; windows that fill up on the way are sent.
+    /// Drains the ring below a position; closes windows that become full.
     fn drain_up_to(&mut self, up_to: u64) {
         while self.engine.drain(self.session.inbox.ring(), up_to) {
             self.session.counters.windows_closed_early.add(1);
@@ -230,8 +231,8 @@ impl<'a> DrainThread<'a> {
         }
     }
 
-    /// Brings a change into force between the samples before it and those after it.
-    fn reconfigure(&mut self, change: &Change) {
+    /// Applies a change between the samples before and after its position.
+    fn reconfigure(&mut self, change: &ConfigChange) {
         self.drain_up_to(change.position);
         if self.engine.needs_new_window(&change.config) {
             let account = self.session.clocks.load().as_ref().map(|clocks| clocks.account());
@@ -241,10 +242,10 @@ impl<'a> DrainThread<'a> {
         self.session.update_wall();
     }
 
-    /// Ends the window and hands it over; with `last`, ends the clocks between the account and the last samples.
+    /// Closes the window and hands it over. With `last`, stops the clocks between reading the account and the last drain.
     fn close_and_send(&mut self, last: bool) {
         let session = self.session;
-        // The account before the rest of the ring: what a sample brings after it is never counted twice.
+        // The account is read before the last drain, so that the time of later samples is not counted twice.
         let clocks = session.clocks.load_full();
         self.follow_account_of(&clocks);
         let account = clocks.as_ref().map(|clocks| clocks.account());
@@ -260,16 +261,16 @@ impl<'a> DrainThread<'a> {
 
     fn close(&mut self, account: Option<sys::CpuAccount>, only: Option<SampleKind>) {
         let now_ns = sys::monotonic_ns();
-        let mut living = Vec::new();
-        let listed = sys::thread_ids(&mut living);
+        let mut live_threads = Vec::new();
+        let listed = sys::thread_ids(&mut live_threads);
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,
             unix_offset_ns: unix_offset_ns(),
             account,
-            lives: &mut |thread_id| !listed || living.contains(&thread_id),
+            is_alive: &mut |thread_id| !listed || live_threads.contains(&thread_id),
             only,
         });
-        // Scans do this too, but without CPU clocks there are none.
+        // Scans do this too, but run only with CPU clocks.
         if self.session.config.load().signals && !sys::fault_guard_owned() {
             sys::install_fault_guard();
         }
@@ -282,7 +283,7 @@ impl<'a> DrainThread<'a> {
             output.add(&closed.data);
         }
         if let Some(delivery) = &self.session.delivery {
-            // Before this window is handed over: those before it had their time.
+            // Before this window is queued, so that the counters cover earlier windows only.
             for (level, line) in self.delivery_log.observe(now(), &delivery.stats()) {
                 log(level, &line);
             }
@@ -296,14 +297,14 @@ fn now() -> Duration {
     Duration::from_nanos(sys::monotonic_ns())
 }
 
-/// Unix time minus monotonic time: of a few tries the one in which the clocks were read closest to each other, since the
-/// thread may lose its processor in between.
+/// Unix time minus monotonic time. Of three attempts the one with the shortest time between the reads, since the thread may
+/// be preempted in between.
 fn unix_offset_ns() -> i128 {
-    let tries = (0..3).map(|_| {
+    let attempts = (0..3).map(|_| {
         let before_ns = sys::monotonic_ns();
         let unix_ns = sys::unix_ns();
-        let apart_ns = sys::monotonic_ns() - before_ns;
-        (apart_ns, i128::from(unix_ns) - i128::from(before_ns + apart_ns / 2))
+        let elapsed_ns = sys::monotonic_ns() - before_ns;
+        (elapsed_ns, i128::from(unix_ns) - i128::from(before_ns + elapsed_ns / 2))
     });
-    tries.min().map_or(0, |(_, offset_ns)| offset_ns)
+    attempts.min().map_or(0, |(_, offset_ns)| offset_ns)
 }

@@ -1,5 +1,5 @@
-//! The one line after the first window: clock, samples, losses, destination and whether it arrived. So that a misconfigured
-//! receiver is seen in the host's own log within seconds.
+//! The log line after the first window: clock, samples, losses, and the result of the delivery. It shows a misconfigured
+//! receiver in the host's log within seconds.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use crate::host_log::{log, LogLevel};
 use crate::window::ClosedWindow;
 use spanprof_export::DestinationStats;
 
-/// How long an answer of the destination is waited for.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// Timeout for the response of the destinations.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) enum FirstLine {
     /// No window has closed.
     #[default]
-    NotYet,
-    /// A window was handed over at this time.
+    NoWindow,
+    /// The first window was queued at `since`.
     Waiting { since: Instant, samples: u64, seconds: f64, clock: String },
-    /// Logged.
+    /// The line was logged.
     Done,
 }
 
@@ -30,30 +30,30 @@ impl FirstLine {
     }
 
     pub fn window_closed(&mut self, window: &ClosedWindow, session: &Session) {
-        if matches!(self, Self::NotYet) {
+        if matches!(self, Self::NoWindow) {
             let seconds = window.duration_ns as f64 / 1e9;
-            // The window's: by the time of the answer the profiler may have been stopped.
+            // Read now, because the profiler may be stopped before the response.
             let clock = clock_of(session);
             *self = Self::Waiting { since: Instant::now(), samples: window.samples, seconds, clock };
         }
     }
 
-    /// Logs the line once every destination has answered, or patience ends; returns what it reported, once.
+    /// Logs the line when every destination has responded, or the timeout ends. Returns the reported statistics, once.
     pub fn poll(&mut self, session: &Session) -> Option<Vec<DestinationStats>> {
         let Self::Waiting { since, samples, seconds, clock } = self else { return None };
         let destinations = session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default();
-        if !destinations.iter().all(is_answered) && since.elapsed() < PATIENCE {
+        if !destinations.iter().all(has_response) && since.elapsed() < RESPONSE_TIMEOUT {
             return None;
         }
-        let healthy = destinations.iter().all(|destination| destination.sent > 0);
-        let level = if healthy { LogLevel::Info } else { LogLevel::Warning };
+        let all_delivered = destinations.iter().all(|destination| destination.sent > 0);
+        let level = if all_delivered { LogLevel::Info } else { LogLevel::Warning };
         log(level, &line(session, *samples, *seconds, clock, &destinations));
         *self = Self::Done;
         Some(destinations)
     }
 }
 
-fn is_answered(destination: &DestinationStats) -> bool {
+fn has_response(destination: &DestinationStats) -> bool {
     destination.sent > 0 || destination.last_error.is_some() || destination.dropped_total().payloads > 0
 }
 

@@ -1,4 +1,4 @@
-//! What `stats()` gathers: the engine's counters, the clocks', the destinations', the tables', the configuration.
+//! Collects the values of `stats()`: counters of engine, clocks, destinations and tables, and the configuration.
 
 use super::session::Session;
 use crate::config::Config;
@@ -9,7 +9,7 @@ use crate::sys::{self, ClockCounters};
 use spanprof_export::DestinationStats;
 use spanprof_signal::DropReason;
 
-/// Everything there is to tell.
+/// All statistics.
 pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
     let mut stats = Stats::default();
     stats.text("state", state(session, config));
@@ -18,12 +18,12 @@ pub(super) fn stats(session: Option<&Session>, config: &Config) -> Stats {
         None => Counters::default().append_to(&mut stats),
     }
     table_stats(&mut stats);
-    let in_force = session.map(|session| session.config.load_full());
-    config_stats(in_force.as_deref().unwrap_or(config), &mut stats);
+    let effective = session.map(|session| session.config.load_full());
+    config_stats(effective.as_deref().unwrap_or(config), &mut stats);
     stats
 }
 
-/// Losses of this run, by reason, without those that are 0.
+/// Losses of this run by reason, without zeroes.
 pub(super) fn losses(session: &Session) -> Vec<(&'static str, u64)> {
     let mut stats = Stats::default();
     session.counters.append_to(&mut stats);
@@ -45,7 +45,7 @@ fn state(session: Option<&Session>, config: &Config) -> String {
         (Some(session), _) if session.is_running() => "running".to_owned(),
         (Some(_), _) => "stopped".to_owned(),
         (None, Some(switch)) => format!("disabled by {switch}"),
-        // The handle of a parent, in its forked child.
+        // A handle of the parent in a forked child.
         (None, None) if config.enabled => "stopped".to_owned(),
         (None, None) => "disabled by enabled=false".to_owned(),
     }
@@ -59,9 +59,9 @@ fn session_stats(session: &Session, stats: &mut Stats) {
     for (index, destination) in destinations.iter().enumerate() {
         destination_stats(index, destination, stats);
     }
-    let mut facts = Vec::new();
-    session.runtime.stats(&mut facts);
-    for (name, value) in facts {
+    let mut runtime_stats = Vec::new();
+    session.runtime.stats(&mut runtime_stats);
+    for (name, value) in runtime_stats {
         match value.parse::<u64>() {
             Ok(count) => stats.count(format!("runtime.{name}"), count),
             Err(_) => stats.text(format!("runtime.{name}"), value),
@@ -71,7 +71,7 @@ fn session_stats(session: &Session, stats: &mut Stats) {
 
 fn clock_stats(session: &Session, stats: &mut Stats) {
     let clocks = session.clocks.load_full();
-    // Nothing here waits for a lock that the drain thread holds while it scans the threads.
+    // Lock-free: the drain thread holds locks during a scan.
     let (in_use, counted) = match &clocks {
         Some(clocks) => (Some(clocks.in_use()), clocks.counters()),
         None => (None, ClockCounters::default()),
@@ -110,7 +110,7 @@ fn clock_stats(session: &Session, stats: &mut Stats) {
 }
 
 fn destination_stats(index: usize, destination: &DestinationStats, stats: &mut Stats) {
-    let name = |what: &str| format!("export.{index}.{what}");
+    let name = |field: &str| format!("export.{index}.{field}");
     stats.text(name("kind"), destination.kind);
     stats.text(name("target"), destination.target.clone());
     stats.count(name("enqueued"), destination.enqueued);

@@ -1,9 +1,8 @@
-//! Begin and end: the state machine around the engine. One profiler per process; every call may come from any thread, in
-//! any order, any number of times. Not here: what the threads do (`drain_thread`, `wall`).
+//! Lifecycle: the state machine of start, stop, flush, update and fork. One profiler per process; each function may be called
+//! on any thread, in any order and repeatedly. Not here: the work of the threads (`drain_thread`, `wall`).
 //!
-//! Laws: after `start` nothing is raised into the host. A forked child takes no lock that a thread of the parent could hold:
-//! the gate is replaced there, and of the parent's session, which every call passes by from the fork on, nothing is read but
-//! what is behind no lock.
+//! Rules: after `start` nothing is raised into the host. A forked child takes no lock that a thread of the parent could hold:
+//! it replaces the lifecycle lock, and reads only lock-free fields of the parent's session.
 
 mod delivery_log;
 mod drain_thread;
@@ -30,85 +29,85 @@ use crate::{Error, ErrorKind};
 use session::Session;
 use spanprof_signal::{DropReason, RawSample, SampleKind};
 
-/// The session that runs.
+/// The running session.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
-/// Held through a start, a stop or an update; another one in each forked child.
-static GATE: ArcSwapOption<Gate> = ArcSwapOption::const_empty();
+/// Held during start, stop and update. Each forked child has its own.
+static LIFECYCLE_LOCK: ArcSwapOption<LifecycleLock> = ArcSwapOption::const_empty();
 
-struct Gate {
+struct LifecycleLock {
     fork_generation: u32,
-    passage: Mutex<()>,
+    mutex: Mutex<()>,
 }
 
-fn gate() -> Arc<Gate> {
+fn lifecycle_lock() -> Arc<LifecycleLock> {
     let fork_generation = sys::fork_generation();
     loop {
-        let present = GATE.load();
-        if let Some(gate) = present.as_ref().filter(|gate| gate.fork_generation == fork_generation) {
-            return gate.clone();
+        let current = LIFECYCLE_LOCK.load();
+        if let Some(lock) = current.as_ref().filter(|lock| lock.fork_generation == fork_generation) {
+            return lock.clone();
         }
-        let fresh = Arc::new(Gate { fork_generation, passage: Mutex::new(()) });
-        GATE.compare_and_swap(&*present, Some(fresh));
+        let new = Arc::new(LifecycleLock { fork_generation, mutex: Mutex::new(()) });
+        LIFECYCLE_LOCK.compare_and_swap(&*current, Some(new));
     }
 }
 
-fn through_gate<T>(pass: impl FnOnce() -> T) -> T {
-    let gate = gate();
-    let _held = gate.passage.lock().unwrap_or_else(PoisonError::into_inner);
-    pass()
+fn with_lifecycle_lock<T>(body: impl FnOnce() -> T) -> T {
+    let lock = lifecycle_lock();
+    let _guard = lock.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+    body()
 }
 
 /// A handle to the profiler of this process. Clones are the same profiler; dropping a handle stops nothing.
 #[derive(Clone)]
 pub struct Profiler {
-    /// `None` when it was switched off at start.
+    /// `None` when disabled at start.
     session: Option<Arc<Session>>,
     config: Arc<Config>,
 }
 
 impl Profiler {
-    /// Starts the profiler for a language runtime. When it runs already, returns the running one and says so in the log.
-    /// When switched off (`enabled=false` or a kill switch) it returns a profiler that does nothing.
+    /// Starts the profiler for a language runtime. If it is already running, returns the running profiler and logs a warning.
+    /// If disabled (`enabled=false` or a kill switch), returns a profiler that does nothing.
     ///
     /// # Errors
-    /// When the configuration cannot work, the system allows no clock, or another copy of the library profiles the process.
+    /// When the configuration is invalid, the system allows no clock, or another copy of the library profiles the process.
     pub fn start_with_runtime(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
-        // A configuration filled in by hand has not seen the environment; a kill switch must work all the same.
+        // A configuration built in code was not loaded from the environment, but the kill switch applies to it too.
         let by_variable = || config::kill_switch(&config::process_environment());
         config.disabled_by = config.disabled_by.or_else(by_variable);
-        through_gate(|| {
+        with_lifecycle_lock(|| {
             if let Some(session) = CURRENT.load_full().filter(|session| session.is_of_this_process()) {
                 log(LogLevel::Warning, "spanprof: start() was called again; the running profiler stays as it is");
                 let config = session.config.load_full();
                 return Ok(Profiler { session: Some(session), config });
             }
-            forget_parents_session();
+            forget_parent_session();
             start_session(config, runtime)
         })
     }
 
-    /// The profiler of this process, when one was started and not stopped.
+    /// The running profiler of this process, if any.
     pub fn running() -> Option<Profiler> {
         let session = CURRENT.load_full().filter(|session| session.is_of_this_process())?;
         let config = session.config.load_full();
         Some(Profiler { session: Some(session), config })
     }
 
-    /// What this handle stands for; `None` when switched off, and in a forked child.
+    /// The session of this handle; `None` when disabled, and in a forked child.
     fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref().filter(|session| session.is_of_this_process())
     }
 
-    /// Ends sampling, sends the last window within `stop_timeout`. True when every window since the start was delivered. Doing it again
-    /// does nothing.
+    /// Stops sampling and sends the last window within `stop_timeout`. True when every window since the start was delivered.
+    /// Idempotent.
     pub fn stop(&self) -> bool {
         self.stop_within(Duration::MAX)
     }
 
-    /// As [`Profiler::stop`], within `at_most` where that is shorter than `stop_timeout`: for processes that end now.
+    /// As [`Profiler::stop`], within `at_most` if that is shorter than `stop_timeout`: for processes that are exiting.
     pub fn stop_within(&self, at_most: Duration) -> bool {
         let Some(session) = self.session() else { return true };
-        through_gate(|| {
+        with_lifecycle_lock(|| {
             let current = CURRENT.load();
             if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
                 return true;
@@ -125,28 +124,28 @@ impl Profiler {
         self.close_and_deliver(None, timeout)
     }
 
-    /// As [`Profiler::flush`] for one kind of samples: its profiles end here and are sent, the window of the other kinds
-    /// stays open.
+    /// As [`Profiler::flush`] for one kind of samples; the window of the other kinds stays open.
     pub fn flush_kind(&self, kind: SampleKind, timeout: Duration) -> bool {
         self.close_and_deliver(Some(kind), timeout)
     }
 
     fn close_and_deliver(&self, only: Option<SampleKind>, timeout: Duration) -> bool {
         let Some(session) = self.session() else { return true };
-        let until = Instant::now() + timeout;
-        // Before the window is closed: a receiver may refuse it before the flush begins.
+        let deadline = Instant::now() + timeout;
+        // Taken before the window closes: a receiver may refuse it before the flush begins.
         let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
-        session.control.close_window(only, until, session.inbox)
-            && delivery.is_none_or(|(delivery, before)| delivery.flush(&before, until - Instant::now().min(until)))
+        session.control.close_window(only, deadline, session.inbox)
+            && delivery
+                .is_none_or(|(delivery, before)| delivery.flush(&before, deadline - Instant::now().min(deadline)))
     }
 
     /// Changes live keys while running.
     ///
     /// # Errors
-    /// When a key cannot change while running, or its value cannot work. Nothing has changed then.
+    /// When a key cannot change while running, or its value is invalid. No key is changed then.
     pub fn update(&self, patch: &ConfigPatch) -> Result<(), Error> {
         let Some(session) = self.session() else { return self.config.patched(patch).map(|_| ()) };
-        through_gate(|| {
+        with_lifecycle_lock(|| {
             let config = session.config.load().patched(patch)?;
             for warning in &config.warnings {
                 log(LogLevel::Warning, &format!("spanprof: {warning}"));
@@ -155,7 +154,7 @@ impl Profiler {
         })
     }
 
-    /// The profiler's own health.
+    /// Statistics of the profiler itself.
     pub fn stats(&self) -> Stats {
         health::stats(self.session().map(|session| &**session), &self.config)
     }
@@ -171,7 +170,7 @@ impl Profiler {
         self.session().is_some_and(|session| session.is_running())
     }
 
-    /// Announces the current thread, before it runs anything worth sampling. Cheap; optional (others are found by a scan).
+    /// Registers the current thread at its start. Cheap and optional: a scan of the process finds other threads.
     pub fn register_current_thread(&self) {
         let Some(session) = self.session() else { return };
         session.runtime.register_thread();
@@ -180,51 +179,51 @@ impl Profiler {
         }
     }
 
-    /// Takes the CPU clock from the calling thread until [`Profiler::resume_current_thread`]. Needed before `exec` with
-    /// `clock=sigtrap` only: a trap that is pending during `exec` ends the new program. [`Profiler::stop`] does it too.
+    /// Removes the CPU clock of the calling thread until [`Profiler::resume_current_thread`]. Only needed before `exec` with
+    /// `clock=sigtrap`: a trap that is pending during `exec` kills the new program. [`Profiler::stop`] does it too.
     pub fn suspend_current_thread(&self) {
         if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
             clocks.suspend_current_thread();
         }
     }
 
-    /// Gives the calling thread its CPU clock again, after an `exec` that failed.
+    /// Restores the CPU clock of the calling thread, after a failed `exec`.
     pub fn resume_current_thread(&self) {
         if let Some(clocks) = self.session().and_then(|session| session.clocks.load_full()) {
             clocks.resume_current_thread();
         }
     }
 
-    /// The runtime tells of a sample itself (allocation, lock, loop). Never blocks.
+    /// Submits a sample of the runtime (allocation, lock, event loop). Never blocks.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let session = self.session().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;
         session.inbox.submit(sample).inspect_err(|_| session.counters.submit_dropped.add(1))
     }
 
-    /// The ring position that code ending now must be announced with; 0 when not running.
+    /// The ring position to report for code that ends now; 0 when not running.
     pub fn ring_position(&self) -> u64 {
         self.session().map_or(0, |session| session.inbox.ring().head())
     }
 
-    /// The language's after-fork hook, in the child on its only thread: profiles the child if the parent was profiled.
-    /// The parent's handles mean nothing in the child; [`Profiler::running`] gives its own.
+    /// The language's after-fork hook, called in the child on its only thread: profiles the child if the parent was profiled.
+    /// The parent's handles are invalid in the child; [`Profiler::running`] returns a valid one.
     ///
-    /// The parent's connection to each destination stays open in the child, unused, until the child ends or executes another
-    /// program. It belongs to threads that stayed behind.
+    /// The parent's connection to each destination stays open in the child, unused, until the child exits or calls `exec`.
+    /// It belongs to threads that only exist in the parent.
     pub fn after_fork_in_child() -> Option<Profiler> {
         labels::tables().after_fork_in_child();
-        // The child may have started its own before the hook was called.
+        // The child may have started a profiler before this hook.
         if let Some(own) = Self::running() {
             return Some(own);
         }
-        // Also where the parent was just starting for the first time, before it could notice forks.
-        GATE.store(None);
-        let parents = forget_parents_session()?;
-        if !parents.is_running() {
+        // Needed if the parent forked during its first start, before it could detect forks.
+        LIFECYCLE_LOCK.store(None);
+        let parent_session = forget_parent_session()?;
+        if !parent_session.is_running() {
             return None;
         }
-        let (config, runtime) = (parents.config.load_full(), parents.runtime.clone());
-        let started = through_gate(|| start_session(Config::clone(&config), runtime));
+        let (config, runtime) = (parent_session.config.load_full(), parent_session.runtime.clone());
+        let started = with_lifecycle_lock(|| start_session(Config::clone(&config), runtime));
         match started {
             Ok(profiler) => {
                 if let Some(session) = &profiler.session {
@@ -240,15 +239,15 @@ impl Profiler {
     }
 }
 
-/// In a forked child: nobody comes by the parent's session any more. Its locks may be held and its threads are gone, so
-/// nothing of it may run again, not even a destructor.
-fn forget_parents_session() -> Option<ManuallyDrop<Arc<Session>>> {
-    let parents = ManuallyDrop::new(CURRENT.swap(None)?);
-    parents.runtime.after_fork_in_child();
-    Some(parents)
+/// Detaches the parent's session in a forked child. Its locks may be held and its threads do not exist, so none of its code
+/// may run again, not even a destructor.
+fn forget_parent_session() -> Option<ManuallyDrop<Arc<Session>>> {
+    let parent_session = ManuallyDrop::new(CURRENT.swap(None)?);
+    parent_session.runtime.after_fork_in_child();
+    Some(parent_session)
 }
 
-/// Starts a session and makes it the current one. Behind the gate.
+/// Starts a session and makes it the current one. Requires the lifecycle lock.
 fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
     config.check()?;
     let config = session::effective(config);
@@ -278,10 +277,10 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
 
 #[cfg(test)]
 impl Profiler {
-    /// Runs `body` while every lock that a call of another thread may hold is held.
+    /// Runs `body` with every lock held that another thread may hold during a call.
     pub(crate) fn with_locks_held<T>(&self, body: impl FnOnce() -> T) -> T {
         let session = self.session.as_ref().unwrap();
-        through_gate(|| {
+        with_lifecycle_lock(|| {
             let _control = session.control.lock();
             let _wall = session.wall.lock().unwrap_or_else(PoisonError::into_inner);
             let _labels = labels::tables().writer_lock_for_test();

@@ -1,5 +1,5 @@
-//! The line at the end of every run, however short: how many samples, and where they went or why not. A warning when
-//! nothing arrived, when windows were lost, and when the program used the CPU and no sample was taken.
+//! The outcome line at the end of every run: number of samples, losses, and delivery per destination. A warning when nothing
+//! was delivered, when windows were lost, and when the program used the CPU without a sample.
 
 use std::time::{Duration, Instant};
 
@@ -13,37 +13,37 @@ use spanprof_export::DestinationStats;
 /// Mean sampling periods of CPU time after which the absence of samples is suspicious.
 const SUSPICIOUS_PERIODS: u64 = 20;
 
-/// What is known before the clocks stop.
-pub(super) struct Ending {
+/// The part of the outcome that is read before the clocks stop.
+pub(super) struct OutcomeReport {
     clock: String,
     begun: Instant,
 }
 
-/// See the head of the module.
+/// See the module documentation.
 pub(super) struct RunOutcome {
     ran_for: Duration,
     samples: u64,
     clock: String,
     losses: Vec<(&'static str, u64)>,
-    /// CPU time of the program, when it was long enough for samples to be expected.
+    /// CPU time of the program, when there are no samples although it is long enough to expect some.
     cpu_without_samples: Option<Duration>,
     destinations: Vec<DestinationStats>,
-    /// What became of the file of the whole run.
+    /// Result of writing the file of the whole run.
     output: Option<Result<String, String>>,
-    /// Whether the address of the only receiver is the default.
+    /// Whether the only receiver is the default one.
     is_default_receiver: bool,
-    /// The drain thread handed over the last window.
+    /// Whether the drain thread handed over the last window.
     is_complete: bool,
 }
 
-impl Ending {
-    /// To be called before the clocks stop.
-    pub fn of(session: &Session) -> Self {
+impl OutcomeReport {
+    /// Called before the clocks stop.
+    pub fn before_stop(session: &Session) -> Self {
         Self { clock: super::first_line::clock_of(session), begun: session.begun }
     }
 
     /// Logs the line.
-    pub fn report(self, session: &Session, is_complete: bool) {
+    pub fn log(self, session: &Session, is_complete: bool) {
         let config = session.config.load();
         let counters = &session.counters;
         let samples = counters.samples_cpu.value() + counters.samples_wall.value() + counters.samples_submitted.value();
@@ -60,8 +60,8 @@ impl Ending {
             cpu_without_samples: is_suspicious.then(|| Duration::from_nanos(used_ns)),
             destinations: session.delivery.as_ref().map(|delivery| delivery.stats()).unwrap_or_default(),
             output: config.output.as_ref().map(|name| {
-                let unwritten = || Err(format!("{name} not written within stop_timeout"));
-                session.written.get().cloned().unwrap_or_else(unwritten)
+                let timed_out = || Err(format!("{name} not written within stop_timeout"));
+                session.written.get().cloned().unwrap_or_else(timed_out)
             }),
             is_default_receiver: config.endpoint.is_none() && config.destinations.is_none(),
             is_complete,
@@ -82,7 +82,7 @@ impl RunOutcome {
             vec![format!("{OUTCOME_PREFIX} after {:.1} s: {samples}, {}", self.ran_for.as_secs_f64(), self.clock)];
         if let Some(used) = self.cpu_without_samples {
             level = LogLevel::Warning;
-            parts.push(format!("none although the program used {:.1} s of CPU time", used.as_secs_f64()));
+            parts.push(format!("no samples although the program used {:.1} s of CPU time", used.as_secs_f64()));
         }
         if !self.losses.is_empty() {
             let losses: Vec<_> = self.losses.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -93,8 +93,8 @@ impl RunOutcome {
             parts.push("the last window was not closed within stop_timeout".to_owned());
         }
         for destination in &self.destinations {
-            let (is_well, text) = delivered(destination);
-            if !is_well {
+            let (is_complete, text) = delivered(destination);
+            if !is_complete {
                 level = LogLevel::Warning;
             }
             parts.push(text);
@@ -115,22 +115,22 @@ impl RunOutcome {
     }
 }
 
-/// Whether everything arrived, and the words.
+/// Whether everything was delivered, and the text of the line.
 fn delivered(destination: &DestinationStats) -> (bool, String) {
     let target = &destination.target;
     let (count, reasons) = lost(&Default::default(), &destination.dropped);
-    let unsettled = destination.queue_payloads as u64;
-    match (destination.sent, count + unsettled) {
+    let queued = destination.queue_payloads as u64;
+    match (destination.sent, count + queued) {
         (0, 0) => (true, format!("nothing to deliver to {target}")),
         (sent, 0) => (true, format!("{} delivered to {target}", counted(sent, destination))),
         (sent, missing) => {
             let reasons = if reasons.is_empty() { "deadline".to_owned() } else { reasons };
             let (lost, why) = (format!("{} lost ({reasons})", counted(missing, destination)), reason(destination));
-            let words = match sent {
+            let text = match sent {
                 0 => format!("nothing delivered to {target}: {why}; {lost}"),
                 _ => format!("{} delivered to {target}; {lost}: {why}", counted(sent, destination)),
             };
-            (false, words)
+            (false, text)
         }
     }
 }
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_went_well_is_one_line_of_information() {
+    fn a_successful_run_is_one_line_of_information() {
         let text =
             "spanprof: stopped after 1.2 s: 118 samples, clock perf (allowed); 2 windows delivered to http://receiver";
         assert_eq!(outcome().line(), (LogLevel::Info, text.to_owned()));
     }
 
     #[test]
-    fn nothing_delivered_is_a_warning_with_the_reason_and_the_way_out() {
+    fn nothing_delivered_is_a_warning_with_the_reason_and_the_remedy() {
         let mut outcome = RunOutcome { is_default_receiver: true, ..outcome() };
         outcome.destinations[0].sent = 0;
         outcome.destinations[0].last_error = Some("cannot connect: connection refused".to_owned());
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_without_a_sample_is_a_warning_and_an_idle_program_is_none() {
+    fn cpu_time_without_a_sample_is_a_warning_and_an_idle_program_is_not() {
         let mut outcome = RunOutcome { samples: 0, ..outcome() };
         outcome.destinations[0].sent = 0;
         assert_eq!(outcome.line().0, LogLevel::Info);
         outcome.cpu_without_samples = Some(Duration::from_millis(1300));
         let (level, line) = outcome.line();
         assert_eq!(level, LogLevel::Warning);
-        assert!(line.contains("none although the program used 1.3 s of CPU time"), "{line}");
+        assert!(line.contains("no samples although the program used 1.3 s of CPU time"), "{line}");
     }
 }

@@ -1,5 +1,5 @@
-//! One run of the profiler: its clocks, threads, tables and destinations, from start to stop. Not here: who may start one
-//! (`profiler`).
+//! One run of the profiler: its clocks, threads, tables and destinations, from start to stop. Not here: the lifecycle lock
+//! and the current session (`profiler`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use super::outcome::Ending;
+use super::outcome::OutcomeReport;
 use super::{drain_thread, wall};
 use crate::config::{Clock, Config, ConfigSource};
 use crate::delivery::WindowDelivery;
@@ -22,37 +22,37 @@ use crate::{context, labels};
 use crate::{Error, ErrorKind};
 use spanprof_signal::{DropReason, SampleKind};
 
-/// Ring at default depth: some thousands of samples, and a small part of the memory budget.
+/// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
-/// How long the wall sampler may take to tell what it holds back.
-const WALL_PATIENCE: Duration = Duration::from_millis(50);
-/// Entries of the largest size that must fit.
+/// Timeout for the wall sampler to release its held-back samples.
+const WALL_RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
+/// Minimum capacity for entries of the largest size.
 const RING_ENTRIES: usize = 64;
 
-/// See the head of the module.
+/// See the module documentation.
 pub(super) struct Session {
     pub config: ArcSwap<Config>,
     pub runtime: Arc<dyn Runtime>,
     pub inbox: &'static Inbox,
     pub clocks: ArcSwapOption<Clocks>,
     pub delivery: Option<WindowDelivery>,
-    /// The file of the whole run; the drain thread fills and writes it.
+    /// The file of the whole run; the drain thread merges windows into it and writes it.
     pub output: Mutex<Option<OutputFile>>,
-    /// What became of this file.
+    /// Result of writing this file, as a message.
     pub written: OnceLock<Result<String, String>>,
     pub counters: Arc<Counters>,
     pub resource: Resource,
-    pub control: Control,
+    pub control: DrainControl,
     pub wall: Mutex<Option<wall::WallThread>>,
     pub stopping: AtomicBool,
     pub fork_generation: u32,
-    /// Whether this run tells the crash-loop breaker that it lives: not in forked children, whose file is the parent's.
+    /// Whether this run maintains the crash marker. False in forked children, whose marker is the parent's.
     pub marks_crashes: bool,
-    /// The last process died inside our code: nothing is sampled in this one.
+    /// The previous process crashed inside the profiler: this one takes no samples.
     pub safe_mode: bool,
-    /// What the clocks had counted as lost when this run began: they count for the life of the process.
+    /// Losses that the clocks had counted before this run; they count since the start of the process.
     pub losses_before: Vec<(DropReason, u64)>,
-    /// CPU time of the process, and of our own threads in it, when this run began.
+    /// CPU time of the process, and of the profiler's threads, before this run.
     pub cpu_before_ns: [u64; 2],
     pub begun: Instant,
 }
@@ -64,14 +64,14 @@ impl Session {
         };
         let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
         let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
-        forget_parents_inbox(inbox);
+        reset_inbox_after_fork(inbox);
         context::set_drain_inbox(inbox);
-        // What a run before left behind belongs to no window of this one.
+        // Discards entries of the previous run.
         inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
         sys::use_inbox(inbox);
         let marks_crashes = sys::fork_generation() == 0;
         let safe_mode =
-            marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_number(), sys::unix_ns());
+            marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
         if safe_mode {
             (config.cpu, config.wall) = (false, false);
             log(LogLevel::Warning, SAFE_MODE);
@@ -107,7 +107,7 @@ impl Session {
             written: OnceLock::new(),
             counters,
             resource,
-            control: Control::default(),
+            control: DrainControl::default(),
             wall: Mutex::new(None),
             stopping: AtomicBool::new(false),
             fork_generation: sys::fork_generation(),
@@ -119,12 +119,12 @@ impl Session {
         });
         if let Err(error) = drain_thread::spawn(session.clone()) {
             session.stop_clocks();
-            return Err(no_thread(error));
+            return Err(thread_error(error));
         }
         if session.config.load().wall {
             if let Err(error) = session.start_wall() {
                 session.end(Duration::MAX);
-                return Err(no_thread(error));
+                return Err(thread_error(error));
             }
         }
         if session.clocks.load().is_some() && session.runtime.delays_termination() {
@@ -138,18 +138,18 @@ impl Session {
         !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
     }
 
-    /// False in a forked child for the parent's session: its threads are not there, its locks may be held for ever.
+    /// False in a forked child for the parent's session, whose threads do not exist and whose locks may be held.
     pub fn is_of_this_process(&self) -> bool {
         self.fork_generation == sys::fork_generation()
     }
 
-    /// Ends everything within `stop_timeout`, or `at_most` where that is shorter, and logs the outcome; true when all was
-    /// delivered.
+    /// Stops the session within `stop_timeout`, or `at_most` if that is shorter, and logs the outcome. True when everything
+    /// was delivered.
     pub fn stop(&self, at_most: Duration) -> bool {
-        let ending = Ending::of(self);
+        let outcome = OutcomeReport::before_stop(self);
         let (delivered, ended) = self.end(at_most);
-        ending.report(self, ended);
-        // SIGTERM that came meanwhile waited for this.
+        outcome.log(self, ended);
+        // A SIGTERM received meanwhile was delayed until here.
         if sys::is_terminating() {
             sys::raise_termination();
         }
@@ -157,18 +157,18 @@ impl Session {
         delivered && ended
     }
 
-    /// Whether everything was delivered, and whether the last window was handed over.
+    /// Returns whether everything was delivered, and whether the drain thread handed over the last window.
     fn end(&self, at_most: Duration) -> (bool, bool) {
-        let until = Instant::now() + self.config.load().stop_timeout.min(at_most);
+        let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
         self.stop_wall();
-        let ended = self.control.stop(until, self.inbox);
-        // The drain thread does this first; again in case it is late or gone.
+        let ended = self.control.stop(deadline, self.inbox);
+        // The drain thread does this first; repeated in case it is late or has ended.
         self.stop_clocks();
         if self.marks_crashes {
             sys::end_crash_marker();
         }
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let delivered = self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left));
         sys::unregister_child();
         (delivered, ended)
@@ -180,7 +180,7 @@ impl Session {
         }
     }
 
-    /// Brings a changed configuration into force. Behind the gate.
+    /// Applies a changed configuration. Requires the lifecycle lock.
     pub fn update(&self, mut config: Config) -> Result<(), Error> {
         if self.safe_mode {
             (config.cpu, config.wall) = (false, false);
@@ -194,8 +194,8 @@ impl Session {
         }
         let config = Arc::new(config);
         self.config.store(config.clone());
-        // Before the clocks change: samples from here on belong to a window under the new values.
-        self.control.change(config.clone(), self.inbox);
+        // Before the clocks change: samples from this ring position on use the new configuration.
+        self.control.change_config(config.clone(), self.inbox);
         match (clocks, config.cpu) {
             (Some(clocks), false) => {
                 clocks.stop();
@@ -206,7 +206,7 @@ impl Session {
         }
         let wall = config.wall && !self.stopping.load(Ordering::Acquire);
         if wall && !before.wall {
-            self.start_wall().map_err(no_thread)?;
+            self.start_wall().map_err(thread_error)?;
         } else if !wall && before.wall {
             self.stop_wall();
         }
@@ -217,7 +217,7 @@ impl Session {
         let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
         if wall.is_none() {
             let Some(capture) = self.runtime.capture_other() else {
-                log(LogLevel::Warning, "spanprof: this runtime cannot give wall-clock samples");
+                log(LogLevel::Warning, "spanprof: this runtime does not support wall-clock samples");
                 return Ok(());
             };
             let counters = self.counters.clone();
@@ -228,18 +228,18 @@ impl Session {
         Ok(())
     }
 
-    /// Passes a changed configuration to the wall sampler, if it runs.
+    /// Passes a changed configuration to the wall sampler, if it is running.
     pub fn update_wall(&self) {
         if let Some(running) = &*self.wall.lock().unwrap_or_else(PoisonError::into_inner) {
             running.set_config(self.config.load_full());
         }
     }
 
-    /// Has the wall sampler put what it holds back into the ring, before a window ends.
+    /// Makes the wall sampler submit its held-back samples, before a window ends.
     pub fn release_wall(&self) {
-        let orders = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::control);
-        if let Some(orders) = orders {
-            orders.release(WALL_PATIENCE);
+        let control = self.wall.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(wall::WallThread::control);
+        if let Some(control) = control {
+            control.release(WALL_RELEASE_TIMEOUT);
         }
     }
 
@@ -252,8 +252,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Of the parent's session, whose last handle may be dropped in a forked child, nothing may run: not even what ends
-    /// its threads, which are not there.
+    /// A forked child may drop the last handle of the parent's session. No code of it may run there, not even the one that
+    /// ends its threads, which do not exist.
     fn drop(&mut self) {
         if !self.is_of_this_process() {
             std::mem::forget(self.wall.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -265,27 +265,27 @@ impl Drop for Session {
 }
 
 const SAFE_MODE: &str =
-    "spanprof: the last process of this program died inside the profiler within a minute of its start; \
-                         nothing is sampled this time, the next start tries again (state: safe_mode)";
+    "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
+                         this process takes no samples, the next start tries again (state: safe_mode)";
 
-/// Tells this program from others of the same interpreter.
-fn program_number() -> u64 {
+/// Distinguishes this program from others of the same interpreter.
+fn program_hash() -> u64 {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let directory = std::env::current_dir().unwrap_or_default();
     hash_bytes(hash_bytes(0, &command), directory.as_os_str().as_encoded_bytes())
 }
 
-/// The inbox lives as long as the process. In a forked child it still holds what the parent's threads were doing, whether
-/// the parent's profiler ran or was just being stopped; nobody uses it before the child's first start.
-fn forget_parents_inbox(inbox: &Inbox) {
-    static OF_GENERATION: AtomicU32 = AtomicU32::new(0);
+/// Resets the inbox, which lives as long as the process, at the first start in a forked child. Threads of the parent may have
+/// been in the middle of an operation at the fork. The child does not use the inbox before.
+fn reset_inbox_after_fork(inbox: &Inbox) {
+    static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
     let generation = sys::fork_generation();
-    if OF_GENERATION.swap(generation, Ordering::AcqRel) != generation {
+    if LAST_GENERATION.swap(generation, Ordering::AcqRel) != generation {
         inbox.reset_after_fork();
     }
 }
 
-/// The configuration that can come into force: without signals there are no CPU samples.
+/// The effective configuration: without signals there are no CPU samples.
 pub(super) fn effective(mut config: Config) -> Config {
     if !config.signals && config.cpu {
         config.cpu = false;
@@ -302,7 +302,7 @@ fn ring_bytes(config: &Config) -> usize {
     RING_BYTES.max(largest_entry * RING_ENTRIES)
 }
 
-/// The CPU clocks; `None` when they are not wanted.
+/// Starts the CPU clocks; `None` without CPU samples.
 fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
     if !config.cpu {
         return Ok(None);
@@ -323,7 +323,7 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
 }
 
-/// The file of the whole run. One that only a variable names and that cannot be written is a warning.
+/// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
 fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     let Some(name) = &config.output else { return Ok(None) };
     match OutputFile::start(name, config.max_stacks, sys::fork_generation() > 0) {
@@ -340,7 +340,7 @@ fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
     }
 }
 
-fn no_thread(error: std::io::Error) -> Error {
+fn thread_error(error: std::io::Error) -> Error {
     Error::new(
         ErrorKind::System,
         format!("the system refused a thread for the profiler: {error}"),
@@ -348,36 +348,36 @@ fn no_thread(error: std::io::Error) -> Error {
     )
 }
 
-/// What other threads ask of the drain thread.
+/// Requests of other threads to the drain thread.
 #[derive(Default)]
-pub(super) struct Control {
-    asked: Mutex<Asked>,
+pub(super) struct DrainControl {
+    requests: Mutex<DrainRequests>,
     done: Condvar,
-    /// What `Asked::ended` says, for who may not wait: host threads, and a forked child, where the lock may be held by a
-    /// thread that does not exist there.
+    /// Copy of `DrainRequests::ended` for threads that must not block: host threads, and a forked child, where a thread of
+    /// the parent may hold the lock.
     ended: AtomicBool,
 }
 
-/// A changed configuration, and the ring position from which on it holds.
-pub(super) struct Change {
+/// A changed configuration, and the ring position at which it takes effect.
+pub(super) struct ConfigChange {
     pub position: u64,
     pub config: Arc<Config>,
 }
 
-/// Of what the open window shall close.
+/// The sample kinds that a request closes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kinds {
+pub(super) enum KindsToClose {
     All,
     Some(Vec<SampleKind>),
 }
 
-impl Default for Kinds {
+impl Default for KindsToClose {
     fn default() -> Self {
         Self::Some(Vec::new())
     }
 }
 
-impl Kinds {
+impl KindsToClose {
     fn add(&mut self, only: Option<SampleKind>) {
         match (only, &mut *self) {
             (None, _) => *self = Self::All,
@@ -388,75 +388,75 @@ impl Kinds {
 }
 
 #[derive(Default)]
-pub(super) struct Asked {
-    /// Windows asked to be closed, and how many of these requests are done.
+pub(super) struct DrainRequests {
+    /// Number of requests to close the window, and of those that are done.
     pub closes: u64,
     pub closes_done: u64,
-    pub close_kinds: Kinds,
-    /// In the order in which they were made.
-    pub changes: Vec<Change>,
+    pub close_kinds: KindsToClose,
+    /// In the order of the requests.
+    pub changes: Vec<ConfigChange>,
     pub stop: bool,
     pub ended: bool,
 }
 
-impl Control {
-    pub fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+impl DrainControl {
+    pub fn lock(&self) -> MutexGuard<'_, DrainRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, until: Instant, done: impl Fn(&Asked) -> bool) -> bool {
-        let mut asked = self.lock();
+    fn wait(&self, deadline: Instant, is_done: impl Fn(&DrainRequests) -> bool) -> bool {
+        let mut requests = self.lock();
         loop {
-            if done(&asked) {
+            if is_done(&requests) {
                 return true;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if asked.ended || left == Duration::ZERO {
-                return done(&asked);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if requests.ended || left == Duration::ZERO {
+                return is_done(&requests);
             }
-            asked = self.done.wait_timeout(asked, left).unwrap_or_else(PoisonError::into_inner).0;
+            requests = self.done.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Closes the open window, or one kind of it; true when that happened in time.
-    pub fn close_window(&self, only: Option<SampleKind>, until: Instant, inbox: &Inbox) -> bool {
-        let mine = {
-            let mut asked = self.lock();
-            if asked.ended {
+    /// Closes the open window, or one kind of it; true when that was done in time.
+    pub fn close_window(&self, only: Option<SampleKind>, deadline: Instant, inbox: &Inbox) -> bool {
+        let number = {
+            let mut requests = self.lock();
+            if requests.ended {
                 return false;
             }
-            asked.closes += 1;
-            asked.close_kinds.add(only);
-            asked.closes
+            requests.closes += 1;
+            requests.close_kinds.add(only);
+            requests.closes
         };
         inbox.wake();
-        self.wait(until, |asked| asked.closes_done >= mine)
+        self.wait(deadline, |requests| requests.closes_done >= number)
     }
 
-    /// Ends the drain thread; true when it ended in time, its last window handed over.
-    fn stop(&self, until: Instant, inbox: &Inbox) -> bool {
+    /// Ends the drain thread; true when it handed over its last window and ended in time.
+    fn stop(&self, deadline: Instant, inbox: &Inbox) -> bool {
         self.lock().stop = true;
         inbox.wake();
-        self.wait(until, |asked| asked.ended)
+        self.wait(deadline, |requests| requests.ended)
     }
 
-    fn change(&self, config: Arc<Config>, inbox: &Inbox) {
-        let mut asked = self.lock();
-        asked.changes.push(Change { position: inbox.ring().head(), config });
-        drop(asked);
+    fn change_config(&self, config: Arc<Config>, inbox: &Inbox) {
+        let mut requests = self.lock();
+        requests.changes.push(ConfigChange { position: inbox.ring().head(), config });
+        drop(requests);
         inbox.wake();
     }
 
-    /// The drain thread tells what it did.
-    pub fn tell(&self, change: impl FnOnce(&mut Asked)) {
-        let mut asked = self.lock();
-        change(&mut asked);
-        self.ended.store(asked.ended, Ordering::Release);
-        drop(asked);
+    /// Updates the state of the requests and notifies waiting threads. Called by the drain thread.
+    pub fn complete(&self, update: impl FnOnce(&mut DrainRequests)) {
+        let mut requests = self.lock();
+        update(&mut requests);
+        self.ended.store(requests.ended, Ordering::Release);
+        drop(requests);
         self.done.notify_all();
     }
 
-    /// Whether the drain thread is gone. Takes no lock.
+    /// Whether the drain thread has ended. Takes no lock.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
