@@ -1,5 +1,5 @@
-//! The profiler's own health: the table of counters (name, unit, one sentence) and what `stats()` returns. The reference
-//! page is made from the same table. Counting never waits.
+//! Statistics of the profiler itself: the table of counters (name, unit, one sentence) and the result of `stats()`. The
+//! reference page is generated from the same table. Counting is lock-free.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,17 +27,17 @@ impl Counter {
 /// A documented value of `stats()`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatDoc {
-    /// Name; `<…>` stands for what varies.
+    /// Name; `<…>` is a placeholder.
     pub name: &'static str,
-    /// Unit; empty for facts.
+    /// Unit; empty for text.
     pub unit: &'static str,
-    /// What it tells.
+    /// Description.
     pub doc: &'static str,
 }
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $field:ident = $name:literal, $unit:literal;)+) => {
-        /// Everything the engine counts itself.
+        /// The counters of the engine.
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $($(#[doc = $doc])+ pub $field: Counter,)+ }
 
@@ -54,51 +54,51 @@ macro_rules! counters {
 }
 
 counters! {
-    /// CPU samples that joined a window.
+    /// CPU samples in windows.
     samples_cpu = "samples.cpu", "samples";
-    /// CPU time they carry.
+    /// CPU time of these samples.
     samples_cpu_ns = "samples.cpu_ns", "ns";
-    /// Wall-clock samples that joined a window; looks at a thread that goes on doing the same may be one.
+    /// Wall-clock samples in windows; consecutive identical observations of a thread may be one sample.
     samples_wall = "samples.wall", "samples";
-    /// Samples of other kinds that joined a window.
+    /// Samples of other kinds in windows.
     samples_submitted = "samples.submitted", "samples";
-    /// CPU and wall-clock samples that carry labels or a link.
+    /// CPU and wall-clock samples with labels or a link.
     samples_labelled = "samples.labelled", "samples";
-    /// CPU and wall-clock samples that carry a span.
+    /// CPU and wall-clock samples with a span.
     samples_linked = "samples.linked", "samples";
-    /// Samples of kinds that no open profile wants.
+    /// Samples of kinds without a profile type.
     samples_unwanted = "samples.unwanted", "samples";
-    /// CPU time of threads that ended unseen, given to samples of short-lived threads.
+    /// Unattributed CPU time (of threads that ended without a sample) added to samples of short-lived threads.
     unseen_distributed_ns = "samples.unseen_distributed_ns", "ns";
-    /// CPU time of threads that ended unseen, shown as `[unseen_thread]`.
+    /// Unattributed CPU time shown as `[unseen_thread]`.
     unseen_shown_ns = "samples.unseen_shown_ns", "ns";
-    /// Samples whose context was gone (`max_contexts`); they have no labels rather than wrong ones.
+    /// Samples whose context was evicted (`max_contexts`); they have no labels instead of wrong ones.
     contexts_expired = "contexts.expired", "samples";
-    /// Frames whose code ended before it could be named.
+    /// Frames whose code ended before it was resolved.
     frames_code_ended = "dropped.code_ended", "frames";
-    /// Samples whose stack had no room in the window (`max_stacks`).
+    /// Samples whose stack exceeded `max_stacks`.
     dropped_too_many_stacks = "dropped.too_many_stacks", "samples";
-    /// Stacks cut at `max_stack_depth`.
+    /// Stacks truncated at `max_stack_depth`.
     stacks_truncated = "stacks.truncated", "samples";
-    /// Different stacks of the last window.
+    /// Distinct stacks in the last window.
     stacks_unique = "stacks.unique", "stacks";
     /// Windows closed and sent.
     windows_closed = "windows.closed", "windows";
-    /// Windows closed before their time because they were full.
+    /// Windows closed early because they were full.
     windows_closed_early = "windows.closed_early", "windows";
-    /// Wall-clock walks that had to show `[moved_during_walk]` because the thread ran.
+    /// Wall-clock samples that contain `[moved_during_walk]` because the thread ran during each walk.
     wall_moved = "wall.moved_during_walk", "samples";
-    /// Wall-clock walks done again because the thread ran.
+    /// Wall-clock walks repeated because the thread ran during the walk.
     wall_repeated = "wall.repeated_walks", "walks";
-    /// Wall-clock samples that show a reason in place of their stack.
+    /// Wall-clock samples that show a reason instead of a stack.
     wall_without_stack = "wall.without_stack", "samples";
-    /// Wall-clock and submitted samples that the ring had no room for.
+    /// Wall-clock and submitted samples dropped because the ring was full.
     submit_dropped = "dropped.submit_ring_full", "samples";
-    /// Attributes left out of the resource because it had more than 15.
+    /// Resource attributes dropped beyond the limit of 15.
     resource_attributes_dropped = "resource.attributes_dropped", "attributes";
-    /// Panics caught on our own threads; after one the profiler is off.
+    /// Panics caught on the profiler's own threads; the first one stops the profiler.
     panics = "internal.panics", "panics";
-    /// Times the profiler started again in a forked child.
+    /// Restarts of the profiler in forked children.
     forks = "process.fork_restarts", "forks";
 }
 
@@ -110,40 +110,40 @@ pub const OTHER_STATS: &[StatDoc] = &[
         doc: "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.",
     },
     StatDoc { name: "clock.name", unit: "", doc: "The clock in use." },
-    StatDoc { name: "clock.reason", unit: "", doc: "Why this clock." },
+    StatDoc { name: "clock.reason", unit: "", doc: "Reason for the choice of this clock." },
     StatDoc {
         name: "clock.kernel_tick_hz",
         unit: "Hz",
-        doc: "The kernel's tick: the most stacks per CPU second that timers give.",
+        doc: "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.",
     },
     StatDoc {
         name: "clock.signal",
         unit: "",
-        doc: "Number of the signal that carries the clock: SIGURG (23), or the runtime's own where that was not free.",
+        doc: "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.",
     },
     StatDoc {
         name: "clock.handler_ns",
         unit: "ns",
         doc: "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of it.",
     },
-    StatDoc { name: "clock.walk_ns", unit: "ns", doc: "The part of it in which stacks were walked." },
+    StatDoc { name: "clock.walk_ns", unit: "ns", doc: "The part of `clock.handler_ns` spent in stack walks." },
     StatDoc {
         name: "clock.delivery_ns",
         unit: "ns",
-        doc: "Time in which the kernel delivered the clock's signals, from the overflow of a perf event to the handler. The \
-              interrupt's entry and the return from the handler are not part of it. 0 on other clocks.",
+        doc: "Time of the kernel's signal delivery, from the overflow of a perf event to the handler. The interrupt's entry \
+              and the return from the handler are not part of it. 0 on other clocks.",
     },
-    StatDoc { name: "clock.threads", unit: "threads", doc: "Threads that have a clock now." },
-    StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads without a clock." },
-    StatDoc { name: "clock.signals_forwarded", unit: "signals", doc: "Signals of others given to their handler." },
-    StatDoc { name: "clock.signals_stray", unit: "signals", doc: "Signals nobody wanted, swallowed." },
-    StatDoc { name: "clock.guarded_faults", unit: "faults", doc: "Reads of unmapped memory that were caught." },
-    StatDoc { name: "clock.scans", unit: "scans", doc: "Looks at the list of threads." },
-    StatDoc { name: "clock.rearmed", unit: "clocks", doc: "Clocks armed again because their signal was lost." },
+    StatDoc { name: "clock.threads", unit: "threads", doc: "Threads with a clock." },
+    StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads for which the system refused a clock." },
+    StatDoc { name: "clock.signals_forwarded", unit: "signals", doc: "Foreign signals forwarded to their handler." },
+    StatDoc { name: "clock.signals_stray", unit: "signals", doc: "Foreign signals without a handler, discarded." },
+    StatDoc { name: "clock.guarded_faults", unit: "faults", doc: "Guarded reads of unmapped memory." },
+    StatDoc { name: "clock.scans", unit: "scans", doc: "Scans of the process's threads." },
+    StatDoc { name: "clock.rearmed", unit: "clocks", doc: "Clocks rearmed because their signal was lost." },
     StatDoc {
         name: "dropped.<reason>",
         unit: "samples",
-        doc: "Samples lost, or kept without their frames, by reason; one per drop reason.",
+        doc: "Samples lost, or kept without frames, by drop reason.",
     },
     StatDoc {
         name: "process.children_cut_off",
@@ -155,45 +155,49 @@ pub const OTHER_STATS: &[StatDoc] = &[
     StatDoc {
         name: "contexts.opened",
         unit: "contexts",
-        doc: "Contexts with a span opened in the life of the process.",
+        doc: "Contexts with a span, since the start of the process.",
     },
     StatDoc {
         name: "contexts.refused",
         unit: "contexts",
-        doc: "Contexts opened without their span because `max_contexts` were held by open scopes; labels are kept.",
+        doc: "Contexts opened without their span because open scopes pinned `max_contexts` rows; labels are kept.",
     },
-    StatDoc { name: "labels.sets", unit: "label sets", doc: "Different label sets of the process." },
+    StatDoc { name: "labels.sets", unit: "label sets", doc: "Distinct label sets of the process." },
     StatDoc { name: "labels.bytes", unit: "bytes", doc: "Memory of labels and label sets." },
-    StatDoc { name: "labels.values_truncated", unit: "values", doc: "Values cut at `max_label_value_bytes`." },
-    StatDoc { name: "labels.values_replaced", unit: "values", doc: "Values that became `other` beyond a cap." },
-    StatDoc { name: "labels.dropped", unit: "labels", doc: "Labels left out: too many keys, or an empty one." },
+    StatDoc { name: "labels.values_truncated", unit: "values", doc: "Values truncated at `max_label_value_bytes`." },
+    StatDoc { name: "labels.values_replaced", unit: "values", doc: "Values replaced by `other` beyond a cap." },
+    StatDoc { name: "labels.dropped", unit: "labels", doc: "Labels dropped: too many keys, or an empty key." },
     StatDoc { name: "export.<n>.kind", unit: "", doc: "`otlp_http`, `otlp_grpc` or `file`." },
     StatDoc { name: "export.<n>.target", unit: "", doc: "Address without user and query, or directory." },
-    StatDoc { name: "export.<n>.enqueued", unit: "requests", doc: "Requests given to the destination." },
-    StatDoc { name: "export.<n>.sent", unit: "requests", doc: "Requests it took." },
-    StatDoc { name: "export.<n>.sent_samples", unit: "samples", doc: "Samples inside them." },
-    StatDoc { name: "export.<n>.sent_bytes", unit: "bytes", doc: "Their bytes before compression." },
-    StatDoc { name: "export.<n>.retries", unit: "attempts", doc: "Attempts after a first one." },
-    StatDoc { name: "export.<n>.splits", unit: "requests", doc: "Requests cut because they were too large." },
-    StatDoc { name: "export.<n>.rejected_profiles", unit: "profiles", doc: "Profiles refused by partial success." },
-    StatDoc { name: "export.<n>.dropped_<reason>", unit: "requests", doc: "Requests that did not arrive, by reason." },
-    StatDoc { name: "export.<n>.dropped_samples", unit: "samples", doc: "Samples that did not arrive." },
-    StatDoc { name: "export.<n>.queue_payloads", unit: "requests", doc: "Requests waiting." },
-    StatDoc { name: "export.<n>.queue_bytes", unit: "bytes", doc: "Their bytes." },
+    StatDoc { name: "export.<n>.enqueued", unit: "requests", doc: "Requests queued for the destination." },
+    StatDoc { name: "export.<n>.sent", unit: "requests", doc: "Requests accepted by the destination." },
+    StatDoc { name: "export.<n>.sent_samples", unit: "samples", doc: "Samples in sent requests." },
+    StatDoc { name: "export.<n>.sent_bytes", unit: "bytes", doc: "Bytes of sent requests before compression." },
+    StatDoc { name: "export.<n>.retries", unit: "attempts", doc: "Retries of failed requests." },
+    StatDoc { name: "export.<n>.splits", unit: "requests", doc: "Requests split because they were too large." },
+    StatDoc { name: "export.<n>.rejected_profiles", unit: "profiles", doc: "Profiles rejected by partial success." },
+    StatDoc { name: "export.<n>.dropped_<reason>", unit: "requests", doc: "Requests not delivered, by reason." },
+    StatDoc { name: "export.<n>.dropped_samples", unit: "samples", doc: "Samples not delivered." },
+    StatDoc { name: "export.<n>.queue_payloads", unit: "requests", doc: "Queued requests." },
+    StatDoc { name: "export.<n>.queue_bytes", unit: "bytes", doc: "Bytes of queued requests." },
     StatDoc {
         name: "export.<n>.last_error",
         unit: "",
-        doc: "The last failure, free of secrets; empty when there was none.",
+        doc: "The last failure, without secrets; empty when there was none.",
     },
     StatDoc {
         name: "export.<n>.last_warning",
         unit: "",
-        doc: "The last remark of a receiver that took everything; empty when there was none.",
+        doc: "The last message of a receiver that accepted a request completely; empty when there was none.",
     },
-    StatDoc { name: "runtime.<name>", unit: "", doc: "Counters and facts of the language runtime; its page has them." },
-    StatDoc { name: "config.<key>", unit: "", doc: "Value in force of each key; secrets masked." },
-    StatDoc { name: "config.<key>.source", unit: "", doc: "Where it came from." },
-    StatDoc { name: "config.warnings", unit: "", doc: "What was noticed while the configuration was read." },
+    StatDoc {
+        name: "runtime.<name>",
+        unit: "",
+        doc: "Counters and properties of the language runtime; see the page of the language.",
+    },
+    StatDoc { name: "config.<key>", unit: "", doc: "Effective value of each key; secrets are masked." },
+    StatDoc { name: "config.<key>.source", unit: "", doc: "Source of the value." },
+    StatDoc { name: "config.warnings", unit: "", doc: "Warnings of the loading of the configuration." },
 ];
 
 /// One value of `stats()`.
@@ -201,11 +205,11 @@ pub const OTHER_STATS: &[StatDoc] = &[
 pub enum StatValue {
     /// A counter or a size.
     Count(u64),
-    /// A fact.
+    /// Text.
     Text(String),
 }
 
-/// What `stats()` returns: values by name.
+/// The result of `stats()`: values by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Name and value. Names are dotted, e.g. `dropped.ring_full`; none occurs twice.
@@ -221,7 +225,7 @@ impl Stats {
         self.add(name.into(), StatValue::Text(value.into()));
     }
 
-    /// A counter that several places feed is one entry with their sum.
+    /// Counts with the same name are added up in one entry.
     fn add(&mut self, name: String, value: StatValue) {
         let known = self.entries.iter_mut().find(|(known, _)| *known == name);
         match (known, value) {
@@ -244,14 +248,14 @@ impl Stats {
         }
     }
 
-    /// Everything `stats()` can hold, as a Markdown page.
+    /// The reference of all statistics as a Markdown page.
     pub fn reference_markdown() -> String {
         let mut page = String::from(
-            "# Statistics\n\nWhat `stats()` returns, in every language. Counters begin with `start()`; those of labels, contexts and \
-             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` go up and down, all others only \
-             grow. What the CPU clocks count (`clock.*`, their losses) reads 0 while no CPU samples are taken.\n\n\
-             | name | unit | what it tells |\n|---|---|---|\n",
+            "# Statistics\n\nThe values of `stats()`, in every language. Counters start at `start()`; those of labels, contexts and \
+             signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) start with the process. \
+             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` are gauges, all others only \
+             grow. The values of the CPU clocks (`clock.*`, their losses) are 0 without CPU samples.\n\n\
+             | name | unit | description |\n|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {
             // Writing to a String cannot fail.
@@ -267,7 +271,7 @@ impl Stats {
 
 fn table_of_reasons(name: &str, reasons: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let rows = reasons.map(|(reason, doc)| format!("| `{reason}` | {} |\n", doc.trim()));
-    format!("\n| reason of `{name}` | what it tells |\n|---|---|\n{}", rows.collect::<String>())
+    format!("\n| reason of `{name}` | description |\n|---|---|\n{}", rows.collect::<String>())
 }
 
 #[cfg(test)]
@@ -275,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_name_is_there_once() {
+    fn documented_names_are_unique() {
         let mut names: Vec<_> = COUNTERS.iter().chain(OTHER_STATS).map(|doc| doc.name).collect();
         let all = names.len();
         names.sort_unstable();
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_fed_from_two_places_is_one_sum() {
+    fn counts_with_the_same_name_are_added_up() {
         let mut stats = Stats::default();
         stats.count("dropped.ring_full", 2);
         stats.count("dropped.ring_full", 3);
