@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use spanprof::conformance::Session;
+use spanprof::conformance::ScriptedEngine;
 use spanprof::context::{extend_labels, intern_labels, open_context, with_labels, ContextRow, LabelSetId};
 use spanprof::sys::current_thread_cpu_ns;
 use spanprof::{tag_wrapper, Config, Labels};
@@ -72,20 +72,20 @@ fn main() {
         tag_wrapper(black_box(&labels), || black_box(()));
     });
 
-    let mut session = Session::new(&Config::default());
-    let codes: Vec<_> = (0..100).map(|n| session.code_of(&format!("function_{n}"))).collect();
+    let mut engine = ScriptedEngine::new(&Config::default());
+    let codes: Vec<_> = (0..100).map(|n| engine.code_of(&format!("function_{n}"))).collect();
     for depth in [20, 100] {
         let frames: Vec<_> = (0..depth).map(|n| RawFrame { code: codes[n], at: n as u64 }).collect();
         let context = open_context(prebuilt);
         measure(&format!("drain a stack of {depth} frames seen before"), "~100 ns at 100", 5_000, || {
-            session.take(&sample(&frames, context));
+            engine.process(&sample(&frames, context));
         });
         let mut changing = frames.clone();
         let mut at = 0;
         measure(&format!("drain a stack of {depth} frames, its leaf new"), "≤ 3 µs", 200, || {
             at += 1;
             changing[0].at = at;
-            session.take(&sample(&changing, context));
+            engine.process(&sample(&changing, context));
         });
     }
     let mut frames: Vec<_> = (0..30).map(|n| RawFrame { code: codes[n], at: n as u64 }).collect();
@@ -93,10 +93,10 @@ fn main() {
         .map(|_| {
             for at in 0..1_000 {
                 frames[0].at = at;
-                session.take(&sample(&frames, 0));
+                engine.process(&sample(&frames, 0));
             }
             let begun = current_thread_cpu_ns();
-            let data = session.close_in_memory(2_000_000_000).expect("samples");
+            let data = engine.close_in_memory(2_000_000_000).expect("samples");
             black_box(otlp::encode(&data, Default::default()));
             (current_thread_cpu_ns() - begun) as f64 / 1_000.0
         })

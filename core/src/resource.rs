@@ -1,10 +1,10 @@
-//! Who produces the profiles: the attributes of the OTLP resource, at most 15. Read from the configuration, the runtime
-//! and the system once per start; a forked child makes its own.
+//! The OTLP resource of the profiles: at most 15 attributes, from the configuration, the runtime and the system. Built once
+//! per start; a forked child builds its own.
 
 use crate::config::Config;
 use spanprof_profile::Attribute;
 
-/// Receivers store each attribute as a label of every series; more are refused by some.
+/// Receivers store each attribute as a label of every series; some refuse more.
 const MAX_ATTRIBUTES: usize = 15;
 
 /// An attribute of the resource. Its value is a string by type. The Collector's exporters (`otlp_http` from 0.161,
@@ -22,16 +22,16 @@ impl From<&ResourceAttribute> for Attribute {
     }
 }
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub attributes: Vec<ResourceAttribute>,
     pub service_name: String,
-    /// Attributes that had no room.
+    /// Attributes beyond the limit.
     pub dropped: u64,
 }
 
-/// What the system tells, gathered apart so that tests can state it.
+/// Properties of the process and the system; an argument, so that tests can set them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SystemFacts {
     pub process_id: u32,
@@ -42,7 +42,7 @@ pub(crate) struct SystemFacts {
 }
 
 impl SystemFacts {
-    /// Of this process, with a new instance id.
+    /// The properties of this process, with a new instance id.
     pub fn gather() -> Self {
         let program = std::env::current_exe().ok();
         let program = program.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -59,19 +59,19 @@ impl SystemFacts {
     }
 }
 
-/// The id that container runtimes put into the paths of a container's cgroup or mounts: 64 hex digits.
+/// The container id in the paths of a container's cgroup or mounts: 64 hex digits.
 fn container_id(text: &str) -> Option<String> {
-    let interesting = |line: &&str| {
+    let is_of_container = |line: &&str| {
         let words = ["docker", "containers", "containerd", "crio", "libpod", "kubepods", "lxc", "garden"];
         words.iter().any(|word| line.contains(word))
     };
     text.lines()
-        .filter(interesting)
+        .filter(is_of_container)
         .find_map(|line| line.split(|c: char| !c.is_ascii_hexdigit()).find(|word| word.len() == 64).map(str::to_owned))
 }
 
 impl Resource {
-    /// The resource of this process. What the user gave comes first and is never pushed out by what we found.
+    /// The resource of this process. Attributes of the user come first, so the limit drops detected ones only.
     pub fn new(config: &Config, runtime: Vec<(String, String)>, facts: &SystemFacts) -> Self {
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let service_name = [
@@ -116,7 +116,6 @@ impl Resource {
         self.attributes.push(ResourceAttribute { key: key.to_owned(), value: value.to_owned() });
     }
 
-    /// Value of an attribute.
     #[cfg(test)]
     fn text(&self, key: &str) -> Option<&str> {
         self.attributes.iter().find(|known| known.key == key).map(|known| known.value.as_str())
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_a_name_is_called_after_its_program() {
+    fn a_service_without_a_name_has_the_name_of_its_program() {
         let resource = Resource::new(&Config::default(), Vec::new(), &facts());
         assert_eq!(resource.service_name, "shop");
         let runtime = vec![("service.name".to_owned(), "shop.main".to_owned())];
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_gave_is_kept_and_the_rest_stops_at_fifteen() {
+    fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
         let given = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
         let config = Config { resource_attributes: given, ..Config::default() };
         let resource = Resource::new(&config, Vec::new(), &facts());
@@ -159,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_user_replaces_what_we_would_have_found() {
+    fn an_attribute_of_the_user_replaces_the_detected_one() {
         let given = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
         let config = Config { resource_attributes: given, ..Config::default() };
         assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("host.name"), Some("mine"));
     }
 
     #[test]
-    fn a_container_is_known_by_the_id_in_its_cgroup_path() {
+    fn the_container_id_is_read_from_the_cgroup_path() {
         let id = "3f4c9a1b".repeat(8);
         assert_eq!(container_id(&format!("0::/system.slice/docker-{id}.scope\n")), Some(id.clone()));
         assert_eq!(container_id(&format!("0::/kubepods/burstable/pod1/{id}\n")), Some(id.clone()));
@@ -176,9 +175,9 @@ mod tests {
 
     #[test]
     fn every_attribute_of_the_resource_is_a_string_on_the_wire() {
-        use crate::conformance::{ScriptedSample, Session};
-        let mut session = Session::new(&Config::default());
-        session.sample(&ScriptedSample {
+        use crate::conformance::{ScriptedEngine, ScriptedSample};
+        let mut engine = ScriptedEngine::new(&Config::default());
+        engine.sample(&ScriptedSample {
             kind: spanprof_signal::SampleKind::Cpu,
             thread_id: 1,
             time_ns: 10_000_000,
@@ -188,7 +187,7 @@ mod tests {
             first_of_thread: false,
             truncated: false,
         });
-        let data = session.close(10_000_000_000).unwrap();
+        let data = engine.close(10_000_000_000).unwrap();
         let resource = &data.resources[0].resource;
         let pid = resource.iter().find(|attribute| attribute.key == "process.pid").unwrap();
         assert_eq!(pid, &Attribute::string("process.pid", "42"));

@@ -1,45 +1,45 @@
-//! The form of a case file. Unknown keys are errors, so that a misspelt expectation cannot pass.
+//! The schema of a case file. Unknown keys are errors, so that a misspelt expectation cannot pass.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_norway::Value;
 
-/// A case: what is configured, what happens, what must come out.
+/// A case: configuration, steps, expectations.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Name, equal to the file's.
+    /// Name, equal to the name of the file.
     pub name: String,
-    /// The law, as a sentence.
+    /// The rule that the case checks, as a sentence.
     pub law: String,
-    /// Keys given in code.
+    /// Keys set in code.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
-    /// The variables of the environment; nothing else is seen.
+    /// All environment variables.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// What happens, in order.
+    /// Steps in order.
     #[serde(default)]
-    pub steps: Vec<Step>,
-    /// What must hold at the end.
+    pub steps: Vec<CaseStep>,
+    /// Expectations at the end.
     #[serde(default)]
     pub expect: Expect,
 }
 
-/// One event; exactly one of the fields is given.
+/// One step; exactly one of the fields is set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
-    /// A sample arrives.
+pub struct CaseStep {
+    /// Adds samples.
     pub sample: Option<SampleStep>,
-    /// A function's code ends.
+    /// Ends the code of a function.
     pub end_code: Option<EndCode>,
-    /// Threads that nobody saw burn CPU time.
+    /// Adds CPU time of threads without a sample.
     pub unseen_ms: Option<f64>,
-    /// Periodic work is sampled at random intervals.
+    /// Samples periodic work at random intervals.
     pub cycle: Option<Cycle>,
-    /// The window ends.
+    /// Closes the window.
     pub close: Option<Close>,
 }
 
@@ -50,7 +50,7 @@ pub struct SampleStep {
     /// `cpu`, `wall`, `alloc`, `lock`, `event_loop` or `off_cpu`.
     #[serde(default = "cpu")]
     pub kind: String,
-    /// Thread.
+    /// Thread id.
     #[serde(default = "one")]
     pub thread: u32,
     /// Monotonic time.
@@ -62,43 +62,43 @@ pub struct SampleStep {
     pub count: u64,
     /// `root;…;leaf`.
     pub stack: String,
-    /// Scopes around the sample, outermost first: what the language's `tag_wrapper` is given.
+    /// Scopes around the sample, outermost first: arguments of the language's `tag_wrapper`.
     #[serde(default)]
     pub scopes: Vec<BTreeMap<String, String>>,
-    /// Contexts with a span that are opened between the sample and its being drained.
+    /// Contexts with a span that are opened before the sample is drained.
     #[serde(default)]
     pub contexts_opened_meanwhile: u32,
-    /// Whether it is its thread's first.
+    /// Whether it is the first sample of its thread.
     #[serde(default)]
     pub first_of_thread: bool,
-    /// Whether the stack was cut.
+    /// Whether the stack is truncated.
     #[serde(default)]
     pub truncated: bool,
-    /// How often, each time `every_ms` later.
+    /// Number of samples.
     #[serde(default = "one")]
     pub repeat: u32,
-    /// Distance of repetitions.
+    /// Interval between them.
     #[serde(default)]
     pub every_ms: f64,
 }
 
-/// Code that ends.
+/// End of a function's code.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndCode {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// What takes its place at the same address.
+    /// Function that reuses its address.
     pub reborn_as: Option<String>,
 }
 
-/// Work that repeats itself exactly, sampled as the clocks sample: intervals drawn evenly from 0.5 to 1.5 periods.
+/// Periodic work, sampled as by the clocks: uniform random intervals from 0.5 to 1.5 periods.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cycle {
-    /// Stack and milliseconds of CPU of each part, in order.
-    pub parts: Vec<Part>,
-    /// CPU time in all.
+    /// Parts in order.
+    pub parts: Vec<CyclePart>,
+    /// Total CPU time.
     pub seconds: u64,
     /// Seed of the random intervals.
     pub seed: u64,
@@ -107,20 +107,20 @@ pub struct Cycle {
 /// A part of a cycle.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct CyclePart {
     /// `root;…;leaf`.
     pub stack: String,
     /// CPU time.
     pub ms: f64,
 }
 
-/// The end of a window, and what it must hold.
+/// The end of a window, and its expected content.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Close {
     /// Monotonic time.
     pub at_ms: f64,
-    /// Folded lines by profile type; a type that is not named is not checked.
+    /// Folded lines by profile type; other types are not checked.
     #[serde(default)]
     pub folded: BTreeMap<String, Vec<String>>,
     /// Samples by profile type as `stack value {labels} link`, sorted.
@@ -132,10 +132,10 @@ pub struct Close {
     /// Share of leaf functions in percent, by type.
     #[serde(default)]
     pub shares: BTreeMap<String, Vec<Share>>,
-    /// Attributes of the resource, as text; keys that are not named are not checked.
+    /// Attributes of the resource, as text; other keys are not checked.
     #[serde(default)]
     pub resource: BTreeMap<String, String>,
-    /// Keys of attributes that the resource must not have.
+    /// Keys that must be absent from the resource.
     #[serde(default)]
     pub resource_without: Vec<String>,
     /// Start of the window, milliseconds after the start of the case.
@@ -143,12 +143,12 @@ pub struct Close {
     /// Period by profile type.
     #[serde(default)]
     pub period: BTreeMap<String, i64>,
-    /// Whether nothing at all must be sent.
+    /// Whether the window must be empty.
     #[serde(default)]
     pub nothing: bool,
 }
 
-/// A share.
+/// An expected share.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
@@ -156,27 +156,27 @@ pub struct Share {
     pub leaf: String,
     /// Percent of the type's total.
     pub percent: f64,
-    /// Points it may differ by.
+    /// Tolerance in percentage points.
     pub within: f64,
 }
 
-/// What must hold at the end.
+/// Expectations at the end of a case.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// The configuration must be refused.
+    /// The error of an invalid configuration.
     pub error: Option<ExpectedError>,
-    /// Parts of warnings, in order; an empty list means that there is none. Not checked when absent.
+    /// Substrings of all warnings, in order. Not checked when absent.
     pub warnings: Option<Vec<String>>,
     /// Values of the configuration, as text.
     #[serde(default)]
     pub config: BTreeMap<String, String>,
-    /// Where values came from.
+    /// Sources of values.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
     /// URLs of the destinations (directories for files).
     pub destinations: Option<Vec<String>>,
-    /// The kill switch that is on.
+    /// The active kill switch.
     pub disabled_by: Option<String>,
     /// Counters of `stats()`.
     #[serde(default)]
@@ -189,9 +189,9 @@ pub struct Expect {
 pub struct ExpectedError {
     /// Name of the kind.
     pub kind: String,
-    /// Part of the message.
+    /// Substring of the message.
     pub message: String,
-    /// Part of the hint.
+    /// Substring of the hint.
     #[serde(default)]
     pub hint: String,
 }

@@ -1,11 +1,11 @@
-//! The conformance suite's engine: scripted samples instead of clocks, through the same drain, window, encoder and decoder
-//! as real ones. The runner of each language feeds it the configuration and the contexts that its own API made. Cases are
-//! data (`core/conformance/cases`). Not part of the public API.
+//! The engine of the conformance suite: scripted samples instead of clocks, with the production drain, window, encoder and
+//! decoder. The runner of each language passes the configuration and the contexts of its own API. Cases are data
+//! (`core/conformance/cases`). Not part of the public API.
 
 mod case;
 mod run;
 
-pub use case::{Case, Step};
+pub use case::{Case, CaseStep};
 pub use run::{run, run_in, value_from_yaml, Language};
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use spanprof_profile::query::Reduction;
 use spanprof_profile::{decode, ProfilesData};
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
-/// Unix time of monotonic 0 in every case.
+/// Unix time at monotonic time 0 in every case.
 pub const UNIX_OFFSET_NS: i128 = 1_700_000_000_000_000_000;
 
 /// One scripted sample.
 #[derive(Clone, Debug)]
 pub struct ScriptedSample<'a> {
-    /// What produced it.
+    /// Sample kind.
     pub kind: SampleKind,
     /// Kernel thread id.
     pub thread_id: u32,
@@ -39,18 +39,18 @@ pub struct ScriptedSample<'a> {
     pub values: [u64; 2],
     /// Id from `open_context`.
     pub context: u64,
-    /// `root;…;leaf`; a part `name:12` executes at offset 12 of the function; `[reason]` names a drop reason.
+    /// `root;…;leaf`; `name:12` executes at offset 12 of the function; `[reason]` is a drop reason.
     pub stack: &'a str,
-    /// Whether it is its thread's first.
+    /// Whether it is the first sample of its thread.
     pub first_of_thread: bool,
-    /// Whether the stack was cut.
+    /// Whether the stack is truncated.
     pub truncated: bool,
 }
 
-/// An engine that is driven by hand.
-pub struct Session {
+/// An engine with scripted samples and times.
+pub struct ScriptedEngine {
     engine: Engine,
-    /// Of the first destination.
+    /// Reduction of the first destination.
     reduction: Reduction,
     runtime: Arc<FakeRuntime>,
     counters: Arc<Counters>,
@@ -58,8 +58,8 @@ pub struct Session {
     account: CpuAccount,
 }
 
-impl Session {
-    /// A session over a configuration; limits of labels and contexts are set as `start` does.
+impl ScriptedEngine {
+    /// An engine with a configuration; sets the limits of labels and contexts as `start` does.
     pub fn new(config: &Config) -> Self {
         crate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         crate::context::set_max_contexts(config.max_contexts);
@@ -79,7 +79,7 @@ impl Session {
         Self { engine, reduction, runtime, counters, position: 0, account: CpuAccount::default() }
     }
 
-    /// Takes one sample.
+    /// Adds one sample.
     pub fn sample(&mut self, sample: &ScriptedSample<'_>) {
         let frames: Vec<_> = sample.stack.rsplit(';').map(|name| self.frame(name)).collect();
         let first = if sample.first_of_thread { SampleFlags::FIRST_OF_THREAD } else { 0 };
@@ -104,8 +104,8 @@ impl Session {
         self.position += 1;
     }
 
-    /// Takes a raw sample as it came from the ring, for benchmarks.
-    pub fn take(&mut self, sample: &RawSample<'_>) {
+    /// Processes a raw sample as from the ring, for benchmarks.
+    pub fn process(&mut self, sample: &RawSample<'_>) {
         self.engine.process(self.position, sample);
         self.position += 1;
     }
@@ -127,13 +127,13 @@ impl Session {
         RawFrame { code: self.runtime.code_of(name), at }
     }
 
-    /// A function's code ends here; another takes its place when one is named.
-    pub fn end_code(&mut self, function: &str, reborn_as: Option<&str>) {
-        self.runtime.end(self.runtime.code_of(function), self.position, reborn_as);
+    /// Ends the code of a function at the current position; another function may reuse its address.
+    pub fn end_code(&mut self, function: &str, reused_by: Option<&str>) {
+        self.runtime.end(self.runtime.code_of(function), self.position, reused_by);
     }
 
-    /// CPU time burnt by threads that no sample saw.
-    pub fn burn_unseen(&mut self, ns: u64) {
+    /// Adds CPU time without samples.
+    pub fn add_unattributed(&mut self, ns: u64) {
         self.account.process_ns += ns;
     }
 
@@ -142,15 +142,14 @@ impl Session {
         self.engine.due_ns()
     }
 
-    /// Ends the window. What comes back went through the OTLP encoder and decoder; exact values, which that wire has no
-    /// room for, are dropped.
+    /// Closes the window. The result went through the OTLP encoder and decoder, which drops exact values.
     pub fn close(&mut self, now_ns: u64) -> Option<ProfilesData> {
         let data = self.close_in_memory(now_ns)?;
         let decoded = decode::otlp::decode(&otlp::encode(&data, Revision::One), &decode::DecodeLimits::default());
         decoded.ok()
     }
 
-    /// Ends the window; the profiles as the first destination receives them, before encoding.
+    /// Closes the window; returns the profiles of the first destination before encoding.
     pub fn close_in_memory(&mut self, now_ns: u64) -> Option<ProfilesData> {
         let closed = self.engine.close(WindowEnd {
             now_monotonic_ns: now_ns,

@@ -1,11 +1,11 @@
-//! Runs one case through the Rust API: `Config::load`, contexts, a driven engine, OTLP there and back.
+//! Runs one case through the Rust API: `Config::load`, contexts, a scripted engine, an OTLP round trip.
 
 use std::collections::BTreeMap;
 
 use serde_norway::Value;
 
 use super::case::{Case, Close, Cycle, Expect, SampleStep};
-use super::{ScriptedSample, Session, UNIX_OFFSET_NS};
+use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
 use crate::config::{Config, ConfigValue};
 use crate::context::{open_context, with_labels, ContextRow, Link};
 use crate::random::Sequence;
@@ -14,14 +14,14 @@ use spanprof_profile::query::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
 use spanprof_signal::SampleKind;
 
-/// What a language's own API does in a case.
+/// The API of a language in a case.
 pub trait Language {
-    /// The code layer, as the language's `start` would hand it over.
+    /// The code layer, as the language's `start` passes it.
     fn code(&mut self, case: &Case) -> Vec<(String, ConfigValue)> {
         case.config.iter().map(|(key, value)| (key.clone(), value_from_yaml(value))).collect()
     }
 
-    /// The context id current inside `scopes` (outermost first) of the language's `tag_wrapper`.
+    /// The context id inside `scopes` (outermost first) of the language's `tag_wrapper`.
     fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64;
 }
 
@@ -36,7 +36,7 @@ impl Language for Rust {
     }
 }
 
-/// Runs the case in `text`; the error says what was expected and what came.
+/// Runs the case in `text`; the error contains the expected and the actual value.
 pub fn run(text: &str) -> Result<String, String> {
     run_in(text, &mut Rust)
 }
@@ -63,24 +63,24 @@ fn check_case(case: Case, code: &[(String, ConfigValue)], language: &mut dyn Lan
         }
     };
     check_config(&config, &case.expect)?;
-    let mut session = Session::new(&config);
+    let mut engine = ScriptedEngine::new(&config);
     for (index, step) in case.steps.iter().enumerate() {
         let at = |problem: String| format!("step {}: {problem}", index + 1);
         if let Some(sample) = &step.sample {
-            take(&mut session, sample, language).map_err(at)?;
+            add_samples(&mut engine, sample, language).map_err(at)?;
         } else if let Some(end) = &step.end_code {
-            session.end_code(&end.function, end.reborn_as.as_deref());
+            engine.end_code(&end.function, end.reborn_as.as_deref());
         } else if let Some(ms) = step.unseen_ms {
-            session.burn_unseen(ns(ms));
+            engine.add_unattributed(ns(ms));
         } else if let Some(cycle) = &step.cycle {
-            run_cycle(&mut session, cycle, u64::from(config.sample_rate));
+            run_cycle(&mut engine, cycle, u64::from(config.sample_rate));
         } else if let Some(close) = &step.close {
-            check_close(&mut session, close).map_err(at)?;
+            check_close(&mut engine, close).map_err(at)?;
         } else {
-            return Err(at("it says nothing".to_owned()));
+            return Err(at("it is empty".to_owned()));
         }
     }
-    let stats = session.stats();
+    let stats = engine.stats();
     for (name, expected) in &case.expect.counters {
         equal(&format!("counter {name}"), expected, &stats.counter(name))?;
     }
@@ -97,21 +97,21 @@ fn check_config(config: &Config, expect: &Expect) -> Result<(), String> {
         equal(&format!("source of {key}"), expected, &entry(key)?.2.to_string())?;
     }
     if let Some(expected) = &expect.warnings {
-        let fits = expected.len() == config.warnings.len()
+        let matches = expected.len() == config.warnings.len()
             && expected.iter().zip(&config.warnings).all(|(part, warning)| warning.contains(part));
-        if !fits {
+        if !matches {
             return Err(format!("expected the warnings {expected:#?}, got {:#?}", config.warnings));
         }
     }
     if let Some(expected) = &expect.destinations {
         let destinations = config.effective_destinations();
-        let places = destinations.into_iter().map(|entry| entry.endpoint.or(entry.directory).unwrap_or_default());
-        equal("destinations", expected, &places.collect())?;
+        let addresses = destinations.into_iter().map(|entry| entry.endpoint.or(entry.directory).unwrap_or_default());
+        equal("destinations", expected, &addresses.collect())?;
     }
     equal("kill switch", &expect.disabled_by, &config.disabled_by)
 }
 
-fn take(session: &mut Session, step: &SampleStep, language: &mut dyn Language) -> Result<(), String> {
+fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dyn Language) -> Result<(), String> {
     let kind = match step.kind.as_str() {
         "cpu" => SampleKind::Cpu,
         "wall" => SampleKind::Wall,
@@ -128,7 +128,7 @@ fn take(session: &mut Session, step: &SampleStep, language: &mut dyn Language) -
     }
     let value = if kind == SampleKind::Alloc { step.value as u64 } else { ns(step.value) };
     for repetition in 0..step.repeat {
-        session.sample(&ScriptedSample {
+        engine.sample(&ScriptedSample {
             kind,
             thread_id: step.thread,
             time_ns: ns(step.at_ms + step.every_ms * f64::from(repetition)),
@@ -142,7 +142,7 @@ fn take(session: &mut Session, step: &SampleStep, language: &mut dyn Language) -
     Ok(())
 }
 
-fn run_cycle(session: &mut Session, cycle: &Cycle, rate_hz: u64) {
+fn run_cycle(engine: &mut ScriptedEngine, cycle: &Cycle, rate_hz: u64) {
     let length_ns: u64 = cycle.parts.iter().map(|part| ns(part.ms)).sum();
     let mut random = Sequence::new(cycle.seed);
     let mut last_ns = 0;
@@ -158,7 +158,7 @@ fn run_cycle(session: &mut Session, cycle: &Cycle, rate_hz: u64) {
             inside
         });
         let Some(part) = part else { break };
-        session.sample(&ScriptedSample {
+        engine.sample(&ScriptedSample {
             kind: SampleKind::Cpu,
             thread_id: 1,
             time_ns: now_ns,
@@ -172,15 +172,15 @@ fn run_cycle(session: &mut Session, cycle: &Cycle, rate_hz: u64) {
     }
 }
 
-fn check_close(session: &mut Session, close: &Close) -> Result<(), String> {
+fn check_close(engine: &mut ScriptedEngine, close: &Close) -> Result<(), String> {
     if close.nothing {
-        return match session.close(ns(close.at_ms)) {
+        return match engine.close(ns(close.at_ms)) {
             None => Ok(()),
             Some(data) => Err(format!("expected nothing, got {:?}", sample_lines(&data, "cpu"))),
         };
     }
-    let Some(exact) = session.close_in_memory(ns(close.at_ms)) else {
-        return Err("the window had nothing to send".to_owned());
+    let Some(exact) = engine.close_in_memory(ns(close.at_ms)) else {
+        return Err("the window is empty".to_owned());
     };
     let bytes = spanprof_profile::encode::otlp::encode(&exact, Default::default());
     let data = spanprof_profile::decode::otlp::decode(&bytes, &Default::default()).map_err(|e| e.to_string())?;
@@ -306,18 +306,18 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, got: &T) -> Result<(), String> {
+fn equal<T: PartialEq + std::fmt::Debug>(name: &str, expected: &T, got: &T) -> Result<(), String> {
     if expected == got {
         return Ok(());
     }
-    Err(format!("{what}: expected {expected:#?}, got {got:#?}"))
+    Err(format!("{name}: expected {expected:#?}, got {got:#?}"))
 }
 
 fn ns(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 
-/// A YAML value as a binding would give it.
+/// A YAML value as a binding passes it.
 pub fn value_from_yaml(value: &Value) -> ConfigValue {
     crate::config::yaml_value(value)
 }
