@@ -11,8 +11,8 @@ fn cases() -> Vec<PathBuf> {
 
 #[test]
 fn conformance_every_case_holds_in_rust() {
-    // Cases set the limits of the process's tables.
-    let _turn = crate::profiler::one_at_a_time();
+    // Cases set the limits of process-wide tables.
+    let _serial = crate::profiler::one_at_a_time();
     let mut failures = Vec::new();
     let paths = cases();
     for path in &paths {
@@ -27,7 +27,7 @@ fn conformance_every_case_holds_in_rust() {
 }
 
 #[test]
-fn conformance_a_case_that_does_not_hold_is_told() {
+fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
     let text = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, \
                 {close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";
     let problem = spanprof::conformance::run(text).unwrap_err();

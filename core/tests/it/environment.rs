@@ -1,4 +1,4 @@
-//! The environment never stops the host: values that prove unusable only when the profiler starts.
+//! The environment never stops the host: values that fail only at the start of the profiler.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ fn environment(pairs: &[(&str, &str)]) -> Environment {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Starts under these variables, stops, and returns the lines of the log.
+/// Starts and stops with these variables, and returns the lines of the log.
 fn lines_of_start(variables: &[(&str, &str)]) -> Vec<String> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
@@ -27,8 +27,8 @@ fn lines_of_start(variables: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn a_destination_that_a_variable_makes_unusable_is_a_warning_and_the_rest_is_in_force() {
-    let _turn = one_at_a_time();
+fn an_unusable_destination_from_a_variable_is_a_warning_and_other_values_apply() {
+    let _serial = one_at_a_time();
     for (variable, value) in [
         ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/ca.pem"),
         ("SPANPROF_HEADERS", "bad name=x"),
@@ -49,8 +49,8 @@ fn a_destination_that_a_variable_makes_unusable_is_a_warning_and_the_rest_is_in_
 }
 
 #[test]
-fn the_same_value_given_in_code_is_an_error() {
-    let _turn = one_at_a_time();
+fn the_same_value_in_code_is_an_error() {
+    let _serial = one_at_a_time();
     let config = Config::builder()
         .stop_timeout(std::time::Duration::ZERO)
         .endpoint("https://127.0.0.1:1".to_owned())

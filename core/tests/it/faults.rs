@@ -1,10 +1,10 @@
-//! What goes wrong inside us stays inside us: the host goes on, and the counters tell.
+//! Faults inside the profiler do not affect the host, and are counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::profiler::{burn, nowhere, one_at_a_time, PATIENCE};
+use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 use spanprof::runtime::{Frame, FrameType, Runtime, RuntimeThread};
 use spanprof::{Config, Profiler, StatValue};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, HandlerContext, RawFrame, RawSample, RawStack};
@@ -15,9 +15,9 @@ fn walk_one(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     Captured::Walked
 }
 
-struct PanicsWhenAsked;
+struct PanickingRuntime;
 
-impl Runtime for PanicsWhenAsked {
+impl Runtime for PanickingRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -27,30 +27,30 @@ impl Runtime for PanicsWhenAsked {
     }
 
     fn resolve(&self, _: RawFrame, _: u64, _: &mut Vec<Frame>) {
-        panic!("on purpose, to see that it goes no further");
+        panic!("on purpose, to test that it does not propagate");
     }
 }
 
 #[test]
-fn a_panic_on_our_thread_ends_profiling_and_nothing_else() {
-    let _turn = one_at_a_time();
-    let profiler = Profiler::start_with_runtime(nowhere(), Arc::new(PanicsWhenAsked)).unwrap();
-    let patience = Instant::now() + PATIENCE;
-    while profiler.is_running() && Instant::now() < patience {
+fn a_panic_on_a_thread_of_the_profiler_ends_profiling_only() {
+    let _serial = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(without_destination(), Arc::new(PanickingRuntime)).unwrap();
+    let deadline = Instant::now() + TIMEOUT;
+    while profiler.is_running() && Instant::now() < deadline {
         burn(Duration::from_millis(20));
         profiler.flush(Duration::from_millis(50));
     }
     let stats = profiler.stats();
     assert_eq!(stats.get("state"), Some(&StatValue::Text("failed".to_owned())));
     assert_eq!(stats.counter("internal.panics"), 1);
-    assert!(!profiler.flush(PATIENCE), "a flush of a failed profiler comes back at once");
+    assert!(!profiler.flush(TIMEOUT), "a flush of a failed profiler returns immediately");
     profiler.stop();
-    let again = Profiler::start(nowhere()).unwrap();
+    let again = Profiler::start(without_destination()).unwrap();
     assert!(again.is_running());
     again.stop();
 }
 
-/// Three sleeping threads and one that works, all known to the wall sampler.
+/// Three sleeping threads and one working thread, all visible to the wall sampler.
 #[derive(Default)]
 struct FourThreads {
     ids: [AtomicU32; 4],
@@ -88,10 +88,10 @@ impl Runtime for FourThreads {
 }
 
 #[test]
-fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
-    let _turn = one_at_a_time();
+fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
+    let _serial = one_at_a_time();
     let runtime = Arc::new(FourThreads::default());
-    // Dropped on every way out, a failed assertion included: then the threads end.
+    // Dropped on every return path, also after a failed assertion, which ends the threads.
     let running = Arc::new(());
     let threads: Vec<_> = (0..4)
         .map(|index| {
@@ -116,11 +116,11 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
         wall_max_threads: 2,
         destinations: None,
         file_directory: Some(directory.to_string_lossy().into_owned()),
-        ..nowhere()
+        ..without_destination()
     };
-    let patience = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while runtime.ids.iter().any(|id| id.load(Ordering::Relaxed) == 0) {
-        assert!(Instant::now() < patience, "not every thread has begun");
+        assert!(Instant::now() < deadline, "not every thread has started");
         std::thread::yield_now();
     }
     let begun = Instant::now();
@@ -129,7 +129,7 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
     std::thread::sleep(Duration::from_millis(1500));
     let inside = started.elapsed();
     let cost_ns = ["cost.own_cpu_ns", "cost.process_cpu_ns"].map(|name| profiler.stats().counter(name));
-    assert!(0 < cost_ns[0] && cost_ns[0] < cost_ns[1], "the cost is told without CPU clocks too: {cost_ns:?}");
+    assert!(0 < cost_ns[0] && cost_ns[0] < cost_ns[1], "the cost is reported without CPU clocks too: {cost_ns:?}");
     assert!(profiler.stop(), "the file was written");
     let outside = begun.elapsed();
     drop(running);
@@ -142,7 +142,7 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
     let data = spanprof_profile::decode::pprof::decode(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
     let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|s| profile.weight(s))).sum();
-    // Exact on any machine: every moment between start and stop lies between two ticks, or before the last one at stop.
+    // Exact on any machine: all time between start and stop lies between two ticks, or before the last one at stop.
     let total = Duration::from_nanos(total as u64 + 1_000) / 4;
     assert!(
         (inside..=outside).contains(&total),
@@ -156,10 +156,10 @@ fn wall_samples_of_a_subset_stand_for_all_threads_and_working_ones_are_kept() {
 
 #[test]
 fn submitted_samples_of_every_kind_reach_the_same_window() {
-    let _turn = one_at_a_time();
+    let _serial = one_at_a_time();
     let runtime = spanprof::fake::FakeRuntime::new();
     let code = runtime.code_of("allocating");
-    let config = Config { cpu: false, ..nowhere() };
+    let config = Config { cpu: false, ..without_destination() };
     let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
     let windows_closed = || profiler.stats().counter("windows.closed");
     for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu] {
@@ -176,12 +176,12 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         };
         assert!(profiler.submit(&sample).is_ok());
     }
-    assert!(profiler.flush_kind(SampleKind::Lock, PATIENCE));
+    assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
     assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 4));
-    assert!(profiler.flush_kind(SampleKind::Lock, PATIENCE));
-    assert_eq!(windows_closed(), 1, "nothing new of that kind");
-    assert!(profiler.flush(PATIENCE));
-    assert_eq!(windows_closed(), 2, "the other kinds stayed open");
+    assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
+    assert_eq!(windows_closed(), 1, "no new sample of that kind");
+    assert!(profiler.flush(TIMEOUT));
+    assert_eq!(windows_closed(), 2, "the window of the other kinds was open");
     profiler.stop();
     let frames = [RawFrame { code, at: 3 }];
     let late = RawSample {
@@ -194,18 +194,23 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         context: Context::None,
         frames: &frames,
     };
-    assert!(profiler.submit(&late).is_err(), "after stop the door is closed");
+    assert!(profiler.submit(&late).is_err(), "submit fails after stop");
 }
 
 #[test]
-fn stop_reports_a_window_that_was_refused_the_last_or_an_earlier_one() {
-    let _turn = one_at_a_time();
+fn stop_reports_a_lost_window_be_it_the_last_or_an_earlier_one() {
+    let _serial = one_at_a_time();
     let runtime = spanprof::fake::FakeRuntime::new();
-    // Names of 100 kB: more than the whole queue may hold, which refuses the window before the export begins to end.
+    // Names of 100 kB exceed the capacity of the queue, which drops the window before the export ends.
     let frames: Vec<_> =
         (0..100).map(|number| RawFrame { code: runtime.code_of(&format!("{number:01000}")), at: 1 }).collect();
-    let config =
-        Config { cpu: false, destinations: None, queue_max_bytes: 65_536, max_profile_size: 4_128_768, ..nowhere() };
+    let config = Config {
+        cpu: false,
+        destinations: None,
+        queue_max_bytes: 65_536,
+        max_profile_size: 4_128_768,
+        ..without_destination()
+    };
     for is_an_earlier_one in [false, true] {
         let profiler = Profiler::start_with_runtime(config.clone(), runtime.clone()).unwrap();
         let sample = RawSample {

@@ -1,4 +1,4 @@
-//! The facade from outside: the conformance cases, the whole way of a sample, and the life of the profiler.
+//! Tests of the public API: conformance cases, the path of a sample, and the lifecycle of the profiler.
 
 mod conformance;
 mod environment;

@@ -1,4 +1,4 @@
-//! The line at the end of a run: samples and destination, or the reason.
+//! The outcome line at the end of a run.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use spanprof::fake::FakeRuntime;
 use spanprof::{Config, LogLevel, Profiler};
 
-use crate::profiler::{burn, nowhere, one_at_a_time, PATIENCE};
+use crate::profiler::{burn, one_at_a_time, without_destination, TIMEOUT};
 
-/// Runs a short program under this configuration; the lines of its log.
+/// Runs a short program with this configuration; returns the lines of its log.
 fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
@@ -25,16 +25,17 @@ fn lines_of(config: Config, program: impl FnOnce()) -> Vec<(LogLevel, String)> {
 }
 
 #[test]
-fn a_program_shorter_than_a_window_warns_that_nothing_arrived() {
-    let _turn = one_at_a_time();
+fn a_program_shorter_than_a_window_warns_about_failed_delivery() {
+    let _serial = one_at_a_time();
     // Nothing listens on port 1.
-    let config = Config { endpoint: Some("http://127.0.0.1:1".to_owned()), stop_timeout: PATIENCE, ..nowhere() };
+    let config =
+        Config { endpoint: Some("http://127.0.0.1:1".to_owned()), stop_timeout: TIMEOUT, ..without_destination() };
     let config = Config { destinations: None, ..config };
     let begun = Instant::now();
     let lines = lines_of(config, || {
         burn(Duration::from_millis(300));
     });
-    assert!(begun.elapsed() < PATIENCE, "a receiver that is not there is not waited for");
+    assert!(begun.elapsed() < TIMEOUT, "stop does not wait for an unreachable receiver");
     let [(level, line)] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!(*level, LogLevel::Warning);
     assert!(line.starts_with(spanprof::OUTCOME_PREFIX), "{line}");
@@ -43,9 +44,9 @@ fn a_program_shorter_than_a_window_warns_that_nothing_arrived() {
 }
 
 #[test]
-fn a_program_that_sends_nowhere_by_choice_reports_its_samples_as_information() {
-    let _turn = one_at_a_time();
-    let lines = lines_of(nowhere(), || {
+fn a_program_without_destinations_reports_its_samples_as_information() {
+    let _serial = one_at_a_time();
+    let lines = lines_of(without_destination(), || {
         burn(Duration::from_millis(100));
     });
     let [(level, line)] = lines.as_slice() else { panic!("{lines:?}") };
@@ -54,14 +55,15 @@ fn a_program_that_sends_nowhere_by_choice_reports_its_samples_as_information() {
 }
 
 #[test]
-fn output_is_one_file_of_the_whole_run_without_any_receiver() {
-    let _turn = one_at_a_time();
+fn output_is_one_file_of_the_whole_run_without_a_receiver() {
+    let _serial = one_at_a_time();
     let directory = std::env::temp_dir().join(format!("spanprof-outcome-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     for name in ["flame.html", "run.pb.gz", "run.folded"] {
         let path = directory.join(name).to_str().unwrap().to_owned();
         let upload_interval = Duration::from_millis(100);
-        let config = Config { destinations: None, output: Some(path.clone()), upload_interval, ..nowhere() };
+        let config =
+            Config { destinations: None, output: Some(path.clone()), upload_interval, ..without_destination() };
         assert_eq!(config.effective_destinations(), []);
         let lines = lines_of(config, || {
             burn(Duration::from_millis(400));
@@ -72,7 +74,7 @@ fn output_is_one_file_of_the_whole_run_without_any_receiver() {
         assert!(std::fs::metadata(&path).unwrap().len() > 0, "{path}");
     }
     let page = std::fs::read_to_string(directory.join("flame.html")).unwrap();
-    assert!(page.contains("test · cpu") && page.contains("</html>"), "the page is whole");
+    assert!(page.contains("test · cpu") && page.contains("</html>"), "the page is complete");
     let data = spanprof_profile::decode::pprof::decode(
         &std::fs::read(directory.join("run.pb.gz")).unwrap(),
         &spanprof_profile::decode::DecodeLimits::default(),
@@ -84,9 +86,9 @@ fn output_is_one_file_of_the_whole_run_without_any_receiver() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_an_error_in_code_and_a_warning_in_a_variable() {
-    let _turn = one_at_a_time();
-    let config = Config { output: Some("/nonexistent/flame.html".to_owned()), ..nowhere() };
+fn an_unwritable_output_is_an_error_in_code_and_a_warning_in_a_variable() {
+    let _serial = one_at_a_time();
+    let config = Config { output: Some("/nonexistent/flame.html".to_owned()), ..without_destination() };
     let error = Profiler::start_with_runtime(config, FakeRuntime::new()).err().unwrap();
     assert!(error.message.contains("there is no directory"), "{error}");
     let variables = [("SPANPROF_OUTPUT".to_owned(), "/nonexistent/flame.html".to_owned())].into_iter().collect();

@@ -1,4 +1,4 @@
-//! The life of the profiler with real clocks, threads and destinations.
+//! The lifecycle of the profiler with real clocks, threads and destinations.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use spanprof_profile::decode;
 use spanprof_profile::{ProfilesData, Value};
 use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind};
 
-/// There is one profiler in a process; tests that start it take turns.
+/// Serializes tests that start the profiler, of which a process has only one.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    static SERIAL: Mutex<()> = Mutex::new(());
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A receiver of OTLP/HTTP that answers 200 to everything and hands over the bodies.
+/// A receiver of OTLP/HTTP that responds with 200 and returns the bodies.
 struct Receiver200 {
     address: String,
     bodies: Receiver<Vec<u8>>,
@@ -34,8 +34,8 @@ impl Receiver200 {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 while let Some(body) = read_request(&mut stream) {
-                    let answered = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-                    if send.send(body).is_err() || answered.is_err() {
+                    let responded = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                    if send.send(body).is_err() || responded.is_err() {
                         return;
                     }
                 }
@@ -66,53 +66,53 @@ fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// What a test waits for at most, where a loaded machine is slow and nothing else is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of tests, generous for loaded machines.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Takes samples and sends them nowhere.
-pub fn nowhere() -> Config {
+/// A configuration without destinations.
+pub fn without_destination() -> Config {
     Config {
         destinations: Some(Vec::new()),
         service_name: "test".to_owned(),
-        stop_timeout: PATIENCE,
+        stop_timeout: TIMEOUT,
         ..Config::default()
     }
 }
 
-/// Sends to a receiver.
-fn to(receiver: &Receiver200) -> Config {
+/// A configuration with this receiver.
+fn with_receiver(receiver: &Receiver200) -> Config {
     Config {
         endpoint: Some(receiver.address.clone()),
         compression: Compression::Uncompressed,
-        timeout: PATIENCE,
-        // No window of a slow run ends by itself.
+        timeout: TIMEOUT,
+        // Windows end by request only, also in a slow run.
         upload_interval: Duration::from_secs(3600),
-        stop_timeout: PATIENCE,
+        stop_timeout: TIMEOUT,
         ..Config::default()
     }
 }
 
-/// Uses CPU time of the calling thread until something came true; fails after two seconds of it. Ticks come rarely to a
-/// thread that shares its processor with many.
-fn burn_until(what: &str, came_true: impl Fn() -> bool) {
+/// Uses CPU time of the calling thread until a condition is true; fails after two seconds of CPU time. Ticks are rare on an
+/// oversubscribed processor.
+fn burn_until(condition: &str, is_true: impl Fn() -> bool) {
     for _ in 0..100 {
-        if came_true() {
+        if is_true() {
             return;
         }
         burn(Duration::from_millis(20));
     }
-    panic!("not after two seconds of CPU time: {what}");
+    panic!("not after two seconds of CPU time: {condition}");
 }
 
-/// Checks the total of a run's profiles against what its samples carried, and that against the CPU time of the host.
-fn check_total(profiler: &Profiler, total_ns: i64, hosts_ns: u64) {
+/// Compares the total of a run's profiles with that of its samples, and the latter with the CPU time of the host.
+fn check_total(profiler: &Profiler, total_ns: i64, host_ns: u64) {
     let stats = profiler.stats();
-    let unseen = stats.counter("samples.unseen_distributed_ns") + stats.counter("samples.unseen_shown_ns");
-    let told_ns = stats.counter("samples.cpu_ns") + unseen;
-    // Up to a period of 20 ms of each of three threads is carried on.
-    assert!(total_ns.abs_diff(told_ns as i64) < 60_000_000, "{total_ns} ns in profiles, {told_ns} in samples");
-    // What a thread burnt since its last sample is in no window; a loaded machine stretches that.
-    assert!(told_ns < hosts_ns + 20_000_000 && told_ns > hosts_ns / 2, "{told_ns} of {hosts_ns} ns");
+    let unattributed_ns = stats.counter("samples.unseen_distributed_ns") + stats.counter("samples.unseen_shown_ns");
+    let sampled_ns = stats.counter("samples.cpu_ns") + unattributed_ns;
+    // Remainders: up to a period of 20 ms of each of three threads.
+    assert!(total_ns.abs_diff(sampled_ns as i64) < 60_000_000, "{total_ns} ns in profiles, {sampled_ns} in samples");
+    // The time of a thread since its last sample is in no window; it is longer on a loaded machine.
+    assert!(sampled_ns < host_ns + 20_000_000 && sampled_ns > host_ns / 2, "{sampled_ns} of {host_ns} ns");
 }
 
 /// Uses CPU time of the calling thread.
@@ -121,7 +121,7 @@ pub fn burn(cpu: Duration) -> u64 {
     let mut mixed = begun | 1;
     while spanprof::sys::current_thread_cpu_ns() - begun < cpu.as_nanos() as u64 {
         let mut round = 0;
-        // Operators only: a build without optimisation calls nothing here.
+        // Operators only, so that a build without optimization has no calls here.
         while round < 20_000 {
             mixed ^= mixed << 13;
             mixed ^= mixed >> 7;
@@ -133,26 +133,26 @@ pub fn burn(cpu: Duration) -> u64 {
 }
 
 #[test]
-fn a_native_program_sends_labelled_stacks_and_true_totals() {
-    let _turn = one_at_a_time();
+fn a_native_program_sends_labelled_stacks_and_exact_totals() {
+    let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let config = Config { service_name: "native-test".to_owned(), ..to(&receiver) };
+    let config = Config { service_name: "native-test".to_owned(), ..with_receiver(&receiver) };
     let profiler = Profiler::start(config).unwrap();
-    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
-    let hosts_before = hosts_cpu_ns();
+    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let host_before = host_cpu_ns();
     let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("route", "/burn")];
     spanprof::tag_wrapper(trace, || burn(Duration::from_millis(600)));
     burn(Duration::from_millis(200));
     assert!(profiler.stop(), "everything was delivered");
-    let hosts_ns = hosts_cpu_ns() - hosts_before;
+    let host_ns = host_cpu_ns() - host_before;
 
-    let data = receiver.next(PATIENCE).expect("a request");
+    let data = receiver.next(TIMEOUT).expect("a request");
     let (resource, profile) = data.profiles().next().expect("a profile");
     assert_eq!(resource.service_name(), "native-test");
     assert_eq!((profile.sample_type.kind.as_str(), profile.sample_type.unit.as_str()), ("samples", "count"));
     assert_eq!(profile.period, 10_000_000);
     let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
-    check_total(&profiler, total_ns, hosts_ns);
+    check_total(&profiler, total_ns, host_ns);
 
     let labelled: Vec<_> = profile
         .samples
@@ -164,9 +164,9 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
         .collect();
     assert!(labelled.iter().all(|sample| data.dictionary.get_link(sample.link).span_id[7] == 0xb7));
     let labelled_ns: i64 = labelled.iter().map(|sample| profile.weight(sample)).sum();
-    // Short of the whole by the interval that ended after the scope, which a loaded machine stretches.
+    // Less than 600 ms by the interval that ended after the scope, which is longer on a loaded machine.
     assert!((300_000_000..660_000_000).contains(&labelled_ns), "{labelled_ns} ns carry the label");
-    // The leaf is known without frame pointers, which this test's own build may lack.
+    // Only the leaf is checked, because the build of this test may lack frame pointers.
     let in_burn = labelled.iter().filter(|sample| {
         let leaf = data.dictionary.get_stack(sample.stack).first().copied().unwrap_or_default();
         data.dictionary.get_location(leaf).lines.iter().any(|line| {
@@ -176,7 +176,7 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
         })
     });
     let in_burn_ns: i64 = in_burn.map(|sample| profile.weight(sample)).sum();
-    assert!(in_burn_ns > 100_000_000, "{in_burn_ns} ns are charged to the function that burns");
+    assert!(in_burn_ns > 100_000_000, "{in_burn_ns} ns are charged to `burn`");
     let stats = profiler.stats();
     assert_eq!(stats.counter("export.0.sent"), 1);
     assert!(stats.counter("samples.cpu") > 20, "{stats:?}");
@@ -184,27 +184,27 @@ fn a_native_program_sends_labelled_stacks_and_true_totals() {
 }
 
 #[test]
-fn totals_are_true_though_most_threads_live_shorter_than_a_period() {
-    let _turn = one_at_a_time();
+fn totals_are_exact_with_threads_that_live_shorter_than_a_period() {
+    let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(to(&receiver)).unwrap();
-    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
-    let hosts_before = hosts_cpu_ns();
+    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
+    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let host_before = host_cpu_ns();
     for _ in 0..300 {
         std::thread::spawn(|| burn(Duration::from_millis(3))).join().unwrap();
     }
     assert!(profiler.stop());
-    let hosts_ns = (hosts_cpu_ns() - hosts_before) as f64;
-    let data = receiver.next(PATIENCE).expect("a request");
+    let host_ns = (host_cpu_ns() - host_before) as f64;
+    let data = receiver.next(TIMEOUT).expect("a request");
     let total_ns: i64 = data.profiles().flat_map(|(_, p)| p.samples.iter().map(|sample| p.weight(sample))).sum();
-    let ratio = total_ns as f64 / hosts_ns;
-    assert!((0.95..1.02).contains(&ratio), "{total_ns} of {hosts_ns} ns: {ratio}");
+    let ratio = total_ns as f64 / host_ns;
+    assert!((0.95..1.02).contains(&ratio), "{total_ns} of {host_ns} ns: {ratio}");
 }
 
 #[test]
-fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
-    let _turn = one_at_a_time();
-    // Other tests of this process come and go: only what can be ours is counted.
+fn a_thousand_starts_and_stops_from_four_threads_leak_no_thread_and_no_file() {
+    let _serial = one_at_a_time();
+    // Other tests run in this process: only threads and files that may be the profiler's are counted.
     let entries = |directory| std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
     let threads_now = || {
         let names = entries("/proc/self/task").filter_map(|task| std::fs::read_to_string(task.join("comm")).ok());
@@ -214,14 +214,14 @@ fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
         let targets = entries("/proc/self/fd").filter_map(|file| std::fs::read_link(file).ok());
         targets.filter(|target| !target.to_string_lossy().starts_with('/')).count()
     };
-    // The first start maps what lives as long as the process.
-    Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap().stop();
+    // The first start allocates resources that live as long as the process.
+    Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap().stop();
     let files = files_now();
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             std::thread::spawn(move || {
                 for cycle in 0..250 {
-                    let profiler = Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap();
+                    let profiler = Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap();
                     match (worker + cycle) % 4 {
                         0 => drop(profiler.update(&ConfigPatch(vec![("sample_rate".into(), ConfigValue::Int(50))]))),
                         1 => drop(profiler.flush(Duration::from_millis(50))),
@@ -238,36 +238,36 @@ fn a_thousand_starts_and_stops_from_four_threads_leave_nothing_behind() {
         worker.join().unwrap();
     }
     assert!(Profiler::running().is_none());
-    let patience = Instant::now() + PATIENCE;
-    while threads_now() > 0 && Instant::now() < patience {
+    let deadline = Instant::now() + TIMEOUT;
+    while threads_now() > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(threads_now(), 0, "threads of ours");
+    assert_eq!(threads_now(), 0, "threads of the profiler");
     assert!(files_now() <= files, "{} files, {files} before", files_now());
 }
 
 #[test]
-fn flush_sends_the_open_window_and_work_goes_on() {
-    let _turn = one_at_a_time();
+fn flush_sends_the_open_window_and_sampling_continues() {
+    let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(to(&receiver)).unwrap();
+    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
     for sent in 1..=2 {
-        // A window closes with what its samples carry: at least one is needed.
+        // Only a window with samples is sent.
         burn_until("a window was sent", || {
-            assert!(profiler.flush(PATIENCE));
+            assert!(profiler.flush(TIMEOUT));
             let stats = profiler.stats();
-            assert_eq!(stats.counter("windows.closed"), stats.counter("export.0.sent"), "sent before flush came back");
+            assert_eq!(stats.counter("windows.closed"), stats.counter("export.0.sent"), "sent before flush returned");
             stats.counter("export.0.sent") >= sent
         });
-        assert!(receiver.next(PATIENCE).is_some());
+        assert!(receiver.next(TIMEOUT).is_some());
     }
     assert!(profiler.is_running());
     profiler.stop();
 }
 
 #[test]
-fn a_receiver_that_is_not_there_delays_stop_by_no_more_than_its_deadline() {
-    let _turn = one_at_a_time();
+fn an_unreachable_receiver_delays_stop_at_most_until_its_deadline() {
+    let _serial = one_at_a_time();
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let before = spanprof_signal::counters::samples();
     let config = Config {
@@ -279,7 +279,7 @@ fn a_receiver_that_is_not_there_delays_stop_by_no_more_than_its_deadline() {
     burn_until("a sample", || spanprof_signal::counters::samples() > before);
     let begun = Instant::now();
     assert!(!profiler.stop(), "nothing was delivered");
-    // Without its deadline it would wait for the timeout of a request, 10 s.
+    // Without the deadline it would wait for the timeout of a request, 10 s.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     let stats = profiler.stats();
     assert_eq!(stats.counter("export.0.dropped_deadline"), 1);
@@ -287,18 +287,18 @@ fn a_receiver_that_is_not_there_delays_stop_by_no_more_than_its_deadline() {
 }
 
 #[test]
-fn the_first_window_says_one_line_to_the_hosts_logger() {
-    let _turn = one_at_a_time();
+fn the_first_window_logs_one_line_to_the_hosts_logger() {
+    let _serial = one_at_a_time();
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let heard = lines.clone();
+    let sink = lines.clone();
     spanprof::set_log_callback(Some(Arc::new(move |level, line| {
-        heard.lock().unwrap().push((level, line.to_owned()));
+        sink.lock().unwrap().push((level, line.to_owned()));
     })));
     let receiver = Receiver200::start();
-    let config = Config { upload_interval: Duration::from_millis(200), ..to(&receiver) };
+    let config = Config { upload_interval: Duration::from_millis(200), ..with_receiver(&receiver) };
     let profiler = Profiler::start(config).unwrap();
-    let patience = Instant::now() + PATIENCE;
-    while lines.lock().unwrap().is_empty() && Instant::now() < patience {
+    let deadline = Instant::now() + TIMEOUT;
+    while lines.lock().unwrap().is_empty() && Instant::now() < deadline {
         burn(Duration::from_millis(50));
     }
     burn(Duration::from_millis(600));
@@ -317,8 +317,8 @@ fn the_first_window_says_one_line_to_the_hosts_logger() {
 }
 
 #[test]
-fn a_kill_switch_gives_a_profiler_that_does_nothing() {
-    let _turn = one_at_a_time();
+fn a_kill_switch_returns_a_profiler_that_does_nothing() {
+    let _serial = one_at_a_time();
     let environment: Environment = [("SPANPROF_DISABLED".to_owned(), "1".to_owned())].into_iter().collect();
     let config = Config::load(&[], &environment).unwrap();
     let profiler = Profiler::start(config).unwrap();
@@ -328,9 +328,9 @@ fn a_kill_switch_gives_a_profiler_that_does_nothing() {
 }
 
 #[test]
-fn update_changes_live_keys_and_refuses_the_others() {
-    let _turn = one_at_a_time();
-    let profiler = Profiler::start_with_runtime(nowhere(), FakeRuntime::new()).unwrap();
+fn update_changes_live_keys_and_returns_an_error_for_others() {
+    let _serial = one_at_a_time();
+    let profiler = Profiler::start_with_runtime(without_destination(), FakeRuntime::new()).unwrap();
     let patch = |key: &str, value: i64| ConfigPatch(vec![(key.to_owned(), ConfigValue::Int(value))]);
     profiler.update(&patch("sample_rate", 19)).unwrap();
     assert_eq!(profiler.config().sample_rate, 19);
@@ -343,37 +343,37 @@ fn update_changes_live_keys_and_refuses_the_others() {
 }
 
 #[test]
-fn a_change_of_rate_closes_the_window_since_a_profile_has_one_period() {
-    let _turn = one_at_a_time();
+fn a_change_of_rate_closes_the_window_because_a_profile_has_one_period() {
+    let _serial = one_at_a_time();
     let receiver = Receiver200::start();
-    let profiler = Profiler::start(to(&receiver)).unwrap();
-    let hosts_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
-    let hosts_before = hosts_cpu_ns();
+    let profiler = Profiler::start(with_receiver(&receiver)).unwrap();
+    let host_cpu_ns = || spanprof::sys::process_cpu_ns() - spanprof::sys::own_cpu_ns();
+    let host_before = host_cpu_ns();
     burn(Duration::from_millis(300));
     let closed = profiler.stats().counter("windows.closed");
     profiler.update(&ConfigPatch(vec![("sample_rate".to_owned(), ConfigValue::Int(50))])).unwrap();
-    // The drain thread closes it, after it has named the stacks that are in it.
-    let deadline = Instant::now() + PATIENCE;
+    // The drain thread closes it, after it resolved its stacks.
+    let deadline = Instant::now() + TIMEOUT;
     while profiler.stats().counter("windows.closed") == closed && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
     burn(Duration::from_millis(300));
     assert!(profiler.stop());
-    let hosts_ns = hosts_cpu_ns() - hosts_before;
-    let requests = [receiver.next(PATIENCE).unwrap(), receiver.next(PATIENCE).unwrap()];
+    let host_ns = host_cpu_ns() - host_before;
+    let requests = [receiver.next(TIMEOUT).unwrap(), receiver.next(TIMEOUT).unwrap()];
     let profiles: Vec<_> = requests.iter().flat_map(|data| data.profiles().map(|(_, profile)| profile)).collect();
     assert_eq!(profiles.iter().map(|profile| profile.period).collect::<Vec<_>>(), [10_000_000, 20_000_000]);
     let weight = |profile: &&spanprof_profile::Profile| profile.samples.iter().map(|s| profile.weight(s)).sum::<i64>();
     let total_ns: i64 = profiles.iter().map(weight).sum();
-    check_total(&profiler, total_ns, hosts_ns);
+    check_total(&profiler, total_ns, host_ns);
     let gap_ns = profiles[0].end_unix_nano().abs_diff(profiles[1].time_unix_nano);
     assert!(gap_ns < 100_000_000, "the windows join: {gap_ns} ns between them");
 }
 
 #[test]
-fn an_open_scope_keeps_its_span_over_a_million_younger_requests() {
+fn an_open_scope_keeps_its_span_over_a_million_newer_requests() {
     use spanprof::context::{context_row, open_context, with_labels, ContextRow};
-    let _turn = one_at_a_time();
+    let _serial = one_at_a_time();
     let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("job", "nightly")];
     let own_row = with_labels(ContextRow::default(), &trace);
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
@@ -404,15 +404,15 @@ fn an_open_scope_keeps_its_span_over_a_million_younger_requests() {
 }
 
 #[test]
-fn each_window_names_the_period_of_its_own_samples_though_stop_follows_a_change_at_once() {
-    let _turn = one_at_a_time();
+fn each_window_has_the_period_of_its_samples_even_if_stop_immediately_follows_a_change() {
+    let _serial = one_at_a_time();
     let runtime = FakeRuntime::new();
     let frames = [RawFrame { code: runtime.code_of("working"), at: 0 }];
     for _ in 0..10 {
         let receiver = Receiver200::start();
-        let config = Config { cpu: false, ..to(&receiver) };
+        let config = Config { cpu: false, ..with_receiver(&receiver) };
         let profiler = Profiler::start_with_runtime(config, runtime.clone()).unwrap();
-        // Samples as a runtime's own clock would bring them.
+        // Samples as from a clock of the runtime.
         let sample = |period_ns| {
             let sample = RawSample {
                 kind: SampleKind::Cpu,
@@ -434,7 +434,7 @@ fn each_window_names_the_period_of_its_own_samples_though_stop_follows_a_change_
         sample(40_000_000);
         assert!(profiler.stop());
         for period in [10_000_000, 20_000_000, 40_000_000] {
-            let data = receiver.next(PATIENCE).expect("a window for each rate");
+            let data = receiver.next(TIMEOUT).expect("a window for each rate");
             let (_, profile) = data.profiles().next().expect("a profile");
             let total_ns: i64 = profile.samples.iter().map(|sample| profile.weight(sample)).sum();
             assert_eq!((profile.period, total_ns), (period, period));
@@ -444,18 +444,18 @@ fn each_window_names_the_period_of_its_own_samples_though_stop_follows_a_change_
 
 #[test]
 fn cpu_can_be_switched_off_and_on_while_running() {
-    let _turn = one_at_a_time();
-    let profiler = Profiler::start(nowhere()).unwrap();
+    let _serial = one_at_a_time();
+    let profiler = Profiler::start(without_destination()).unwrap();
     let patch = |on| ConfigPatch(vec![("cpu".to_owned(), ConfigValue::Bool(on))]);
     profiler.update(&patch(false)).unwrap();
-    profiler.flush(PATIENCE);
+    profiler.flush(TIMEOUT);
     let before = profiler.stats().counter("samples.cpu");
     burn(Duration::from_millis(100));
-    profiler.flush(PATIENCE);
+    profiler.flush(TIMEOUT);
     assert_eq!(profiler.stats().counter("samples.cpu"), before);
     profiler.update(&patch(true)).unwrap();
     burn_until("samples again", || {
-        profiler.flush(PATIENCE);
+        profiler.flush(TIMEOUT);
         profiler.stats().counter("samples.cpu") > before + 5
     });
     profiler.stop();

@@ -1,9 +1,9 @@
-//! The public names of the Rust crate equal the surface case of the conformance suite. A name that is missing here does
-//! not compile; one that is missing there fails.
+//! The public names of the Rust crate equal those of `core/conformance/surface.yaml`. A name that the crate lacks does not
+//! compile; a name that the file lacks fails.
 
 use std::path::PathBuf;
 
-/// Uses each name and tells it.
+/// Uses each name and returns the names as text.
 macro_rules! names {
     (values: $($value:ident),+; types: $($type:ident $(<$parameter:ty>)?),+ $(,)?) => {{
         $(#[allow(unused_imports)] use spanprof::$value as _;)+
@@ -22,7 +22,7 @@ macro_rules! methods {
 }
 
 #[test]
-fn conformance_the_public_names_are_those_of_the_surface_case() {
+fn conformance_the_public_names_equal_the_surface_case() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/surface.yaml");
     let surface: serde_norway::Value = serde_norway::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let sorted = |listed: &serde_norway::Value| {
