@@ -49,7 +49,7 @@ impl WindowDelivery {
     /// destination unusable (a missing certificate, a read-only directory) is reset in `config` with a warning.
     ///
     /// # Errors
-    /// When a value given in code cannot be used, or the system refuses a thread.
+    /// When a value in code is invalid, or the system refuses a thread.
     pub fn start(config: &mut Config) -> Result<Option<Self>, Error> {
         let problem = match Self::start_as_configured(config) {
             Ok(delivery) => return Ok(delivery),

@@ -88,7 +88,7 @@ impl Engine {
         account.unseen_ns().saturating_sub(self.unattributed_added_ns)
     }
 
-    /// Follows clocks that were restarted, and whose account begins at 0.
+    /// Follows a restart of the clocks, which resets their account to 0.
     pub fn reset_account(&mut self) {
         self.unattributed_added_ns = 0;
     }

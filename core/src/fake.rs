@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use crate::runtime::{Ended, Frame, FrameType, Runtime};
 use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
-/// Code ids given by [`FakeRuntime::define`] start here.
+/// First code id of [`FakeRuntime::define`].
 const FIRST_CODE: u64 = 0x10_0000;
 
 /// See the module documentation.

@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn an_instance_id_that_the_user_set_is_kept() {
-        let given = [("service.instance.id".to_owned(), "shop-1".to_owned())].into_iter().collect();
-        let config = Config { resource_attributes: given, instance_attributes: false, ..Config::default() };
+        let attributes = [("service.instance.id".to_owned(), "shop-1".to_owned())].into_iter().collect();
+        let config = Config { resource_attributes: attributes, instance_attributes: false, ..Config::default() };
         let reduction = of_destination(&DestinationConfig::new(DestinationType::Otlp), &config);
         assert_eq!(reduction.without_attributes, ["process.pid"]);
     }

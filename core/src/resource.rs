@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
-        let given = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
-        let config = Config { resource_attributes: given, ..Config::default() };
+        let attributes = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
+        let config = Config { resource_attributes: attributes, ..Config::default() };
         let resource = Resource::new(&config, Vec::new(), &facts());
         assert_eq!(resource.attributes.len(), 15);
         assert_eq!(resource.text("deployment.key13"), Some("v"));
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn an_attribute_of_the_user_replaces_the_detected_one() {
-        let given = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
-        let config = Config { resource_attributes: given, ..Config::default() };
+        let attributes = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
+        let config = Config { resource_attributes: attributes, ..Config::default() };
         assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("host.name"), Some("mine"));
     }
 

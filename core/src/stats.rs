@@ -136,7 +136,7 @@ pub const OTHER_STATS: &[StatDoc] = &[
     StatDoc { name: "clock.threads", unit: "threads", doc: "Threads with a clock." },
     StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads for which the system refused a clock." },
     StatDoc { name: "clock.signals_forwarded", unit: "signals", doc: "Foreign signals forwarded to their handler." },
-    StatDoc { name: "clock.signals_stray", unit: "signals", doc: "Foreign signals without a handler, discarded." },
+    StatDoc { name: "clock.signals_stray", unit: "signals", doc: "Signals without a recipient, discarded." },
     StatDoc { name: "clock.guarded_faults", unit: "faults", doc: "Guarded reads of unmapped memory." },
     StatDoc { name: "clock.scans", unit: "scans", doc: "Scans of the process's threads." },
     StatDoc { name: "clock.rearmed", unit: "clocks", doc: "Clocks rearmed because their signal was lost." },

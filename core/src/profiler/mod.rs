@@ -159,7 +159,7 @@ impl Profiler {
         health::stats(self.session().map(|session| &**session), &self.config)
     }
 
-    /// The configuration in force, with the source of each value.
+    /// The effective configuration, with the source of each value.
     pub fn config(&self) -> Config {
         let config = self.session().map_or_else(|| self.config.clone(), |session| session.config.load_full());
         Config::clone(&config)
