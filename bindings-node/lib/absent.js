@@ -1,18 +1,18 @@
 'use strict';
-// Stands in for the native module when it cannot be loaded: every door is there, does nothing and costs next to nothing.
-// Its types are the contract of the native module.
+// Replaces the native module when it cannot be loaded: every function exists, does nothing and costs next to nothing. The types
+// below declare the native module's functions.
 
 /**
- * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
  * @property {() => string} version
  * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
  *   JSON: `kind`, `message`, `hint`
- * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(configJson: string) => boolean} isEnabled whether a start would sample; throws as `start` does
  * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
- * @property {(profileJson: string) => number} submitProfile
- * @property {() => void} expectSelfTest
- * @property {(ownIsAllowed: boolean) => string} judgeWalks
+ * @property {(profileJson: string) => number} submitProfile of the inspector's sampler (JSON); returns its number of samples
+ * @property {() => void} expectSelfTest before the self-test's functions run for the first time
+ * @property {(allowFramePointers: boolean) => string} selectStackWalk the walk method: `own`, `v8` or `none`
  * @property {() => Promise<boolean>} stop
  * @property {() => boolean} stopSync
  * @property {(milliseconds?: number) => Promise<boolean>} flush
@@ -21,17 +21,17 @@
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
  * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
- * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
- *   among them become its link
+ * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
+ *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
- * @property {() => Float64Array | null} currentWord
+ * @property {() => Float64Array | null} contextArray holds the id of this thread's samples; null where JavaScript cannot write it
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
- * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
+ * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
 
@@ -48,11 +48,11 @@
 const absent = {
   version: () => '0',
   start: () => false,
-  isWanted: () => false,
+  isEnabled: () => false,
   optionValues: () => ['0', 'false', 'auto'],
   submitProfile: () => 0,
   expectSelfTest: () => {},
-  judgeWalks: () => 'none',
+  selectStackWalk: () => 'none',
   stop: async () => true,
   stopSync: () => true,
   flush: async () => true,
@@ -64,7 +64,7 @@ const absent = {
   childContext: () => 0,
   describeContext: () => ({ labelSet: 0, labels: [], traceId: '', spanId: '', localRootSpanId: '' }),
   setCurrent: () => {},
-  currentWord: () => null,
+  contextArray: () => null,
   currentInHandler: () => 0,
   registerStorage: () => true,
   registerThread: () => false,

@@ -1,17 +1,17 @@
 'use strict';
-// One profiler per process and thread of JavaScript: the copy of the package that loaded its native module first. A second copy
-// (the application's own beside a preloaded one, or a nested dependency) loads no native module and uses the first one's functions.
-// Knows where its own copy lies. Not here: copies of the native library outside of npm packages (native core).
+// One profiler per process and JavaScript thread: the copy of the package that loads its native module first. A second copy (the
+// application's own beside a preloaded one, or a nested dependency) loads no native module and uses the functions of the first.
+// Not here: copies of the native library outside npm packages (native core).
 
 const path = require('node:path');
 const { isMainThread } = require('node:worker_threads');
 
-/** The folder of this file; empty in a bundle in ESM form, which has none. */
+/** The directory of this file; empty in an ESM bundle, which has none. */
 const HERE = typeof __dirname === 'string' ? __dirname : '';
-/** Whether a bundler has put this module into a file of its own choice. */
+/** Whether a bundler has moved this module into another file. */
 const IS_BUNDLED = typeof __filename !== 'string' || path.basename(__filename) !== 'copies.js';
 
-/** Where the first copy is registered. Every version of the package keeps the form of {@link Copy}. */
+/** Registry of the first copy. Every version of the package keeps the form of {@link Copy}. */
 const REGISTRY = Symbol.for('spanprof.copy');
 
 /**
@@ -30,12 +30,12 @@ function register(own) {
     // Not enumerable: programs and test runners compare the keys of the global object.
     Object.defineProperty(globalThis, REGISTRY, { value: own, configurable: true });
   } catch {
-    // A program that froze its globals; a second copy's `start` declines.
+    // The program froze its globals; `start` of a second copy declines.
   }
 }
 
 /**
- * The copy that was there before this one, if any.
+ * The copy that was loaded before this one, if any.
  * @returns {Copy | undefined}
  */
 function other() {
@@ -56,7 +56,7 @@ function warnOnce(first) {
 }
 
 /**
- * What a module of this package exports: `own`, or the functions of the same names of the copy that came first.
+ * The exports of a module of this package: `own`, or the functions of the same names of the first copy.
  * @template {Record<string, any>} T
  * @param {'index' | 'pyroscope'} module
  * @param {T} own
@@ -68,10 +68,10 @@ function exported(module, own) {
     warnOnce(first);
     try {
       const theirs = first.load(module);
-      // A name that only this version has stays; without a native module it does nothing.
+      // A name that only this version has is kept; without a native module it does nothing.
       for (const name of Object.keys(own)) if (name in theirs) /** @type {any} */ (own)[name] = theirs[name];
       const { start } = own;
-      // What is running stays as it is, which the warning has said.
+      // A running profiler keeps its configuration, as the warning states.
       if (typeof start === 'function') /** @type {any} */ (own).start = (/** @type {any[]} */ ...args) => first.isRunning() || start(...args);
     } catch {
       // Every function does nothing.

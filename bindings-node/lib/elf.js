@@ -1,6 +1,6 @@
 'use strict';
-// Whether a library's file is whole: the dynamic linker maps what the headers promise without a look at the file's size, and a
-// read behind the end is a SIGBUS. A file of another format is left to the linker's own message. Called by `native.js`.
+// Checks that a library's file is complete. The dynamic linker maps segments without a check of the file's size, and a read
+// behind the end raises SIGBUS. Other formats are left to the linker's own message. Called by `native.js`.
 
 const fs = require('node:fs');
 
@@ -11,13 +11,13 @@ const CLASS_AND_DATA = 0x0201;
 const PROGRAM_HEADER_BYTES = 56;
 const LOAD = 1;
 
-/** Throws where the file ends before its sections and segments do (`Elf64_Ehdr` and `Elf64_Phdr` in elf(5)). @param {string} file */
-function checkWhole(file) {
-  const opened = fs.openSync(file, 'r');
+/** Throws when the file ends before its sections and segments (`Elf64_Ehdr` and `Elf64_Phdr` in elf(5)). @param {string} file */
+function checkComplete(file) {
+  const descriptor = fs.openSync(file, 'r');
   try {
-    const { size } = fs.fstatSync(opened);
+    const { size } = fs.fstatSync(descriptor);
     const header = Buffer.alloc(HEADER_BYTES);
-    const isElf = fs.readSync(opened, header, 0, HEADER_BYTES, 0) === HEADER_BYTES && header.readUInt32BE(0) === MAGIC;
+    const isElf = fs.readSync(descriptor, header, 0, HEADER_BYTES, 0) === HEADER_BYTES && header.readUInt32BE(0) === MAGIC;
     if (!isElf || header.readUInt16BE(4) !== CLASS_AND_DATA) return;
     const programHeaders = Number(header.readBigUInt64LE(32));
     const sectionHeaders = Number(header.readBigUInt64LE(40));
@@ -25,16 +25,16 @@ function checkWhole(file) {
     const [sectionHeaderBytes, sectionHeaderCount] = [header.readUInt16LE(58), header.readUInt16LE(60)];
     let end = sectionHeaders + sectionHeaderBytes * sectionHeaderCount;
     const table = Buffer.alloc(programHeaderBytes * programHeaderCount);
-    const read = fs.readSync(opened, table, 0, table.length, programHeaders);
+    const read = fs.readSync(descriptor, table, 0, table.length, programHeaders);
     end = Math.max(end, programHeaders + table.length);
     for (let at = 0; at + PROGRAM_HEADER_BYTES <= read; at += programHeaderBytes) {
       if (table.readUInt32LE(at) !== LOAD) continue;
       end = Math.max(end, Number(table.readBigUInt64LE(at + 8)) + Number(table.readBigUInt64LE(at + 32)));
     }
-    if (end > size) throw new Error(`${file} is cut off: ${size} bytes of at least ${end}`);
+    if (end > size) throw new Error(`${file} is truncated: ${size} bytes of at least ${end}`);
   } finally {
-    fs.closeSync(opened);
+    fs.closeSync(descriptor);
   }
 }
 
-module.exports = { checkWhole };
+module.exports = { checkComplete };

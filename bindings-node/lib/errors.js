@@ -1,12 +1,12 @@
 'use strict';
 // The one error of the package. Only `start` and `update` throw it; after `start` nothing else does.
 
-/** The profiler cannot start, or cannot take a new setting. */
+/** The profiler cannot start, or cannot accept a new setting. */
 class SpanprofError extends Error {
   /**
    * @param {string} message
-   * @param {string} [kind] one of a closed set of words (`invalid_config`, `unsupported_runtime`, …)
-   * @param {string} [hint] the way out
+   * @param {string} [kind] one of a closed set (`invalid_config`, `unsupported_runtime`, …)
+   * @param {string} [hint] how to fix it
    */
   constructor(message, kind = '', hint = '') {
     super(hint === '' ? message : `${message}\nhint: ${hint}`);
@@ -16,7 +16,7 @@ class SpanprofError extends Error {
   }
 
   /**
-   * An object of options whose reading threw.
+   * An error for an options object whose property access threw.
    * @param {unknown} error
    */
   static unreadable(error) {
@@ -24,7 +24,7 @@ class SpanprofError extends Error {
   }
 
   /**
-   * What the native module threw, as ours.
+   * Converts an error of the native module.
    * @param {unknown} error
    */
   static of(error) {
@@ -47,7 +47,7 @@ function textOf(error) {
   try {
     return String(error instanceof Error ? error.message : error);
   } catch {
-    return 'an error without a text';
+    return 'an error without a message';
   }
 }
 

@@ -1,25 +1,25 @@
 'use strict';
-// `process.execve` with `clock: 'sigtrap'`: a trap that is pending during `exec` ends the new program, so the calling thread has
-// no CPU clock while it calls. Other clocks need nothing of this, and nothing is wrapped for them.
+// `process.execve` with `clock: 'sigtrap'`: a pending SIGTRAP during `exec` ends the new program, so the calling thread's CPU
+// clock is suspended around the call. With other clocks nothing is wrapped.
 
 const { native } = require('./native.js');
 
-// Newer than the declarations of Node.js that the oldest supported version has.
-const host = /** @type {{ execve?: (...words: any[]) => never }} */ (process);
+// Missing in the type declarations of the oldest supported Node.js.
+const processWithExecve = /** @type {{ execve?: (...words: any[]) => never }} */ (process);
 
 let installed = false;
 
-/** Wraps the function once, if there is one and the clock needs it. */
+/** Wraps `process.execve` once, if it exists and the clock requires it. */
 function install() {
-  const { execve } = host;
+  const { execve } = processWithExecve;
   if (installed || execve === undefined || native.setting('clock') !== 'sigtrap') return;
   installed = true;
-  host.execve = function (...words) {
+  processWithExecve.execve = function (...args) {
     native.suspendCurrentThread();
     try {
-      return Reflect.apply(execve, this, words);
+      return Reflect.apply(execve, this, args);
     } finally {
-      // It threw, else nobody would be here.
+      // Reached only if `execve` threw.
       native.resumeCurrentThread();
     }
   };

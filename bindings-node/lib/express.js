@@ -1,5 +1,5 @@
 'use strict';
-// Express: samples of a request carry its method and, once the router found it, its route.
+// Express: samples of a request carry its method and, after routing, its route.
 
 const scope = require('./scope.js');
 const { requestLabels } = require('./request.js');
@@ -16,16 +16,16 @@ function expressMiddleware() {
       id = scope.child(before, requestLabels(request));
       watchRoute(request, id);
     } catch {
-      // The request goes on as it would without us.
+      // The request continues without labels.
     }
     scope.run(id, next, []);
   };
 }
 
 /**
- * The router writes `request.route` right before it calls the handlers.
+ * Adds the route label: the router writes `request.route` right before it calls the handlers.
  * @param {any} request
- * @param {number} id the request's own context
+ * @param {number} id the request's context
  */
 function watchRoute(request, id) {
   let own = id;
@@ -36,7 +36,7 @@ function watchRoute(request, id) {
     get: () => route,
     set(found) {
       route = found;
-      // Somebody else's callback runs the router: its labels are not ours to change.
+      // The router runs in another context, whose labels must not change.
       if (scope.current() !== own || typeof found?.path !== 'string') return;
       own = scope.child(id, { 'http.route': `${request.baseUrl ?? ''}${found.path}` });
       scope.enter(own);

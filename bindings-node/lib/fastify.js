@@ -22,11 +22,11 @@ function fastifyPlugin(fastify, _options, done) {
       id = scope.child(id, labels);
       request[ID] = id;
     } catch {
-      // The request goes on as it would without us.
+      // The request continues without labels.
     }
     scope.run(id, next, []);
   });
-  // A body was read in the connection's context, not in the request's.
+  // The body was read in the connection's context, not in the request's.
   fastify.addHook('preValidation', (/** @type {any} */ request, /** @type {any} */ _reply, /** @type {() => void} */ next) => {
     const id = request[ID];
     if (id === undefined || id === scope.current() || scope.current() !== 0) next();
@@ -34,7 +34,7 @@ function fastifyPlugin(fastify, _options, done) {
   });
   done();
 }
-// What fastify-plugin does: hooks serve the application, not only the plugin's own scope.
+// As fastify-plugin does: the hooks apply to the application, not only to the plugin's scope.
 Object.assign(fastifyPlugin, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'spanprof',

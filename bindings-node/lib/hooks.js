@@ -1,53 +1,53 @@
 'use strict';
-// Before Node 24 nobody but JavaScript knows which async resource runs: each switch tells the profiler the current id. Only
-// installed when the first scope is entered.
+// Before Node.js 24 native code cannot read the current async context: an `async_hooks` hook reports the context id at each
+// switch. Installed when the first scope is entered.
 
 const { createHook } = require('node:async_hooks');
 const { native } = require('./native.js');
 
-/** Callbacks inside callbacks deeper than this are not restored one by one. */
+/** Nested callbacks beyond this depth are not restored one by one. */
 const MAX_NESTED = 1024;
 
-let now = 0;
-/** Where the profiler reads the id, if JavaScript may write there. @type {Float64Array | null} */
-let word = null;
-/** Async ids of running callbacks, and the id that was current around each. @type {number[]} */
+let current = 0;
+/** The profiler's copy of the id, where JavaScript may write to it. @type {Float64Array | null} */
+let contextArray = null;
+/** Async ids of the running callbacks. @type {number[]} */
 const running = [];
-/** @type {number[]} */
-const around = [];
+/** The id that was current before each of them. @type {number[]} */
+const outerIds = [];
 
 /**
- * Makes `id` the one that samples carry; returns the one before.
+ * Makes `id` the one that samples carry; returns the previous one.
  * @param {number} id
  */
 function exchange(id) {
-  const before = now;
+  const before = current;
   if (id !== before) {
-    now = id;
-    if (word === null) native.setCurrent(id);
-    else word[0] = id;
+    current = id;
+    if (contextArray === null) native.setCurrent(id);
+    else contextArray[0] = id;
   }
   return before;
 }
 
 /** @param {import('node:async_hooks').AsyncLocalStorage<number>} storage */
 function install(storage) {
-  word = native.currentWord();
+  contextArray = native.contextArray();
   createHook({
     before(asyncId) {
       if (running.length < MAX_NESTED) {
         running.push(asyncId);
-        around.push(now);
+        outerIds.push(current);
       }
       exchange(storage.getStore() ?? 0);
     },
     after(asyncId) {
-      // A callback inside a callback ends: the outer one goes on, with what it had. One that threw has no end of its own.
+      // The end of a nested callback restores the outer id. A callback that threw has no `after` of its own.
       const at = running.lastIndexOf(asyncId);
       if (at < 0) return;
-      exchange(around[at]);
+      exchange(outerIds[at]);
       running.length = at;
-      around.length = at;
+      outerIds.length = at;
     },
   }).enable();
   exchange(storage.getStore() ?? 0);

@@ -1,22 +1,22 @@
 'use strict';
-// Logs the profiler's few lines: warnings as process warnings, the rest on the logger that the program gave, if any. Not
-// here: what they report (native core). A logger that throws loses the line, nothing else.
+// Writes the profiler's log lines: warnings as process warnings, others to the program's logger, if any. Not here: the text of
+// the lines (native core). An exception of the logger loses only that line.
 
 const { native } = require('./native.js');
 
 /** @typedef {{info?: (line: string) => void, warn?: (line: string) => void}} Logger */
 
-/** A window that has ended is also encoded and sent before its line is there. */
+/** A window's line is queued after its encoding and delivery. */
 const DELIVERY_MS = 1_500;
 
 /** @type {Logger | undefined} */
 let logger;
 /** @type {NodeJS.Timeout | undefined} */
 let timer;
-/** Whether the process ends: no tick follows in which Node would emit a warning. */
-let ends = false;
-/** Warnings that Node emits with the next tick. @type {Set<Error>} */
-const unemitted = new Set();
+/** Set in the `exit` event: no tick follows in which Node.js would emit a warning. */
+let isExiting = false;
+/** Warnings that Node.js emits on the next tick. @type {Set<Error>} */
+const pendingWarnings = new Set();
 
 /** @param {Logger | undefined} given */
 function setLogger(given) {
@@ -27,55 +27,55 @@ function setLogger(given) {
  * @param {string} level
  * @param {string} line
  */
-function say(level, line) {
+function log(level, line) {
   try {
     if (level !== 'warning') logger?.info?.(line);
     else if (logger !== undefined) logger.warn?.(line);
     else warn(line);
   } catch {
-    // The program's logger is the program's.
+    // An exception of the program's logger is ignored.
   }
 }
 
 /** @param {string} line */
 function warn(line) {
   const warning = Object.assign(new Error(line), { name: 'SpanprofWarning' });
-  // Node's own listener writes to standard error before it returns, and `--no-warnings` removes it.
-  if (ends) return process.emit('warning', warning);
+  // Node's own listener writes to standard error synchronously, and `--no-warnings` removes it.
+  if (isExiting) return process.emit('warning', warning);
   process.emitWarning(warning);
-  unemitted.add(warning);
-  process.nextTick(() => unemitted.delete(warning));
+  pendingWarnings.add(warning);
+  process.nextTick(() => pendingWarnings.delete(warning));
 }
 
-/** Logs what waits, in a handler of `exit`: everything is written before it returns. */
-function handOverAtExit() {
-  ends = true;
-  for (const warning of unemitted) process.emit('warning', warning);
-  unemitted.clear();
-  handOver();
+/** Logs all queued lines in a handler of `exit`: everything is written before it returns. */
+function flushAtExit() {
+  isExiting = true;
+  for (const warning of pendingWarnings) process.emit('warning', warning);
+  pendingWarnings.clear();
+  flush();
 }
 
-/** Logs what waits. */
-function handOver() {
+/** Logs all queued lines. */
+function flush() {
   try {
     const lines = native.takeLogLines();
-    for (let at = 0; at + 1 < lines.length; at += 2) say(lines[at], lines[at + 1]);
+    for (let at = 0; at + 1 < lines.length; at += 2) log(lines[at], lines[at + 1]);
   } catch {
-    // Nothing is said.
+    // The lines are lost.
   }
 }
 
 /**
- * Logs what waits after each window of so many seconds; the timer keeps no process alive.
- * @param {number} seconds
+ * Logs queued lines once per window; the timer does not keep the process alive.
+ * @param {number} seconds of a window
  */
-function handOverEvery(seconds) {
-  handOverNoMore();
-  timer = setInterval(handOver, (seconds > 0 ? seconds : 10) * 1000 + DELIVERY_MS).unref();
+function flushEvery(seconds) {
+  stopFlushing();
+  timer = setInterval(flush, (seconds > 0 ? seconds : 10) * 1000 + DELIVERY_MS).unref();
 }
 
-function handOverNoMore() {
+function stopFlushing() {
   clearInterval(timer);
 }
 
-module.exports = { say, handOver, handOverAtExit, handOverEvery, handOverNoMore, setLogger };
+module.exports = { log, flush, flushAtExit, flushEvery, stopFlushing, setLogger };

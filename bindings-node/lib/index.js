@@ -1,6 +1,6 @@
 'use strict';
-// Continuous profiler that lives inside the service: every sample knows its trace and span. The public names, and nothing
-// else. `lib/index.mjs` has the same ones for `import`.
+// Continuous profiler inside the service: every sample carries its trace and span. Exports the public API only, which
+// `lib/index.mjs` repeats for `import`.
 
 const copies = require('./copies.js');
 const { native } = require('./native.js');

@@ -1,4 +1,4 @@
-// The names of `index.js` for `import`, by name and as default.
+// The exports of `index.js` for `import`, by name and as default.
 
 import spanprof from './index.js';
 

@@ -1,6 +1,6 @@
 'use strict';
-// The last means where stacks cannot be walked: the inspector's own sampler in this process, whose profiles are handed to the
-// native module once a window. Main thread only, no labels; each hand-over costs what `Profiler.stop` costs.
+// The fallback where stacks cannot be walked: the inspector's own sampler in this process, whose profiles are submitted to the
+// native module once per window. Main thread only, no labels; each submission costs as much as `Profiler.stop`.
 
 const { native } = require('./native.js');
 
@@ -13,47 +13,47 @@ let timer;
  * @param {number} rateHz
  * @param {number} seconds of a window
  */
-function begin(rateHz, seconds) {
+function start(rateHz, seconds) {
   if (session !== undefined) return;
   const { Session } = require('node:inspector');
-  const begun = new Session();
-  begun.connect();
-  begun.post('Profiler.enable');
-  begun.post('Profiler.setSamplingInterval', { interval: Math.max(100, Math.round(1e6 / rateHz)) });
-  begun.post('Profiler.start');
-  session = begun;
-  timer = setInterval(handOver, seconds * 1000).unref();
+  const connected = new Session();
+  connected.connect();
+  connected.post('Profiler.enable');
+  connected.post('Profiler.setSamplingInterval', { interval: Math.max(100, Math.round(1e6 / rateHz)) });
+  connected.post('Profiler.start');
+  session = connected;
+  timer = setInterval(submit, seconds * 1000).unref();
 }
 
-/** Hands over what was sampled so far, and goes on. Called by a timer too: nothing leaves it. */
-function handOver() {
+/** Submits the samples so far, and continues. Never throws, since a timer calls it. */
+function submit() {
   try {
-    take();
+    submitProfile();
     session?.post('Profiler.start');
   } catch {
-    // This window's samples are lost; the next one tries again.
+    // The samples of this window are lost; the next one starts normally.
   }
 }
 
-function take() {
-  // Within one process the answer comes before `post` returns.
-  session?.post('Profiler.stop', (error, answer) => {
-    if (error === null && answer?.profile !== undefined) native.submitProfile(JSON.stringify(answer.profile));
+function submitProfile() {
+  // In the same process `post` calls back before it returns.
+  session?.post('Profiler.stop', (error, result) => {
+    if (error === null && result?.profile !== undefined) native.submitProfile(JSON.stringify(result.profile));
   });
 }
 
-/** Hands over the rest and ends. */
-function end() {
+/** Submits the rest and stops. */
+function stop() {
   if (session === undefined) return;
   clearInterval(timer);
   try {
-    take();
+    submitProfile();
     session.disconnect();
   } catch {
-    // What it has seen since the last window is lost.
+    // The samples since the last window are lost.
   } finally {
     session = undefined;
   }
 }
 
-module.exports = { begin, handOver, end };
+module.exports = { start, submit, stop };

@@ -1,5 +1,5 @@
 'use strict';
-// Begin and end, and what is hooked into the process while profiling. Not here: what a setting means (native core).
+// Start and stop, and the hooks installed in the process in between. Not here: the meaning of a setting (native core).
 
 const path = require('node:path');
 const { isMainThread } = require('node:worker_threads');
@@ -15,12 +15,12 @@ const opentelemetry = require('./opentelemetry.js');
 const workers = require('./workers.js');
 
 /**
- * Names and their values; those that are undefined are left out. An `object`, so that an interface is one too.
+ * Names and their values; undefined ones are left out. Declared as `object`, so that TypeScript interfaces are accepted.
  * @typedef {Readonly<Record<string, string | number | boolean | null | undefined>> | object} Texts
  */
 
 /**
- * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
+ * Keys of docs/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
  * @typedef {object} Options
  * @property {boolean | undefined} [enabled]
  * @property {string | undefined} [serviceName]
@@ -60,23 +60,23 @@ const workers = require('./workers.js');
  * @property {number | undefined} [stopTimeout] seconds
  * @property {boolean | undefined} [threadLabels]
  * @property {boolean | undefined} [serviceNameAttribute]
- * @property {boolean | undefined} [inheritThreads] whether a worker thread begins with the labels and the span of the scope that makes it;
- *   false unless said otherwise
+ * @property {boolean | undefined} [inheritThreads] whether a worker thread starts with the labels and the span of the scope that creates
+ *   it; false by default
  * @property {boolean | undefined} [signals]
  * @property {string | undefined} [configFile]
- * @property {boolean | undefined} [workerThreads] whether worker threads are known by their JavaScript stacks; true unless said otherwise
- * @property {number | undefined} [eventLoopBlock] milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
- *   unless said otherwise, 0 for none
- * @property {sampling.StackWalk | undefined} [stackWalk] the best means to be tried; the first that works in this Node unless said otherwise
+ * @property {boolean | undefined} [workerThreads] whether worker threads are profiled by their JavaScript stacks; true by default
+ * @property {number | undefined} [eventLoopBlock] milliseconds: a longer turn of an event loop is reported with its stacks; 50 by
+ *   default, 0 for none
+ * @property {sampling.StackWalk | undefined} [stackWalk] the first walk method to try; by default the first that works in this Node.js
  * @property {readonly NodeJS.Signals[] | undefined} [stopOnSignals] signals before whose default action the last window is sent; none
- *   unless said otherwise
+ *   by default
  */
 
-let atExit = false;
+let hasExitHandler = false;
 
 /**
- * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes
- * nothing. Throws {@link SpanprofError} for an impossible configuration.
+ * Starts profiling this process; returns whether samples are being taken afterwards. A call while running changes nothing.
+ * Throws {@link SpanprofError} for an invalid configuration.
  * @param {Options} [options]
  * @returns {boolean}
  */
@@ -88,34 +88,34 @@ function start(options) {
   try {
     [eventLoopBlock, workerThreads, stackWalk] = native.optionValues(json);
     const walk = /** @type {sampling.StackWalk} */ (stackWalk);
-    // A worker thread joins what runs; its settings are the process's.
-    running = !isMainThread && wasRunning ? native.registerThread() : sampling.begin(json, programName(), walk);
+    // A worker thread enrolls in the running profiler, whose settings are those of the process.
+    running = !isMainThread && wasRunning ? native.registerThread() : sampling.start(json, programName(), walk);
   } catch (error) {
     const failure = SpanprofError.of(error);
     if (failure.kind !== 'second_copy') throw failure;
-    // What else is loaded here is not the program's doing.
-    hostLog.say('warning', `spanprof does nothing in this process: ${failure.message}`);
+    // Another copy in this process is not an error of the program.
+    hostLog.log('warning', `spanprof does nothing in this process: ${failure.message}`);
     return false;
   } finally {
-    hostLog.handOver();
+    hostLog.flush();
   }
   if (running) {
     if (!wasRunning) native.reportTurnsLongerThan(Number(eventLoopBlock));
-    scope.beginFollowing();
+    scope.profilingStarted();
     execve.install();
     opentelemetry.install();
     if (workerThreads === 'true') workers.install();
-    hostLog.handOverEvery(Number(native.setting('upload_interval')));
+    hostLog.flushEvery(Number(native.setting('upload_interval')));
     if (isMainThread) {
-      if (!atExit) process.once('exit', stopAtExit);
-      atExit = true;
+      if (!hasExitHandler) process.once('exit', stopAtExit);
+      hasExitHandler = true;
       signals.install(stopOnSignals, stop);
     }
   }
   return running;
 }
 
-/** The script without its ending; of an `index.js` its folder; empty when Node runs a command line or a prompt. */
+/** The script's name without its extension; of an `index.js` its directory's name; empty for `-e` and the REPL. */
 function programName() {
   const script = process.argv[1];
   if (!script) return '';
@@ -124,7 +124,7 @@ function programName() {
 }
 
 /**
- * As `start`, for programs that did not ask themselves: an error becomes a warning.
+ * As `start`, for preloading: an error becomes a warning.
  * @param {Options} [options]
  */
 function startQuietly(options) {
@@ -138,51 +138,51 @@ function startQuietly(options) {
 
 function stopAtExit() {
   try {
-    sampling.end();
+    sampling.stop();
     native.stopSync();
   } catch {
-    // The program ends as it would without us.
+    // The exit continues.
   }
-  hostLog.handOverAtExit();
+  hostLog.flushAtExit();
 }
 
 /**
- * Stops profiling and sends the last window within `stopTimeout` seconds; true when every window since
- * the start was delivered.
+ * Stops profiling and sends the last window within `stopTimeout` seconds; returns whether every window since the start was
+ * delivered.
  * @returns {Promise<boolean>}
  */
 async function stop() {
   try {
     signals.uninstallAll();
-    sampling.end();
+    sampling.stop();
     return await native.stop();
   } catch {
     return false;
   } finally {
-    hostLog.handOverNoMore();
-    hostLog.handOver();
+    hostLog.stopFlushing();
+    hostLog.flush();
   }
 }
 
 /**
- * Sends what was sampled so far; true when everything was delivered within `timeout` seconds.
- * @param {number} [timeout] seconds; `stopTimeout` when left out
+ * Sends the samples so far; returns whether everything was delivered within `timeout` seconds.
+ * @param {number} [timeout] seconds; `stopTimeout` by default
  * @returns {Promise<boolean>}
  */
 async function flush(timeout) {
   try {
-    sampling.handOver();
+    sampling.submit();
     return await native.flush(timeout === undefined ? undefined : Math.max(0, Number(timeout) * 1000));
   } catch {
     return false;
   } finally {
-    hostLog.handOver();
+    hostLog.flush();
   }
 }
 
 /**
  * Changes settings while running; false when the profiler does not run. Throws {@link SpanprofError} for a setting that
- * cannot change while running, or cannot have this value.
+ * cannot change while running, and for an invalid value.
  * @param {Options} options
  * @returns {boolean}
  */
@@ -192,12 +192,12 @@ function update(options) {
   } catch (error) {
     throw SpanprofError.of(error);
   } finally {
-    hostLog.handOver();
+    hostLog.flush();
   }
 }
 
 /**
- * The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources.
+ * Statistics of the profiler: samples, losses with their reasons, deliveries, settings with their sources.
  * @returns {Record<string, any>}
  */
 function stats() {

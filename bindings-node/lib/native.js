@@ -1,17 +1,17 @@
 'use strict';
-// Finds the native half of the package once; everything else here asks for `native`. One file per platform serves every
-// Node from 18 on. When it cannot be loaded, `absent` stands in: the program runs on, one warning says why.
+// Loads the native module once, for all other modules of the package. One file per platform serves every Node.js from 18 on.
+// When it cannot be loaded, `absent` replaces it: the program continues, and one warning gives the reason.
 
 const fs = require('node:fs');
 const path = require('node:path');
 const copies = require('./copies.js');
-const { checkWhole } = require('./elf.js');
+const { checkComplete } = require('./elf.js');
 
 const { HERE, IS_BUNDLED } = copies;
 
 const MODULE = 'spanprof.node';
 
-/** @returns {string} the platform's folder below `prebuilds` */
+/** @returns {string} the platform's directory below `prebuilds` */
 function platform() {
   /** @type {any} */
   const report = process.platform === 'linux' && process.report ? process.report.getReport() : undefined;
@@ -19,11 +19,11 @@ function platform() {
   return `${process.platform}-${process.arch}${musl ? '-musl' : ''}`;
 }
 
-/** @returns {string[]} where the package may be installed: here, and for a bundle beside it or the program. */
+/** @returns {string[]} directories of the package: its own, and for a bundle those beside it or the program. */
 function packages() {
   if (!IS_BUNDLED) return [path.join(HERE, '..')];
   /** @type {{version: string}} */
-  // @ts-expect-error JSON outside of the folder that is compiled
+  // @ts-expect-error JSON outside the compiled directory
   const { version } = require('../package.json');
   const from = [HERE || undefined, process.argv[1] === undefined ? undefined : path.dirname(process.argv[1])];
   const found = from.flatMap((folder) => {
@@ -35,7 +35,7 @@ function packages() {
   });
   return [...new Set(found)].filter((folder) => {
     try {
-      // Both halves are of one version.
+      // Both halves must have the same version.
       return JSON.parse(fs.readFileSync(path.join(folder, 'package.json'), 'utf8')).version === version;
     } catch {
       return false;
@@ -48,8 +48,8 @@ function packages() {
  * @returns {import('./absent.js').Native}
  */
 function loadFile(file) {
-  // A mapping behind the end of a file ends the process at its first read.
-  checkWhole(file);
+  // A mapping behind the end of a file would end the process at its first read.
+  checkComplete(file);
   const loaded = { exports: {} };
   // Not `require`, which bundlers replace.
   process.dlopen(loaded, file);
@@ -60,7 +60,7 @@ function loadFile(file) {
 function load() {
   const [folder] = packages();
   if (folder === undefined) throw new Error('the program is a bundle, and the package is not installed beside it');
-  // Most machines are answered without a diagnostic report, which takes milliseconds.
+  // Tried first, since the diagnostic report behind `platform` takes milliseconds.
   const glibc = path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, MODULE);
   try {
     return { native: loadFile(glibc), folder: fs.realpathSync(folder) };
@@ -72,10 +72,10 @@ function load() {
 }
 
 /**
- * What the user can do about it.
+ * The action that the warning recommends.
  * @param {any} error
  */
-function wayOut(error) {
+function recommendation(error) {
   if (error?.code === 'ERR_DLOPEN_DISABLED') return 'Node.js runs with --permission: add --allow-addons.';
   if (error?.code === 'ERR_ACCESS_DENIED') return 'Node.js runs with --permission: add --allow-fs-read for the package and --allow-addons.';
   if (IS_BUNDLED) {
@@ -101,9 +101,9 @@ function loadOrWarn() {
     });
     return loaded;
   } catch (error) {
-    const [because] = String(error instanceof Error ? error.message : error).split('\n', 1);
+    const [reason] = String(error instanceof Error ? error.message : error).split('\n', 1);
     process.emitWarning(
-      `spanprof does nothing in this process: its native module could not be loaded (${because}). ${wayOut(error)}`,
+      `spanprof does nothing in this process: its native module could not be loaded (${reason}). ${recommendation(error)}`,
       { type: 'SpanprofWarning', code: 'SPANPROF_NATIVE_MISSING' },
     );
     return { native: require('./absent.js'), folder: '' };

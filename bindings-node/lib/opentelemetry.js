@@ -1,29 +1,29 @@
 'use strict';
-// The active OpenTelemetry span links itself: the registered context manager's `with` is wrapped, once, whether it was
-// registered before `start` or comes later. Its `bind` goes through `with`. Nothing of OpenTelemetry is loaded for it.
+// Links the active OpenTelemetry span: wraps `with` of the registered context manager once, whether it is registered before
+// `start` or later. Its `bind` calls `with`. No module of OpenTelemetry is loaded.
 
 const scope = require('./scope.js');
 
-/** Where the API keeps what was registered; one per major version of the API. */
+/** The API's global registry; one per major version of the API. */
 const REGISTRY = Symbol.for('opentelemetry.js.api.1');
 const SPAN = Symbol.for('OpenTelemetry Context Key SPAN');
 
 /** @type {WeakSet<object>} */
 const wrapped = new WeakSet();
-/** The context id that a span became last. @type {WeakMap<object, number>} */
+/** The last context id of each span. @type {WeakMap<object, number>} */
 const idOfSpan = new WeakMap();
 let installed = false;
 
-/** Wraps what is registered now, and what will be. */
+/** Wraps the current and any later context manager. */
 function install() {
   if (installed) return;
   installed = true;
   try {
     const registry = /** @type {any} */ (globalThis)[REGISTRY];
-    if (registry !== undefined) follow(registry);
+    if (registry !== undefined) wrapRegistry(registry);
     else waitForRegistry();
   } catch {
-    // A program that froze its globals keeps them; samples are not linked.
+    // The program froze its globals; samples are not linked.
   }
 }
 
@@ -35,7 +35,7 @@ function waitForRegistry() {
     set(registry) {
       Object.defineProperty(globalThis, REGISTRY, { value: registry, configurable: true, enumerable: true, writable: true });
       try {
-        follow(registry);
+        wrapRegistry(registry);
       } catch {
         // As above.
       }
@@ -44,11 +44,11 @@ function waitForRegistry() {
 }
 
 /**
- * Wraps the registry's context manager. One that is registered later is seen by a setter on the registry's prototype, so
- * that the registered one stays a plain property, as fast to read as before.
+ * Wraps the registry's context manager. A later registration is observed by a setter on the registry's prototype, so that the
+ * `context` property stays a plain property, as fast to read as before.
  * @param {any} registry
  */
-function follow(registry) {
+function wrapRegistry(registry) {
   if (registry === null || typeof registry !== 'object') return;
   if (registry.context) wrap(registry.context);
   Object.setPrototypeOf(
@@ -61,7 +61,7 @@ function follow(registry) {
           try {
             if (contexts) wrap(contexts);
           } catch {
-            // It is registered all the same; its spans are not linked.
+            // The context manager is registered in any case; its spans are not linked.
           }
           Object.defineProperty(this, 'context', { value: contexts, configurable: true, enumerable: true, writable: true });
         },
@@ -89,7 +89,7 @@ function wrap(contexts) {
 }
 
 /**
- * The id of the labels current here under the span of `context`.
+ * The id of the current labels under the span of `context`.
  * @param {number} before
  * @param {any} context
  * @returns {number}

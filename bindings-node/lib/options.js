@@ -1,7 +1,6 @@
 'use strict';
-// Options as JSON for the native module, which translates keys: here only what JSON has no form for, paths as URLs, maps,
-// numbers that are none, and the one option that native code cannot use. No policy for the rest: what a key means, its bounds
-// and the message about an unknown one come from the core.
+// Converts options into JSON for the native module, which translates keys. Handled here: values without a JSON form (URLs, maps,
+// non-finite numbers), and the one option that native code cannot use. Defaults, bounds and messages come from the core.
 
 const { SpanprofError } = require('./errors.js');
 const { canListen } = require('./signals.js');
@@ -17,7 +16,7 @@ function plain(value, depth) {
     case 'string':
       return value;
     case 'number':
-      // JSON has no such numbers; as text the core names them in its error.
+      // JSON has no such numbers; as text they appear in the core's error.
       return Number.isFinite(value) ? value : String(value);
     case 'undefined':
       return null;
@@ -31,7 +30,7 @@ function plain(value, depth) {
   if (Array.isArray(value)) return value.map((item) => plain(item, depth + 1));
   /** @type {[string, unknown][]} */
   const entries = value instanceof Map ? [...value] : Object.entries(/** @type {object} */ (value));
-  // A tag or header without a value, say a variable that is not set, is none.
+  // A tag or header without a value, such as an unset variable, is left out.
   const given = depth === 0 ? entries : entries.filter(([, inner]) => inner !== undefined && inner !== null);
   return Object.fromEntries(given.map(([key, inner]) => [String(key), plain(inner, depth + 1)]));
 }
@@ -47,7 +46,7 @@ function checkedSignals(signals) {
 }
 
 /**
- * The code layer of the configuration as JSON, and the option that only this package reads. Throws `SpanprofError` only.
+ * The options as JSON for the core, and the option that only this package reads. Throws only `SpanprofError`.
  * @param {object | null | undefined} options
  * @returns {{json: string, stopOnSignals: readonly string[]}}
  */
@@ -61,7 +60,7 @@ function read(options) {
 }
 
 /**
- * The same of `update`, which changes keys of the core alone.
+ * The same for `update`, which changes keys of the core only.
  * @param {object | null | undefined} options
  * @returns {string}
  */

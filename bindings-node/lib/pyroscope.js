@@ -1,6 +1,6 @@
 'use strict';
-// The names of `@pyroscope/nodejs` as thin aliases: its documented snippets run with the import renamed. Where a name has no
-// meaning for us it is accepted and said.
+// The API of `@pyroscope/nodejs` as thin aliases: its documented snippets run with the import renamed. Options without an
+// equivalent are accepted; a warning names those that change the result.
 
 const copies = require('./copies.js');
 const { SpanprofError } = require('./errors.js');
@@ -11,7 +11,7 @@ const { expressMiddleware } = require('./express.js');
 const { fastifyPlugin } = require('./fastify.js');
 
 /**
- * Options of `@pyroscope/nodejs`; ours are taken too and win.
+ * Options of `@pyroscope/nodejs`; ours are accepted too and take precedence.
  * @typedef {Omit<lifecycle.Options, 'wall'> & {
  *   appName?: string | undefined, serverAddress?: string | undefined, authToken?: string | undefined,
  *   basicAuthUser?: string | undefined, basicAuthPassword?: string | undefined, tenantID?: string | undefined,
@@ -23,18 +23,18 @@ const { fastifyPlugin } = require('./fastify.js');
  * }} PyroscopeOptions
  */
 
-const WITHOUT_MEANING = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths', 'heap']);
+const IGNORED_OPTIONS = new Set(['sourceMapper', 'stripFilenames', 'shortenPaths', 'heap']);
 
-/** What `init` was given. @type {lifecycle.Options} */
+/** The options of `init`. @type {lifecycle.Options} */
 let configured = {};
-/** Whether `start` is Pyroscope's, which profiles memory too. */
+/** Whether `start` was configured by `init`: Pyroscope then profiles memory too. */
 let heapIsImplied = false;
-/** Why `init` could not read its options; `start` throws it. @type {Error | undefined} */
+/** The error of `init`, which `start` throws. @type {Error | undefined} */
 let unreadable;
-let heapWasAsked = false;
+let heapWarned = false;
 
 /**
- * A variable that Pyroscope reads, unless one of higher rank is set. The core reads the others.
+ * The value of Pyroscope's variable `name`, unless one of `higher` precedence is set. The core reads the other variables.
  * @param {string} name
  * @param {string[]} higher
  */
@@ -58,8 +58,8 @@ function translated(options) {
   if (address) ours.endpoint = address;
   const milliseconds = flushIntervalMs ?? variable('PYROSCOPE_FLUSH_INTERVAL_MS', 'SPANPROF_UPLOAD_INTERVAL');
   if (milliseconds !== undefined) ours.uploadInterval = Number(milliseconds) / 1000;
-  const asked = typeof wall === 'object' && wall !== null ? wall.samplingIntervalMicros : undefined;
-  const micros = asked ?? variable('PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS', 'SPANPROF_SAMPLE_RATE');
+  const option = typeof wall === 'object' && wall !== null ? wall.samplingIntervalMicros : undefined;
+  const micros = option ?? variable('PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS', 'SPANPROF_SAMPLE_RATE');
   if (micros !== undefined && Number(micros) > 0) ours.sampleRate = Math.max(1, Math.round(1e6 / Number(micros)));
   if (typeof wall === 'boolean') ours.wall = wall;
   if (authToken) headers.authorization = `Bearer ${authToken}`;
@@ -69,9 +69,9 @@ function translated(options) {
   }
   if (tenantID) headers['x-scope-orgid'] = tenantID;
   for (const [key, value] of Object.entries(rest)) {
-    if (!WITHOUT_MEANING.has(key) && value !== undefined) ours[key] = value;
+    if (!IGNORED_OPTIONS.has(key) && value !== undefined) ours[key] = value;
   }
-  // A variable that is not set is written as an empty text in many a program.
+  // Some programs pass an unset variable as an empty text.
   if (ours.endpoint === '') delete ours.endpoint;
   if (rest.heap) startHeapProfiling();
   if (Object.keys(headers).length > 0) ours.headers = { ...headers, ...ours.headers };
@@ -79,7 +79,7 @@ function translated(options) {
 }
 
 /**
- * Takes the configuration; `start` begins, with the wall clock unless `wall` is false: it is Pyroscope's first profile.
+ * Stores the configuration for `start`. The wall clock is on unless `wall` is false: it is Pyroscope's first profile.
  * @param {PyroscopeOptions} [options]
  */
 function init(options) {
@@ -93,7 +93,7 @@ function init(options) {
 }
 
 /**
- * Starts with what `init` was given; options given here win. See the package's `start`.
+ * Starts with the options of `init`; options given here take precedence. See `start` of the package.
  * @param {PyroscopeOptions} [options]
  * @returns {boolean}
  */
@@ -117,11 +117,11 @@ function startWallProfiling() {
   if (!lifecycle.update({ wall: true })) lifecycle.start({ ...configured, wall: true });
 }
 
-/** Accepted; memory is not profiled by this version, which is said once. */
+/** Accepted; this version does not profile memory, and warns once. */
 function startHeapProfiling() {
-  if (heapWasAsked) return;
-  heapWasAsked = true;
-  hostLog.say('warning', "spanprof: memory is not profiled by this version; Pyroscope's heap profile is left out " +
+  if (heapWarned) return;
+  heapWarned = true;
+  hostLog.log('warning', "spanprof: memory is not profiled by this version; Pyroscope's heap profile is left out " +
     '(`heap: false` in `init` ends this warning)');
 }
 
@@ -130,11 +130,11 @@ async function stopWallProfiling() {
   await lifecycle.stop();
 }
 
-/** Nothing runs, nothing stops. @returns {Promise<void>} */
+/** Without effect, since no memory profile runs. @returns {Promise<void>} */
 async function stopHeapProfiling() {}
 
 /**
- * Pyroscope's name of `tagWrapper`: returns what `fn` returns, and the labels last through `await`.
+ * Pyroscope's name of `tagWrapper`: returns the result of `fn`; the labels last across `await`.
  * @template {any[]} A
  * @template R
  * @param {scope.Labels} labels
@@ -146,7 +146,7 @@ function wrapWithLabels(labels, fn, ...args) {
   return scope.tagWrapper(labels, fn, ...args);
 }
 
-/** Accepted for compatibility; source maps are found by themselves. */
+/** Accepted for compatibility; source maps are found without it. */
 class SourceMapper {
   /**
    * @param {string[]} [_directories]

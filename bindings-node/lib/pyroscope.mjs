@@ -1,4 +1,4 @@
-// The names of `pyroscope.js` for `import`, by name and as default.
+// The exports of `pyroscope.js` for `import`, by name and as default.
 
 import spanprof from './pyroscope.js';
 

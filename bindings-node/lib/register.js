@@ -1,6 +1,6 @@
 'use strict';
-// `node --require spanprof/register app.js`, `node --import spanprof/register app.mjs`: profiles a program that knows nothing
-// of it. Settings come from variables and the configuration file.
+// `node --require spanprof/register app.js`, `node --import spanprof/register app.mjs`: profiles a program without a change.
+// Settings come from environment variables and the configuration file.
 
 const copies = require('./copies.js');
 

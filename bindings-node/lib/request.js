@@ -1,5 +1,5 @@
 'use strict';
-// What a request says about itself: the labels that both middlewares start with.
+// Labels of a request for both middlewares.
 
 const { native } = require('./native.js');
 const { current } = require('./scope.js');
@@ -8,7 +8,7 @@ const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH',
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
 /**
- * Labels of a request; with the ids of its trace when no span of this process is current.
+ * Labels of a request, with the ids of its `traceparent` header when no span of this process is current.
  * @param {{method?: string, headers?: Record<string, any>}} request
  * @returns {Record<string, string>}
  */

@@ -1,60 +1,60 @@
 'use strict';
-// Labels of a scope: one AsyncLocalStorage that holds the id of a context, 0 or nothing for none. What an id stands for is
-// the core's. From Node 24 on the profiler reads the storage by itself; before, `hooks` tells it at each switch.
+// Labels of a scope: one AsyncLocalStorage with the context id, 0 or nothing for none. The core resolves ids. From Node.js 24 on
+// the profiler reads the storage itself; before, `hooks` reports the id at each switch.
 
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { native } = require('./native.js');
 
 /**
- * Names and values, as an object or a map. An `object`, so that an interface of TypeScript is one too.
+ * Names and values, as an object or a map. Declared as `object`, so that TypeScript interfaces are accepted.
  * @typedef {Readonly<Record<string, unknown>> | ReadonlyMap<string, unknown> | object} Labels
  */
 
 /** @type {AsyncLocalStorage<number>} */
 const storage = new AsyncLocalStorage();
 let entered = false;
-let told = false;
-/** What is told at each switch, where the profiler does not read the storage. @type {typeof import('./hooks.js') | undefined} */
+let registered = false;
+/** Reports each switch, where the profiler does not read the storage. @type {typeof import('./hooks.js') | undefined} */
 let hooks;
 
-/** Makes the storage known, the first time that a scope is entered while profiling: before, nobody asks for it. */
-function tell() {
+/** Registers the storage when a scope is first entered while profiling. */
+function registerStorage() {
   entered = true;
   if (!native.isRunning()) return;
-  told = true;
+  registered = true;
   try {
     native.registerThread();
-    // Two numbers that no context has: found twice, the place is certain.
-    const found = [1_234_567, 7_654_321].map((probe) => storage.run(probe, () => native.registerStorage(storage, probe)));
-    if (found[1]) return;
-    const needed = require('./hooks.js');
-    needed.install(storage);
-    hooks = needed;
+    // Two numbers that are no context ids: if both are found, the location is verified.
+    const verified = [1_234_567, 7_654_321].map((probe) => storage.run(probe, () => native.registerStorage(storage, probe)));
+    if (verified[1]) return;
+    const loaded = require('./hooks.js');
+    loaded.install(storage);
+    hooks = loaded;
   } catch {
     hooks = undefined;
   }
 }
 
-/** Profiling begins: scopes that were entered before go on in its samples. */
-function beginFollowing() {
-  if (entered && !told) tell();
+/** Profiling started: registers the storage if a scope was entered before. */
+function profilingStarted() {
+  if (entered && !registered) registerStorage();
 }
 
 /**
- * Makes `id` the one that samples carry from here on, where that is to be told.
+ * Reports `id` as the current one, where the profiler does not read the storage.
  * @param {number} id
  */
-function follow(id) {
+function reportCurrent(id) {
   hooks?.exchange(id);
 }
 
-/** The id of the context that is current here. */
+/** The current context id. */
 function current() {
   return storage.getStore() ?? 0;
 }
 
 /**
- * Runs `fn` under the context `id`, and what it awaits and starts.
+ * Runs `fn`, and the asynchronous work that it starts, under the context `id`.
  * @template {any[]} A
  * @template R
  * @param {number} id
@@ -63,13 +63,13 @@ function current() {
  * @returns {R}
  */
 function run(id, fn, args) {
-  if (!told) tell();
+  if (!registered) registerStorage();
   if (hooks === undefined) {
     try {
       return storage.run(id, fn, ...args);
     } finally {
-      // Profiling began meanwhile.
-      follow(current());
+      // Profiling may have started during the call.
+      reportCurrent(current());
     }
   }
   const before = hooks.exchange(id);
@@ -81,20 +81,20 @@ function run(id, fn, args) {
 }
 
 /**
- * Makes `id` current from here to the end of what runs here, and in what it starts.
+ * Makes `id` current for the rest of the synchronous execution, and the asynchronous work that it starts.
  * @param {number} id
  */
 function enter(id) {
-  if (!told) tell();
+  if (!registered) registerStorage();
   storage.enterWith(id);
-  follow(id);
+  reportCurrent(id);
 }
 
-let refusalWarned = false;
+let warned = false;
 
 /**
- * A label's value as text: of primitive values, and of objects that have a text of their own, such as a URL, a
- * date or an identifier of a database. What has none (`[object Object]`) and a function is no value.
+ * A label's value as text. Primitive values, and objects with a `toString` of their own, such as URLs, dates and database ids,
+ * have one. Functions and plain objects (`[object Object]`) have none.
  * @param {string} key
  * @param {unknown} value
  * @returns {string | undefined}
@@ -105,17 +105,17 @@ function textOf(key, value) {
     const text = String(value);
     if (typeof value !== 'object' || !/^\[object [^\]]*\]$/.test(text)) return text;
   }
-  if (!refusalWarned) {
-    refusalWarned = true;
+  if (!warned) {
+    warned = true;
     const kind = typeof value === 'object' ? Object.prototype.toString.call(value) : 'a function';
-    require('./host_log.js').say('warning', `spanprof: the label '${key}' is left out: its value must be a string, a number or a boolean, got ${kind}; ` +
+    require('./host_log.js').log('warning', `spanprof: the label '${key}' is left out: its value must be a string, a number or a boolean, got ${kind}; ` +
       'pass the field that is meant. Further such labels are left out without a warning.');
   }
   return undefined;
 }
 
 /**
- * Labels as alternating keys and values. Never throws: what cannot be read is left out.
+ * Labels as alternating keys and values. Never throws: unreadable labels are left out.
  * @param {Labels | null | undefined} labels
  * @returns {string[]}
  */
@@ -130,17 +130,17 @@ function pairsOf(labels) {
         const text = textOf(String(key), value);
         if (text !== undefined) pairs.push(String(key), text);
       } catch {
-        // A value whose text throws is left out.
+        // A value whose `toString` throws is left out.
       }
     }
   } catch {
-    // A map that throws when it is listed has the labels it gave so far.
+    // A map whose iteration throws keeps the labels read so far.
   }
   return pairs;
 }
 
 /**
- * The id of `labels` on top of the context `parent`; the parent itself when the labels cannot be had.
+ * The id of the context `parent` with `labels` added; the parent itself on an error.
  * @param {number} parent
  * @param {Labels | null | undefined} labels
  */
@@ -154,8 +154,8 @@ function child(parent, labels) {
 }
 
 /**
- * The id of the labels of `parent` under a span, or under none when its ids are empty. Within one trace the local root stays
- * what it was; the first span of a trace in this process is its own, unless it stands for one elsewhere.
+ * The id of the labels of `parent` under a span, or without a span when its ids are empty. Within a trace the local root span is
+ * inherited; the first span of a trace in this process is its own local root, unless it is remote.
  * @param {number} parent
  * @param {string} traceId
  * @param {string} spanId
@@ -169,9 +169,8 @@ function linked(parent, traceId, spanId, isRemote) {
 }
 
 /**
- * Calls `fn(...args)` with labels on its samples, and returns what it returns. The labels follow promises, timers and
- * callbacks that `fn` starts, nest, and end when `fn` ends, also by an exception. `trace_id` and `span_id` become the link
- * of the samples.
+ * Calls `fn(...args)` with labels on its samples, and returns its result. The labels follow promises, timers and callbacks that
+ * `fn` starts, can be nested, and end when `fn` returns or throws. `trace_id` and `span_id` become the link of the samples.
  * @template {any[]} A
  * @template R
  * @param {Labels} labels
@@ -184,7 +183,7 @@ function tagWrapper(labels, fn, ...args) {
 }
 
 /**
- * Replaces the labels from here on, in what runs here and in what it starts. Prefer `tagWrapper`, which ends by itself.
+ * Replaces the labels for the rest of the synchronous execution, and the asynchronous work that it starts. Prefer `tagWrapper`.
  * @param {Labels} labels
  */
 function setLabels(labels) {
@@ -193,12 +192,12 @@ function setLabels(labels) {
     const bare = native.openContext(0, traceId, spanId, localRootSpanId);
     enter(child(bare, labels));
   } catch {
-    // The program runs on with the labels it had.
+    // The previous labels stay.
   }
 }
 
 /**
- * The labels that are current here.
+ * The current labels.
  * @returns {Record<string, string>}
  */
 function getLabels() {
@@ -210,13 +209,13 @@ function getLabels() {
       Object.defineProperty(labels, pairs[at], { value: pairs[at + 1], enumerable: true, writable: true, configurable: true });
     }
   } catch {
-    // No labels are known.
+    // Without labels.
   }
   return labels;
 }
 
 /**
- * `fn`, bound to the labels and the span that are current here, wherever it is called later.
+ * `fn`, bound to the current labels and span for every later call.
  * @template {(...args: any[]) => any} F
  * @param {F} fn
  * @returns {F}
@@ -234,9 +233,9 @@ function bind(fn) {
     Object.defineProperty(bound, 'length', { value: fn.length, configurable: true });
     Object.defineProperty(bound, 'name', { value: fn.name, configurable: true });
   } catch {
-    // A proxy that refuses: the bound function keeps names of its own.
+    // A proxy may refuse: the bound function keeps its own name and length.
   }
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { beginFollowing, current, run, enter, child, linked, tagWrapper, setLabels, getLabels, bind };
+module.exports = { profilingStarted, current, run, enter, child, linked, tagWrapper, setLabels, getLabels, bind };

@@ -1,29 +1,29 @@
 'use strict';
-// Two functions whose names nobody else has: called once, while the native module looks whether a walk made inside the
-// inner one meets both. As text, since bundlers rename functions.
+// Two functions with unique names, called once: inside the inner one the native module tests whether a stack walk contains both.
+// As source text, since bundlers rename functions.
 
 const vm = require('node:vm');
 const { native } = require('./native.js');
 
-const FUNCTIONS = `(function (judge) {
-  function spanprofSelfTestInner(ownIsAllowed) {
-    const means = judge(ownIsAllowed);
-    return means;
+const FUNCTIONS = `(function (select) {
+  function spanprofSelfTestInner(allowFramePointers) {
+    const method = select(allowFramePointers);
+    return method;
   }
-  function spanprofSelfTestOuter(ownIsAllowed) {
-    const means = spanprofSelfTestInner(ownIsAllowed);
-    return means;
+  function spanprofSelfTestOuter(allowFramePointers) {
+    const method = spanprofSelfTestInner(allowFramePointers);
+    return method;
   }
   return spanprofSelfTestOuter;
 })`;
 
 /**
- * How stacks are walked from here on: `own`, `v8` or `none`.
- * @param {boolean} ownIsAllowed
+ * Selects the walk method: `own`, `v8` or `none`.
+ * @param {boolean} allowFramePointers
  * @returns {string}
  */
-function selfTest(ownIsAllowed) {
-  return new vm.Script(FUNCTIONS, { filename: 'spanprof:self_test' }).runInThisContext()(native.judgeWalks)(ownIsAllowed);
+function selfTest(allowFramePointers) {
+  return new vm.Script(FUNCTIONS, { filename: 'spanprof:self_test' }).runInThisContext()(native.selectStackWalk)(allowFramePointers);
 }
 
 module.exports = selfTest;

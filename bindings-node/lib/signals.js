@@ -1,6 +1,6 @@
 'use strict';
-// Sends the last window before a signal ends the process, where `stopOnSignals` asks for it. Without that option no signal is
-// listened to: a listener replaces the signal's default action.
+// Sends the last window before a signal ends the process, for the signals in `stopOnSignals`. Without that option no listener is
+// installed, since a listener replaces the signal's default action.
 
 const os = require('node:os');
 
@@ -8,7 +8,7 @@ const os = require('node:os');
 const installed = new Map();
 
 /**
- * Whether a process can listen to it.
+ * Whether a process can listen for it.
  * @param {unknown} name
  */
 function canListen(name) {
@@ -24,15 +24,15 @@ function install(names, stop) {
     if (installed.has(name)) continue;
     const listener = () => {
       uninstall(name);
-      // A second signal meets the default action, and ends the process at once.
+      // A second signal has the default action and ends the process at once.
       const isAlone = process.listenerCount(name) === 0;
       stop().finally(() => {
-        // Listeners of the program decide by themselves how it ends.
+        // Otherwise the program's own listeners decide when it ends.
         if (isAlone && process.listenerCount(name) === 0) process.kill(process.pid, name);
       });
     };
     installed.set(name, listener);
-    // First, so that the program's own `once` listeners are still counted.
+    // First in order, so that the program's own `once` listeners are still counted.
     process.prependListener(/** @type {NodeJS.Signals} */ (name), listener);
   }
 }

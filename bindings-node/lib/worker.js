@@ -1,6 +1,6 @@
 'use strict';
-// Loaded first in each worker thread made while profiling: makes its thread known, and leaves no trace in
-// the options that the worker hands to processes of its own.
+// Preloaded in each worker thread created while profiling: enrolls its thread, and removes the preload option, so that processes
+// of the worker do not inherit it.
 
 const { isMainThread } = require('node:worker_threads');
 
@@ -12,8 +12,8 @@ if (!isMainThread) {
     require('./native.js').native.registerThread();
     require('./opentelemetry.js').install();
     workers.install();
-    workers.beginInherited();
+    workers.enterInherited();
   } catch {
-    // The worker runs as it would without us.
+    // The worker runs without profiling.
   }
 }

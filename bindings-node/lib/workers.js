@@ -1,6 +1,6 @@
 'use strict';
-// Worker threads are profiled with no code of the user's: those made after `start` load `worker.js` first, and carry the labels
-// of the scope that made them where `inheritThreads` asks for it. Not here: their samples (native core).
+// Profiles worker threads without user code: workers created after `start` preload `worker.js`, and inherit the labels of the
+// creating scope if `inheritThreads` is set. Not here: their samples (native core).
 
 const fs = require('node:fs');
 const path = require('node:path');
@@ -11,48 +11,48 @@ const scope = require('./scope.js');
 
 const PRELOAD = path.join(folder, 'lib', 'worker.js');
 const WRAPPED = Symbol.for('spanprof.worker');
-/** Under which the id of the context that made a worker is handed to it, while it is being made. */
+/** Key of the environment data that passes the creator's context id to a new worker. */
 const CREATOR = 'spanprof.creator';
 
 /**
- * Options of the process that a worker inherits, but refuses when it is told them: refused ones found so far.
+ * Options that a worker accepts from the process, but refuses in its own `execArgv`; those found so far.
  * @type {Set<string>}
  */
 const refused = new Set();
 
 /**
- * @param {string[]} words
+ * @param {string[]} args
  * @returns {string[]}
  */
-function accepted(words) {
-  return words.filter((word) => !refused.has(word));
+function withoutRefused(args) {
+  return args.filter((arg) => !refused.has(arg));
 }
 
 /**
- * Remembers what an error named; whether it named anything new.
+ * Records the options named in an error; whether there was a new one.
  * @param {any} error
- * @param {string[]} words
+ * @param {string[]} args
  */
-function learn(error, words) {
+function recordRefused(error, args) {
   if (error?.code !== 'ERR_WORKER_INVALID_EXEC_ARGV') return false;
   const known = refused.size;
   const message = String(error.message);
-  for (const word of words) {
-    if (word.startsWith('-') && message.includes(word.split('=', 1)[0])) refused.add(word);
+  for (const arg of args) {
+    if (arg.startsWith('-') && message.includes(arg.split('=', 1)[0])) refused.add(arg);
   }
   return refused.size > known;
 }
 
-/** The id of the context that a worker made here is to begin with; 0 for none. */
+/** The context id that a worker created here starts with; 0 for none. */
 function inherited() {
   const id = scope.current();
   return id !== 0 && native.setting('inherit_threads') === 'true' ? id : 0;
 }
 
-/** The script of this worker, and what it starts, goes on under the context that made it. */
-function beginInherited() {
+/** Runs the script of this worker under its creator's context. */
+function enterInherited() {
   const id = workerThreads.getEnvironmentData(CREATOR);
-  // Workers made in this one have creators of their own.
+  // Workers created by this one have their own creators.
   workerThreads.setEnvironmentData(CREATOR, undefined);
   if (typeof id === 'number' && id !== 0) scope.enter(id);
 }
@@ -68,20 +68,20 @@ function install() {
      * @param {import('node:worker_threads').WorkerOptions} [options]
      */
     constructor(filename, options) {
-      // A worker that is told its own options is left with them; one that could not load us would not start.
+      // A worker with its own `execArgv` is not changed; one that cannot load the preload would not start.
       if (options?.execArgv !== undefined || !fs.existsSync(PRELOAD)) {
         super(filename, options);
         return;
       }
-      const preloading = () => ({ ...options, execArgv: [...accepted(process.execArgv), '--require', PRELOAD] });
+      const preloading = () => ({ ...options, execArgv: [...withoutRefused(process.execArgv), '--require', PRELOAD] });
       const id = inherited();
       try {
-        // A copy goes along with each worker made.
+        // Copied into each new worker.
         if (id !== 0) workerThreads.setEnvironmentData(CREATOR, id);
         super(filename, preloading());
       } catch (error) {
-        // Whatever the reason, the worker must start as it would without us, or fail as it would.
-        if (learn(error, process.execArgv)) super(filename, preloading());
+        // In any case the worker must start, or fail, as it would without us.
+        if (recordRefused(error, process.execArgv)) super(filename, preloading());
         else super(filename, options);
       } finally {
         if (id !== 0) workerThreads.setEnvironmentData(CREATOR, undefined);
@@ -94,4 +94,4 @@ function install() {
   syncBuiltinESMExports();
 }
 
-module.exports = { install, beginInherited, PRELOAD };
+module.exports = { install, enterInherited, PRELOAD };

@@ -1,5 +1,5 @@
-//! The Node.js runner's door to the conformance suite: configuration and scopes go through the package's own API, the rest
-//! of a case through the core. Compiled with the feature `testing` only; called by `tests/conformance.test.js`.
+//! Entry point of the Node.js runner of the conformance suite. Configuration and scopes go through the package's own API, the
+//! rest of a case through the core. Compiled with the feature `testing` only; called by `tests/conformance.test.js`.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ impl Language for JavaScript<'_> {
 
     fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
         let id = serde_json::to_string(scopes).ok().and_then(|scopes| self.context.call(scopes).ok());
-        // No case gives this id, so a failing callback fails the case.
+        // No case has this id, so that a failing callback fails the case.
         id.map_or(u64::MAX, |id| id as u64)
     }
 }
 
-/// Runs one case: its text, its `config` as the package's options in JSON, and the context inside scopes (JSON) of
-/// `tagWrapper`. Gives the case's name, or throws what did not hold.
+/// Runs one case. `config_json`: its `config` as the package's options; `context`: returns the context id inside scopes
+/// (JSON) of `tagWrapper`. Returns the case's name, or throws with the expectation that failed.
 #[napi]
 pub fn run_case(text: String, config_json: String, context: Function<String, f64>) -> Result<String> {
     let config = from_json(&config_json).map_err(|error| Error::from_reason(error.to_string()))?;

@@ -1,5 +1,5 @@
 'use strict';
-// A package whose native module cannot be loaded: every verb is there and does nothing, the program runs as without us.
+// A package whose native module cannot be loaded: every function exists and does nothing, and the program runs normally.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -23,7 +23,7 @@ function installedWithout(t, damage) {
   };
 }
 
-const EVERY_VERB = `
+const ALL_FUNCTIONS = `
 const assert = require('node:assert/strict');
 const spanprof = require('spanprof');
 assert.equal(spanprof.start({ serviceName: 'x' }), false);
@@ -41,44 +41,44 @@ spanprof.expressMiddleware()({ method: 'GET', headers: {} }, {}, () => { went = 
 assert.equal(went, true);
 Promise.all([spanprof.flush(1), spanprof.stop(), spanprof.tagWrapper({ a: 1 }, async () => 7)]).then((all) => {
   assert.deepEqual(all, [true, true, 7]);
-  console.log('whole');
+  console.log('complete');
 });
 `;
 
-test('without a native module every verb does nothing and one warning says why', (t) => {
+test('without a native module every function does nothing and one warning gives the reason', (t) => {
   const run = installedWithout(t, () => {});
-  const done = run('program.js', EVERY_VERB);
+  const done = run('program.js', ALL_FUNCTIONS);
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
   assert.equal(done.stderr.match(/SpanprofWarning/g)?.length, 1, done.stderr);
 });
 
-test('a damaged native module is as good as none', (t) => {
+test('a damaged native module counts as missing', (t) => {
   const run = installedWithout(t, (folder) => {
     fs.mkdirSync(folder, { recursive: true });
     fs.writeFileSync(path.join(folder, 'spanprof.node'), 'not a library');
   });
-  const done = run('program.js', EVERY_VERB);
+  const done = run('program.js', ALL_FUNCTIONS);
   assert.equal(done.status, 0, done.stderr);
   assert.match(done.stderr, /could not be loaded/);
 });
 
-test('a native module that is cut off anywhere is as good as none', (t) => {
-  const whole = fs.readFileSync(path.join(PACKAGE, 'prebuilds', `${process.platform}-${process.arch}`, 'spanprof.node'));
-  for (const part of [0, 40, 64, 5000, whole.length >> 1, whole.length - 1]) {
+test('a native module truncated at any length counts as missing', (t) => {
+  const complete = fs.readFileSync(path.join(PACKAGE, 'prebuilds', `${process.platform}-${process.arch}`, 'spanprof.node'));
+  for (const part of [0, 40, 64, 5000, complete.length >> 1, complete.length - 1]) {
     const run = installedWithout(t, (folder) => {
       fs.mkdirSync(folder, { recursive: true });
-      fs.writeFileSync(path.join(folder, 'spanprof.node'), whole.subarray(0, part));
+      fs.writeFileSync(path.join(folder, 'spanprof.node'), complete.subarray(0, part));
     });
-    const done = run('program.js', EVERY_VERB);
+    const done = run('program.js', ALL_FUNCTIONS);
     assert.equal(done.status, 0, `${part} bytes: ${done.signal} ${done.stderr}`);
-    assert.match(done.stdout, /whole/);
+    assert.match(done.stdout, /complete/);
     assert.equal(done.stderr.match(/SpanprofWarning/g)?.length, 1, done.stderr);
-    if (part >= 64) assert.match(done.stderr, new RegExp(`cut off: ${part} bytes of at least \\d+`));
+    if (part >= 64) assert.match(done.stderr, new RegExp(`truncated: ${part} bytes of at least \\d+`));
   }
 });
 
-test('preloading by require and by import lets a program run that knows nothing of us', (t) => {
+test('a program preloads the package by require and by import without a change', (t) => {
   const run = installedWithout(t, () => {});
   for (const flag of ['--require', '--import']) {
     const done = run('program.mjs', "console.log('mine');", flag, 'spanprof/register');

@@ -1,6 +1,5 @@
 'use strict';
-// What a sample would carry is what JavaScript holds current: at every place where the program runs, and in each of many
-// requests that take turns.
+// A sample carries the context that is current in JavaScript: in every kind of callback, and in many interleaved requests.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -14,8 +13,8 @@ const { start, stop, tagWrapper, bind, setLabels } = require('spanprof');
 const scope = require('../lib/scope.js');
 const { native } = require('../lib/native.js');
 
-/** Whether a sample taken here would carry the current context; `where` names the place when it would not. */
-function same(where) {
+/** Asserts that a sample taken here would carry the current context; `where` names the point of the test. */
+function assertSame(where) {
   assert.equal(native.currentInHandler(), scope.current(), where);
 }
 
@@ -25,83 +24,83 @@ test.after(async () => {
   fs.rmSync(directory, { recursive: true, force: true });
 });
 
-test('a scope that was entered before the start goes on in samples, and nothing is told before', () => {
+test('a scope entered before the start is in samples after it, and not before', () => {
   tagWrapper({ before: 1 }, () => {
     assert.equal(native.currentInHandler(), 0);
     assert.equal(start({ serviceName: 'handler', destinations: [{ type: 'file', directory }] }), true);
-    same('after the start');
+    assertSame('after the start');
     assert.notEqual(native.currentInHandler(), 0);
   });
-  same('afterwards');
+  assertSame('afterwards');
 });
 
-test('a sample carries the scope that runs, also after an exception', () => {
-  same('outside');
+test('a sample carries the innermost scope, also after an exception', () => {
+  assertSame('outside');
   tagWrapper({ a: 1 }, () => {
-    same('inside');
-    assert.throws(() => tagWrapper({ b: 1 }, () => { same('nested'); throw new RangeError('mine'); }), RangeError);
-    same('after an exception');
+    assertSame('inside');
+    assert.throws(() => tagWrapper({ b: 1 }, () => { assertSame('nested'); throw new RangeError('mine'); }), RangeError);
+    assertSame('after an exception');
   });
-  same('afterwards');
+  assertSame('afterwards');
   assert.equal(native.currentInHandler(), 0);
 });
 
-test('a sample carries the scope of the callback that runs', async () => {
+test('a sample carries the scope of the running callback', async () => {
   await tagWrapper({ a: 1 }, async () => {
     await null;
-    same('await');
-    await new Promise((resolve) => setTimeout(() => resolve(same('timer')), 1));
-    same('await of a timer');
-    await new Promise((resolve) => setImmediate(() => resolve(same('immediate'))));
-    await new Promise((resolve) => process.nextTick(() => resolve(same('tick'))));
-    await new Promise((resolve) => queueMicrotask(() => resolve(same('microtask'))));
+    assertSame('await');
+    await new Promise((resolve) => setTimeout(() => resolve(assertSame('timer')), 1));
+    assertSame('await of a timer');
+    await new Promise((resolve) => setImmediate(() => resolve(assertSame('immediate'))));
+    await new Promise((resolve) => process.nextTick(() => resolve(assertSame('tick'))));
+    await new Promise((resolve) => queueMicrotask(() => resolve(assertSame('microtask'))));
     setLabels({ b: 1 });
-    same('labels that were set');
+    assertSame('labels that were set');
     await timers.setImmediate();
-    same('labels that were set, later');
+    assertSame('labels that were set, later');
   });
-  same('afterwards');
+  assertSame('afterwards');
 });
 
-test('a sample carries the outer scope again when a callback of another request has run inside it', async () => {
+test('a sample carries the outer scope again after a nested callback of another request', async () => {
   const foreign = tagWrapper({ request: 'other' }, () => new AsyncResource('pool'));
-  const bound = tagWrapper({ request: 'bound' }, () => bind(() => same('bound')));
+  const bound = tagWrapper({ request: 'bound' }, () => bind(() => assertSame('bound')));
   const emitter = new EventEmitter();
   await tagWrapper({ request: 'own' }, async () => {
-    emitter.on('ready', () => same('listener'));
-    foreign.runInAsyncScope(() => same('inside the other'));
-    same('after the other');
+    emitter.on('ready', () => assertSame('listener'));
+    foreign.runInAsyncScope(() => assertSame('inside the other'));
+    assertSame('after the other');
     assert.throws(() => foreign.runInAsyncScope(() => { throw new RangeError('mine'); }), RangeError);
-    same('after the other threw');
+    assertSame('after the other threw');
     bound();
-    same('after the bound one');
+    assertSame('after the bound one');
     await null;
-    same('later');
+    assertSame('later');
   });
   emitter.emit('ready');
 });
 
-test('of a thousand chains that take turns each carries its own', async () => {
+test('each of a thousand interleaved chains has its own context', async () => {
   let wrong = 0;
-  let looks = 0;
+  let checks = 0;
   const chain = async () => {
     const own = scope.current();
     for (let step = 0; step < 10; step++) {
       await (step % 3 === 0 ? timers.setImmediate() : null);
-      looks++;
+      checks++;
       if (native.currentInHandler() !== own) wrong++;
     }
   };
   await Promise.all(Array.from({ length: 1000 }, (_, n) => tagWrapper({ chain: n }, chain)));
-  assert.deepEqual({ wrong, looks }, { wrong: 0, looks: 10_000 });
+  assert.deepEqual({ wrong, checks }, { wrong: 0, checks: 10_000 });
 });
 
-test('where JavaScript tells the profiler which context runs, it writes a word and calls nothing', () => {
-  const word = native.currentWord();
-  assert.ok(word instanceof Float64Array);
-  assert.equal(word.length, 1);
-  // From Node 24 on the storage is read, and the word stays as it is.
-  const isTold = Number(process.versions.node.split('.')[0]) < 24;
-  tagWrapper({ request: 'told' }, () => assert.equal(word[0], isTold ? scope.current() : 0));
-  assert.equal(word[0], 0);
+test('where a hook sets the context, it writes an array without a call', () => {
+  const contextArray = native.contextArray();
+  assert.ok(contextArray instanceof Float64Array);
+  assert.equal(contextArray.length, 1);
+  // From Node.js 24 on the handler reads the storage, and the array is not written.
+  const isSetByHook = Number(process.versions.node.split('.')[0]) < 24;
+  tagWrapper({ request: 'set' }, () => assert.equal(contextArray[0], isSetByHook ? scope.current() : 0));
+  assert.equal(contextArray[0], 0);
 });

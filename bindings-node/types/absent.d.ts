@@ -1,15 +1,15 @@
 export = absent;
 /**
- * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  * @typedef {object} Native
  * @property {() => string} version
  * @property {(configJson: string, programName: string, submitted: boolean) => boolean} start throws an error whose message is
  *   JSON: `kind`, `message`, `hint`
- * @property {(configJson: string) => boolean} isWanted whether a start would sample; throws as `start` does
+ * @property {(configJson: string) => boolean} isEnabled whether a start would sample; throws as `start` does
  * @property {(configJson: string) => string[]} optionValues values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
- * @property {(profileJson: string) => number} submitProfile
- * @property {() => void} expectSelfTest
- * @property {(ownIsAllowed: boolean) => string} judgeWalks
+ * @property {(profileJson: string) => number} submitProfile of the inspector's sampler (JSON); returns its number of samples
+ * @property {() => void} expectSelfTest before the self-test's functions run for the first time
+ * @property {(allowFramePointers: boolean) => string} selectStackWalk the walk method: `own`, `v8` or `none`
  * @property {() => Promise<boolean>} stop
  * @property {() => boolean} stopSync
  * @property {(milliseconds?: number) => Promise<boolean>} flush
@@ -18,17 +18,17 @@ export = absent;
  * @property {() => boolean} isRunning
  * @property {(key: string) => string | null} setting
  * @property {(labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number} openContext
- * @property {(parent: number, pairs: string[]) => number} childContext labels on top of a context; `trace_id` and `span_id`
- *   among them become its link
+ * @property {(parent: number, pairs: string[]) => number} childContext the id of a context with labels added; `trace_id` and
+ *   `span_id` among them become its link
  * @property {(id: number) => DescribedContext} describeContext
  * @property {(id: number) => void} setCurrent
- * @property {() => Float64Array | null} currentWord
+ * @property {() => Float64Array | null} contextArray holds the id of this thread's samples; null where JavaScript cannot write it
  * @property {() => number} currentInHandler the id that a sample would carry here, for tests
  * @property {(storage: object, probe: number) => boolean} registerStorage whether the handler finds `probe` in the storage
  * @property {() => boolean} registerThread
  * @property {() => void} suspendCurrentThread
  * @property {() => void} resumeCurrentThread
- * @property {(milliseconds: number) => void} reportTurnsLongerThan of every event loop; 0 for none
+ * @property {(milliseconds: number) => void} reportTurnsLongerThan threshold for every event loop; 0 for none
  * @property {() => string[]} takeLogLines alternating `info` or `warning`, and a line
  */
 /**
@@ -45,7 +45,7 @@ declare namespace absent {
     export { Native, DescribedContext };
 }
 /**
- * What the native module (`bindings-node/src`) gives. Ids of contexts are small whole numbers; 0 is the empty one.
+ * The functions of the native module (`bindings-node/src/api.rs`). Context ids are whole numbers; 0 is the empty context.
  */
 type Native = {
     version: () => string;
@@ -57,14 +57,23 @@ type Native = {
     /**
      * whether a start would sample; throws as `start` does
      */
-    isWanted: (configJson: string) => boolean;
+    isEnabled: (configJson: string) => boolean;
     /**
      * values of `eventLoopBlock`, `workerThreads` and `stackWalk`; throws as `start` does
      */
     optionValues: (configJson: string) => string[];
+    /**
+     * of the inspector's sampler (JSON); returns its number of samples
+     */
     submitProfile: (profileJson: string) => number;
+    /**
+     * before the self-test's functions run for the first time
+     */
     expectSelfTest: () => void;
-    judgeWalks: (ownIsAllowed: boolean) => string;
+    /**
+     * the walk method: `own`, `v8` or `none`
+     */
+    selectStackWalk: (allowFramePointers: boolean) => string;
     stop: () => Promise<boolean>;
     stopSync: () => boolean;
     flush: (milliseconds?: number) => Promise<boolean>;
@@ -77,13 +86,16 @@ type Native = {
     setting: (key: string) => string | null;
     openContext: (labelSet: number, traceId?: string, spanId?: string, localRootSpanId?: string) => number;
     /**
-     * labels on top of a context; `trace_id` and `span_id`
-     * among them become its link
+     * the id of a context with labels added; `trace_id` and
+     * `span_id` among them become its link
      */
     childContext: (parent: number, pairs: string[]) => number;
     describeContext: (id: number) => DescribedContext;
     setCurrent: (id: number) => void;
-    currentWord: () => Float64Array | null;
+    /**
+     * holds the id of this thread's samples; null where JavaScript cannot write it
+     */
+    contextArray: () => Float64Array | null;
     /**
      * the id that a sample would carry here, for tests
      */
@@ -96,7 +108,7 @@ type Native = {
     suspendCurrentThread: () => void;
     resumeCurrentThread: () => void;
     /**
-     * of every event loop; 0 for none
+     * threshold for every event loop; 0 for none
      */
     reportTurnsLongerThan: (milliseconds: number) => void;
     /**

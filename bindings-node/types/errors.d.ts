@@ -1,19 +1,19 @@
-/** The profiler cannot start, or cannot take a new setting. */
+/** The profiler cannot start, or cannot accept a new setting. */
 export class SpanprofError extends Error {
     /**
-     * An object of options whose reading threw.
+     * An error for an options object whose property access threw.
      * @param {unknown} error
      */
     static unreadable(error: unknown): SpanprofError;
     /**
-     * What the native module threw, as ours.
+     * Converts an error of the native module.
      * @param {unknown} error
      */
     static of(error: unknown): SpanprofError;
     /**
      * @param {string} message
-     * @param {string} [kind] one of a closed set of words (`invalid_config`, `unsupported_runtime`, …)
-     * @param {string} [hint] the way out
+     * @param {string} [kind] one of a closed set (`invalid_config`, `unsupported_runtime`, …)
+     * @param {string} [hint] how to fix it
      */
     constructor(message: string, kind?: string, hint?: string);
     kind: string;

@@ -1,2 +1,2 @@
-/** Wraps the function once, if there is one and the clock needs it. */
+/** Wraps `process.execve` once, if it exists and the clock requires it. */
 export function install(): void;

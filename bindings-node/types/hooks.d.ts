@@ -1,5 +1,5 @@
 /**
- * Makes `id` the one that samples carry; returns the one before.
+ * Makes `id` the one that samples carry; returns the previous one.
  * @param {number} id
  */
 export function exchange(id: number): number;

@@ -6,16 +6,16 @@ export type Logger = {
  * @param {string} level
  * @param {string} line
  */
-export function say(level: string, line: string): void;
-/** Logs what waits. */
-export function handOver(): void;
-/** Logs what waits, in a handler of `exit`: everything is written before it returns. */
-export function handOverAtExit(): void;
+export function log(level: string, line: string): void;
+/** Logs all queued lines. */
+export function flush(): void;
+/** Logs all queued lines in a handler of `exit`: everything is written before it returns. */
+export function flushAtExit(): void;
 /**
- * Logs what waits after each window of so many seconds; the timer keeps no process alive.
- * @param {number} seconds
+ * Logs queued lines once per window; the timer does not keep the process alive.
+ * @param {number} seconds of a window
  */
-export function handOverEvery(seconds: number): void;
-export function handOverNoMore(): void;
+export function flushEvery(seconds: number): void;
+export function stopFlushing(): void;
 /** @param {Logger | undefined} given */
 export function setLogger(given: Logger | undefined): void;

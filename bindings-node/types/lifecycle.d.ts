@@ -1,9 +1,9 @@
 /**
- * Names and their values; those that are undefined are left out. An `object`, so that an interface is one too.
+ * Names and their values; undefined ones are left out. Declared as `object`, so that TypeScript interfaces are accepted.
  */
 export type Texts = Readonly<Record<string, string | number | boolean | null | undefined>> | object;
 /**
- * Keys of docs/configuration.md in camelCase; what is left out comes from variables, the file and the defaults.
+ * Keys of docs/configuration.md in camelCase; others come from environment variables, the configuration file and the defaults.
  */
 export type Options = {
     enabled?: boolean | undefined;
@@ -63,64 +63,64 @@ export type Options = {
     threadLabels?: boolean | undefined;
     serviceNameAttribute?: boolean | undefined;
     /**
-     * whether a worker thread begins with the labels and the span of the scope that makes it;
-     * false unless said otherwise
+     * whether a worker thread starts with the labels and the span of the scope that creates
+     * it; false by default
      */
     inheritThreads?: boolean | undefined;
     signals?: boolean | undefined;
     configFile?: string | undefined;
     /**
-     * whether worker threads are known by their JavaScript stacks; true unless said otherwise
+     * whether worker threads are profiled by their JavaScript stacks; true by default
      */
     workerThreads?: boolean | undefined;
     /**
-     * milliseconds: a turn of an event loop that takes longer is reported with its stacks; 50
-     * unless said otherwise, 0 for none
+     * milliseconds: a longer turn of an event loop is reported with its stacks; 50 by
+     * default, 0 for none
      */
     eventLoopBlock?: number | undefined;
     /**
-     * the best means to be tried; the first that works in this Node unless said otherwise
+     * the first walk method to try; by default the first that works in this Node.js
      */
     stackWalk?: sampling.StackWalk | undefined;
     /**
      * signals before whose default action the last window is sent; none
-     * unless said otherwise
+     * by default
      */
     stopOnSignals?: readonly NodeJS.Signals[] | undefined;
 };
 /**
- * Starts profiling this process; true when samples are being taken afterwards. Calling it again while running changes
- * nothing. Throws {@link SpanprofError} for an impossible configuration.
+ * Starts profiling this process; returns whether samples are being taken afterwards. A call while running changes nothing.
+ * Throws {@link SpanprofError} for an invalid configuration.
  * @param {Options} [options]
  * @returns {boolean}
  */
 export function start(options?: Options): boolean;
 /**
- * As `start`, for programs that did not ask themselves: an error becomes a warning.
+ * As `start`, for preloading: an error becomes a warning.
  * @param {Options} [options]
  */
 export function startQuietly(options?: Options): boolean;
 /**
- * Stops profiling and sends the last window within `stopTimeout` seconds; true when every window since
- * the start was delivered.
+ * Stops profiling and sends the last window within `stopTimeout` seconds; returns whether every window since the start was
+ * delivered.
  * @returns {Promise<boolean>}
  */
 export function stop(): Promise<boolean>;
 /**
- * Sends what was sampled so far; true when everything was delivered within `timeout` seconds.
- * @param {number} [timeout] seconds; `stopTimeout` when left out
+ * Sends the samples so far; returns whether everything was delivered within `timeout` seconds.
+ * @param {number} [timeout] seconds; `stopTimeout` by default
  * @returns {Promise<boolean>}
  */
 export function flush(timeout?: number): Promise<boolean>;
 /**
  * Changes settings while running; false when the profiler does not run. Throws {@link SpanprofError} for a setting that
- * cannot change while running, or cannot have this value.
+ * cannot change while running, and for an invalid value.
  * @param {Options} options
  * @returns {boolean}
  */
 export function update(options: Options): boolean;
 /**
- * The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources.
+ * Statistics of the profiler: samples, losses with their reasons, deliveries, settings with their sources.
  * @returns {Record<string, any>}
  */
 export function stats(): Record<string, any>;

@@ -1,2 +1,2 @@
-/** Wraps what is registered now, and what will be. */
+/** Wraps the current and any later context manager. */
 export function install(): void;

@@ -1,5 +1,5 @@
 /**
- * The code layer of the configuration as JSON, and the option that only this package reads. Throws `SpanprofError` only.
+ * The options as JSON for the core, and the option that only this package reads. Throws only `SpanprofError`.
  * @param {object | null | undefined} options
  * @returns {{json: string, stopOnSignals: readonly string[]}}
  */
@@ -8,7 +8,7 @@ export function read(options: object | null | undefined): {
     stopOnSignals: readonly string[];
 };
 /**
- * The same of `update`, which changes keys of the core alone.
+ * The same for `update`, which changes keys of the core only.
  * @param {object | null | undefined} options
  * @returns {string}
  */

@@ -23,7 +23,7 @@ declare namespace _exports {
 }
 export = _exports;
 /**
- * Options of `@pyroscope/nodejs`; ours are taken too and win.
+ * Options of `@pyroscope/nodejs`; ours are accepted too and take precedence.
  */
 type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
     appName?: string | undefined;
@@ -47,12 +47,12 @@ type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
     } | undefined;
 };
 /**
- * Takes the configuration; `start` begins, with the wall clock unless `wall` is false: it is Pyroscope's first profile.
+ * Stores the configuration for `start`. The wall clock is on unless `wall` is false: it is Pyroscope's first profile.
  * @param {PyroscopeOptions} [options]
  */
 declare function init(options?: PyroscopeOptions): void;
 /**
- * Starts with what `init` was given; options given here win. See the package's `start`.
+ * Starts with the options of `init`; options given here take precedence. See `start` of the package.
  * @param {PyroscopeOptions} [options]
  * @returns {boolean}
  */
@@ -62,12 +62,12 @@ import lifecycle = require("./lifecycle.js");
 declare function startWallProfiling(): void;
 /** @returns {Promise<void>} */
 declare function stopWallProfiling(): Promise<void>;
-/** Accepted; memory is not profiled by this version, which is said once. */
+/** Accepted; this version does not profile memory, and warns once. */
 declare function startHeapProfiling(): void;
-/** Nothing runs, nothing stops. @returns {Promise<void>} */
+/** Without effect, since no memory profile runs. @returns {Promise<void>} */
 declare function stopHeapProfiling(): Promise<void>;
 /**
- * Pyroscope's name of `tagWrapper`: returns what `fn` returns, and the labels last through `await`.
+ * Pyroscope's name of `tagWrapper`: returns the result of `fn`; the labels last across `await`.
  * @template {any[]} A
  * @template R
  * @param {scope.Labels} labels
@@ -78,7 +78,7 @@ declare function stopHeapProfiling(): Promise<void>;
 declare function wrapWithLabels<A extends any[], R>(labels: scope.Labels, fn: (...args: A) => R, ...args: A): R;
 import scope = require("./scope.js");
 import hostLog = require("./host_log.js");
-/** Accepted for compatibility; source maps are found by themselves. */
+/** Accepted for compatibility; source maps are found without it. */
 declare class SourceMapper {
     /**
      * @param {string[]} [_directories]

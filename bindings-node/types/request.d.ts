@@ -1,5 +1,5 @@
 /**
- * Labels of a request; with the ids of its trace when no span of this process is current.
+ * Labels of a request, with the ids of its `traceparent` header when no span of this process is current.
  * @param {{method?: string, headers?: Record<string, any>}} request
  * @returns {Record<string, string>}
  */

@@ -1,13 +1,13 @@
 /**
- * Names and values, as an object or a map. An `object`, so that an interface of TypeScript is one too.
+ * Names and values, as an object or a map. Declared as `object`, so that TypeScript interfaces are accepted.
  */
 export type Labels = Readonly<Record<string, unknown>> | ReadonlyMap<string, unknown> | object;
-/** Profiling begins: scopes that were entered before go on in its samples. */
-export function beginFollowing(): void;
-/** The id of the context that is current here. */
+/** Profiling started: registers the storage if a scope was entered before. */
+export function profilingStarted(): void;
+/** The current context id. */
 export function current(): number;
 /**
- * Runs `fn` under the context `id`, and what it awaits and starts.
+ * Runs `fn`, and the asynchronous work that it starts, under the context `id`.
  * @template {any[]} A
  * @template R
  * @param {number} id
@@ -17,19 +17,19 @@ export function current(): number;
  */
 export function run<A extends any[], R>(id: number, fn: (...args: A) => R, args: A): R;
 /**
- * Makes `id` current from here to the end of what runs here, and in what it starts.
+ * Makes `id` current for the rest of the synchronous execution, and the asynchronous work that it starts.
  * @param {number} id
  */
 export function enter(id: number): void;
 /**
- * The id of `labels` on top of the context `parent`; the parent itself when the labels cannot be had.
+ * The id of the context `parent` with `labels` added; the parent itself on an error.
  * @param {number} parent
  * @param {Labels | null | undefined} labels
  */
 export function child(parent: number, labels: Labels | null | undefined): number;
 /**
- * The id of the labels of `parent` under a span, or under none when its ids are empty. Within one trace the local root stays
- * what it was; the first span of a trace in this process is its own, unless it stands for one elsewhere.
+ * The id of the labels of `parent` under a span, or without a span when its ids are empty. Within a trace the local root span is
+ * inherited; the first span of a trace in this process is its own local root, unless it is remote.
  * @param {number} parent
  * @param {string} traceId
  * @param {string} spanId
@@ -37,9 +37,8 @@ export function child(parent: number, labels: Labels | null | undefined): number
  */
 export function linked(parent: number, traceId: string, spanId: string, isRemote: boolean): number;
 /**
- * Calls `fn(...args)` with labels on its samples, and returns what it returns. The labels follow promises, timers and
- * callbacks that `fn` starts, nest, and end when `fn` ends, also by an exception. `trace_id` and `span_id` become the link
- * of the samples.
+ * Calls `fn(...args)` with labels on its samples, and returns its result. The labels follow promises, timers and callbacks that
+ * `fn` starts, can be nested, and end when `fn` returns or throws. `trace_id` and `span_id` become the link of the samples.
  * @template {any[]} A
  * @template R
  * @param {Labels} labels
@@ -49,17 +48,17 @@ export function linked(parent: number, traceId: string, spanId: string, isRemote
  */
 export function tagWrapper<A extends any[], R>(labels: Labels, fn: (...args: A) => R, ...args: A): R;
 /**
- * Replaces the labels from here on, in what runs here and in what it starts. Prefer `tagWrapper`, which ends by itself.
+ * Replaces the labels for the rest of the synchronous execution, and the asynchronous work that it starts. Prefer `tagWrapper`.
  * @param {Labels} labels
  */
 export function setLabels(labels: Labels): void;
 /**
- * The labels that are current here.
+ * The current labels.
  * @returns {Record<string, string>}
  */
 export function getLabels(): Record<string, string>;
 /**
- * `fn`, bound to the labels and the span that are current here, wherever it is called later.
+ * `fn`, bound to the current labels and span for every later call.
  * @template {(...args: any[]) => any} F
  * @param {F} fn
  * @returns {F}

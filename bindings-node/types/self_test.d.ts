@@ -1,7 +1,7 @@
 export = selfTest;
 /**
- * How stacks are walked from here on: `own`, `v8` or `none`.
- * @param {boolean} ownIsAllowed
+ * Selects the walk method: `own`, `v8` or `none`.
+ * @param {boolean} allowFramePointers
  * @returns {string}
  */
-declare function selfTest(ownIsAllowed: boolean): string;
+declare function selfTest(allowFramePointers: boolean): string;

@@ -1,5 +1,5 @@
 /**
- * Whether a process can listen to it.
+ * Whether a process can listen for it.
  * @param {unknown} name
  */
 export function canListen(name: unknown): boolean;

@@ -1,5 +1,5 @@
 /** Wraps the constructor, once. */
 export function install(): void;
-/** The script of this worker, and what it starts, goes on under the context that made it. */
-export function beginInherited(): void;
+/** Runs the script of this worker under its creator's context. */
+export function enterInherited(): void;
 export const PRELOAD: string;

@@ -1,49 +1,50 @@
-//! Places of baseline code, which follows its byte code operation by operation: V8 keeps how many bytes of machine code
-//! each operation became, and the places are those of the byte code. Pure.
+//! Positions in baseline code, which follows its bytecode instruction by instruction. V8 stores the machine code size of each
+//! bytecode (`BytecodeOffsetTable`); the source positions are those of the bytecode. Pure.
 
-use super::{script_offset, Form, Position, NOWHERE};
+use super::{script_offset, Position, TableEncoding, NO_POSITION};
 
-/// What V8 has of one piece of baseline code.
+/// V8's data of one baseline code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Baseline {
-    /// Bytes of machine code before the first operation, then of each: unsigned VLQ.
-    pub steps: Box<[u8]>,
-    pub byte_code: Box<[u8]>,
-    pub form: Form,
-    /// The line table of the byte code.
+    /// Machine code bytes of the prologue, then of each bytecode: unsigned VLQ.
+    pub code_sizes: Box<[u8]>,
+    pub bytecode: Box<[u8]>,
+    pub encoding: TableEncoding,
+    /// The source position table of the bytecode.
     pub table: Box<[u8]>,
 }
 
-/// Knows how long operations are.
-pub trait Operations {
-    /// Bytes of the operation that `byte_code` begins with, prefix and all.
-    fn length(&self, byte_code: &[u8]) -> Option<usize>;
+/// Sizes of bytecodes.
+pub trait BytecodeLengths {
+    /// Size of the first bytecode in `bytecode`, with its prefix and operands.
+    fn length(&self, bytecode: &[u8]) -> Option<usize>;
 }
 
 impl Baseline {
-    /// The places of its `len` bytes of machine code; `None` unless all parts agree to the last byte.
-    pub fn positions(&self, len: usize, operations: Option<&impl Operations>) -> Option<Box<[Position]>> {
-        let operations = operations?;
-        let places = self.form.positions(&self.table, self.byte_code.len())?;
-        let mut steps = &*self.steps;
-        let mut machine = unsigned(&mut steps)?;
-        let mut operation = 0usize;
+    /// The positions in `len` bytes of machine code; `None` unless all parts match to the last byte.
+    pub fn positions(&self, len: usize, lengths: Option<&impl BytecodeLengths>) -> Option<Box<[Position]>> {
+        let lengths = lengths?;
+        let bytecode_positions = self.encoding.positions(&self.table, self.bytecode.len())?;
+        let mut code_sizes = &*self.code_sizes;
+        let mut machine = unsigned(&mut code_sizes)?;
+        let mut bytecode_offset = 0usize;
         let mut positions: Vec<Position> = Vec::new();
-        while !steps.is_empty() {
-            let length = operations.length(self.byte_code.get(operation..)?)?;
-            let place = script_offset(&places, u32::try_from(operation).ok()?).unwrap_or(NOWHERE);
-            if positions.last().is_none_or(|last| last.1 != place) {
-                positions.push((machine, place));
+        while !code_sizes.is_empty() {
+            let length = lengths.length(self.bytecode.get(bytecode_offset..)?)?;
+            let position =
+                script_offset(&bytecode_positions, u32::try_from(bytecode_offset).ok()?).unwrap_or(NO_POSITION);
+            if positions.last().is_none_or(|last| last.1 != position) {
+                positions.push((machine, position));
             }
-            operation += length;
-            machine = machine.checked_add(unsigned(&mut steps)?)?;
+            bytecode_offset += length;
+            machine = machine.checked_add(unsigned(&mut code_sizes)?)?;
         }
-        (operation == self.byte_code.len() && machine as usize <= len).then(|| positions.into())
+        (bytecode_offset == self.bytecode.len() && machine as usize <= len).then(|| positions.into())
     }
 
-    /// Memory held.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.steps.len() + self.byte_code.len() + self.table.len()
+        size_of::<Self>() + self.code_sizes.len() + self.bytecode.len() + self.table.len()
     }
 }
 
@@ -63,37 +64,39 @@ fn unsigned(left: &mut &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::positions::FORMS;
+    use crate::positions::TABLE_ENCODINGS;
 
-    /// An operation is as long as its first byte says.
-    struct Said;
+    /// A bytecode's first byte is its size.
+    struct FirstByteIsSize;
 
-    impl Operations for Said {
-        fn length(&self, byte_code: &[u8]) -> Option<usize> {
-            byte_code.first().map(|byte| *byte as usize).filter(|length| *length > 0)
+    impl BytecodeLengths for FirstByteIsSize {
+        fn length(&self, bytecode: &[u8]) -> Option<usize> {
+            bytecode.first().map(|byte| *byte as usize).filter(|length| *length > 0)
         }
     }
 
-    fn baseline(steps: &[u8]) -> Baseline {
-        // Operations at 0, 2, 5, 6; places 9 from 0 on, 30 from 5 on.
-        let byte_code = [2, 0, 3, 0, 0, 1, 4, 0, 0, 0].into();
+    fn baseline(code_sizes: &[u8]) -> Baseline {
+        // Bytecodes at 0, 2, 5, 6; position 9 from 0 on, 30 from 5 on.
+        let bytecode = [2, 0, 3, 0, 0, 1, 4, 0, 0, 0].into();
         let table = [2, 40, 10, 84].into();
-        Baseline { steps: steps.into(), byte_code, form: FORMS[0], table }
+        Baseline { code_sizes: code_sizes.into(), bytecode, encoding: TABLE_ENCODINGS[0], table }
     }
 
     #[test]
-    fn machine_code_has_the_places_of_the_operations_it_came_from() {
-        let positions = baseline(&[20, 4, 0x81, 1, 6, 7]).positions(200, Some(&Said));
+    fn machine_code_has_the_positions_of_its_bytecodes() {
+        let positions = baseline(&[20, 4, 0x81, 1, 6, 7]).positions(200, Some(&FirstByteIsSize));
         assert_eq!(positions.as_deref(), Some(&[(20, 9), (20 + 4 + 129, 30)][..]));
     }
 
     #[test]
-    fn parts_that_do_not_agree_give_no_places() {
-        let none = |steps: &[u8], len| assert_eq!(baseline(steps).positions(len, Some(&Said)), None, "{steps:?}");
+    fn mismatching_parts_give_no_positions() {
+        let none = |code_sizes: &[u8], len| {
+            assert_eq!(baseline(code_sizes).positions(len, Some(&FirstByteIsSize)), None, "{code_sizes:?}")
+        };
         none(&[20, 4, 5, 6], 200);
         none(&[20, 4, 5, 6, 7, 8], 200);
         none(&[20, 4, 5, 6, 7], 41);
         none(&[20, 4, 5, 6, 0x87], 200);
-        assert_eq!(baseline(&[20, 4, 5, 6, 7]).positions(200, None::<&Said>), None);
+        assert_eq!(baseline(&[20, 4, 5, 6, 7]).positions(200, None::<&FirstByteIsSize>), None);
     }
 }

@@ -1,32 +1,32 @@
-//! The line table of a piece of code, decoded when a frame of it is first named: a start and each worker thread list thousands of
-//! functions, of which samples meet few. Pure; owned by the drain thread.
+//! A lazily decoded line table: a start and each worker thread list thousands of functions, of which few are sampled. Pure; owned
+//! by the drain thread.
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Form, Position};
+use super::{Position, TableEncoding};
 
-/// A byte of an encoded table becomes at most so many of a decoded one: an entry takes two bytes or more.
+/// Upper bound of decoded bytes per encoded byte: an encoded entry takes two bytes or more.
 const DECODED_BYTES_PER_BYTE: usize = size_of::<Position>() / 2;
 
-/// See the head of the module.
+/// A line table, see the module's head.
 #[derive(Debug, Default)]
 pub struct LineTable {
-    encoded: Option<Encoded>,
+    encoded: Option<EncodedTable>,
     decoded: OnceLock<Box<[Position]>>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Encoded {
-    form: Form,
+struct EncodedTable {
+    encoding: TableEncoding,
     bytes: Box<[u8]>,
-    /// Of the code.
+    /// Length of the code.
     len: usize,
 }
 
 impl LineTable {
-    /// A table as V8 has it, of code of `len` bytes. One that cannot be decoded has no positions.
-    pub fn encoded(form: Form, bytes: Box<[u8]>, len: usize) -> Arc<Self> {
-        Arc::new(Self { encoded: Some(Encoded { form, bytes, len }), decoded: OnceLock::new() })
+    /// A table in V8's encoding, for code of `len` bytes. A malformed one has no positions.
+    pub fn encoded(encoding: TableEncoding, bytes: Box<[u8]>, len: usize) -> Arc<Self> {
+        Arc::new(Self { encoded: Some(EncodedTable { encoding, bytes, len }), decoded: OnceLock::new() })
     }
 
     pub fn decoded(positions: impl Into<Box<[Position]>>) -> Arc<Self> {
@@ -36,11 +36,11 @@ impl LineTable {
     pub fn positions(&self) -> &[Position] {
         self.decoded.get_or_init(|| {
             let encoded = self.encoded.as_ref();
-            encoded.and_then(|encoded| encoded.form.positions(&encoded.bytes, encoded.len)).unwrap_or_default()
+            encoded.and_then(|encoded| encoded.encoding.positions(&encoded.bytes, encoded.len)).unwrap_or_default()
         })
     }
 
-    /// Whether it is known to have no positions, without decoding it.
+    /// Whether the table is known to have no positions, without decoding it.
     pub fn is_empty(&self) -> bool {
         match &self.encoded {
             Some(encoded) => encoded.bytes.is_empty(),
@@ -48,7 +48,7 @@ impl LineTable {
         }
     }
 
-    /// Memory held once it is decoded: the same before and after.
+    /// Memory in bytes after decoding, also reported before.
     pub fn bytes(&self) -> usize {
         match &self.encoded {
             Some(encoded) => encoded.bytes.len() * (1 + DECODED_BYTES_PER_BYTE),
@@ -66,30 +66,30 @@ impl PartialEq for LineTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FORMS;
+    use super::super::TABLE_ENCODINGS;
     use super::*;
 
     #[test]
-    fn a_table_is_decoded_when_asked_and_weighs_the_same_before_and_after() {
-        // Bytes of which at least one form makes positions.
-        let (form, bytes) = FORMS
+    fn a_table_is_decoded_on_first_use_and_reports_the_same_size_before_and_after() {
+        // Bytes that at least one encoding decodes to positions.
+        let (encoding, bytes) = TABLE_ENCODINGS
             .into_iter()
-            .flat_map(|form| (0..=u8::MAX).map(move |step| (form, vec![step, 4])))
-            .find(|(form, bytes)| form.positions(bytes, 100).is_some_and(|positions| !positions.is_empty()))
+            .flat_map(|encoding| (0..=u8::MAX).map(move |step| (encoding, vec![step, 4])))
+            .find(|(encoding, bytes)| encoding.positions(bytes, 100).is_some_and(|positions| !positions.is_empty()))
             .unwrap();
-        let table = LineTable::encoded(form, bytes.clone().into(), 100);
+        let table = LineTable::encoded(encoding, bytes.clone().into(), 100);
         let before = table.bytes();
         assert!(!table.is_empty() && table.decoded.get().is_none());
-        assert_eq!(Some(table.positions()), form.positions(&bytes, 100).as_deref());
+        assert_eq!(Some(table.positions()), encoding.positions(&bytes, 100).as_deref());
         assert!(table.bytes() == before && before >= size_of_val(table.positions()));
-        assert!(*table == *LineTable::encoded(form, bytes.into(), 100));
+        assert!(*table == *LineTable::encoded(encoding, bytes.into(), 100));
         assert!(*table == *LineTable::decoded(table.positions()));
         assert!(*table != LineTable::default() && LineTable::default().is_empty());
     }
 
     #[test]
-    fn a_table_that_cannot_be_decoded_has_no_positions() {
-        let table = LineTable::encoded(FORMS[0], [0x80].into(), 100);
+    fn a_malformed_table_has_no_positions() {
+        let table = LineTable::encoded(TABLE_ENCODINGS[0], [0x80].into(), 100);
         assert!(table.positions().is_empty() && !table.is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! The scripts of the process: where their lines begin, which functions they hold, their source maps. A map is read when a
-//! frame of its script is first named. Owned by the drain thread.
+//! The scripts of the process: line starts, functions, source maps. A source map is read when a frame of its script is first
+//! resolved. Owned by the drain thread.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,53 +8,53 @@ use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
 
-use super::inlining::Step;
-use super::{script_offset, Inlining, LineTable, Position, NOWHERE};
+use super::inlining::InliningFrame;
+use super::{script_offset, Inlining, LineTable, Position, NO_POSITION};
 use crate::runtime::CodeName;
-use crate::source_map::{self, Limits, Origin, SourceMap};
+use crate::source_map::{self, Origin, SourceMap, SourceMapLimits};
 
-/// Tells the JavaScript thread whether its description of a script is still held.
+/// Clears a flag when dropped: the JavaScript thread then describes the script again.
 #[derive(Debug, Default)]
-pub struct Held(Arc<AtomicBool>);
+pub struct RetentionGuard(Arc<AtomicBool>);
 
-impl Held {
-    /// One to go with the description, and what to ask.
+impl RetentionGuard {
+    /// A guard for the description, and its flag.
     pub fn new() -> (Self, Arc<AtomicBool>) {
         let flag = Arc::new(AtomicBool::new(true));
         (Self(flag.clone()), flag)
     }
 }
 
-impl Drop for Held {
+impl Drop for RetentionGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
 
-/// What the JavaScript thread tells of a script.
+/// A script as described by the JavaScript thread.
 #[derive(Debug, Default)]
-pub struct ScriptFacts {
+pub struct ScriptInfo {
     /// A path, a URL, or any name.
     pub name: Box<str>,
-    /// Offsets of the first units of its lines.
+    /// Offsets of the first code unit of each line.
     pub line_starts: Box<[u32]>,
-    /// UTF-16 units.
+    /// Length of the source in UTF-16 code units.
     pub units: u32,
-    /// What its text says of its map.
+    /// Source map URL of the script.
     pub map_url: Option<Box<str>>,
-    #[expect(dead_code, reason = "its end is what counts")]
-    pub held: Held,
+    #[expect(dead_code, reason = "its drop counts")]
+    pub guard: RetentionGuard,
 }
 
-impl ScriptFacts {
-    /// Memory held.
+impl ScriptInfo {
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let url = self.map_url.as_ref().map_or(0, |url| url.len());
         size_of::<Self>() + self.name.len() + size_of_val(&*self.line_starts) + url
     }
 
     /// Line and column, both from 0.
-    fn place(&self, offset: u32) -> Option<(u32, u32)> {
+    fn location(&self, offset: u32) -> Option<(u32, u32)> {
         if offset > self.units {
             return None;
         }
@@ -70,38 +70,38 @@ impl ScriptFacts {
 
 enum MapState {
     Unread,
-    /// None announced, or refused.
+    /// Without a source map URL, or refused.
     Absent,
     Read(SourceMap),
 }
 
 struct Script {
-    facts: ScriptFacts,
+    info: ScriptInfo,
     map: MapState,
     isolate: usize,
-    /// When it was last asked for.
-    used: u64,
-    /// Drain in which it was told of.
-    told: u64,
+    /// Clock value of the last use.
+    last_use: u64,
+    /// Number of the drain in which it was added.
+    added_in: u64,
     /// Ring position at which its isolate ended.
     ended: Option<u64>,
     functions: Vec<(Arc<CodeName>, Arc<LineTable>)>,
-    /// Index of a function by the address of its name, of which there is one.
+    /// Index of a function by the address of its name, which is interned.
     by_name: HashMap<usize, usize>,
-    /// Script offsets with the function that has them in its byte code; sorted.
+    /// Script offsets with the index of the function whose bytecode has them; sorted.
     owners: Vec<(u32, u32)>,
-    /// Functions whose places are not among them yet.
-    to_own: Vec<u32>,
+    /// Functions whose offsets are not in `owners` yet.
+    unindexed: Vec<u32>,
 }
 
-/// Memory for scripts, and for maps; what was told or used longest ago goes first.
+/// Memory limits for scripts and for source maps; the least recently used are evicted first.
 const MAX_SCRIPT_BYTES: usize = 64 << 20;
 const MAX_MAP_BYTES: usize = 96 << 20;
-/// What a script and a function take beside their contents.
+/// Size of a script and of a function without their contents.
 const SCRIPT_BYTES: usize = 400;
 const FUNCTION_BYTES: usize = 80;
 
-/// See the head of the module.
+/// The script table, see the module's head.
 #[derive(Default)]
 pub struct Scripts {
     scripts: BTreeMap<u32, Script>,
@@ -117,121 +117,124 @@ pub struct Scripts {
     pub inlined_unnamed: u64,
 }
 
-/// A place in code to be named.
-pub struct At<'a> {
+/// A location in code to be resolved.
+pub struct CodeLocation<'a> {
     pub name: &'a Arc<CodeName>,
-    /// 0 unknown.
+    /// 0 when unknown.
     pub script: u32,
     pub positions: &'a [Position],
     pub inlining: Option<&'a Inlining>,
-    /// The positions may be of functions that were inlined.
-    pub is_optimised: bool,
+    /// The positions may be in inlined functions.
+    pub is_optimized: bool,
     pub offset: u32,
 }
 
 impl Scripts {
-    /// Begins a drain: forgets the scripts of isolates that ended before all samples that still wait.
-    pub fn begin(&mut self, named_up_to: u64) {
+    /// Begins a drain: drops the scripts of isolates that ended before all unresolved samples.
+    pub fn begin_drain(&mut self, resolved_up_to: u64) {
         self.generation += 1;
         if !self.some_ended {
             return;
         }
-        let is_over = |script: &Script| script.ended.is_some_and(|ended| ended <= named_up_to);
-        let over: Vec<u32> = self.scripts.iter().filter(|(_, script)| is_over(script)).map(|(at, _)| *at).collect();
-        over.iter().for_each(|number| self.forget(*number));
+        let is_expired = |script: &Script| script.ended.is_some_and(|ended| ended <= resolved_up_to);
+        let expired: Vec<u32> =
+            self.scripts.iter().filter(|(_, script)| is_expired(script)).map(|(at, _)| *at).collect();
+        expired.iter().for_each(|number| self.drop_script(*number));
         self.some_ended = self.scripts.values().any(|script| script.ended.is_some());
     }
 
-    /// The isolate ends: its scripts are asked for a little longer.
-    pub fn end(&mut self, isolate: usize, position: u64) {
+    /// The isolate ends; its scripts stay until its samples are resolved.
+    pub fn end_isolate(&mut self, isolate: usize, position: u64) {
         for script in self.scripts.values_mut().filter(|script| script.isolate == isolate) {
             script.ended.get_or_insert(position);
             self.some_ended = true;
         }
     }
 
-    /// Isolates that ended did so before the first position of another ring.
-    pub fn positions_begin_anew(&mut self) {
+    /// Ended isolates count as ended before the first position of another ring.
+    pub fn reset_positions(&mut self) {
         let ended = self.scripts.values_mut().filter_map(|script| script.ended.as_mut());
         ended.for_each(|position| *position = 0);
     }
 
-    /// Takes a script in.
-    pub fn introduce(&mut self, number: u32, isolate: usize, facts: ScriptFacts) {
-        self.forget(number);
+    /// Adds a script.
+    pub fn add(&mut self, number: u32, isolate: usize, info: ScriptInfo) {
+        self.drop_script(number);
         self.clock += 1;
-        self.script_bytes += facts.bytes() + SCRIPT_BYTES;
-        let map = if facts.map_url.is_some() { MapState::Unread } else { MapState::Absent };
+        self.script_bytes += info.bytes() + SCRIPT_BYTES;
+        let map = if info.map_url.is_some() { MapState::Unread } else { MapState::Absent };
         let script = Script {
-            facts,
+            info,
             map,
             isolate,
-            used: self.clock,
-            told: self.generation,
+            last_use: self.clock,
+            added_in: self.generation,
             ended: None,
             functions: Vec::new(),
             by_name: HashMap::new(),
             owners: Vec::new(),
-            to_own: Vec::new(),
+            unindexed: Vec::new(),
         };
         self.scripts.insert(number, script);
         if self.script_bytes > MAX_SCRIPT_BYTES {
-            self.forget_unused();
+            self.evict_unused();
         }
     }
 
-    /// Many at once, since finding them looks at all.
-    fn forget_unused(&mut self) {
-        let mut by_use: Vec<(u64, u32)> = self.scripts.iter().map(|(number, script)| (script.used, *number)).collect();
+    /// Evicts a quarter at once, since each eviction pass scans all scripts.
+    fn evict_unused(&mut self) {
+        let mut by_use: Vec<(u64, u32)> =
+            self.scripts.iter().map(|(number, script)| (script.last_use, *number)).collect();
         by_use.sort_unstable();
         for (_, number) in by_use {
             if self.script_bytes <= MAX_SCRIPT_BYTES / 4 * 3 {
                 break;
             }
-            self.forget(number);
+            self.drop_script(number);
             self.scripts_forgotten += 1;
         }
     }
 
-    /// Forgets scripts of which there is no code, but for those whose code may be under way.
-    pub fn forget_others(&mut self, asked: &HashSet<u32>) {
-        let is_over = |number: u32, script: &Script| !asked.contains(&number) && script.told < self.generation;
-        let over: Vec<u32> =
-            self.scripts.iter().filter(|(number, script)| is_over(**number, script)).map(|(at, _)| *at).collect();
-        over.iter().for_each(|number| self.forget(*number));
+    /// Drops scripts without code, except for those whose code may still be queued.
+    pub fn drop_unreferenced(&mut self, referenced: &HashSet<u32>) {
+        let is_expired =
+            |number: u32, script: &Script| !referenced.contains(&number) && script.added_in < self.generation;
+        let expired: Vec<u32> =
+            self.scripts.iter().filter(|(number, script)| is_expired(**number, script)).map(|(at, _)| *at).collect();
+        expired.iter().for_each(|number| self.drop_script(*number));
     }
 
-    fn forget(&mut self, number: u32) {
+    fn drop_script(&mut self, number: u32) {
         let Some(script) = self.scripts.remove(&number) else { return };
         let functions = script.functions.len() * FUNCTION_BYTES;
-        self.script_bytes = self.script_bytes.saturating_sub(script.facts.bytes() + SCRIPT_BYTES + functions);
+        self.script_bytes = self.script_bytes.saturating_sub(script.info.bytes() + SCRIPT_BYTES + functions);
         if let MapState::Read(map) = &script.map {
             self.map_bytes = self.map_bytes.saturating_sub(map.bytes());
         }
     }
 
-    /// Takes in a function of a script, by the line table of its byte code.
-    pub fn function(&mut self, number: u32, name: &Arc<CodeName>, lines: &Arc<LineTable>) {
+    /// Adds a function of a script, with the line table of its bytecode.
+    pub fn add_function(&mut self, number: u32, name: &Arc<CodeName>, lines: &Arc<LineTable>) {
         let Some(script) = self.scripts.get_mut(&number).filter(|_| !lines.is_empty()) else { return };
         match script.by_name.entry(Arc::as_ptr(name) as usize) {
             Entry::Occupied(known) if script.functions[*known.get()].1 == *lines => {}
             Entry::Occupied(known) => {
                 script.functions[*known.get()].1 = lines.clone();
-                // Its old places are among them.
+                // `owners` contains its old offsets.
                 script.owners = Vec::new();
-                script.to_own = (0..script.functions.len() as u32).collect();
+                script.unindexed = (0..script.functions.len() as u32).collect();
             }
-            Entry::Vacant(place) => {
-                script.to_own.push(script.functions.len() as u32);
-                place.insert(script.functions.len());
+            Entry::Vacant(slot) => {
+                script.unindexed.push(script.functions.len() as u32);
+                slot.insert(script.functions.len());
                 script.functions.push((name.clone(), lines.clone()));
                 self.script_bytes += FUNCTION_BYTES;
             }
         }
     }
 
-    /// The frames of a place in code, innermost first.
-    pub fn frames(&mut self, at: &At<'_>, out: &mut Vec<Frame>) {
+    /// The frames of a location in code, innermost first.
+    pub fn frames(&mut self, at: &CodeLocation<'_>, out: &mut Vec<Frame>) {
         if !at.name.is_script {
             return out.push(Frame {
                 function: at.name.function.clone(),
@@ -239,58 +242,63 @@ impl Scripts {
                 ..Frame::default()
             });
         }
-        let believed = at.inlining.filter(|inlining| inlining.was_told || self.mostly_own(at, inlining.own_places()));
-        let steps = believed.map(|inlining| inlining.chain(at.offset)).unwrap_or_default();
-        for Step { inlined_from, script_offset } in steps.iter().copied() {
+        let trusted =
+            at.inlining.filter(|inlining| inlining.is_reported || self.mostly_own(at, inlining.own_positions()));
+        let inlining_frames = trusted.map(|inlining| inlining.chain(at.offset)).unwrap_or_default();
+        for InliningFrame { inlined_from, script_offset } in inlining_frames.iter().copied() {
             match inlined_from {
                 Some(script) => out.push(self.inlined(script, script_offset)),
                 None => {
-                    // Code that only V8 speaks of, such as a generator's first jump, has the place 0.
-                    let was_told = believed.is_some_and(|inlining| inlining.was_told);
-                    let is_own = was_told || self.all_own(at, [script_offset].into_iter());
-                    out.push(self.frame(at.name, at.script, if is_own { script_offset } else { NOWHERE }));
+                    // Code without a source, such as a generator's first jump, has position 0.
+                    let is_reported = trusted.is_some_and(|inlining| inlining.is_reported);
+                    let is_own = is_reported || self.all_own(at, [script_offset].into_iter());
+                    out.push(self.frame(at.name, at.script, if is_own { script_offset } else { NO_POSITION }));
                 }
             }
         }
-        if steps.is_empty() {
-            let offset = match (at.inlining, at.is_optimised) {
+        if inlining_frames.is_empty() {
+            let offset = match (at.inlining, at.is_optimized) {
                 (None, false) => script_offset(at.positions, at.offset),
-                // Whose inlined functions could not be read: the place is the function's own only if all are.
+                // Unknown inlining: the position is the function's own only if all positions of the code are.
                 (None, true) => script_offset(at.positions, at.offset)
                     .filter(|_| self.all_own(at, at.positions.iter().map(|position| position.1))),
                 (Some(_), _) => None,
             };
-            out.push(self.frame(at.name, at.script, offset.unwrap_or(NOWHERE)));
+            out.push(self.frame(at.name, at.script, offset.unwrap_or(NO_POSITION)));
         }
     }
 
-    /// Whether these are places of the function's own byte code, or its beginning.
-    fn all_own(&mut self, at: &At<'_>, mut places: impl Iterator<Item = u32>) -> bool {
-        let Some(script) = self.scripts.get_mut(&at.script) else { return places.all(|place| place == NOWHERE) };
-        let beginning = script.beginning(at.name);
-        places.all(|place| place == NOWHERE || Some(place) == beginning || script.has(at.name, place))
+    /// Whether all positions are in the function's own bytecode, or its start.
+    fn all_own(&mut self, at: &CodeLocation<'_>, mut positions: impl Iterator<Item = u32>) -> bool {
+        let Some(script) = self.scripts.get_mut(&at.script) else {
+            return positions.all(|position| position == NO_POSITION);
+        };
+        let start_offset = script.start_offset(at.name);
+        positions.all(|position| {
+            position == NO_POSITION || Some(position) == start_offset || script.has_position(at.name, position)
+        })
     }
 
-    /// Whether at least half of these are places of its own, and any.
-    fn mostly_own(&mut self, at: &At<'_>, places: impl Iterator<Item = u32>) -> bool {
+    /// Whether at least half of the positions, and at least one, are the function's own.
+    fn mostly_own(&mut self, at: &CodeLocation<'_>, positions: impl Iterator<Item = u32>) -> bool {
         let Some(script) = self.scripts.get_mut(&at.script) else { return false };
-        let beginning = script.beginning(at.name);
+        let start_offset = script.start_offset(at.name);
         let (mut own, mut known) = (0, 0);
-        for place in places.filter(|place| *place != NOWHERE) {
+        for position in positions.filter(|position| *position != NO_POSITION) {
             known += 1;
-            own += usize::from(Some(place) == beginning || script.has(at.name, place));
+            own += usize::from(Some(position) == start_offset || script.has_position(at.name, position));
         }
         own > 0 && own * 2 >= known
     }
 
-    /// A function that was inlined: the one whose byte code has this very place.
+    /// An inlined function: the one whose bytecode has exactly this position.
     fn inlined(&mut self, number: u32, offset: u32) -> Frame {
         let name = self.scripts.get_mut(&number).and_then(|script| script.owner(offset));
         match name {
             Some(name) => self.frame(&name, number, offset),
             None => {
                 self.inlined_unnamed += 1;
-                let file = self.scripts.get(&number).map_or("", |script| &script.facts.name).into();
+                let file = self.scripts.get(&number).map_or("", |script| &script.info.name).into();
                 let unnamed =
                     CodeName { function: "(inlined)".into(), file, start_line: 0, start_column: 0, is_script: true };
                 self.frame(&Arc::new(unnamed), number, offset)
@@ -299,10 +307,10 @@ impl Scripts {
     }
 
     fn frame(&mut self, name: &Arc<CodeName>, number: u32, offset: u32) -> Frame {
-        let place = self
+        let location = self
             .scripts
             .get(&number)
-            .and_then(|script| script.facts.place(offset).filter(|at| script.holds(name, *at)));
+            .and_then(|script| script.info.location(offset).filter(|at| script.may_contain(name, *at)));
         let start = (name.start_line > 0).then(|| (name.start_line - 1, name.start_column.saturating_sub(1)));
         let mut frame = Frame {
             function: name.function.clone(),
@@ -311,17 +319,17 @@ impl Scripts {
                 false => source_map::path_of(&name.file).map_or_else(|| name.file.clone(), Into::into),
             },
             start_line: name.start_line,
-            line: place.map_or(name.start_line, |place| place.0 + 1),
-            column: place.map_or(0, |place| place.1 + 1),
+            line: location.map_or(name.start_line, |location| location.0 + 1),
+            column: location.map_or(0, |location| location.1 + 1),
             frame_type: FrameType::V8js,
         };
-        let origin = |place: Option<(u32, u32)>, map: &SourceMap| map.origin(place?.0, place?.1);
+        let origin = |location: Option<(u32, u32)>, map: &SourceMap| map.origin(location?.0, location?.1);
         let Some(map) = self.map(number) else { return frame };
-        let (at, start) = (origin(place, map), origin(start, map));
+        let (at, start) = (origin(location, map), origin(start, map));
         if let Some(Origin { source, line, column }) = at {
             frame.start_line = start.filter(|start| start.source == source).map_or(0, |start| start.line + 1);
             (frame.file, frame.line, frame.column) = (source, line + 1, column + 1);
-        } else if let (None, Some(start)) = (place, start) {
+        } else if let (None, Some(start)) = (location, start) {
             (frame.file, frame.start_line, frame.line) = (start.source, start.line + 1, start.line + 1);
         }
         frame
@@ -331,18 +339,18 @@ impl Scripts {
         self.clock += 1;
         let now = self.clock;
         let script = self.scripts.get_mut(&number)?;
-        script.used = now;
+        script.last_use = now;
         if matches!(script.map, MapState::Unread) {
             match script.read_map() {
                 Ok(map) => {
                     self.map_bytes += map.bytes();
                     self.maps_read += 1;
                     script.map = MapState::Read(map);
-                    self.make_room(number);
+                    self.evict_maps(number);
                 }
                 Err(why) => {
                     self.maps_refused += 1;
-                    self.last_refusal = format!("{}: {why}", script.facts.name);
+                    self.last_refusal = format!("{}: {why}", script.info.name);
                     script.map = MapState::Absent;
                 }
             }
@@ -353,44 +361,45 @@ impl Scripts {
         }
     }
 
-    /// Gives back maps used longest ago, but for the one in use.
-    fn make_room(&mut self, in_use: u32) {
+    /// Evicts the least recently used source maps, except for `in_use`.
+    fn evict_maps(&mut self, in_use: u32) {
         while self.map_bytes > MAX_MAP_BYTES {
             let read = |script: &Script| matches!(script.map, MapState::Read(_));
             let others = self.scripts.iter_mut().filter(|(number, script)| **number != in_use && read(script));
-            let Some((_, script)) = others.min_by_key(|(_, script)| script.used) else { break };
+            let Some((_, script)) = others.min_by_key(|(_, script)| script.last_use) else { break };
             if let MapState::Read(map) = std::mem::replace(&mut script.map, MapState::Unread) {
                 self.map_bytes = self.map_bytes.saturating_sub(map.bytes());
             }
         }
     }
 
-    /// Scripts known.
+    /// Number of scripts.
     pub fn len(&self) -> usize {
         self.scripts.len()
     }
 }
 
 impl Script {
-    /// Whether a place can be in a function that begins where its name says: scripts may count their lines from elsewhere.
-    fn holds(&self, name: &CodeName, place: (u32, u32)) -> bool {
+    /// Whether a location can be inside a function with this start: scripts may have a line offset.
+    fn may_contain(&self, name: &CodeName, location: (u32, u32)) -> bool {
         let start = (name.start_line.saturating_sub(1), name.start_column.saturating_sub(1));
-        name.start_line == 0 || (place >= start && self.facts.offset(start.0, start.1).is_some())
+        name.start_line == 0 || (location >= start && self.info.offset(start.0, start.1).is_some())
     }
 
-    /// Offset at which a function begins, as its name says.
-    fn beginning(&self, name: &CodeName) -> Option<u32> {
-        self.facts.offset(name.start_line.checked_sub(1)?, name.start_column.checked_sub(1)?)
+    /// Offset of a function's start, from its name.
+    fn start_offset(&self, name: &CodeName) -> Option<u32> {
+        self.info.offset(name.start_line.checked_sub(1)?, name.start_column.checked_sub(1)?)
     }
 
-    /// The functions that have this place in their byte code.
+    /// The functions whose bytecode has this position.
     fn owners_of(&mut self, offset: u32) -> impl Iterator<Item = &Arc<CodeName>> {
-        if !self.to_own.is_empty() {
-            for index in self.to_own.drain(..) {
-                let places = self.functions[index as usize].1.positions().iter().map(|position| position.1);
-                self.owners.extend(places.filter(|place| *place != NOWHERE).map(|place| (place, index)));
+        if !self.unindexed.is_empty() {
+            for index in self.unindexed.drain(..) {
+                let positions = self.functions[index as usize].1.positions().iter().map(|position| position.1);
+                self.owners
+                    .extend(positions.filter(|position| *position != NO_POSITION).map(|position| (position, index)));
             }
-            // What is sorted already is only merged.
+            // A merge sort: the sorted prefix is only merged.
             self.owners.sort();
             self.owners.dedup();
         }
@@ -399,29 +408,30 @@ impl Script {
         found.map(|(_, index)| &self.functions[*index as usize].0)
     }
 
-    fn has(&mut self, name: &CodeName, offset: u32) -> bool {
+    fn has_position(&mut self, name: &CodeName, offset: u32) -> bool {
         self.owners_of(offset).any(|owner| **owner == *name)
     }
 
     fn owner(&mut self, offset: u32) -> Option<Arc<CodeName>> {
-        if offset == NOWHERE {
+        if offset == NO_POSITION {
             return None;
         }
         let mut owners = self.owners_of(offset);
         if let Some(name) = owners.next().cloned() {
-            // Two functions with one place: it cannot be told which.
+            // Two functions share the position: ambiguous.
             return owners.all(|other| *other == name).then_some(name);
         }
         drop(owners);
-        let mut begin = self.functions.iter().map(|(name, _)| name).filter(|name| self.beginning(name) == Some(offset));
-        let name = begin.next()?;
-        begin.all(|other| other == name).then(|| name.clone())
+        let mut starting =
+            self.functions.iter().map(|(name, _)| name).filter(|name| self.start_offset(name) == Some(offset));
+        let name = starting.next()?;
+        starting.all(|other| other == name).then(|| name.clone())
     }
 
     fn read_map(&self) -> Result<SourceMap, source_map::MapError> {
-        let limits = Limits::default();
-        let url = self.facts.map_url.as_deref().unwrap_or("");
-        let found = source_map::read(&self.facts.name, url, &limits)?;
+        let limits = SourceMapLimits::default();
+        let url = self.info.map_url.as_deref().unwrap_or("");
+        let found = source_map::read(&self.info.name, url, &limits)?;
         source_map::decode(&found.text, &found.base, &limits)
     }
 }

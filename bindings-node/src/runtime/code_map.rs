@@ -1,5 +1,5 @@
-//! Which code lay where, and when: every piece has the ring position at which it was born and, once its addresses were
-//! used again, at which it died. A sample finds what lay there at its own position. Owned by the drain; pure.
+//! Code by address and time: every code object has the ring position at which it was added and, once its addresses were reused,
+//! at which it ended. A sample is resolved to the code at its own position. Owned by the drain thread; pure.
 //!
 //! Line tables belong to their code: pairs of an offset in the code and an offset in the script, sorted.
 
@@ -8,248 +8,247 @@ use std::sync::Arc;
 
 use spanprof::runtime::{Ended, Frame};
 
-use super::dead_code::{DeadCode, NOT_YET};
+use super::bytecode_sizes::BytecodeSizes;
 use super::names::CodeName;
-use super::operation_sizes::OperationSizes;
-use super::told::{Bytes, Places, Text};
-use crate::positions::{At, Baseline, Form, Inlining, LineTable, ScriptFacts, Scripts};
+use super::retired_code::{RetiredCode, NO_END};
+use super::small_buffers::{SmallBytes, SmallPositions, SmallText};
+use crate::positions::{Baseline, CodeLocation, Inlining, LineTable, ScriptInfo, Scripts, TableEncoding};
 
-/// One thing that happened to code, as an isolate's thread saw it.
+/// One code event, as an isolate's thread received it.
 #[derive(Debug)]
 pub struct CodeEvent {
-    /// The ring, and its position, when it happened. A position in another ring lies before all of the present one.
+    /// The ring and its position at that time. Positions of another ring count as before all of the current one.
     pub ring: usize,
     pub position: u64,
-    /// Or `OF_PROCESS`, `OF_MODULE`.
+    /// The isolate, or `OF_PROCESS`, `OF_MODULE`.
     pub isolate: usize,
-    pub change: Change,
+    pub change: CodeChange,
 }
 
 #[derive(Debug)]
-pub enum Change {
+pub enum CodeChange {
     Added {
         start: usize,
         len: usize,
-        logged: Text,
-        kind: Kind,
-        /// Number of its script; 0 unknown.
+        logged: SmallText,
+        kind: CodeKind,
+        /// Number of its script; 0 when unknown.
         script: u32,
         inlining: Option<Box<Inlining>>,
-        /// Of byte code: how far before it the word lies that says what kind of object it is in, and that word.
-        kind_word: Option<(usize, u64)>,
+        /// Of bytecode: the distance back to its object's map word, and that word.
+        map_word: Option<(usize, u64)>,
     },
-    /// Optimised code that V8 did not list, and the byte code of its function, which it did.
+    /// Optimized code that V8 did not list, and the listed bytecode of its function.
     Unlisted {
         start: usize,
         len: usize,
-        byte_code: usize,
+        bytecode: usize,
         inlining: Option<Box<Inlining>>,
     },
-    /// As `Lines`, not yet decoded.
+    /// As `Lines`, not decoded yet.
     Table {
         start: usize,
         len: usize,
-        form: Form,
-        bytes: Bytes,
+        encoding: TableEncoding,
+        bytes: SmallBytes,
     },
-    /// As `Lines`, of code that follows its byte code.
+    /// As `Lines`, for baseline code.
     Baseline {
         start: usize,
         len: usize,
         baseline: Box<Baseline>,
     },
-    /// Comes before the code of this script.
+    /// Precedes the code of this script.
     Script {
         number: u32,
-        facts: Box<ScriptFacts>,
+        info: Box<ScriptInfo>,
     },
-    /// Comes before the `Added` of the same address.
+    /// Precedes the `Added` of the same address.
     Lines {
         start: usize,
-        positions: Places,
+        positions: SmallPositions,
     },
     Moved {
         from: usize,
         to: usize,
-        /// A collection moved it: until `Settled`, stacks may still have its old address.
-        stays_seen: bool,
+        /// Moved by a collection: stacks may contain its old address until `CollectionEnded`.
+        keeps_old_address: bool,
     },
-    /// The isolate's collection is over.
-    Settled,
+    /// A collection of this isolate is over.
+    CollectionEnded,
     Removed {
         start: usize,
     },
-    /// The isolate ends, or logs all its code anew.
-    Forgotten,
+    /// The isolate ends, or lists all its code again.
+    IsolateCleared,
 }
 
-/// What its places mean.
+/// Determines how positions in the code are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    ByteCode,
-    /// Machine code that follows the byte code, operation by operation.
+pub enum CodeKind {
+    Bytecode,
+    /// Machine code that follows the bytecode instruction by instruction.
     Baseline,
-    /// Machine code that may hold several functions.
-    Optimised,
+    /// Machine code that may contain inlined functions.
+    Optimized,
     Other,
 }
 
-impl Kind {
-    /// By the mark of the tier in the logged name.
-    pub fn of(logged: &str, is_byte_code: bool) -> Self {
+impl CodeKind {
+    /// From the tier marker in the logged name.
+    pub fn of(logged: &str, is_bytecode: bool) -> Self {
         let name = logged.split_once(':').map_or("", |(_, name)| name);
-        match is_byte_code {
-            true => Self::ByteCode,
-            false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimised,
+        match is_bytecode {
+            true => Self::Bytecode,
+            false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimized,
             false if name.starts_with('^') => Self::Baseline,
             false => Self::Other,
         }
     }
 }
 
-/// A piece of code.
+/// A code object: bytecode or machine code.
 #[derive(Clone, Debug)]
-pub struct Code {
+pub struct CodeObject {
     pub start: usize,
     pub len: usize,
     pub isolate: usize,
     pub name: Arc<CodeName>,
-    /// Number of the script among those the process saw; 0 unknown.
+    /// Number of the script in this process; 0 when unknown.
     pub script: u32,
-    pub kind: Kind,
+    pub kind: CodeKind,
     pub lines: Arc<LineTable>,
     pub inlining: Option<Arc<Inlining>>,
-    kind_word: Option<(usize, u64)>,
-    born: u64,
+    map_word: Option<(usize, u64)>,
+    added_at: u64,
 }
 
-impl Code {
-    pub fn holds(&self, address: usize, position: u64) -> bool {
-        address >= self.start && address - self.start < self.len && self.born <= position
+impl CodeObject {
+    pub fn contains(&self, address: usize, position: u64) -> bool {
+        address >= self.start && address - self.start < self.len && self.added_at <= position
     }
 
-    /// Whether memory, as `read` finds it, may still hold this code. Byte code leaves its memory to other objects, which
-    /// nobody tells of; the memory of machine code goes to other machine code or away. Byte code itself is no mark: newer
-    /// versions write feedback into it.
-    fn may_be_there(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
-        match self.kind_word {
+    /// Whether memory, read by `read`, may still hold this code. V8 logs no event when bytecode is collected, and other objects
+    /// reuse its memory; that of machine code goes to other machine code or is unmapped. The bytecode itself is no evidence:
+    /// newer versions write feedback into it.
+    fn may_be_present(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
+        match self.map_word {
             Some((before, word)) => read(self.start.wrapping_sub(before)) == Some(word),
             None => read(self.start).is_some(),
         }
     }
 
-    /// Memory held.
+    /// Memory in bytes.
     fn bytes(&self) -> usize {
         let inlining = self.inlining.as_ref().map_or(0, |inlining| inlining.bytes());
         CODE_BYTES + self.lines.bytes() + inlining
     }
 }
 
-/// Code that was not to be found where it should be.
-struct Suspect {
+/// Code that was missing from its memory at the last sweep.
+struct MissingCode {
     start: usize,
-    born: u64,
-    /// Position of the ring after the look.
+    added_at: u64,
+    /// Ring position after that sweep.
     position: u64,
 }
 
-/// What a piece of code takes beside its places.
+/// Size of a code object without its positions.
 const CODE_BYTES: usize = 240;
-/// Memory for code; what came longest ago goes first.
+/// Memory limit for code; the oldest is evicted first.
 const MAX_CODE_BYTES: usize = 128 << 20;
-/// New pieces of code before all are looked at.
-const FEWEST_BEFORE_LOOK: usize = 2048;
-/// Line tables that wait for their code.
-const MAX_PENDING: usize = 4096;
+/// New code objects between two sweeps, at least.
+const MIN_NEW_BEFORE_SWEEP: usize = 2048;
+/// Maximum number of line tables that precede their code.
+const MAX_PENDING_TABLES: usize = 4096;
 const PAGE: usize = 4096;
-/// Stand for the isolate of code that several have: built-in code, and that of a module of WebAssembly. Each isolate tells of
-/// it, none takes it along.
+/// Pseudo-isolates of shared code: builtins, and the code of a WebAssembly module. Each isolate logs it, and it outlives them.
 pub const OF_PROCESS: usize = 0;
 pub const OF_MODULE: usize = usize::MAX;
 
-/// See the head of the module.
+/// The code map, see the module's head.
 #[derive(Default)]
 pub struct CodeMap {
-    live: BTreeMap<usize, Code>,
+    live: BTreeMap<usize, CodeObject>,
     live_bytes: usize,
-    /// Isolates, and where their code lies: each takes it along when it ends.
-    of_isolates: BTreeSet<(usize, usize)>,
-    dead: DeadCode,
-    /// Isolates and old places of code that a collection under way has moved: dead, but for now without end.
-    unsettled: Vec<(usize, usize)>,
-    suspects: Vec<Suspect>,
-    /// New since all code was looked at.
-    new: usize,
+    /// Isolates and the addresses of their code, which ends with them.
+    by_isolate: BTreeSet<(usize, usize)>,
+    retired: RetiredCode,
+    /// Isolates and old addresses of code moved by a collection in progress: retired, with no end yet.
+    moving: Vec<(usize, usize)>,
+    missing: Vec<MissingCode>,
+    /// Code objects added since the last sweep.
+    added_since_sweep: usize,
     pub codes_forgotten: u64,
-    /// Position up to which samples must be named before names and scripts without code are forgotten.
-    prune_at: Option<u64>,
+    /// Position up to which samples must be resolved before unreferenced names and scripts are dropped.
+    prune_position: Option<u64>,
     pending: BTreeMap<usize, Arc<LineTable>>,
-    /// Of all code without a table.
+    /// Shared by all code without a line table.
     no_lines: Arc<LineTable>,
     names: HashMap<Box<str>, Arc<CodeName>>,
-    /// Of the name that came last: the next is mostly of the same one.
+    /// File of the previous name, which the next one mostly shares.
     last_file: Arc<str>,
-    /// The ring that positions are of, and up to where its samples have been named.
+    /// The ring that positions refer to, and the position up to which its samples are resolved.
     ring: usize,
-    named_up_to: u64,
+    resolved_up_to: u64,
     pub scripts: Scripts,
-    /// How long the operations of byte code are; looked for when first needed.
-    sizes: Option<Option<OperationSizes>>,
+    /// Sizes of bytecodes, searched for on first use.
+    bytecode_sizes: Option<Option<BytecodeSizes>>,
 }
 
 impl CodeMap {
-    /// Begins a drain of a ring: forgets what no sample at `named_up_to` or behind it can ask for.
-    pub fn begin(&mut self, ring: usize, named_up_to: u64) {
+    /// Begins a drain of a ring: drops what no sample at `resolved_up_to` or behind it refers to.
+    pub fn begin_drain(&mut self, ring: usize, resolved_up_to: u64) {
         if std::mem::replace(&mut self.ring, ring) != ring {
-            self.positions_begin_anew();
+            self.reset_positions();
         }
-        self.named_up_to = named_up_to;
-        self.scripts.begin(named_up_to);
-        self.dead.expire(named_up_to);
+        self.resolved_up_to = resolved_up_to;
+        self.scripts.begin_drain(resolved_up_to);
+        self.retired.expire(resolved_up_to);
     }
 
-    /// Ends a drain: forgets code that is gone though nobody told so, names and scripts that no code has. Looks at all code
-    /// once for so many new pieces. `read` reads a word of memory; `position` asks for the ring's position.
-    pub fn tidy(&mut self, read: &dyn Fn(usize) -> Option<u64>, position: &dyn Fn() -> u64, ended: &mut Vec<Ended>) {
-        // What was moving when it was looked at has been told of by now.
-        for Suspect { start, born, position } in std::mem::take(&mut self.suspects) {
-            if self.live.get(&start).is_some_and(|code| code.born == born) {
+    /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
+    /// per so many new code objects. `read` reads a word of memory; `position` returns the ring's position.
+    pub fn sweep(&mut self, read: &dyn Fn(usize) -> Option<u64>, position: &dyn Fn() -> u64, ended: &mut Vec<Ended>) {
+        // The move event of code that was moving during the last sweep has been applied by now.
+        for MissingCode { start, added_at, position } in std::mem::take(&mut self.missing) {
+            if self.live.get(&start).is_some_and(|code| code.added_at == added_at) {
                 self.end(start, position, ended);
                 self.codes_forgotten += 1;
-                // When the dead ones are gone too.
-                self.prune_at.get_or_insert(position);
+                // After the retired code, which refers to them too.
+                self.prune_position.get_or_insert(position);
             }
         }
-        if self.prune_at.take_if(|position| *position <= self.named_up_to).is_some() {
+        if self.prune_position.take_if(|position| *position <= self.resolved_up_to).is_some() {
             self.prune();
         }
-        if self.new < FEWEST_BEFORE_LOOK.max(self.live.len() / 2) {
+        if self.added_since_sweep < MIN_NEW_BEFORE_SWEEP.max(self.live.len() / 2) {
             return;
         }
-        self.new = 0;
-        let gone = self.live.values().filter(|code| code.isolate != OF_PROCESS && !code.may_be_there(read));
-        let gone: Vec<(usize, u64)> = gone.map(|code| (code.start, code.born)).collect();
+        self.added_since_sweep = 0;
+        let absent = self.live.values().filter(|code| code.isolate != OF_PROCESS && !code.may_be_present(read));
+        let absent: Vec<(usize, u64)> = absent.map(|code| (code.start, code.added_at)).collect();
         let position = position();
-        self.suspects.extend(gone.into_iter().map(|(start, born)| Suspect { start, born, position }));
+        self.missing.extend(absent.into_iter().map(|(start, added_at)| MissingCode { start, added_at, position }));
         if self.live_bytes > MAX_CODE_BYTES {
-            self.forget_oldest(position, ended);
+            self.evict_oldest(position, ended);
         }
     }
 
-    /// Forgets names and scripts that no code has.
+    /// Drops names and scripts that no code refers to.
     fn prune(&mut self) {
         self.names.retain(|_, name| Arc::strong_count(name) > 1);
-        let mut asked = HashSet::new();
-        for code in self.live.values().chain(self.dead.values()) {
-            asked.insert(code.script);
-            asked.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
+        let mut referenced = HashSet::new();
+        for code in self.live.values().chain(self.retired.values()) {
+            referenced.insert(code.script);
+            referenced.extend(code.inlining.iter().flat_map(|inlining| inlining.scripts()));
         }
-        self.scripts.forget_others(&asked);
+        self.scripts.drop_unreferenced(&referenced);
     }
 
-    fn forget_oldest(&mut self, position: u64, ended: &mut Vec<Ended>) {
-        let of_isolates = self.live.values().filter(|code| code.isolate != OF_PROCESS);
-        let mut by_age: Vec<(u64, usize)> = of_isolates.map(|code| (code.born, code.start)).collect();
+    fn evict_oldest(&mut self, position: u64, ended: &mut Vec<Ended>) {
+        let evictable = self.live.values().filter(|code| code.isolate != OF_PROCESS);
+        let mut by_age: Vec<(u64, usize)> = evictable.map(|code| (code.added_at, code.start)).collect();
         by_age.sort_unstable();
         for (_, start) in by_age {
             if self.live_bytes <= MAX_CODE_BYTES / 4 * 3 {
@@ -258,72 +257,77 @@ impl CodeMap {
             self.end(start, position, ended);
             self.codes_forgotten += 1;
         }
-        self.prune_at.get_or_insert(position);
+        self.prune_position.get_or_insert(position);
     }
 
-    /// What lives now lay there before the first position of another ring.
-    fn positions_begin_anew(&mut self) {
-        self.live.values_mut().for_each(|code| code.born = 0);
-        self.scripts.positions_begin_anew();
-        self.dead.clear();
-        self.unsettled.clear();
-        self.prune_at = self.prune_at.map(|_| 0);
+    /// Live code precedes the first position of another ring.
+    fn reset_positions(&mut self) {
+        self.live.values_mut().for_each(|code| code.added_at = 0);
+        self.scripts.reset_positions();
+        self.retired.clear();
+        self.moving.clear();
+        self.prune_position = self.prune_position.map(|_| 0);
     }
 
-    /// Takes one event; tells what ended by it.
+    /// Applies one event; appends the code ranges that it ended.
     pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
         let CodeEvent { ring, position, isolate, change } = event;
         let position = if ring == self.ring { position } else { 0 };
         match change {
-            Change::Lines { start, positions } => self.expect(start, LineTable::decoded(positions.as_slice())),
-            Change::Table { start, len, form, bytes } => {
-                self.expect(start, LineTable::encoded(form, bytes.into(), len))
+            CodeChange::Lines { start, positions } => {
+                self.add_pending_lines(start, LineTable::decoded(positions.as_slice()))
             }
-            Change::Baseline { start, len, baseline } => {
-                if let Some(positions) = baseline.positions(len, self.sizes()) {
-                    self.expect(start, LineTable::decoded(positions));
+            CodeChange::Table { start, len, encoding, bytes } => {
+                self.add_pending_lines(start, LineTable::encoded(encoding, bytes.into(), len))
+            }
+            CodeChange::Baseline { start, len, baseline } => {
+                if let Some(positions) = baseline.positions(len, self.bytecode_sizes()) {
+                    self.add_pending_lines(start, LineTable::decoded(positions));
                 }
             }
-            Change::Script { number, facts } => self.scripts.introduce(number, isolate, *facts),
-            Change::Added { start, len, logged, kind, script, inlining, kind_word } => {
+            CodeChange::Script { number, info } => self.scripts.add(number, isolate, *info),
+            CodeChange::Added { start, len, logged, kind, script, inlining, map_word } => {
                 let name = self.name(logged.as_str());
-                let same = |code: &Code| code.len == len && code.isolate == isolate && code.name == name;
+                let same = |code: &CodeObject| code.len == len && code.isolate == isolate && code.name == name;
                 if [OF_PROCESS, OF_MODULE].contains(&isolate) && self.live.get(&start).is_some_and(same) {
                     return;
                 }
                 let lines = self.pending.remove(&start).unwrap_or_else(|| self.no_lines.clone());
-                if kind == Kind::ByteCode {
-                    self.scripts.function(script, &name, &lines);
+                if kind == CodeKind::Bytecode {
+                    self.scripts.add_function(script, &name, &lines);
                 }
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
-                let born = position;
-                self.new += 1;
-                self.insert(Code { start, len, isolate, name, script, kind, lines, inlining, kind_word, born }, ended);
+                let added_at = position;
+                self.added_since_sweep += 1;
+                self.insert(
+                    CodeObject { start, len, isolate, name, script, kind, lines, inlining, map_word, added_at },
+                    ended,
+                );
             }
-            Change::Unlisted { start, len, byte_code, inlining } => {
-                let of = self.live.get(&byte_code).filter(|of| of.kind == Kind::ByteCode && of.isolate == isolate);
+            CodeChange::Unlisted { start, len, bytecode, inlining } => {
+                let of = self.live.get(&bytecode).filter(|of| of.kind == CodeKind::Bytecode && of.isolate == isolate);
                 let Some((name, script)) = of.map(|of| (of.name.clone(), of.script)) else { return };
                 let inlining = inlining.map(|inlining| Arc::from(*inlining));
-                let (kind, lines, kind_word, born) = (Kind::Optimised, self.no_lines.clone(), None, position);
-                let code = Code { start, len, isolate, name, script, kind, lines, inlining, kind_word, born };
+                let (kind, lines, map_word, added_at) = (CodeKind::Optimized, self.no_lines.clone(), None, position);
+                let code = CodeObject { start, len, isolate, name, script, kind, lines, inlining, map_word, added_at };
                 self.insert(code, ended);
             }
-            Change::Moved { from, to, stays_seen } => {
-                let died = if stays_seen { NOT_YET } else { position };
-                let Some(code) = self.end(from, died, ended) else { return };
-                if stays_seen {
-                    self.unsettled.push((isolate, from));
+            CodeChange::Moved { from, to, keeps_old_address } => {
+                let ended_at = if keeps_old_address { NO_END } else { position };
+                let Some(code) = self.end(from, ended_at, ended) else { return };
+                if keeps_old_address {
+                    self.moving.push((isolate, from));
                 }
-                self.insert(Code { start: to, born: position, ..code }, ended);
+                self.insert(CodeObject { start: to, added_at: position, ..code }, ended);
             }
-            Change::Settled => self.settle(isolate, position, ended),
-            Change::Removed { start } => {
+            CodeChange::CollectionEnded => self.end_collection(isolate, position, ended),
+            CodeChange::Removed { start } => {
                 self.end(start, position, ended);
             }
-            Change::Forgotten => {
-                self.settle(isolate, position, ended);
-                self.scripts.end(isolate, position);
-                let own = self.of_isolates.range((isolate, 0)..=(isolate, usize::MAX));
+            CodeChange::IsolateCleared => {
+                self.end_collection(isolate, position, ended);
+                self.scripts.end_isolate(isolate, position);
+                let own = self.by_isolate.range((isolate, 0)..=(isolate, usize::MAX));
                 let starts: Vec<usize> = own.map(|(_, start)| *start).collect();
                 for start in starts {
                     self.end(start, position, ended);
@@ -332,16 +336,16 @@ impl CodeMap {
         }
     }
 
-    /// A line table whose code is to come.
-    fn expect(&mut self, start: usize, lines: Arc<LineTable>) {
-        if self.pending.len() >= MAX_PENDING {
+    /// Stores a line table until its code is added.
+    fn add_pending_lines(&mut self, start: usize, lines: Arc<LineTable>) {
+        if self.pending.len() >= MAX_PENDING_TABLES {
             self.pending.clear();
         }
         self.pending.insert(start, lines);
     }
 
-    fn sizes(&mut self) -> Option<&OperationSizes> {
-        self.sizes.get_or_insert_with(OperationSizes::find).as_ref()
+    fn bytecode_sizes(&mut self) -> Option<&BytecodeSizes> {
+        self.bytecode_sizes.get_or_insert_with(BytecodeSizes::find).as_ref()
     }
 
     fn name(&mut self, logged: &str) -> Arc<CodeName> {
@@ -358,80 +362,81 @@ impl CodeMap {
         name
     }
 
-    fn insert(&mut self, code: Code, ended: &mut Vec<Ended>) {
+    fn insert(&mut self, code: CodeObject, ended: &mut Vec<Ended>) {
         let end = code.start.saturating_add(code.len);
         while let Some((&start, _)) =
             self.live.range(..end).next_back().filter(|(start, old)| *start + old.len > code.start)
         {
-            self.end(start, code.born, ended);
+            self.end(start, code.added_at, ended);
         }
         self.live_bytes += code.bytes();
-        self.of_isolates.insert((code.isolate, code.start));
+        self.by_isolate.insert((code.isolate, code.start));
         self.live.insert(code.start, code);
     }
 
-    fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<Code> {
+    fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<CodeObject> {
         let code = self.live.remove(&start)?;
-        self.of_isolates.remove(&(code.isolate, start));
+        self.by_isolate.remove(&(code.isolate, start));
         self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
-        if position != NOT_YET {
-            tell_ended(&code, position, ended);
+        if position != NO_END {
+            report_ended(&code, position, ended);
         }
-        self.dead.insert(code.clone(), position);
+        self.retired.insert(code.clone(), position);
         Some(code)
     }
 
-    /// The collection is over: nobody has an old address any more.
-    fn settle(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
-        for (_, start) in self.unsettled.extract_if(.., |(of, _)| *of == isolate) {
-            if let Some(code) = self.dead.remove_unended(start) {
-                tell_ended(&code, position, ended);
-                self.dead.insert(code, position);
+    /// The collection is over: no stack contains an old address any more.
+    fn end_collection(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
+        for (_, start) in self.moving.extract_if(.., |(of, _)| *of == isolate) {
+            if let Some(code) = self.retired.remove_unended(start) {
+                report_ended(&code, position, ended);
+                self.retired.insert(code, position);
             }
         }
     }
 
-    /// The code that lay at `address` for a sample at `position`.
-    pub fn find(&self, address: usize, position: u64) -> Option<&Code> {
+    /// The code at `address` for a sample at `position`.
+    pub fn find(&self, address: usize, position: u64) -> Option<&CodeObject> {
         let live = self.live.range(..=address).next_back().map(|(_, code)| code);
-        live.filter(|code| code.holds(address, position)).or_else(|| self.dead.find(address, position))
+        live.filter(|code| code.contains(address, position)).or_else(|| self.retired.find(address, position))
     }
 
-    /// The byte code of a function that is just being entered: it stands one byte before its first.
-    fn at_entry(&self, address: usize, position: u64) -> Option<&Code> {
+    /// The bytecode of a function at its entry, where the bytecode offset is that of the byte before the first.
+    fn at_function_entry(&self, address: usize, position: u64) -> Option<&CodeObject> {
         let first = address.checked_add(1)?;
-        self.find(first, position).filter(|code| code.start == first && code.kind == Kind::ByteCode)
+        self.find(first, position).filter(|code| code.start == first && code.kind == CodeKind::Bytecode)
     }
 
-    /// The frames of `address` for a sample at `position`, innermost first; none when the code is not known.
+    /// The frames of `address` for a sample at `position`, innermost first; none for unknown code.
     pub fn frames(&mut self, address: usize, position: u64, out: &mut Vec<Frame>) {
-        let Some(code) = self.find(address, position).or_else(|| self.at_entry(address, position)).cloned() else {
+        let Some(code) = self.find(address, position).or_else(|| self.at_function_entry(address, position)).cloned()
+        else {
             return;
         };
-        let at = At {
+        let at = CodeLocation {
             name: &code.name,
             script: code.script,
             positions: code.lines.positions(),
             inlining: code.inlining.as_deref(),
-            is_optimised: code.kind == Kind::Optimised,
+            is_optimized: code.kind == CodeKind::Optimized,
             offset: u32::try_from(address.saturating_sub(code.start)).unwrap_or(u32::MAX),
         };
         self.scripts.frames(&at, out);
     }
 
-    /// Pieces of code alive.
+    /// Number of live code objects.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Memory held for code alive.
+    /// Memory of live code in bytes.
     pub fn bytes(&self) -> usize {
         self.live_bytes
     }
 }
 
-/// The pages of code that is no longer there.
-fn tell_ended(code: &Code, position: u64, ended: &mut Vec<Ended>) {
+/// Appends the pages of code that ended.
+fn report_ended(code: &CodeObject, position: u64, ended: &mut Vec<Ended>) {
     let first = code.start & !(PAGE - 1);
     ended.extend((first..code.start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
 }

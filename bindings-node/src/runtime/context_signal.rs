@@ -1,6 +1,6 @@
-//! The context id of the interrupted JavaScript thread: the number that our AsyncLocalStorage has in V8's continuation
-//! data. The data is a JavaScript map (`AsyncContextFrame`); it is read word by word through guarded loads, so a map in
-//! the middle of a change gives no label, never a crash. While the collector moves objects the id is the one it began in.
+//! The context id of the interrupted JavaScript thread: the number that our AsyncLocalStorage has in V8's continuation-preserved
+//! embedder data, which is a JavaScript map (`AsyncContextFrame`). Each word is read through a guarded load, so that a map under
+//! modification yields no label and no crash. During a collection the id is that of the collection's start.
 
 use std::sync::atomic::Ordering;
 
@@ -29,8 +29,8 @@ pub fn read(thread: &JsThread) -> Context {
 }
 
 pub fn id(thread: &JsThread) -> u64 {
-    if thread.collecting.load(Ordering::Relaxed) != 0 {
-        return thread.collecting_in.load(Ordering::Relaxed);
+    if thread.active_collections.load(Ordering::Relaxed) != 0 {
+        return thread.collection_context.load(Ordering::Relaxed);
     }
     let offset = thread.continuation_offset.load(Ordering::Relaxed);
     if offset == 0 {
@@ -40,10 +40,10 @@ pub fn id(thread: &JsThread) -> u64 {
         .unwrap_or(0)
 }
 
-/// The number that the storage behind the handle has in the map that `place` points to.
-pub fn stored(place: usize, handle: usize) -> Option<u64> {
+/// The number stored under the handle's object in the map at `map_slot`.
+pub fn stored(map_slot: usize, handle: usize) -> Option<u64> {
     let key = guarded::read_u64(handle)?;
-    let table = field(guarded::read_u64(place)?, TABLE)?;
+    let table = field(guarded::read_u64(map_slot)?, TABLE)?;
     let count = |at: usize| field(table, at).filter(|word| word & 0xffff_ffff == 0).map(|word| word >> 32);
     let (elements, deleted, buckets) = (count(ELEMENTS)?, count(DELETED)?, count(BUCKETS)?);
     if key & 3 != 1 || elements > MAX_ENTRIES || deleted > MAX_ENTRIES || buckets > MAX_ENTRIES {
@@ -58,16 +58,16 @@ pub fn stored(place: usize, handle: usize) -> Option<u64> {
     None
 }
 
-/// A field of a tagged object.
+/// A field of a tagged heap object.
 fn field(object: u64, offset: usize) -> Option<u64> {
     (object & 3 == 1).then(|| guarded::read_u64((object as usize).wrapping_sub(1).wrapping_add(offset))).flatten()
 }
 
-/// A small integer, or a number object.
+/// The value of a Smi or HeapNumber.
 fn number(value: u64) -> Option<u64> {
     if value & 1 == 0 {
-        let small = (value as i64) >> 32;
-        return u64::try_from(small).ok();
+        let smi = (value as i64) >> 32;
+        return u64::try_from(smi).ok();
     }
     let number = f64::from_bits(field(value, NUMBER)?);
     let whole = (0.0..MAX_ID).contains(&number) && number.trunc() == number;
@@ -86,13 +86,13 @@ mod tests {
         let other = [0u64; 4];
         let table = [0, 0, 2 << 32, 0, 2 << 32, 0, 0, tagged(&other), 5 << 32, 0, key, value, 0];
         let map = [0, 0, 0, tagged(&table)];
-        let place = [tagged(&map)];
+        let map_slot = [tagged(&map)];
         let handle = [key];
-        stored(place.as_ptr() as usize, handle.as_ptr() as usize)
+        stored(map_slot.as_ptr() as usize, handle.as_ptr() as usize)
     }
 
     #[test]
-    fn the_number_of_our_storage_is_found_among_others() {
+    fn the_number_of_our_storage_is_found_among_other_keys() {
         let storage = [0u64; 4];
         assert_eq!(read_with(tagged(&storage), 1026 << 32), Some(1026));
         let number = [0, 4_294_967_297f64.to_bits()];
@@ -100,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_number_is_no_context() {
+    fn a_value_that_is_not_a_whole_number_gives_no_context() {
         let storage = [0u64; 4];
         let fraction = [0, 1.5f64.to_bits()];
         assert_eq!(read_with(tagged(&storage), tagged(&fraction)), None);
         assert_eq!(read_with(tagged(&storage), (-4i64 << 32) as u64), None);
-        assert_eq!(read_with(6, 1 << 32), None, "a key that is no object");
+        assert_eq!(read_with(6, 1 << 32), None, "a key that is not a heap object");
         assert_eq!(stored(16, 16), None);
     }
 }

@@ -1,8 +1,8 @@
-//! How long each turn of an event loop keeps it from its waiting events: one libuv handle that runs before the loop
-//! waits, once a turn. A turn longer than the threshold becomes samples of the kind `EventLoop` that sum up to its
-//! length: what the thread was on the CPU is shared among the stacks that ran, each with the labels and the span it had;
-//! the rest among the stacks in which the wall sampler found it waiting. Without the wall sampler the rest is the frame
-//! `(not on the CPU)`. Nothing wakes up for it. Not here: the stacks themselves (`recent_signal`).
+//! Measures how long each turn of an event loop blocks it: one libuv prepare handle, which runs once per turn before the loop
+//! waits. A turn above the threshold becomes samples of the kind `EventLoop`, whose values add up to its duration. Its CPU time
+//! is shared among the running stacks, each with its labels and span. The rest is shared among the stacks in which the wall
+//! sampler found the thread waiting; without that sampler it is the frame `(not on the CPU)`. No wakeup is added. Not here: the
+//! stacks themselves (`turn_stacks_signal`).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use spanprof::Profiler;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 use super::js_thread_signal::JsThread;
-use super::recent_signal::Ran;
 use super::ring_position_signal::{self, RingPosition};
-use super::{marker, v8};
+use super::turn_stacks_signal::ObservedStack;
+use super::{synthetic_frame, v8};
 
-/// Turns longer than this are reported; 0 reports none.
+/// Threshold above which turns are reported; 0 reports none.
 static THRESHOLD_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Upper bounds of the histogram, in milliseconds, and their names; the last holds what is longer.
+/// Upper bounds of the histogram, in milliseconds, and their statistics; the last bucket has no bound.
 const BOUNDS_MS: [(u64, &str); 9] = [
     (1, "node.loop_turns_up_to_1_ms"),
     (5, "node.loop_turns_up_to_5_ms"),
@@ -38,10 +38,10 @@ static LONGEST_NS: AtomicU64 = AtomicU64::new(0);
 /// `UV_METRICS_IDLE_TIME` and `UV_PREPARE`.
 const MEASURE_IDLE_TIME: c_int = 1;
 const PREPARE: c_int = 9;
-/// More than any libuv has needed for this handle.
+/// Larger than this handle in any libuv so far.
 const HANDLE_WORDS: usize = 64;
 
-/// libuv's functions, exported by every Node.
+/// libuv's functions, exported by every Node.js.
 struct Uv {
     configure: unsafe extern "C" fn(*mut c_void, c_int, ...) -> c_int,
     idle_time: unsafe extern "C" fn(*mut c_void) -> u64,
@@ -52,7 +52,7 @@ struct Uv {
     handle_size: unsafe extern "C" fn(c_int) -> usize,
 }
 
-/// `uv_prepare_t` with its `data` in front, and what we keep behind it.
+/// `uv_prepare_t`, which starts with `data`, followed by our own fields.
 #[repr(C)]
 struct Handle {
     data: *mut c_void,
@@ -62,20 +62,20 @@ struct Handle {
     last_ns: u64,
     last_idle_ns: u64,
     turn: u64,
-    /// The thread's CPU clock, and when it was read: a reading costs more than all else here, so that one is used for
-    /// some time.
+    /// The thread's CPU clock, and the time of that reading. A reading costs more than the rest of this callback, so it is
+    /// reused for some time.
     cpu_ns: u64,
     cpu_read_ns: u64,
 }
 
-/// How old a reading of the CPU clock may be at a turn's beginning; what of a block is less is not told apart.
+/// Maximum age of a CPU clock reading at a turn's start, and the resolution of off-CPU time in a turn.
 const CPU_READING_NS: u64 = 10_000_000;
 
-/// A turn that has ended.
+/// A completed turn.
 struct Turn {
     number: u64,
     busy_ns: u64,
-    /// What of it the thread was on the CPU, at most.
+    /// Upper bound of the turn's CPU time.
     on_cpu_ns: u64,
     ended_ns: u64,
 }
@@ -96,19 +96,19 @@ fn uv() -> Option<&'static Uv> {
     .as_ref()
 }
 
-/// Sets what counts as a block, for every loop; 0 for none.
+/// Sets the threshold of every loop; 0 reports none.
 pub fn set_threshold_ns(threshold_ns: u64) {
     THRESHOLD_NS.store(threshold_ns, Ordering::Relaxed);
 }
 
-/// Begins to measure the loop of the calling thread. True when it was not measured before.
+/// Starts to measure the loop of the calling thread. False when it is measured already.
 pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
     if thread.loop_handle.load(Ordering::Relaxed) != 0 {
         return false;
     }
     let (Some(uv), event_loop) = (uv(), event_loop as *mut c_void) else { return false };
-    // SAFETY: on the loop's thread, while it lives; libuv's signatures are those of its public header. The handle is
-    // larger than libuv says it needs and stays until libuv has closed it.
+    // SAFETY: on the loop's thread, while it lives; the signatures are those of libuv's public header. The handle is larger than
+    // `uv_handle_size` and lives until libuv has closed it.
     unsafe {
         if event_loop.is_null() || (uv.handle_size)(PREPARE) > size_of::<usize>() * HANDLE_WORDS {
             return false;
@@ -130,12 +130,12 @@ pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
             return false;
         }
         (uv.prepare_start)(handle, before_waiting);
-        // The loop ends as it would without it.
+        // The handle does not keep the loop alive.
         (uv.unref)(handle);
         thread.loop_handle.store(handle as usize, Ordering::Relaxed);
-        // The entry may have been another thread's, whose last stacks are not of this loop.
-        if let Some(recent) = thread.recent() {
-            recent.take(|_| {});
+        // The entry may hold stacks of the previous thread's loop.
+        if let Some(turn_stacks) = thread.turn_stacks() {
+            turn_stacks.take(|_| {});
         }
     }
     true
@@ -145,28 +145,28 @@ pub fn begin(thread: &'static JsThread, event_loop: usize) -> bool {
 pub fn end(thread: &JsThread) {
     let handle = thread.loop_handle.swap(0, Ordering::Relaxed) as *mut Handle;
     if let (false, Some(uv)) = (handle.is_null(), uv()) {
-        // SAFETY: on the loop's thread, which Node still runs before it closes the loop; the handle was opened above.
+        // SAFETY: on the loop's thread, which Node.js still runs before it closes the loop; the handle was opened above.
         unsafe { (uv.close)(handle, Some(closed)) };
     }
 }
 
 extern "C" fn closed(handle: *mut Handle) {
-    // SAFETY: libuv's last word on a handle that `begin` boxed.
+    // SAFETY: libuv's close callback of a handle that `begin` boxed; libuv does not use it again.
     drop(unsafe { Box::from_raw(handle) });
 }
 
 extern "C" fn before_waiting(handle: *mut Handle) {
-    // A panic must not pass through libuv.
+    // A panic must not unwind through libuv.
     let _ = std::panic::catch_unwind(|| {
-        // SAFETY: libuv lends the handle that `begin` boxed, on its own thread.
+        // SAFETY: libuv passes the handle that `begin` boxed, on its own thread.
         let handle = unsafe { &mut *handle };
         let Some(uv) = uv() else { return };
         let now_ns = spanprof::sys::monotonic_ns();
-        // SAFETY: the loop that runs.
+        // SAFETY: the running loop.
         let idle_ns = unsafe { (uv.idle_time)(handle.loop_) };
-        let asked_ns = handle.thread.exchange().map_or(0, |exchange| exchange.take_idle_until());
-        let waited_ns = idle_ns.wrapping_sub(handle.last_idle_ns) + uncounted_ns(handle.last_ns, asked_ns);
-        let busy_ns = now_ns.saturating_sub(handle.last_ns).saturating_sub(waited_ns);
+        let request_ns = handle.thread.exchange().map_or(0, |exchange| exchange.take_idle_until());
+        let idle_total_ns = idle_ns.wrapping_sub(handle.last_idle_ns) + uncounted_ns(handle.last_ns, request_ns);
+        let busy_ns = now_ns.saturating_sub(handle.last_ns).saturating_sub(idle_total_ns);
         (handle.last_ns, handle.last_idle_ns) = (now_ns, idle_ns);
         handle.turn += 1;
         let mut turn = Turn { number: handle.turn, busy_ns, on_cpu_ns: busy_ns, ended_ns: now_ns };
@@ -179,11 +179,11 @@ extern "C" fn before_waiting(handle: *mut Handle) {
     });
 }
 
-/// The wait that libuv does not count: a signal ends a call to `epoll_pwait`, and the time of the next call alone is added to the
-/// idle time (`uv__io_poll` in libuv, measured on Node.js 20 to 26). `began_ns`: when the wait began; `asked_ns`: when the wall clock last asked
-/// the waiting thread, or 0.
-fn uncounted_ns(began_ns: u64, asked_ns: u64) -> u64 {
-    asked_ns.saturating_sub(began_ns)
+/// The wait that libuv does not count: a signal ends a call to `epoll_pwait`, and only the time of the next call is added to the
+/// idle time (`uv__io_poll` in libuv, measured on Node.js 20 to 26). `began_ns`: start of the wait; `request_ns`: last request of
+/// the wall sampler during a wait, or 0.
+fn uncounted_ns(began_ns: u64, request_ns: u64) -> u64 {
+    request_ns.saturating_sub(began_ns)
 }
 
 fn turn_ended(thread: &JsThread, turn: &Turn) {
@@ -192,15 +192,15 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
     if threshold_ns == 0 {
         return;
     }
-    let place = BOUNDS_MS.iter().position(|(bound_ms, _)| busy_ns <= bound_ms.saturating_mul(1_000_000));
-    if let Some(turns) = place.and_then(|place| TURNS.get(place)) {
+    let bucket = BOUNDS_MS.iter().position(|(bound_ms, _)| busy_ns <= bound_ms.saturating_mul(1_000_000));
+    if let Some(turns) = bucket.and_then(|bucket| TURNS.get(bucket)) {
         turns.fetch_add(1, Ordering::Relaxed);
     }
-    let (recent, exchange) = (thread.recent(), thread.exchange());
+    let (turn_stacks, exchange) = (thread.turn_stacks(), thread.exchange());
     let Some(profiler) = Profiler::running().filter(|_| busy_ns >= threshold_ns) else {
-        // SAFETY: on the thread itself, not in its handler.
+        // SAFETY: on the thread itself, outside its handler.
         unsafe {
-            recent.into_iter().for_each(|recent| recent.take(|_| {}));
+            turn_stacks.into_iter().for_each(|turn_stacks| turn_stacks.take(|_| {}));
             exchange.into_iter().for_each(|exchange| exchange.take_waited(|_| {}));
         }
         return;
@@ -208,7 +208,7 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
     BLOCKS.fetch_add(1, Ordering::Relaxed);
     LONGEST_NS.fetch_max(busy_ns, Ordering::Relaxed);
     let submit = |length_ns: u64, context: Context, frames: &[RawFrame]| {
-        // A full ring is counted by the core.
+        // The core counts a drop when the ring is full.
         let _ = profiler.submit(&RawSample {
             kind: SampleKind::EventLoop,
             flags: SampleFlags(0),
@@ -221,48 +221,49 @@ fn turn_ended(thread: &JsThread, turn: &Turn) {
         });
     };
     let ring = RingPosition::now().ring;
-    let known = |ran: &&Ran| ran.seen.ring == ring && !ran.frames().is_empty();
-    let submit_shares = |whole_ns: u64, stacks: &[Ran], otherwise: RawFrame| {
-        let stacks = || stacks.iter().filter(known);
-        let looks: Vec<u64> = stacks().map(|ran| ran.looks.into()).collect();
-        if looks.is_empty() {
-            return submit(whole_ns, Context::None, &[otherwise]);
+    let is_valid = |stack: &&ObservedStack| stack.captured_at.ring == ring && !stack.frames().is_empty();
+    let submit_shares = |whole_ns: u64, stacks: &[ObservedStack], fallback: RawFrame| {
+        let stacks = || stacks.iter().filter(is_valid);
+        let observations: Vec<u64> = stacks().map(|stack| stack.observations.into()).collect();
+        if observations.is_empty() {
+            return submit(whole_ns, Context::None, &[fallback]);
         }
-        for (ran, length_ns) in stacks().zip(shares(whole_ns, &looks)) {
-            let frames: Vec<RawFrame> = ran.frames().iter().map(|frame| as_seen(*frame, ran.seen.head)).collect();
-            submit(length_ns, ran.context, &frames);
+        for (stack, length_ns) in stacks().zip(shares(whole_ns, &observations)) {
+            let frames: Vec<RawFrame> =
+                stack.frames().iter().map(|frame| at_position(*frame, stack.captured_at.head)).collect();
+            submit(length_ns, stack.context, &frames);
         }
     };
     let off_cpu_ns = Some(busy_ns - turn.on_cpu_ns).filter(|off_ns| *off_ns > CPU_READING_NS).unwrap_or(0);
-    let report_waits = |stacks: &[Ran]| {
+    let submit_waits = |stacks: &[ObservedStack]| {
         if off_cpu_ns > 0 {
-            submit_shares(off_cpu_ns, stacks, marker::OFF_CPU);
+            submit_shares(off_cpu_ns, stacks, synthetic_frame::OFF_CPU);
         }
     };
-    let report_work = |stacks: &[Ran]| submit_shares(busy_ns - off_cpu_ns, stacks, marker::NO_STACK);
+    let submit_work = |stacks: &[ObservedStack]| submit_shares(busy_ns - off_cpu_ns, stacks, synthetic_frame::NO_STACK);
     // SAFETY: as above.
     unsafe {
         match exchange {
-            Some(exchange) => exchange.take_waited(report_waits),
-            None => report_waits(&[]),
+            Some(exchange) => exchange.take_waited(submit_waits),
+            None => submit_waits(&[]),
         }
-        match recent {
-            Some(recent) => recent.take(report_work),
-            None => report_work(&[]),
+        match turn_stacks {
+            Some(turn_stacks) => turn_stacks.take(submit_work),
+            None => submit_work(&[]),
         }
     }
 }
 
-/// A frame of a stack that was seen when the ring stood at `position`: by now other code may lie at its address.
-fn as_seen(frame: RawFrame, position: u64) -> RawFrame {
-    if marker::is_code(frame) {
-        ring_position_signal::seen_at(position, frame.code + frame.at)
+/// A frame of a stack captured when the ring was at `position`: other code may lie at its address by now.
+fn at_position(frame: RawFrame, position: u64) -> RawFrame {
+    if synthetic_frame::is_code(frame) {
+        ring_position_signal::frame_at_position(position, frame.code + frame.at)
     } else {
         frame
     }
 }
 
-/// `whole` in parts of these weights, so that all parts sum up to it.
+/// Splits `whole` in proportion to the weights; the parts add up to it.
 fn shares(whole: u64, weights: &[u64]) -> Vec<u64> {
     let all: u64 = weights.iter().sum();
     let mut before = 0;
@@ -288,20 +289,23 @@ mod tests {
 
     #[test]
     fn frames_of_v8_say_where_they_were_seen_and_others_stay() {
-        let others = [RawFrame::native(0x7000), marker::COLLECTING, marker::COMPILING];
-        assert_eq!(others.map(|frame| as_seen(frame, 5)), others);
-        assert_eq!(ring_position_signal::meant(as_seen(RawFrame { code: 0x7000, at: 0x12 }, 5), 9), (0x7012, 5));
+        let others = [RawFrame::native(0x7000), synthetic_frame::COLLECTING, synthetic_frame::COMPILING];
+        assert_eq!(others.map(|frame| at_position(frame, 5)), others);
+        assert_eq!(
+            ring_position_signal::address_and_position(at_position(RawFrame { code: 0x7000, at: 0x12 }, 5), 9),
+            (0x7012, 5)
+        );
     }
 
     #[test]
-    fn a_wait_that_a_look_interrupts_is_idle_time_from_its_beginning() {
+    fn a_wait_that_a_poll_interrupts_is_idle_time_from_its_start() {
         assert_eq!(uncounted_ns(1_000, 1_250), 250);
-        assert_eq!(uncounted_ns(1_000, 0), 0, "nobody asked");
-        assert_eq!(uncounted_ns(1_000, 900), 0, "that was in an earlier wait");
+        assert_eq!(uncounted_ns(1_000, 0), 0, "no request");
+        assert_eq!(uncounted_ns(1_000, 900), 0, "the request was in an earlier wait");
     }
 
     #[test]
-    fn the_parts_of_a_block_have_their_weights_and_sum_up_to_it() {
+    fn the_parts_of_a_block_have_their_weights_and_add_up_to_it() {
         for (whole, weights) in [(50_000_003, &[1; 7][..]), (5, &[1; 5]), (3, &[1; 16]), (90_000_001, &[3, 1, 8])] {
             assert_eq!(shares(whole, weights).iter().sum::<u64>(), whole);
         }

@@ -1,20 +1,20 @@
-//! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. Entries are written
-//! by their own thread on normal ground, read inside its handler; nothing is ever taken back.
+//! The JavaScript threads of the process: a fixed table that the handler searches by kernel thread id. A thread writes its own
+//! entry outside handlers and reads it inside its handler; entries are never freed.
 
 use std::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::recent_signal::{Recent, MAX_RAN};
+use super::turn_stacks_signal::{TurnStacks, MAX_RUNNING_STACKS};
 use super::wall_signal::Exchange;
 
 pub const MAX_THREADS: usize = 512;
 
-/// Thread id of an entry that is being filled in.
+/// Thread id of an entry under construction.
 pub const CLAIMED: u32 = u32::MAX;
 
-/// Machine code lies in regions: V8 reserves one for what it makes of JavaScript and one for each module of WebAssembly,
-/// anywhere. What lies between two of them, such as a library, is not code of V8.
+/// Regions of machine code: V8 reserves one for JavaScript and one for each WebAssembly module, at any address. Memory between
+/// two regions, such as a library, is not code of V8.
 const MAX_REGIONS: usize = 16;
-/// Code closer than this to a region belongs to it.
+/// Code within this distance of a region extends it.
 const REGION_GAP_BYTES: usize = 8 << 20;
 
 #[repr(C)]
@@ -23,41 +23,42 @@ struct Region {
     high: AtomicUsize,
 }
 
-/// One JavaScript thread. What each tick reads comes first, in as few lines of the cache as it takes: at a hundred ticks a
-/// second none of them is there.
+/// One JavaScript thread. The fields that each tick reads come first, in as few cache lines as possible: at 100 ticks per
+/// second all of them miss the cache.
 #[repr(C, align(64))]
 pub struct JsThread {
     pub thread_id: AtomicU32,
-    /// Collections under way.
-    pub collecting: AtomicU32,
+    /// Collections in progress, which nest.
+    pub active_collections: AtomicU32,
     pub isolate: AtomicUsize,
-    /// Set while its code is listed: what its frames are is not known yet.
+    /// Set while V8 lists its code: its frames cannot be classified yet.
     pub is_listing: AtomicBool,
     pub stack_high: AtomicUsize,
-    /// Where the isolate has its own mapping of the built-in code; 0 when it runs the program's.
-    pub built_in_copy: AtomicUsize,
-    /// Offset in the isolate of the continuation data; 0 when not read.
+    /// Start of the isolate's remapped builtins; 0 when it runs the program's embedded builtins.
+    pub remapped_builtins: AtomicUsize,
+    /// Offset in the isolate of the continuation-preserved embedder data; 0 when the handler does not read it.
     pub continuation_offset: AtomicUsize,
-    /// Global handle of the storage that is the key.
+    /// Global handle of the AsyncLocalStorage, which is the key in that data.
     pub storage: AtomicUsize,
-    /// How often code of this isolate was told to move or to end.
-    pub moves: AtomicU64,
-    /// How often its addresses ceased to mean what they had meant: those of code that a collection moves mean it to its end.
+    /// Count of moved or removed code in this isolate.
+    pub code_moves: AtomicU64,
+    /// Incremented when addresses change their meaning. Code that a collection moves keeps its old address until the collection
+    /// ends.
     pub address_epoch: AtomicU64,
-    /// What ran since the loop last came round; made once, then kept with the entry.
-    recent: AtomicPtr<Recent<MAX_RAN>>,
-    /// Context id for threads whose storage the handler does not read: the bits of a number as JavaScript has it.
+    /// Stacks of the event loop's current turn; allocated once, then kept with the entry.
+    turn_stacks: AtomicPtr<TurnStacks<MAX_RUNNING_STACKS>>,
+    /// Context id for threads whose storage the handler does not read: the bits of a double.
     pub current: AtomicU64,
-    /// The context in which the outermost collection began.
-    pub collecting_in: AtomicU64,
-    /// Where machine code of this isolate lies; used ones first.
+    /// The context at the start of the outermost collection.
+    pub collection_context: AtomicU64,
+    /// Machine code of this isolate; used regions first.
     code: [Region; MAX_REGIONS],
-    /// With the wall sampler; made once, then kept with the entry.
+    /// With the wall sampler; allocated once, then kept with the entry.
     exchange: AtomicPtr<Exchange>,
-    /// The event loop's own; see `event_loop`.
+    /// libuv handle of `event_loop`.
     pub loop_handle: AtomicUsize,
-    /// `moves` when a collection began.
-    pub collecting_from: AtomicU64,
+    /// `code_moves` at the start of a collection.
+    pub moves_at_collection: AtomicU64,
 }
 
 static THREADS: [JsThread; MAX_THREADS] = [const {
@@ -66,24 +67,24 @@ static THREADS: [JsThread; MAX_THREADS] = [const {
         isolate: AtomicUsize::new(0),
         is_listing: AtomicBool::new(false),
         stack_high: AtomicUsize::new(0),
-        built_in_copy: AtomicUsize::new(0),
+        remapped_builtins: AtomicUsize::new(0),
         code: [const { Region { low: AtomicUsize::new(usize::MAX), high: AtomicUsize::new(0) } }; MAX_REGIONS],
         current: AtomicU64::new(0),
         continuation_offset: AtomicUsize::new(0),
         storage: AtomicUsize::new(0),
-        moves: AtomicU64::new(0),
+        code_moves: AtomicU64::new(0),
         address_epoch: AtomicU64::new(0),
-        recent: AtomicPtr::new(std::ptr::null_mut()),
+        turn_stacks: AtomicPtr::new(std::ptr::null_mut()),
         exchange: AtomicPtr::new(std::ptr::null_mut()),
         loop_handle: AtomicUsize::new(0),
-        collecting: AtomicU32::new(0),
-        collecting_in: AtomicU64::new(0),
-        collecting_from: AtomicU64::new(0),
+        active_collections: AtomicU32::new(0),
+        collection_context: AtomicU64::new(0),
+        moves_at_collection: AtomicU64::new(0),
     }
 }; MAX_THREADS];
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Entries that were ever used.
+/// Entries used at least once.
 pub fn all() -> &'static [JsThread] {
     THREADS.get(..USED.load(Ordering::Acquire).min(MAX_THREADS)).unwrap_or(&[])
 }
@@ -98,12 +99,12 @@ pub fn by_isolate(isolate: usize) -> Option<&'static JsThread> {
     })
 }
 
-/// The entry at an address that came with a signal, if it is one.
+/// The entry at an address delivered with a signal, if it is one.
 pub fn by_address(address: usize) -> Option<&'static JsThread> {
     all().iter().find(|thread| std::ptr::from_ref(*thread) as usize == address)
 }
 
-/// A free entry, claimed for `thread_id` but not yet seen by the handler as this thread's. Normal ground only.
+/// Claims a free entry, which the handler does not see yet. Outside handlers only.
 pub fn claim() -> Option<&'static JsThread> {
     let (index, thread) = THREADS.iter().enumerate().find(|(_, thread)| {
         thread.thread_id.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -112,26 +113,26 @@ pub fn claim() -> Option<&'static JsThread> {
         region.high.store(0, Ordering::Relaxed);
         region.low.store(usize::MAX, Ordering::Relaxed);
     }
-    for word in [&thread.built_in_copy, &thread.continuation_offset, &thread.storage] {
+    for word in [&thread.remapped_builtins, &thread.continuation_offset, &thread.storage] {
         word.store(0, Ordering::Relaxed);
     }
     thread.loop_handle.store(0, Ordering::Relaxed);
-    if thread.recent().is_none() {
-        thread.recent.store(Box::into_raw(Box::new(Recent::new())), Ordering::Release);
+    if thread.turn_stacks().is_none() {
+        thread.turn_stacks.store(Box::into_raw(Box::new(TurnStacks::new())), Ordering::Release);
     }
     match thread.exchange() {
         Some(exchange) => exchange.reset(),
         None => thread.exchange.store(Box::into_raw(Box::new(Exchange::new())), Ordering::Release),
     }
     thread.current.store(0, Ordering::Relaxed);
-    thread.collecting.store(0, Ordering::Relaxed);
+    thread.active_collections.store(0, Ordering::Relaxed);
     USED.fetch_max(index + 1, Ordering::AcqRel);
     Some(thread)
 }
 
 impl JsThread {
-    /// Gives the entry back. On the thread itself: its handler, which may come between any two of these, finds either
-    /// the isolate or no entry.
+    /// Frees the entry. Runs on the thread itself: a handler between any two of these stores finds either the isolate or no
+    /// entry.
     pub fn release(&self) {
         self.thread_id.store(CLAIMED, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
@@ -140,27 +141,27 @@ impl JsThread {
     }
 
     pub fn exchange(&self) -> Option<&'static Exchange> {
-        // SAFETY: only leaked boxes are ever stored there.
+        // SAFETY: only leaked boxes are stored there.
         unsafe { self.exchange.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What ran since the loop last came round.
-    pub fn recent(&self) -> Option<&'static Recent<MAX_RAN>> {
-        // SAFETY: only leaked boxes are ever stored there.
-        unsafe { self.recent.load(Ordering::Acquire).as_ref() }
+    /// Stacks of the event loop's current turn.
+    pub fn turn_stacks(&self) -> Option<&'static TurnStacks<MAX_RUNNING_STACKS>> {
+        // SAFETY: only leaked boxes are stored there.
+        unsafe { self.turn_stacks.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Takes machine code into account. Where there are more regions than places, its frames are native ones.
-    pub fn cover(&self, start: usize, len: usize) {
+    /// Adds machine code to the regions. When all regions are in use, its frames count as native.
+    pub fn add_code(&self, start: usize, len: usize) {
         let end = start.saturating_add(len);
         for Region { low, high } in &self.code {
-            let was =
+            let region_low =
                 low.compare_exchange(usize::MAX, start, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|low| low);
             let is_near = || {
                 start <= high.load(Ordering::Relaxed).saturating_add(REGION_GAP_BYTES)
-                    && was <= end.saturating_add(REGION_GAP_BYTES)
+                    && region_low <= end.saturating_add(REGION_GAP_BYTES)
             };
-            if was == usize::MAX || is_near() {
+            if region_low == usize::MAX || is_near() {
                 low.fetch_min(start, Ordering::Relaxed);
                 high.fetch_max(end, Ordering::Relaxed);
                 return;
@@ -175,21 +176,21 @@ impl JsThread {
     }
 }
 
-/// Where the program's built-in code lies. Most isolates run a mapping of their own of it: its addresses are said as
-/// those of the program's, so that one name and one landmark serve all.
+/// V8's embedded builtins in the program's image. Most isolates run a remapped copy of them, whose addresses are translated to
+/// the program's, so that one name and one range serve all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BuiltIn {
+pub struct EmbeddedBuiltins {
     pub start: usize,
     pub len: usize,
 }
 
-impl BuiltIn {
-    pub fn holds(self, pc: usize) -> bool {
+impl EmbeddedBuiltins {
+    pub fn contains(self, pc: usize) -> bool {
         pc.wrapping_sub(self.start) < self.len
     }
 
-    /// The address that `pc` has in the program's own, when it lies in the mapping that begins at `copy`.
-    pub fn said_by_program(self, pc: usize, copy: usize) -> usize {
+    /// Translates `pc` from the remapped builtins at `remapped` to the program's image.
+    pub fn canonical_address(self, pc: usize, copy: usize) -> usize {
         let offset = pc.wrapping_sub(copy);
         if copy != 0 && offset < self.len {
             self.start.wrapping_add(offset)
@@ -199,31 +200,31 @@ impl BuiltIn {
     }
 }
 
-/// Code of V8 that the walk must know; the same for every isolate of the process. Sorted, no overlaps.
+/// Ranges of builtins that the walk distinguishes; the same for every isolate of the process. Sorted, no overlaps.
 #[derive(Default)]
-pub struct Landmarks {
-    /// The interpreter's entry: a frame that returns there is interpreted.
+pub struct BuiltinRanges {
+    /// The interpreter's entry trampolines: a frame that returns there is interpreted.
     pub interpreter: Vec<(usize, usize)>,
-    /// From C++ into JavaScript, byte-code handlers, calls out: no frames of the program.
+    /// Entries into JavaScript, bytecode handlers, calls out of it: no frames of the program.
     pub hidden: Vec<(usize, usize)>,
-    /// All built-in code.
-    pub built_in: BuiltIn,
+    /// All embedded builtins.
+    pub builtins: EmbeddedBuiltins,
 }
 
-static LANDMARKS: AtomicPtr<Landmarks> = AtomicPtr::new(std::ptr::null_mut());
+static BUILTIN_RANGES: AtomicPtr<BuiltinRanges> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Publishes landmarks; earlier ones stay, since a handler may read them.
-pub fn publish(landmarks: Landmarks) {
-    LANDMARKS.store(Box::into_raw(Box::new(landmarks)), Ordering::Release);
+/// Publishes the ranges; earlier ones are leaked, since a handler may read them.
+pub fn publish(builtin_ranges: BuiltinRanges) {
+    BUILTIN_RANGES.store(Box::into_raw(Box::new(builtin_ranges)), Ordering::Release);
 }
 
-pub fn landmarks() -> Option<&'static Landmarks> {
-    // SAFETY: only leaked boxes are ever stored there.
-    unsafe { LANDMARKS.load(Ordering::Acquire).as_ref() }
+pub fn builtin_ranges() -> Option<&'static BuiltinRanges> {
+    // SAFETY: only leaked boxes are stored there.
+    unsafe { BUILTIN_RANGES.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether one of the sorted ranges holds `pc`.
-pub fn holds(ranges: &[(usize, usize)], pc: usize) -> bool {
+/// Whether one of the sorted ranges contains `pc`.
+pub fn contains(ranges: &[(usize, usize)], pc: usize) -> bool {
     let after = ranges.partition_point(|range| range.0 <= pc);
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| pc < range.1)
 }
@@ -233,33 +234,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_in_an_isolates_own_mapping_is_said_as_the_programs() {
-        let built_in = BuiltIn { start: 1000, len: 100 };
-        let said = |pc| built_in.said_by_program(pc, 7000);
-        assert_eq!([said(7000), said(7099), said(7100), said(6999), said(1005)], [1000, 1099, 7100, 6999, 1005]);
-        assert_eq!(built_in.said_by_program(50, 0), 50, "an isolate without one");
+    fn an_address_in_remapped_builtins_is_translated_to_the_programs_image() {
+        let builtins = EmbeddedBuiltins { start: 1000, len: 100 };
+        let canonical = |pc| builtins.canonical_address(pc, 7000);
+        assert_eq!(
+            [canonical(7000), canonical(7099), canonical(7100), canonical(6999), canonical(1005)],
+            [1000, 1099, 7100, 6999, 1005]
+        );
+        assert_eq!(builtins.canonical_address(50, 0), 50, "an isolate without remapped builtins");
     }
 
     #[test]
-    fn what_lies_between_two_regions_of_code_is_no_code() {
+    fn memory_between_two_code_regions_is_not_code() {
         let thread = claim().unwrap();
         let (first, second) = (1 << 40, 1 << 46);
         for (start, len) in [(first, 64), (second, 64), (first + 4096, 64), (second - 4096, 64)] {
-            thread.cover(start, len);
+            thread.add_code(start, len);
         }
-        let held = [first, first + 4159, second - 4096, second + 63].map(|pc| thread.has_code(pc));
-        assert_eq!(held, [true; 4]);
-        let not = [first - 1, first + 4160, 1 << 43, second - 4097, second + 64].map(|pc| thread.has_code(pc));
-        assert_eq!(not, [false; 5]);
+        let contained = [first, first + 4159, second - 4096, second + 63].map(|pc| thread.has_code(pc));
+        assert_eq!(contained, [true; 4]);
+        let outside = [first - 1, first + 4160, 1 << 43, second - 4097, second + 64].map(|pc| thread.has_code(pc));
+        assert_eq!(outside, [false; 5]);
         for region in 0..2 * MAX_REGIONS {
-            thread.cover((region + 1) << 32, 64);
+            thread.add_code((region + 1) << 32, 64);
         }
         assert!(thread.has_code(first) && !thread.has_code((2 * MAX_REGIONS) << 32));
         thread.release();
     }
 
     #[test]
-    fn an_entry_given_back_is_free_and_has_no_isolate() {
+    fn a_released_entry_is_free_and_has_no_isolate() {
         let thread = claim().unwrap();
         thread.isolate.store(4096, Ordering::Relaxed);
         thread.thread_id.store(77, Ordering::Release);
@@ -270,10 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_its_first_address_and_not_its_end() {
+    fn a_range_contains_its_first_address_and_not_its_end() {
         let ranges = [(10, 20), (30, 31)];
-        let held: Vec<usize> = (0..40).filter(|pc| holds(&ranges, *pc)).collect();
-        assert_eq!(held, (10..20).chain([30]).collect::<Vec<_>>());
-        assert!(!holds(&[], 5));
+        let contained: Vec<usize> = (0..40).filter(|pc| contains(&ranges, *pc)).collect();
+        assert_eq!(contained, (10..20).chain([30]).collect::<Vec<_>>());
+        assert!(!contains(&[], 5));
     }
 }

@@ -1,26 +1,26 @@
-//! V8 behind the core's `Runtime` seam. JavaScript threads enrol themselves; the handler walks; names come from V8's code
-//! events, kept by ring position. Called by the door, the core's handler and its drain thread.
+//! V8 behind the core's `Runtime` trait. JavaScript threads enroll themselves; the signal handler walks their stacks; names come
+//! from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its drain thread.
 
+mod bytecode_sizes;
 mod capture_signal;
-mod code_details;
 mod code_events;
 mod code_map;
+mod code_map_stats;
+mod code_metadata;
+mod context_array;
 mod context_signal;
-mod dead_code;
 mod event_loop;
-mod facts;
 mod heap;
 mod js_thread_signal;
-mod map_figures;
-mod marker;
 mod names;
-mod operation_sizes;
-mod own_word;
-mod recent_signal;
+mod node_versions;
+mod retired_code;
 mod ring_position_signal;
 mod self_test;
+mod small_buffers;
+mod synthetic_frame;
 mod thread_kind_signal;
-mod told;
+mod turn_stacks_signal;
 mod v8;
 mod wall_signal;
 
@@ -37,8 +37,8 @@ pub use names::CodeName;
 use ring_position_signal::RingPosition;
 use v8::V8;
 
-/// Carries the clocks where SIGURG is not free. SIGPROF belongs to V8's own profiler (--cpu-prof, inspector). Nothing uses this
-/// one, and it does not queue.
+/// Signal of the clocks where SIGURG is taken. SIGPROF belongs to V8's own profiler (--cpu-prof, inspector); SIGSTKFLT is
+/// otherwise unused, and it does not queue.
 const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
 
 /// Major version of Node; 0 before the first start.
@@ -48,71 +48,71 @@ pub fn set_node_major(major: u32) {
     MAJOR.store(major, Ordering::Relaxed);
 }
 
-/// Whether the configuration allows handlers of signals.
+/// Whether the configuration allows signal handlers.
 static MAY_HANDLE_FAULTS: AtomicBool = AtomicBool::new(false);
 
-/// To be called before the first thread enrols.
+/// To be called before the first thread enrolls.
 pub fn allow_handling_of_faults(is_allowed: bool) {
     MAY_HANDLE_FAULTS.store(is_allowed, Ordering::Relaxed);
 }
 
 static PUBLISHED: AtomicPtr<V8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// V8's functions for the handler; `None` before the first thread enrolled.
+/// V8's functions for the handler; `None` before the first thread is enrolled.
 fn published_v8() -> Option<&'static V8> {
-    // SAFETY: only a reference that lives for ever is stored there.
+    // SAFETY: only references of static lifetime are stored there.
     unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }
 }
 
-/// See the head of the module.
+/// The V8 runtime of this process, see the module's head.
 pub struct NodeRuntime {
-    /// Asked by the drain alone.
+    /// Used by the drain thread.
     map: Mutex<CodeMap>,
     v8: &'static V8,
 }
 
 impl NodeRuntime {
-    /// The runtime of this process, or why this Node cannot be profiled.
+    /// The runtime of this process, or the reason why this Node.js cannot be profiled.
     pub fn get() -> Result<Arc<Self>, String> {
         static RUNTIME: OnceLock<Arc<NodeRuntime>> = OnceLock::new();
         let v8 = v8::v8()?;
-        thread_kind_signal::learn();
+        thread_kind_signal::look_up_symbols();
         PUBLISHED.store(std::ptr::from_ref(v8).cast_mut(), Ordering::Release);
         Ok(RUNTIME.get_or_init(|| Arc::new(Self { map: Mutex::new(CodeMap::default()), v8 })).clone())
     }
 }
 
-pub use code_events::{present_run, run_begins, run_ended};
+pub use code_events::{begin_run, current_run, end_run};
 
-/// `named_up_to`: no sample below it waits to be named.
-fn take_code_events(map: &mut CodeMap, most: usize, ring: usize, named_up_to: u64, ended: &mut Vec<Ended>) {
-    map.begin(ring, named_up_to);
-    for event in std::iter::from_fn(code_events::next).take(most) {
+/// `resolved_up_to`: every sample below it is resolved.
+fn take_code_events(map: &mut CodeMap, max_events: usize, ring: usize, resolved_up_to: u64, ended: &mut Vec<Ended>) {
+    map.begin_drain(ring, resolved_up_to);
+    for event in std::iter::from_fn(code_events::next).take(max_events) {
         map.apply(event, ended);
     }
-    map.tidy(&guarded::read_u64, &|| RingPosition::now().head, ended);
+    map.sweep(&guarded::read_u64, &|| RingPosition::now().head, ended);
 }
 
-/// Takes some of the events that wait, while no drain does: on a JavaScript thread, which shall not stand still for it.
-fn absorb_code_events() {
-    const AT_ONCE: usize = 16;
+/// Applies some queued events while no drain thread runs. Called on a JavaScript thread, so the batch is small.
+fn apply_queued_events() {
+    const BATCH_EVENTS: usize = 16;
     let Ok(runtime) = NodeRuntime::get() else { return };
     let Ok(mut map) = runtime.map.try_lock() else { return };
     let RingPosition { ring, head } = RingPosition::now();
-    // Nor does anybody name samples.
-    take_code_events(&mut map, AT_ONCE, ring, head, &mut Vec::new());
+    // Without a drain, no sample is resolved either.
+    take_code_events(&mut map, BATCH_EVENTS, ring, head, &mut Vec::new());
 }
 
-/// Enrols the calling JavaScript thread; `probe` runs a small script of its own. True when it was not enrolled before.
-pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
+/// Enrolls the calling JavaScript thread; `probe` runs a small script. False when it was enrolled before.
+pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let v8 = v8::v8()?;
     let thread_id = spanprof::sys::thread_id();
     if js_thread_signal::by_thread_id(thread_id).is_some() {
         return Ok(false);
     }
-    // The addon's code is called by V8 and by handlers from here on.
+    // V8 and signal handlers call the addon's code from here on.
     spanprof::sys::pin_library();
-    // V8's heap is read while its code is listed: without the guard each word is a system call.
+    // The listing reads V8's heap: without the fault guard each word is a system call.
     if MAY_HANDLE_FAULTS.load(Ordering::Relaxed) && !spanprof::sys::fault_guard_owned() {
         spanprof::sys::install_fault_guard();
     }
@@ -120,21 +120,21 @@ pub fn enrol_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let thread = js_thread_signal::claim().ok_or("there are more JavaScript threads than can be profiled")?;
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
-    // From here on its stacks are walked: what is listed in a moment may be among them.
+    // Its stacks are walked from here on, and may contain the code that is listed below.
     let from = RingPosition::now();
     thread.thread_id.store(thread_id, Ordering::Release);
-    // Before the listing, in which V8 may collect: what moves then stays seen at its old place.
-    if let (Some(before), Some(after), true) = (v8.before_gc, v8.after_gc, v8.tells_collections()) {
-        // SAFETY: on the isolate's thread; the callbacks live for ever.
+    // Before the listing, in which V8 may collect: moved code keeps its old address until that collection ends.
+    if let (Some(before), Some(after), true) = (v8.add_gc_prologue, v8.add_gc_epilogue, v8.has_gc_callbacks()) {
+        // SAFETY: on the isolate's thread; the callbacks have static lifetime.
         unsafe {
             before(isolate, collection_begins, ALL_COLLECTIONS);
             after(isolate, collection_ends, ALL_COLLECTIONS);
         }
     }
-    code_events::begin(v8, isolate, from, probe);
-    if js_thread_signal::landmarks().is_none() {
+    code_events::enroll_isolate(v8, isolate, from, probe);
+    if js_thread_signal::builtin_ranges().is_none() {
         leave_current_thread();
-        return Err("this Node.js does not tell of its built-in code".to_owned());
+        return Err("this Node.js does not report its built-in code".to_owned());
     }
     Ok(true)
 }
@@ -146,8 +146,8 @@ pub fn leave_current_thread() {
     let isolate = thread.isolate.load(Ordering::Relaxed);
     if let Some(v8) = published_v8() {
         thread.address_epoch.fetch_add(1, Ordering::Relaxed);
-        code_events::end(v8, isolate);
-        if let (Some(before), Some(after)) = (v8.not_before_gc, v8.not_after_gc) {
+        code_events::leave_isolate(v8, isolate);
+        if let (Some(before), Some(after)) = (v8.remove_gc_prologue, v8.remove_gc_epilogue) {
             // SAFETY: on the isolate's thread, which added both.
             unsafe {
                 before(isolate, collection_begins);
@@ -158,22 +158,22 @@ pub fn leave_current_thread() {
     thread.release();
 }
 
-/// The self-test's functions are about to be called for the first time.
+/// To be called before the self-test's functions run for the first time.
 pub fn expect_self_test() {
     code_events::expect_probes();
 }
 
-/// Called by the self-test's inner function: how stacks are walked from here on, `own`, `v8` or `none`.
-pub fn judge_walks(own_is_allowed: bool) -> &'static str {
-    self_test::judge(own_is_allowed).name()
+/// Called by the self-test's inner function: selects the walk method, `own`, `v8` or `none`.
+pub fn select_stack_walk(allow_frame_pointers: bool) -> &'static str {
+    self_test::select(allow_frame_pointers).name()
 }
 
-/// Measures the event loop of the calling thread, which is enrolled. True when it was not measured before.
+/// Measures the event loop of the calling thread, which is enrolled. False when it is measured already.
 pub fn watch_event_loop(event_loop: usize) -> bool {
     current_thread().is_some_and(|thread| event_loop::begin(thread, event_loop))
 }
 
-/// Turns of a loop that take longer are reported, on every thread; 0 for none.
+/// Sets the duration above which a turn of an event loop is reported, on every thread; 0 turns this off.
 pub fn report_turns_longer_than(threshold_ns: u64) {
     event_loop::set_threshold_ns(threshold_ns);
 }
@@ -182,24 +182,25 @@ const ALL_COLLECTIONS: i32 = 31;
 
 extern "C" fn collection_begins(isolate: usize, _kind: i32, _flags: i32) {
     if let Some(thread) = js_thread_signal::by_isolate(isolate) {
-        // While objects still lie where they are said to.
-        if thread.collecting.load(Ordering::Relaxed) == 0 {
-            thread.collecting_in.store(context_signal::id(thread), Ordering::Relaxed);
-            thread.collecting_from.store(thread.moves.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Read before the collector moves objects.
+        if thread.active_collections.load(Ordering::Relaxed) == 0 {
+            thread.collection_context.store(context_signal::id(thread), Ordering::Relaxed);
+            thread.moves_at_collection.store(thread.code_moves.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        thread.collecting.fetch_add(1, Ordering::Relaxed);
-        code_events::objects_move();
+        thread.active_collections.fetch_add(1, Ordering::Relaxed);
+        code_events::collection_begins();
     }
 }
 
 extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
     if let Some(thread) = js_thread_signal::by_isolate(isolate) {
-        let fewer = thread.collecting.load(Ordering::Relaxed).saturating_sub(1);
-        thread.collecting.store(fewer, Ordering::Relaxed);
-        if fewer == 0 && thread.moves.load(Ordering::Relaxed) != thread.collecting_from.load(Ordering::Relaxed) {
+        let fewer = thread.active_collections.load(Ordering::Relaxed).saturating_sub(1);
+        thread.active_collections.store(fewer, Ordering::Relaxed);
+        if fewer == 0 && thread.code_moves.load(Ordering::Relaxed) != thread.moves_at_collection.load(Ordering::Relaxed)
+        {
             thread.address_epoch.fetch_add(1, Ordering::Relaxed);
-            // A panic must not pass through V8.
-            let _ = std::panic::catch_unwind(|| code_events::settled(isolate));
+            // A panic must not unwind through V8.
+            let _ = std::panic::catch_unwind(|| code_events::collection_ends(isolate));
         }
     }
 }
@@ -208,9 +209,9 @@ fn current_thread() -> Option<&'static JsThread> {
     js_thread_signal::by_thread_id(spanprof::sys::thread_id())
 }
 
-/// See the door. The probe makes sure that what is read is what was meant.
+/// See the API. The probe verifies the offset that is found.
 pub fn register_storage(storage: usize, probe: u64) -> bool {
-    /// Words of an isolate that are looked at.
+    /// Words of an isolate that are searched.
     const ISOLATE_WORDS: usize = 2000;
     let (Some(thread), Some(v8)) = (current_thread(), published_v8()) else { return false };
     let isolate = thread.isolate.load(Ordering::Relaxed);
@@ -224,10 +225,10 @@ pub fn register_storage(storage: usize, probe: u64) -> bool {
         return false;
     }
     if thread.storage.load(Ordering::Relaxed) == 0 {
-        // SAFETY: as above; the door passes a live napi_value.
+        // SAFETY: as above; the API passes a live napi_value.
         let Some(handle) = (unsafe { v8.globalize(isolate, storage) }) else { return false };
         thread.storage.store(handle, Ordering::Relaxed);
-        // The second call, with another value, judges.
+        // The second call verifies, with another value.
         return false;
     }
     let handle = thread.storage.load(Ordering::Relaxed);
@@ -241,31 +242,31 @@ pub fn register_storage(storage: usize, probe: u64) -> bool {
     offset.is_some()
 }
 
-/// Sets the context id of the calling thread, where the storage is not read.
+/// Sets the context id of the calling thread, where the handler does not read the storage.
 pub fn set_current(id: f64) {
     if let Some(thread) = current_thread() {
         thread.current.store(id.to_bits(), Ordering::Relaxed);
     }
 }
 
-/// Where JavaScript may set it by itself; `None` where it cannot, or the thread is not enrolled.
-pub fn current_word(env: &napi::Env) -> Option<napi::bindgen_prelude::Unknown<'static>> {
-    own_word::shown(env, &current_thread()?.current)
+/// The context id as an array that JavaScript writes; `None` where V8 forbids it, or the thread is not enrolled.
+pub fn context_array(env: &napi::Env) -> Option<napi::bindgen_prelude::Unknown<'static>> {
+    context_array::create(env, &current_thread()?.current)
 }
 
-/// What the handler would read now.
+/// The context id that the handler would read now.
 pub fn current_context() -> u64 {
     current_thread().map_or(0, context_signal::id)
 }
 
-/// Where the calling thread's stack begins.
+/// The high end of the calling thread's stack.
 fn stack_high() -> usize {
     main_stack_high().unwrap_or_else(stack_high_by_library)
 }
 
-/// That of the main thread, as the kernel has it: the C library would read the list of all mappings for it.
+/// That of the main thread, from the kernel: the C library would parse the list of all mappings.
 fn main_stack_high() -> Option<usize> {
-    /// `startstack` of proc_pid_stat(5), behind the name, which may hold anything.
+    /// `startstack` of proc_pid_stat(5), counted from behind the name, which may contain blanks.
     const FIELD_BEHIND_NAME: usize = 28 - 3;
     if spanprof::sys::thread_id() != std::process::id() {
         return None;
@@ -274,12 +275,12 @@ fn main_stack_high() -> Option<usize> {
     let (_, fields) = stat.rsplit_once(')')?;
     let start: usize = fields.split_ascii_whitespace().nth(FIELD_BEHIND_NAME)?.parse().ok()?;
     let here = std::ptr::from_ref(&start) as usize;
-    // Hidden from some, it reads as 0 or 1.
+    // Reads as 0 or 1 without the permission of ptrace(2).
     (start > here).then_some(start)
 }
 
 fn stack_high_by_library() -> usize {
-    // SAFETY: plain queries about the calling thread into zeroed structures of our own.
+    // SAFETY: queries about the calling thread into zeroed structures of our own.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
@@ -296,7 +297,7 @@ fn stack_high_by_library() -> usize {
     }
 }
 
-/// What a resource says of Node.js, however it is sampled.
+/// Resource attributes of Node.js, for every walk method.
 pub fn resource_attributes() -> Vec<(String, String)> {
     [("process.runtime.name", "nodejs"), ("telemetry.sdk.language", "nodejs")]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -313,7 +314,7 @@ impl Runtime for NodeRuntime {
     }
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
-        wall_signal::learn_waits();
+        wall_signal::look_up_waits();
         wall_signal::install().then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
@@ -321,14 +322,14 @@ impl Runtime for NodeRuntime {
         true
     }
 
-    /// Each look reads a clock: a system call beside that of the sleep.
+    /// A poll reads a clock, which is a system call beside that of the sleep.
     fn idle_interval(&self) -> Option<Duration> {
         wall_signal::all_are_idle().then_some(Duration::from_millis(250))
     }
 
     fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
-        for frame in frames.iter_mut().filter(|frame| marker::is_code(**frame)) {
-            *frame = ring_position_signal::seen_at(position, frame.code + frame.at);
+        for frame in frames.iter_mut().filter(|frame| synthetic_frame::is_code(**frame)) {
+            *frame = ring_position_signal::frame_at_position(position, frame.code + frame.at);
         }
         true
     }
@@ -347,21 +348,21 @@ impl Runtime for NodeRuntime {
 
     fn ended(&self, out: &mut Vec<Ended>) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
-        take_code_events(&mut map, usize::MAX, RingPosition::now().ring, RingPosition::named_up_to(), out);
-        map_figures::publish(&map);
+        take_code_events(&mut map, usize::MAX, RingPosition::now().ring, RingPosition::resolved_up_to(), out);
+        code_map_stats::publish(&map);
     }
 
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
-        if let Some(marker) = marker::resolve(frame) {
-            return out.push(marker);
+        if let Some(synthetic_frame) = synthetic_frame::resolve(frame) {
+            return out.push(synthetic_frame);
         }
-        let (address, position) = ring_position_signal::meant(frame, position);
+        let (address, position) = ring_position_signal::address_and_position(frame, position);
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         map.frames(address as usize, position, out);
-        map_figures::publish(&map);
+        code_map_stats::publish(&map);
         drop(map);
         if out.is_empty() {
-            // V8's walk gives the functions of C++ that JavaScript called, outer ones too, as bare addresses.
+            // V8's walk returns the C++ functions that JavaScript called, outer ones too, as bare addresses.
             out.extend(native_frame(address));
         }
     }
@@ -372,25 +373,25 @@ impl Runtime for NodeRuntime {
         let read = enrolled.clone().filter(|thread| thread.continuation_offset.load(Ordering::Relaxed) != 0).count();
         out.push(("node.js_threads", enrolled.count().to_string()));
         out.push(("node.threads_with_storage", read.to_string()));
-        out.push(("node.collections_seen", self.v8.before_gc.is_some().to_string()));
-        let facts = facts::of(MAJOR.load(Ordering::Relaxed));
-        let found = facts::Found {
-            maps_built_in: threads.iter().any(|thread| thread.built_in_copy.load(Ordering::Relaxed) != 0),
-            tells_mapped: code_events::tells_mapped(),
-            globalizes_word: self.v8.globalizes_word(),
+        out.push(("node.collections_seen", self.v8.add_gc_prologue.is_some().to_string()));
+        let version = node_versions::of(MAJOR.load(Ordering::Relaxed));
+        let observed = node_versions::ObservedNode {
+            remaps_builtins: threads.iter().any(|thread| thread.remapped_builtins.load(Ordering::Relaxed) != 0),
+            logs_remapped: code_events::logs_remapped(),
+            globalizes_object: self.v8.globalizes_object(),
         };
-        out.push(("node.facts", facts.say()));
-        out.push(("node.facts_differing", facts.differing(found).join(" ")));
-        out.push(("node.stack_walk", self_test::means().name().to_owned()));
-        out.push(("node.walks_own", capture_signal::OWN_WALKS.load(Ordering::Relaxed).to_string()));
+        out.push(("node.facts", version.describe()));
+        out.push(("node.facts_differing", version.differing(observed).join(" ")));
+        out.push(("node.stack_walk", self_test::walk_method().name().to_owned()));
+        out.push(("node.walks_own", capture_signal::FRAME_POINTER_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_by_v8", capture_signal::V8_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_native", capture_signal::NATIVE_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.code_events", code_events::taken().to_string()));
         out.push(("node.code_events_lost", code_events::lost().to_string()));
         event_loop::stats(out);
-        // Not the map itself, which is the drain's: this runs on a JavaScript thread.
-        map_figures::read(out);
-        let inlining = [&code_details::INLINING_READ, &code_details::INLINING_UNREAD];
+        // The published copy: this runs on a JavaScript thread, and the map itself is locked by the drain.
+        code_map_stats::read(out);
+        let inlining = [&code_metadata::INLINING_READ, &code_metadata::INLINING_UNREAD];
         let [read, unread] = inlining.map(|counter| counter.load(Ordering::Relaxed).to_string());
         out.push(("node.inlining_read", read));
         out.push(("node.inlining_unread", unread));

@@ -1,21 +1,20 @@
-//! Names as V8 logs them (`JS:*fn file:line:column`, `LazyCompile:~fn file:1:2`, `Builtin:ArrayMap`, `RegExp:a+`) into what
-//! a person reads. Pure.
+//! Parses names as V8 logs them: `JS:*fn file:line:column`, `LazyCompile:~fn file:1:2`, `Builtin:ArrayMap`, `RegExp:a+`. Pure.
 
 use std::sync::Arc;
 
-/// What a piece of code is called.
+/// The name of a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeName {
     pub function: Arc<str>,
-    /// Empty for code that no file holds.
+    /// Empty for code without a file.
     pub file: Arc<str>,
     pub start_line: u32,
     pub start_column: u32,
-    /// JavaScript or WebAssembly of the program, not V8's own.
+    /// JavaScript or WebAssembly, not V8's own code.
     pub is_script: bool,
 }
 
-/// Takes a logged name apart.
+/// Parses a logged name.
 pub fn parse(logged: &str) -> CodeName {
     let (tag, rest) = logged.split_once(':').unwrap_or(("", logged));
     let own = |function: String| CodeName {
@@ -37,24 +36,24 @@ pub fn parse(logged: &str) -> CodeName {
 }
 
 fn script(text: &str, tag: &str) -> CodeName {
-    // Maglev and its on-stack form are marked `o+`, `o*`.
+    // Maglev code has the marker `o+`, after on-stack replacement `o*`.
     let text = text.strip_prefix("o+").or(text.strip_prefix("o*")).unwrap_or(text);
     // Baseline code of version 10 is logged with its line alone.
-    let (place, line, column) = match number_behind(text) {
-        (before, Some(last)) => match number_behind(before) {
-            (place, Some(line)) => (place, line, last),
-            (place, None) => (place, last, 0),
+    let (function_and_file, line, column) = match trailing_number(text) {
+        (before, Some(last)) => match trailing_number(before) {
+            (function_and_file, Some(line)) => (function_and_file, line, last),
+            (function_and_file, None) => (function_and_file, last, 0),
         },
-        (place, None) => (place, 0, 0),
+        (function_and_file, None) => (function_and_file, 0, 0),
     };
-    // Names have blanks only after `get`, `set` and the like; files may have them anywhere.
+    // A name has blanks only after `get`, `set` and the like; a file may have them anywhere.
     let start = ["get ", "set ", "static ", "async ", "bound "]
         .iter()
-        .find(|word| place.starts_with(**word))
+        .find(|word| function_and_file.starts_with(**word))
         .map_or(0, |word| word.len());
-    let (function, file) = match place[start..].split_once(' ') {
-        Some((name, file)) => (&place[..start + name.len()], file),
-        None => (place, ""),
+    let (function, file) = match function_and_file[start..].split_once(' ') {
+        Some((name, file)) => (&function_and_file[..start + name.len()], file),
+        None => (function_and_file, ""),
     };
     // Top-level code is logged with its file alone.
     let (function, file) = if file.is_empty() && (tag == "Script" || function.contains(['/', ':'])) {
@@ -73,7 +72,7 @@ fn script(text: &str, tag: &str) -> CodeName {
 }
 
 /// `text` without its last `:number`, and the number.
-fn number_behind(text: &str) -> (&str, Option<u32>) {
+fn trailing_number(text: &str) -> (&str, Option<u32>) {
     let parts = text.rsplit_once(':').and_then(|(before, digits)| Some((before, digits.parse().ok()?)));
     parts.map_or((text, None), |(before, number)| (before, Some(number)))
 }
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_has_its_file_line_and_column_whatever_its_tier() {
+    fn a_function_has_its_file_line_and_column_in_every_tier() {
         let expected = ("hot".to_owned(), "/srv/my app/a.js".to_owned(), 3, 14);
         for mark in ["", "~", "^", "+", "*", "o+", "'"] {
             assert_eq!(parts(&format!("JS:{mark}hot /srv/my app/a.js:3:14")), expected);

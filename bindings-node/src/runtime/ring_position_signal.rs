@@ -1,11 +1,10 @@
-//! Where samples stand: the ring that they enter and its position, by which code is told from what lay at its address before and
-//! after; and frames that say by which position they are to be named, since they are handed over later than they were seen. Asked
-//! by handlers too.
+//! Positions in the sample ring. An address is resolved to the code that lay there at a sample's position. A frame that is
+//! submitted later than it was captured carries the position of its capture. Used in handlers too.
 
 use spanprof::sys;
 use spanprof_signal::RawFrame;
 
-/// A ring, and a position in it. Positions grow from run to run as long as the ring is the same.
+/// A ring, and a position in it. Positions grow across runs as long as the ring is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingPosition {
     pub ring: usize,
@@ -16,7 +15,7 @@ impl RingPosition {
     /// Before the first run.
     pub const NONE: Self = Self { ring: 0, head: 0 };
 
-    /// Where samples stand now.
+    /// The current head of the ring in use.
     pub fn now() -> Self {
         sys::inbox_in_use().map_or(Self::NONE, |inbox| {
             let ring = inbox.ring();
@@ -24,25 +23,25 @@ impl RingPosition {
         })
     }
 
-    /// All samples of the ring in use that stand below have been named.
-    pub fn named_up_to() -> u64 {
+    /// The tail of the ring in use: every sample below it is resolved.
+    pub fn resolved_up_to() -> u64 {
         sys::inbox_in_use().map_or(0, |inbox| inbox.ring().tail())
     }
 }
 
-/// Set in frames that are to be named by an earlier position; no code lies as high.
-const SEEN_EARLIER: u64 = 1 << 63;
+/// Set in frames that carry their own position; no code has such an address.
+const HAS_OWN_POSITION: u64 = 1 << 63;
 
-/// A frame in code of V8, to be named as what lay at `address` when the ring stood at `position`.
-pub fn seen_at(position: u64, address: u64) -> RawFrame {
-    RawFrame { code: SEEN_EARLIER | position, at: address }
+/// A frame in V8's code that is resolved to the code at `address` when the ring's head was at `position`.
+pub fn frame_at_position(position: u64, address: u64) -> RawFrame {
+    RawFrame { code: HAS_OWN_POSITION | position, at: address }
 }
 
-/// Address and position of a frame in code of V8 that stands in the ring at `position`.
-pub fn meant(frame: RawFrame, position: u64) -> (u64, u64) {
-    match frame.code & SEEN_EARLIER {
+/// Address and position of a frame in V8's code; `position` is that of its sample in the ring.
+pub fn address_and_position(frame: RawFrame, position: u64) -> (u64, u64) {
+    match frame.code & HAS_OWN_POSITION {
         0 => (frame.code + frame.at, position),
-        _ => (frame.at, frame.code & !SEEN_EARLIER),
+        _ => (frame.at, frame.code & !HAS_OWN_POSITION),
     }
 }
 
@@ -51,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_named_by_where_it_was_seen_if_it_says_so() {
-        assert_eq!(meant(RawFrame { code: 0x7000, at: 0x12 }, 9), (0x7012, 9));
-        assert_eq!(meant(seen_at(5, 0x7012), 9), (0x7012, 5));
+    fn a_frame_is_resolved_at_its_own_position_if_it_carries_one() {
+        assert_eq!(address_and_position(RawFrame { code: 0x7000, at: 0x12 }, 9), (0x7012, 9));
+        assert_eq!(address_and_position(frame_at_position(5, 0x7012), 9), (0x7012, 5));
     }
 }

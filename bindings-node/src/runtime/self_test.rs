@@ -1,53 +1,53 @@
-//! Whether stacks can be walked in this Node, found out at the first start: two JavaScript functions whose names nobody
-//! else has call the door one inside the other; where their code lies is known from the code events; a walk that is right
-//! meets both, the inner one first. Our own walk is tried, then V8's. Not here: what follows from it (`lib/`).
+//! Selects the walk method at the first start. Two JavaScript functions with unique names call the addon, one inside the other;
+//! code events give the addresses of their code. A correct walk contains both, the inner one first. The walk along frame
+//! pointers is tried first, then V8's. Not here: the use of the result (`lib/`).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use spanprof_signal::{RawFrame, RawStack};
 
-use super::capture_signal::{Registers, Walk};
+use super::capture_signal::{StackRegisters, V8StackWalk};
 use super::code_events;
 use super::js_thread_signal::{self, JsThread};
 
 /// How stacks are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Means {
-    /// Along frame pointers by ourselves; by V8 where these break.
-    Own = 0,
+pub enum WalkMethod {
+    /// Along frame pointers; by V8 where their chain breaks.
+    FramePointers = 0,
     /// By V8's `GetStackSample` alone.
-    ByV8 = 1,
-    /// Not at all.
+    V8 = 1,
+    /// Stacks are not walked.
     None = 2,
 }
 
-static MEANS: AtomicU8 = AtomicU8::new(Means::Own as u8);
+static WALK_METHOD: AtomicU8 = AtomicU8::new(WalkMethod::FramePointers as u8);
 
-/// Asked by the handler.
-pub fn means() -> Means {
-    match MEANS.load(Ordering::Relaxed) {
-        0 => Means::Own,
-        1 => Means::ByV8,
-        _ => Means::None,
+/// The selected method, for the handler.
+pub fn walk_method() -> WalkMethod {
+    match WALK_METHOD.load(Ordering::Relaxed) {
+        0 => WalkMethod::FramePointers,
+        1 => WalkMethod::V8,
+        _ => WalkMethod::None,
     }
 }
 
-impl Means {
+impl WalkMethod {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Own => "own",
-            Self::ByV8 => "v8",
+            Self::FramePointers => "own",
+            Self::V8 => "v8",
             Self::None => "none",
         }
     }
 }
 
-/// Names of the two functions; `lib/self_test.js` has them.
+/// Names of the two functions, as in `lib/self_test.js`.
 pub const INNER: &str = "spanprofSelfTestInner";
 pub const OUTER: &str = "spanprofSelfTestOuter";
 
-/// Where code of the two lies.
+/// Code of one of the two functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     pub is_inner: bool,
@@ -55,63 +55,66 @@ pub struct Probe {
     pub len: usize,
 }
 
-/// Words above the stack pointer among which our own frame is looked for.
-const OWN_WORDS: usize = 1024;
+/// Words above the stack pointer that are searched for the caller's frame.
+const SEARCHED_WORDS: usize = 1024;
 
-/// Called by the inner function. Sets the means, the best of those allowed, and tells them.
-pub fn judge(own_is_allowed: bool) -> Means {
-    let judged = tried(own_is_allowed).unwrap_or(Means::None);
-    MEANS.store(judged as u8, Ordering::Release);
-    judged
+/// Called by the inner function. Selects and stores the best allowed method.
+pub fn select(allow_frame_pointers: bool) -> WalkMethod {
+    let selected = best_method(allow_frame_pointers).unwrap_or(WalkMethod::None);
+    WALK_METHOD.store(selected as u8, Ordering::Release);
+    selected
 }
 
-fn tried(own_is_allowed: bool) -> Option<Means> {
+fn best_method(allow_frame_pointers: bool) -> Option<WalkMethod> {
     let probes = code_events::take_probes();
     let thread = js_thread_signal::by_thread_id(spanprof::sys::thread_id())?;
-    let walk = Walk::of(super::published_v8()?, js_thread_signal::landmarks()?, thread);
-    let registers = Registers::here();
+    let walk = V8StackWalk::new(super::published_v8()?, js_thread_signal::builtin_ranges()?, thread);
+    let registers = StackRegisters::here();
     let mut frames = [RawFrame::default(); 64];
-    let mut right = |walk: &dyn Fn(&mut RawStack<'_>) -> bool| {
+    let mut is_correct = |walk: &dyn Fn(&mut RawStack<'_>) -> bool| {
         let mut stack = RawStack::new(&mut frames);
-        walk(&mut stack) && meets(&probes, stack.frames())
+        walk(&mut stack) && contains_both(&probes, stack.frames())
     };
-    // This code of ours may have no frame pointer, unlike all that a handler interrupts: its caller's frame lies above.
-    let above = (0..OWN_WORDS).map(|word| registers.sp + word * 8).filter(|frame| *frame + 16 < high(thread));
-    let mut places = std::iter::once(registers.fp).chain(above);
-    if own_is_allowed && places.any(|fp| right(&|stack| walk.own(&Registers { fp, ..registers }, stack))) {
-        return Some(Means::Own);
+    // Unlike interrupted code, this function may have no frame pointer: its caller's frame lies above.
+    let above = (0..SEARCHED_WORDS).map(|word| registers.sp + word * 8).filter(|frame| *frame + 16 < high(thread));
+    let mut frame_pointers = std::iter::once(registers.fp).chain(above);
+    if allow_frame_pointers
+        && frame_pointers
+            .any(|fp| is_correct(&|stack| walk.walk_frame_pointers(&StackRegisters { fp, ..registers }, stack)))
+    {
+        return Some(WalkMethod::FramePointers);
     }
-    right(&|stack| walk.by_v8(&registers, stack)).then_some(Means::ByV8)
+    is_correct(&|stack| walk.walk_by_v8(&registers, stack)).then_some(WalkMethod::V8)
 }
 
 fn high(thread: &JsThread) -> usize {
     thread.stack_high.load(Ordering::Relaxed)
 }
 
-fn meets(probes: &[Probe], frames: &[RawFrame]) -> bool {
-    let place_of = |wanted: bool| {
+fn contains_both(probes: &[Probe], frames: &[RawFrame]) -> bool {
+    let index_of = |is_inner: bool| {
         frames.iter().position(|frame| {
             let address = (frame.code + frame.at) as usize;
-            let holds = |probe: &Probe| probe.is_inner == wanted && address.wrapping_sub(probe.start) < probe.len;
-            frame.native_pc().is_none() && probes.iter().any(holds)
+            let contains = |probe: &Probe| probe.is_inner == is_inner && address.wrapping_sub(probe.start) < probe.len;
+            frame.native_pc().is_none() && probes.iter().any(contains)
         })
     };
-    matches!((place_of(true), place_of(false)), (Some(inner), Some(outer)) if inner < outer)
+    matches!((index_of(true), index_of(false)), (Some(inner), Some(outer)) if inner < outer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::capture_signal::place;
+    use crate::runtime::capture_signal::code_frame;
 
     #[test]
-    fn a_walk_is_right_when_it_meets_the_inner_function_above_the_outer_one() {
+    fn a_walk_is_correct_when_it_contains_the_inner_function_above_the_outer_one() {
         let probes =
             [Probe { is_inner: true, start: 0x5000, len: 16 }, Probe { is_inner: false, start: 0x7f00, len: 512 }];
-        let (inner, outer, other) = (place(0x5004), place(0x8001), place(0x9000));
-        assert!(meets(&probes, &[other, inner, other, outer]));
+        let (inner, outer, other) = (code_frame(0x5004), code_frame(0x8001), code_frame(0x9000));
+        assert!(contains_both(&probes, &[other, inner, other, outer]));
         for wrong in [vec![outer, inner], vec![inner], vec![outer], vec![RawFrame::native(0x5004), outer], vec![]] {
-            assert!(!meets(&probes, &wrong), "{wrong:?}");
+            assert!(!contains_both(&probes, &wrong), "{wrong:?}");
         }
     }
 }

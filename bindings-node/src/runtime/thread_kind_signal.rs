@@ -1,7 +1,7 @@
-//! What a thread without JavaScript is: told by the function it began in, which its stack ends with. Node gives its threads
-//! no names before 22. libuv's pool and V8's platform begin in functions that no Node exports, but each lies next to an
-//! exported function of its own object file, in every Node that was measured. What a thread is found to be is remembered,
-//! since not every stack can be walked to its end. Asked by the walk, and by who resolves its markers.
+//! The kind of a thread without JavaScript, from the root function of its stack. Node.js names its threads from version 22 on.
+//! The root functions of libuv's pool and V8's platform are not exported, but each lies next to an exported function of its own
+//! object file, in every measured Node.js. The kind is remembered per thread, since not every walk reaches the root. Used by the
+//! walk and by the resolution of synthetic frames.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -12,15 +12,15 @@ use super::v8;
 /// A kind of thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ThreadKind {
     Unknown = 0,
-    /// Serves files, look-ups and ciphers.
+    /// libuv's pool: files, DNS look-ups and ciphers.
     Pool = 1,
-    /// Compiles and collects.
+    /// V8's platform: compiles and collects.
     Platform = 2,
 }
 
-impl Kind {
+impl ThreadKind {
     pub fn of(number: u64) -> Self {
         match number {
             1 => Self::Pool,
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// As newer Nodes name such threads themselves.
+    /// The name that newer versions of Node.js give such threads.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::Unknown => None,
@@ -39,54 +39,54 @@ impl Kind {
     }
 }
 
-/// Next to libuv's `worker`, before or behind it: at most 2 KiB away in Node 18 to 26.
-static POOL_NEIGHBOUR: AtomicUsize = AtomicUsize::new(0);
+/// Exported function next to libuv's `worker`: at most 2 KiB away on either side in Node.js 18 to 26.
+static POOL_NEIGHBOR: AtomicUsize = AtomicUsize::new(0);
 const POOL_BYTES: usize = 4096;
-/// Behind Node's `PlatformWorkerThread`: at most 6 KiB in Node 18 to 26.
-static PLATFORM_NEIGHBOUR: AtomicUsize = AtomicUsize::new(0);
+/// Exported function behind Node's `PlatformWorkerThread`: at most 6 KiB away in Node.js 18 to 26.
+static PLATFORM_NEIGHBOR: AtomicUsize = AtomicUsize::new(0);
 const PLATFORM_BYTES: usize = 8192;
-/// Below the first function are the C library's own, and libuv's wrapper.
+/// The outermost frames: the C library's thread start, and libuv's wrapper.
 const ROOT_FRAMES: usize = 4;
 
-/// Threads whose kind was found, by the low bits of their id.
+/// Kinds found so far, by the low bits of the thread id.
 static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Looks the neighbours up. Normal ground.
-pub fn learn() {
+/// Looks up the neighboring symbols. Outside handlers.
+pub fn look_up_symbols() {
     let address = |name| v8::symbol(&[name]) as usize;
-    POOL_NEIGHBOUR.store(address(c"uv_queue_work"), Ordering::Relaxed);
+    POOL_NEIGHBOR.store(address(c"uv_queue_work"), Ordering::Relaxed);
     let drain = address(c"_ZN4node23WorkerThreadsTaskRunner13BlockingDrainEv");
-    PLATFORM_NEIGHBOUR.store(drain, Ordering::Relaxed);
+    PLATFORM_NEIGHBOR.store(drain, Ordering::Relaxed);
 }
 
-/// The kind of a thread with this stack, leaf first.
-pub fn seen(thread_id: u32, frames: &[RawFrame]) -> Kind {
+/// Classifies a thread by its stack, leaf first.
+pub fn classify(thread_id: u32, frames: &[RawFrame]) -> ThreadKind {
     let roots = frames.iter().rev().take(ROOT_FRAMES).filter_map(|frame| frame.native_pc());
-    let found = roots.map(|pc| beginning(pc as usize)).find(|kind| *kind != Kind::Unknown);
+    let found = roots.map(|pc| kind_of_root(pc as usize)).find(|kind| *kind != ThreadKind::Unknown);
     match (found, KNOWN.get(thread_id as usize % KNOWN.len())) {
-        (Some(kind), Some(place)) => {
-            place.store(u64::from(thread_id) << 8 | kind as u64, Ordering::Relaxed);
+        (Some(kind), Some(slot)) => {
+            slot.store(u64::from(thread_id) << 8 | kind as u64, Ordering::Relaxed);
             kind
         }
-        _ => known(thread_id),
+        _ => remembered(thread_id),
     }
 }
 
-/// What a thread was found to be.
-pub fn known(thread_id: u32) -> Kind {
-    let word = KNOWN.get(thread_id as usize % KNOWN.len()).map_or(0, |place| place.load(Ordering::Relaxed));
+/// The kind found for this thread before.
+pub fn remembered(thread_id: u32) -> ThreadKind {
+    let word = KNOWN.get(thread_id as usize % KNOWN.len()).map_or(0, |slot| slot.load(Ordering::Relaxed));
     match word >> 8 == u64::from(thread_id) {
-        true => Kind::of(word & 0xff),
-        false => Kind::Unknown,
+        true => ThreadKind::of(word & 0xff),
+        false => ThreadKind::Unknown,
     }
 }
 
-fn beginning(pc: usize) -> Kind {
-    let (pool, platform) = (POOL_NEIGHBOUR.load(Ordering::Relaxed), PLATFORM_NEIGHBOUR.load(Ordering::Relaxed));
+fn kind_of_root(pc: usize) -> ThreadKind {
+    let (pool, platform) = (POOL_NEIGHBOR.load(Ordering::Relaxed), PLATFORM_NEIGHBOR.load(Ordering::Relaxed));
     match () {
-        () if pool != 0 && pc.abs_diff(pool) < POOL_BYTES => Kind::Pool,
-        () if platform != 0 && pc < platform && platform - pc < PLATFORM_BYTES => Kind::Platform,
-        () => Kind::Unknown,
+        () if pool != 0 && pc.abs_diff(pool) < POOL_BYTES => ThreadKind::Pool,
+        () if platform != 0 && pc < platform && platform - pc < PLATFORM_BYTES => ThreadKind::Platform,
+        () => ThreadKind::Unknown,
     }
 }
 
@@ -95,17 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_what_its_stack_ends_with_and_stays_so_when_a_stack_breaks_off() {
-        POOL_NEIGHBOUR.store(0x50_0000, Ordering::Relaxed);
-        PLATFORM_NEIGHBOUR.store(0x70_0000, Ordering::Relaxed);
+    fn a_thread_is_classified_by_its_root_and_keeps_its_kind_when_a_later_walk_is_incomplete() {
+        POOL_NEIGHBOR.store(0x50_0000, Ordering::Relaxed);
+        PLATFORM_NEIGHBOR.store(0x70_0000, Ordering::Relaxed);
         let stack = |root| [0x1234, root, 0x7f00_0000_0000].map(RawFrame::native);
-        assert_eq!(seen(70, &stack(0x4f_f800)), Kind::Pool);
-        assert_eq!(seen(71, &stack(0x6f_f000)), Kind::Platform);
-        assert_eq!(seen(72, &stack(0x70_0001)), Kind::Unknown);
+        assert_eq!(classify(70, &stack(0x4f_f800)), ThreadKind::Pool);
+        assert_eq!(classify(71, &stack(0x6f_f000)), ThreadKind::Platform);
+        assert_eq!(classify(72, &stack(0x70_0001)), ThreadKind::Unknown);
         let broken = [RawFrame::native(0x1234)];
         assert_eq!(
-            [70, 71, 72, 70 + 64].map(|id| seen(id, &broken)),
-            [Kind::Pool, Kind::Platform, Kind::Unknown, Kind::Unknown]
+            [70, 71, 72, 70 + 64].map(|id| classify(id, &broken)),
+            [ThreadKind::Pool, ThreadKind::Platform, ThreadKind::Unknown, ThreadKind::Unknown]
         );
     }
 }

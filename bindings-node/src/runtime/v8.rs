@@ -1,5 +1,5 @@
-//! V8's exported C++ functions, found by mangled name: signatures and structures are the same in every Node from 18 to 26,
-//! but for the variants below. Called by the rest of this room; knows no policy.
+//! V8's exported C++ functions, found by mangled name. Signatures and structures are the same in Node.js 18 to 26, except for
+//! the variants below. No policy.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::OnceLock;
@@ -56,22 +56,22 @@ pub struct V8 {
     pub stack_sample: unsafe extern "C" fn(usize, *const RegisterState, *mut usize, usize, *mut SampleInfo),
     pub set_code_callback: unsafe extern "C" fn(usize, i32, Option<CodeCallback>),
     pub detailed_positions: Option<unsafe extern "C" fn(usize)>,
-    pub before_gc: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
-    pub after_gc: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
-    pub not_before_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
-    pub not_after_gc: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    pub add_gc_prologue: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
+    pub add_gc_epilogue: Option<unsafe extern "C" fn(usize, GcCallback, i32)>,
+    pub remove_gc_prologue: Option<unsafe extern "C" fn(usize, GcCallback)>,
+    pub remove_gc_epilogue: Option<unsafe extern "C" fn(usize, GcCallback)>,
     embedded_range: Option<unsafe extern "C" fn(usize, *mut usize, *mut usize)>,
     pub continuation_data: Option<unsafe extern "C" fn(usize) -> *const usize>,
     script_id: Option<unsafe extern "C" fn(*const usize) -> i32>,
     source_mapping_url: Option<unsafe extern "C" fn(*const usize) -> *const usize>,
-    globalize_word: Option<unsafe extern "C" fn(usize, usize) -> *const usize>,
+    globalize_object: Option<unsafe extern "C" fn(usize, usize) -> *const usize>,
     globalize_slot: Option<unsafe extern "C" fn(usize, *const usize) -> *const usize>,
-    /// From a frame pointer to the interpreter's byte-code array and offset.
+    /// From a frame pointer to the interpreter's bytecode array and offset.
     pub bytecode_array: isize,
     pub bytecode_offset: isize,
 }
 
-/// A function by its names; `None` when this Node exports none of them.
+/// A function by its mangled names; `None` when this Node.js exports none of them.
 macro_rules! function {
     ($($name:literal)+) => {
         // SAFETY: a non-null result is the function of that mangled name, whose C++ signature is the field's C type.
@@ -97,12 +97,12 @@ pub fn data(name: &CStr) -> Option<usize> {
     Some(symbol(&[name]) as usize).filter(|address| *address != 0)
 }
 
-/// One of the constants that V8 exports for debuggers, by the first of its names that is there.
+/// A constant that V8 exports for debuggers, by the first of its names that exists.
 pub fn constant(names: &[&CStr]) -> Option<usize> {
     names.iter().find_map(|name| frame_offset(name)).and_then(|value| usize::try_from(value).ok())
 }
 
-/// The functions of this process, or which one is missing.
+/// V8's functions in this process, or the name of the first missing one.
 pub fn v8() -> Result<&'static V8, String> {
     static FOUND: OnceLock<Result<V8, String>> = OnceLock::new();
     FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
@@ -120,16 +120,24 @@ fn find() -> Result<V8, String> {
         stack_sample: stack.ok_or_else(|| missing("v8::Isolate::GetStackSample"))?,
         set_code_callback: code.ok_or_else(|| missing("v8::Isolate::SetJitCodeEventHandler"))?,
         detailed_positions: function!(c"_ZN2v811CpuProfiler38UseDetailedSourcePositionsForProfilingEPNS_7IsolateE"),
-        before_gc: function!(c"_ZN2v87Isolate21AddGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"),
-        after_gc: function!(c"_ZN2v87Isolate21AddGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"),
-        not_before_gc: function!(c"_ZN2v87Isolate24RemoveGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
-        not_after_gc: function!(c"_ZN2v87Isolate24RemoveGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"),
+        add_gc_prologue: function!(
+            c"_ZN2v87Isolate21AddGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"
+        ),
+        add_gc_epilogue: function!(
+            c"_ZN2v87Isolate21AddGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEES2_"
+        ),
+        remove_gc_prologue: function!(
+            c"_ZN2v87Isolate24RemoveGCPrologueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"
+        ),
+        remove_gc_epilogue: function!(
+            c"_ZN2v87Isolate24RemoveGCEpilogueCallbackEPFvPS0_NS_6GCTypeENS_15GCCallbackFlagsEE"
+        ),
         embedded_range: function!(c"_ZN2v87Isolate20GetEmbeddedCodeRangeEPPKvPm"),
-        // 26 has both; V2 is the one that Node writes there.
+        // 26 exports both; Node.js writes V2 there.
         continuation_data: function!(c"_ZN2v87Isolate38GetContinuationPreservedEmbedderDataV2Ev" c"_ZN2v87Isolate36GetContinuationPreservedEmbedderDataEv"),
         script_id: function!(c"_ZNK2v813UnboundScript5GetIdEv" c"_ZN2v813UnboundScript5GetIdEv"),
         source_mapping_url: function!(c"_ZN2v813UnboundScript19GetSourceMappingURLEv"),
-        globalize_word: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEm"),
+        globalize_object: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEm"),
         globalize_slot: function!(c"_ZN2v812api_internal18GlobalizeReferenceEPNS_8internal7IsolateEPm"),
         bytecode_array: frame_offset(c"v8dbg_off_fp_bytecode_array")
             .ok_or_else(|| missing("v8dbg_off_fp_bytecode_array"))?,
@@ -139,16 +147,16 @@ fn find() -> Result<V8, String> {
 }
 
 impl V8 {
-    /// V8's number of the script of a function.
+    /// V8's id of the script of a function.
     ///
     /// # Safety
-    /// On the isolate's own thread while nothing moves; `function` is a function object that has a script.
+    /// On the isolate's own thread while no object moves; `function` is a function object that has a script.
     pub unsafe fn script_id(&self, function: usize) -> Option<i32> {
         // SAFETY: a v8::UnboundScript is the address of a word that holds the function object.
         self.script_id.map(|script_id| unsafe { script_id(&function) })
     }
 
-    /// The object that says where the source map of a function's script is.
+    /// The string object with the source map URL of a function's script.
     ///
     /// # Safety
     /// As for `script_id`, and with a handle scope open.
@@ -157,32 +165,32 @@ impl V8 {
         unsafe { self.source_mapping_url.and_then(|url| url(&function).as_ref().copied()) }
     }
 
-    /// See `facts`.
-    pub fn globalizes_word(&self) -> bool {
-        self.globalize_word.is_some()
+    /// See `node_versions`.
+    pub fn globalizes_object(&self) -> bool {
+        self.globalize_object.is_some()
     }
 
-    /// Whether collections are told of, and can cease to be.
-    pub fn tells_collections(&self) -> bool {
-        self.before_gc.is_some() && self.after_gc.is_some() && self.not_before_gc.is_some()
+    /// Whether callbacks around collections can be added and removed.
+    pub fn has_gc_callbacks(&self) -> bool {
+        self.add_gc_prologue.is_some() && self.add_gc_epilogue.is_some() && self.remove_gc_prologue.is_some()
     }
 
-    /// Where built-in code lies in the program's file image: first address and length.
+    /// First address and length of the embedded builtins in the program's image.
     pub fn embedded_range(&self, isolate: usize) -> Option<(usize, usize)> {
         let (mut start, mut len) = (0, 0);
-        // SAFETY: on the isolate's thread; it writes the two words.
+        // SAFETY: on the isolate's thread; V8 writes the two words.
         unsafe { self.embedded_range?(isolate, &mut start, &mut len) };
         (start != 0 && len != 0).then_some((start, len))
     }
 
-    /// A global handle on the object of a local one: a slot that the collector keeps up to date, for ever.
+    /// A global handle on the object of a local one: a slot that the collector updates, never freed.
     ///
     /// # Safety
     /// On the isolate's own thread; `local` is a live `napi_value`.
     pub unsafe fn globalize(&self, isolate: usize, local: usize) -> Option<usize> {
-        // SAFETY: a napi_value is a v8::Local, the address of a slot with the object; each signature is its symbol's.
+        // SAFETY: a napi_value is a v8::Local, the address of the object's slot; each signature is its symbol's.
         let handle = unsafe {
-            match (self.globalize_word, self.globalize_slot) {
+            match (self.globalize_object, self.globalize_slot) {
                 (Some(globalize), _) => globalize(isolate, *(local as *const usize)),
                 (None, Some(globalize)) => globalize(isolate, local as *const usize),
                 (None, None) => std::ptr::null(),
@@ -202,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn v8_compiles_in_three_of_its_states() {
+    fn three_vm_states_count_as_compiling() {
         let compiling = |vm_state| SampleInfo { vm_state, ..SampleInfo::default() }.is_compiling();
         let states: Vec<u32> = (0..10).filter(|state| compiling(*state)).collect();
         assert_eq!(states, [2, 3, 4]);

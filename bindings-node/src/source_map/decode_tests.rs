@@ -1,4 +1,4 @@
-//! Tests of the decoder: known maps, arbitrary maps written and read back, index maps against a flat model, hostile text.
+//! Tests of the decoder: known maps, random maps written and read back, index maps against a flat model, malformed text.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::source_map::Origin;
 
 fn read(text: &str) -> Result<SourceMap, MapError> {
-    decode(text.as_bytes(), "/srv/dist/a.js.map", &Limits::default())
+    decode(text.as_bytes(), "/srv/dist/a.js.map", &SourceMapLimits::default())
 }
 
 fn at(map: &SourceMap, line: u32, column: u32) -> Option<(String, u32, u32)> {
@@ -26,7 +26,7 @@ fn vlq(out: &mut String, value: i64) {
     }
 }
 
-/// A place in the text, and the source, line and column behind it.
+/// A generated location, and its source index, line and column.
 type Row = (u32, u32, Option<(u32, u32, u32)>);
 
 fn mappings(rows: &[Row]) -> String {
@@ -51,7 +51,7 @@ fn mappings(rows: &[Row]) -> String {
     out
 }
 
-/// What the rows say of a place, by looking at every one of them.
+/// Resolves a location by a scan of all rows.
 fn model(rows: &[Row], line: u32, column: u32) -> Option<(u32, u32, u32)> {
     let before = rows.iter().rev().find(|row| row.0 == line && row.1 <= column)?;
     before.2
@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_map_written_is_read_back(rows in rows()) {
+    fn any_written_map_is_read_back(rows in rows()) {
         let map = read(&json(&mappings(&rows)).to_string()).unwrap();
         for line in 0..31 {
             for column in (0..210).step_by(7).chain(rows.iter().map(|row| row.1)) {
@@ -88,8 +88,8 @@ proptest! {
     }
 
     #[test]
-    fn an_index_map_says_what_its_sections_say(parts in proptest::collection::vec((rows(), 0u32..40, 0u32..50), 1..5)) {
-        // Each section begins after the beginning of the one before; what reaches beyond is cut off.
+    fn an_index_map_resolves_as_its_sections_do(parts in proptest::collection::vec((rows(), 0u32..40, 0u32..50), 1..5)) {
+        // Each section starts after the start of the previous one, whose later segments are dropped.
         let (mut line, mut column, mut sections, mut flat) = (0, 0, Vec::new(), Vec::<Row>::new());
         for (rows, lines, columns) in &parts {
             (line, column) = (line + lines, if *lines == 0 { column + columns } else { *columns });
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_mappings_are_refused_or_read_but_never_panic(mappings in "[A-Za-z0-9+/,;!]{0,80}") {
+    fn malformed_mappings_are_refused_or_read_but_never_panic(mappings in "[A-Za-z0-9+/,;!]{0,80}") {
         if let Ok(map) = read(&json(&mappings).to_string()) {
             let _ = map.origin(0, 3);
             prop_assert!(map.segments.len() <= mappings.len());
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[test]
-fn a_map_of_the_typescript_compiler_answers_line_and_column() {
+fn a_map_of_the_typescript_compiler_resolves_line_and_column() {
     // function add(a: number, b: number) {\n    return a + b\n} of src/a.ts, as tsc writes it.
     let map = read(
         r#"{"version":3,"file":"a.js","sourceRoot":"","sources":["../src/a.ts"],"names":[],"mappings":"AAAA,SAAS,GAAG,CAAC,CAAS,EAAE,CAAS;IAC7B,OAAO,CAAC,GAAG,CAAC,CAAA;AAChB,CAAC"}"#,
@@ -131,7 +131,7 @@ fn a_map_of_the_typescript_compiler_answers_line_and_column() {
 }
 
 #[test]
-fn a_source_without_a_name_and_a_segment_without_a_source_answer_nothing() {
+fn a_source_without_a_name_and_a_segment_without_a_source_have_no_origin() {
     let map = read(r#"{"version":3,"sources":[null,"b.ts"],"mappings":"AAAA,IACA,I"}"#).unwrap();
     assert_eq!([at(&map, 0, 0), at(&map, 0, 9)], [None, None]);
     assert_eq!(at(&map, 0, 5), None);
@@ -141,7 +141,7 @@ fn a_source_without_a_name_and_a_segment_without_a_source_answer_nothing() {
 }
 
 #[test]
-fn columns_out_of_order_on_a_line_are_put_in_order() {
+fn unsorted_columns_on_a_line_are_sorted() {
     let map = read(r#"{"version":3,"sources":["b.ts"],"mappings":"UAAA,LACA"}"#).unwrap();
     assert_eq!(at(&map, 0, 6).map(|found| found.1), Some(1));
     assert_eq!(at(&map, 0, 11).map(|found| found.1), Some(0));
@@ -156,7 +156,7 @@ fn a_guard_line_and_a_byte_order_mark_are_skipped() {
 }
 
 #[test]
-fn what_is_wrong_with_a_map_is_said() {
+fn each_malformed_map_is_refused_with_its_reason() {
     let wrong = |text: &str| read(text).unwrap_err().to_string();
     assert!(wrong("{").contains("malformed"));
     assert!(wrong(r#"{"version":2,"sources":[],"mappings":""}"#).contains("version is not 3"));
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_map_is_said() {
     assert!(wrong(r#"{"version":3,"sources":[],"mappings":"AAAA"}"#).contains("not listed"));
     assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"AA"}"#).contains("2 or 3 fields"));
     assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"AAAAAA"}"#).contains("more than 5"));
-    assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"A!"}"#).contains("no digit"));
+    assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"A!"}"#).contains("not a digit"));
     assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"g"}"#).contains("middle"));
     assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"gggggggggA"}"#).contains("32 bits"));
     assert!(wrong(r#"{"version":3,"sources":["a"],"mappings":"D"}"#).contains("outside of any file"));
@@ -173,8 +173,8 @@ fn what_is_wrong_with_a_map_is_said() {
 }
 
 #[test]
-fn a_map_beyond_a_limit_is_refused_as_a_whole() {
-    let small = Limits { segments: 2, sources: 1, sections: 1, nesting: 1, text_bytes: 4096 };
+fn a_map_beyond_a_limit_is_refused_completely() {
+    let small = SourceMapLimits { segments: 2, sources: 1, sections: 1, nesting: 1, text_bytes: 4096 };
     let refused = |text: &str| decode(text.as_bytes(), "/a.map", &small).unwrap_err();
     assert_eq!(refused(r#"{"version":3,"sources":["a"],"mappings":"A,A,A"}"#), MapError::TooLarge("segments"));
     assert_eq!(refused(r#"{"version":3,"sources":["a","b"],"mappings":""}"#), MapError::TooLarge("sources"));
@@ -186,5 +186,5 @@ fn a_map_beyond_a_limit_is_refused_as_a_whole() {
     );
     assert_eq!(refused(&" ".repeat(5000)), MapError::TooLarge("bytes"));
     let deep = r#"{"version":3,"sections":[{"offset":{"line":0,"column":0},"map":"#.repeat(5000);
-    assert!(matches!(read(&deep), Err(MapError::Malformed(_))), "the reader of JSON ends the nesting");
+    assert!(matches!(read(&deep), Err(MapError::Malformed(_))), "the JSON parser limits the nesting");
 }

@@ -1,10 +1,10 @@
-//! Source maps (revision 3, ECMA-426): from a place in the text that V8 runs to the place a person wrote. Inline and in
-//! files, indexed, with sources that have no name. Pure but for reading files; knows nothing of V8. Called off the
-//! JavaScript threads, for scripts that were sampled.
+//! Source maps (revision 3, ECMA-426): resolve a location in the running source to the original one. Inline maps and files, index
+//! maps, unnamed sources. Pure except for reading files; independent of V8. Called off the JavaScript threads, for sampled
+//! scripts.
 //!
-//! # Law
-//! A place is answered by the segment before it on its own line, or not at all: no guess beyond a line's first segment, and
-//! none past a segment that says "not from a source".
+//! # Rule
+//! A location is resolved by the nearest segment before it on its own line, or not at all: never before a line's first segment,
+//! and never past a segment without a source.
 
 mod decode;
 mod locate;
@@ -17,9 +17,9 @@ pub use decode::decode;
 pub use locate::read;
 pub use path::path_of;
 
-/// What a map may cost at most; a map beyond is refused as a whole.
+/// Limits of a map; a larger one is refused completely.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SourceMapLimits {
     pub text_bytes: usize,
     pub segments: usize,
     pub sources: usize,
@@ -27,16 +27,16 @@ pub struct Limits {
     pub nesting: usize,
 }
 
-impl Default for Limits {
+impl Default for SourceMapLimits {
     fn default() -> Self {
         Self { text_bytes: 64 << 20, segments: 2 << 20, sources: 1 << 16, sections: 1 << 14, nesting: 4 }
     }
 }
 
-/// Why there is no map.
+/// Why a map is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// Not on this machine: the scheme, or what stands for a base.
+    /// Not on this machine: an unsupported scheme, or a base that is not a path.
     NotHere(String),
     Unreadable(String),
     TooLarge(&'static str),
@@ -46,7 +46,7 @@ pub enum MapError {
 impl fmt::Display for MapError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotHere(what) => write!(out, "the source map lies where no file is: {what}"),
+            Self::NotHere(what) => write!(out, "the source map is not in a local file: {what}"),
             Self::Unreadable(why) => write!(out, "the source map cannot be read: {why}"),
             Self::TooLarge(what) => write!(out, "the source map has too many {what}"),
             Self::Malformed(what) => write!(out, "the source map is malformed: {what}"),
@@ -54,7 +54,7 @@ impl fmt::Display for MapError {
     }
 }
 
-/// No source behind this segment.
+/// Source index of a segment without a source.
 const NO_SOURCE: u32 = u32::MAX;
 
 /// Lines and columns from 0, columns in UTF-16 units.
@@ -76,7 +76,7 @@ pub struct SourceMap {
     sources: Vec<Option<Arc<str>>>,
 }
 
-/// A place in a source. Line and column from 0.
+/// An original location. Line and column from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub source: Arc<str>,
@@ -85,12 +85,12 @@ pub struct Origin {
 }
 
 impl SourceMap {
-    /// Where the text at `line` and `column`, both from 0, comes from.
+    /// The origin of the location at `line` and `column`, both from 0.
     pub fn origin(&self, line: u32, column: u32) -> Option<Origin> {
         let key = |segment: &Segment| (segment.line, segment.column);
         let after = self.segments.partition_point(|segment| key(segment) <= (line, column));
         let mut at = after.checked_sub(1)?;
-        // The first of several that begin at one place.
+        // The first of several segments at the same location.
         while at > 0 && key(&self.segments[at - 1]) == key(&self.segments[at]) {
             at -= 1;
         }
@@ -102,7 +102,7 @@ impl SourceMap {
         Some(Origin { source, line: segment.source_line, column: segment.source_column })
     }
 
-    /// Memory held.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let names = self.sources.iter().flatten().map(|source| source.len() + 16).sum::<usize>();
         size_of::<Self>() + size_of_val(&*self.segments) + size_of_val(&*self.sources) + names

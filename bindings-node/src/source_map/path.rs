@@ -1,8 +1,8 @@
-//! Names of sources: what a map says, beside where the map lies. Pure.
+//! Paths of sources: a name in a map, resolved against the map's location. Pure.
 
 use percent_encoding::percent_decode_str;
 
-/// The path of a `file:` URL, or of what is a path already; `None` for other URLs and for names that are no place.
+/// The path of a `file:` URL or of an absolute path; `None` for other URLs and names.
 pub fn path_of(name: &str) -> Option<String> {
     if let Some(rest) = name.strip_prefix("file://") {
         let path = rest.split(['?', '#']).next().unwrap_or("");
@@ -16,7 +16,7 @@ fn decoded(path: &str) -> String {
     percent_decode_str(path).decode_utf8().map_or_else(|_| path.to_owned(), |path| path.into_owned())
 }
 
-/// Whether a name begins with a scheme of its own, as in `webpack://`. A drive letter is none.
+/// Whether a name has a URL scheme, as in `webpack://`. A drive letter is not one.
 fn has_scheme(name: &str) -> bool {
     let Some((scheme, _)) = name.split_once(':') else { return false };
     scheme.len() > 1
@@ -24,8 +24,8 @@ fn has_scheme(name: &str) -> bool {
         && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter))
 }
 
-/// `name` beside `base`: an absolute path, a URL, or what was given when `base` is no place.
-pub fn beside(base: &str, name: &str) -> String {
+/// Resolves `name` against `base`: an absolute path, a URL, or `name` itself when `base` is not a path.
+pub fn resolve(base: &str, name: &str) -> String {
     if has_scheme(name) {
         return path_of(name).unwrap_or_else(|| name.to_owned());
     }
@@ -41,13 +41,13 @@ pub fn beside(base: &str, name: &str) -> String {
     }
 }
 
-/// A source as its map names it, with the map's root.
+/// A source as named by its map, with the map's `sourceRoot`.
 pub fn source(base: &str, root: &str, name: &str) -> String {
     if root.is_empty() || has_scheme(name) || name.starts_with('/') {
-        return beside(base, name);
+        return resolve(base, name);
     }
     let slash = if root.ends_with('/') { "" } else { "/" };
-    beside(base, &format!("{root}{slash}{name}"))
+    resolve(base, &format!("{root}{slash}{name}"))
 }
 
 /// An absolute path without `.` and `..`.
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_lies_beside_its_map() {
+    fn a_source_is_resolved_against_its_map() {
         assert_eq!(source("/srv/dist/a.js.map", "", "../src/a.ts"), "/srv/src/a.ts");
         assert_eq!(source("/srv/dist/a.js.map", "..", "src/./a.ts"), "/srv/src/a.ts");
         assert_eq!(source("/srv/dist/a.js.map", "/other/", "a.ts"), "/other/a.ts");
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_a_scheme_stays_what_it_is_but_for_files() {
+    fn a_source_with_a_scheme_other_than_file_is_unchanged() {
         assert_eq!(source("/srv/a.map", "", "webpack://app/./src/a.ts"), "webpack://app/./src/a.ts");
         assert_eq!(source("/srv/a.map", "webpack:///", "src/a.ts"), "webpack:///src/a.ts");
         assert_eq!(source("/srv/a.map", "", "file:///x/a%23b.ts"), "/x/a#b.ts");
     }
 
     #[test]
-    fn without_a_place_a_source_keeps_its_name() {
+    fn without_a_base_path_a_source_keeps_its_name() {
         assert_eq!(source("evalmachine.<anonymous>", "", "a.ts"), "a.ts");
         assert_eq!(path_of("node:internal/timers"), None);
         assert_eq!(path_of("file:///srv/a.mjs?v=1"), Some("/srv/a.mjs".to_owned()));

@@ -1,15 +1,15 @@
 'use strict';
-// Burns CPU time in a function of known name, which C++ calls, while stacks are walked by the means asked for, or by those that
-// are left when the self-test finds fewer; prints what the profiler says of it.
+// Burns CPU time in a known function called by C++, with the requested walk method, or with those that a restricted self-test
+// leaves; prints the profiler's statistics.
 
 const vm = require('node:vm');
 const spanprof = require('spanprof');
 const { native } = require('../../lib/native.js');
 
-const [, , directory, stackWalk, found] = process.argv;
-const { judgeWalks } = native;
-if (found === 'v8') native.judgeWalks = () => judgeWalks(false);
-if (found === 'none') native.judgeWalks = () => found;
+const [, , directory, stackWalk, selfTestResult] = process.argv;
+const { selectStackWalk } = native;
+if (selfTestResult === 'v8') native.selectStackWalk = () => selectStackWalk(false);
+if (selfTestResult === 'none') native.selectStackWalk = () => selfTestResult;
 
 function burnInside(milliseconds) {
   const before = process.cpuUsage().user;
@@ -28,6 +28,6 @@ vm.runInThisContext('burnFromVm()');
 spanprof.flush().then(() => {
   const stats = spanprof.stats();
   const of = (name) => stats[`runtime.node.${name}`];
-  const said = { running, walk: of('stack_walk'), differing: of('facts_differing'), byOwn: of('walks_own'), byV8: of('walks_by_v8'), ended: stats['dropped.code_ended'] };
-  return spanprof.stop().then((delivered) => console.log(JSON.stringify({ ...said, delivered })));
+  const output = { running, walk: of('stack_walk'), differing: of('facts_differing'), byOwn: of('walks_own'), byV8: of('walks_by_v8'), ended: stats['dropped.code_ended'] };
+  return spanprof.stop().then((delivered) => console.log(JSON.stringify({ ...output, delivered })));
 });

@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use source_map::{decode, path_of, read, Limits};
+use source_map::{decode, path_of, read, SourceMapLimits};
 
-#[allow(dead_code, reason = "a room of the Node.js binding, which is a library for Node.js alone")]
+#[allow(dead_code, reason = "a module of the Node.js binding, which builds as an addon only")]
 #[path = "../../../bindings-node/src/source_map/mod.rs"]
 mod source_map;
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = Limits { text_bytes: 1 << 20, segments: 1 << 16, ..Limits::default() };
+    let limits = SourceMapLimits { text_bytes: 1 << 20, segments: 1 << 16, ..SourceMapLimits::default() };
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = path_of(text);
         if let Ok(found) = read("/none/a.js", &format!("data:{text}"), &limits) {

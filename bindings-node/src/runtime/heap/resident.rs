@@ -1,7 +1,7 @@
-//! Which pages of an address range are resident, from `/proc/self/pagemap` (kernel documentation: admin-guide/mm/pagemap).
-//! V8 reserves hundreds of megabytes for machine code and uses few of them: a read of a page that was never written maps it,
-//! so a search must not touch it. A file under `/proc` is read rather than `mincore` called: no filter of system calls that
-//! lets Node.js start forbids it. Called by the search for unlisted code.
+//! Finds the resident pages of an address range in `/proc/self/pagemap` (kernel documentation: admin-guide/mm/pagemap). V8
+//! reserves hundreds of megabytes for machine code and uses little of it. Reading a page that was never written maps it, so a
+//! search must skip such pages. `mincore` is not used: a seccomp filter may forbid it, but any filter that lets Node.js start
+//! allows reading a file. Called by the search for unlisted code.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -51,7 +51,7 @@ fn page_bytes() -> usize {
 pub mod tests {
     use super::*;
 
-    /// Anonymous memory that is reserved and not touched.
+    /// Anonymous memory that is reserved and not resident.
     pub struct Reserved {
         pub low: usize,
         pub bytes: usize,
@@ -65,7 +65,7 @@ pub mod tests {
                 libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) as usize
             };
             assert_ne!(low as *mut libc::c_void, libc::MAP_FAILED);
-            // SAFETY: our own mapping. A huge page would make its neighbours resident.
+            // SAFETY: our own mapping. A huge page would make its neighbors resident.
             unsafe { libc::madvise(low as *mut libc::c_void, bytes, libc::MADV_NOHUGEPAGE) };
             Self { low, bytes }
         }
@@ -83,7 +83,7 @@ pub mod tests {
 
     impl Drop for Reserved {
         fn drop(&mut self) {
-            // SAFETY: the mapping made above, which nobody else knows.
+            // SAFETY: our own mapping, which is not shared.
             unsafe { libc::munmap(self.low as *mut libc::c_void, self.bytes) };
         }
     }

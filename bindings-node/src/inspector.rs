@@ -1,5 +1,5 @@
-//! Stands in for V8 where stacks cannot be walked: profiles of the inspector's own sampler, taken by `lib/inspector.js`,
-//! become samples of the core. Knows the inspector's JSON; walks nothing. Called by the door.
+//! The runtime for a Node.js whose stacks cannot be walked: profiles of the inspector's own sampler, taken by
+//! `lib/inspector.js`, become samples of the core. Called by the addon's API.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,28 +9,28 @@ use spanprof::runtime::{capture_nothing, Frame, FrameType, Runtime};
 use spanprof::Profiler;
 use spanprof_signal::{CaptureFn, Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
-/// Functions known at most; further ones share one name.
+/// Maximum number of functions; further ones share one name.
 const MAX_FUNCTIONS: usize = 65_536;
-/// Frames of a stack at most.
+/// Maximum number of frames per stack.
 const MAX_DEPTH: usize = 512;
-/// No address, and none of the walk's markers.
-const CODE: u64 = 1 << 61;
+/// Marks a frame's code word: above every address, below the synthetic frames of the walk.
+const INSPECTOR_CODE: u64 = 1 << 61;
 
 /// See the head of the module.
 #[derive(Default)]
-pub struct Submitted {
-    functions: Mutex<Functions>,
+pub struct InspectorRuntime {
+    functions: Mutex<InspectorFunctions>,
 }
 
 #[derive(Default)]
-struct Functions {
+struct InspectorFunctions {
     list: Vec<Frame>,
-    known: HashMap<Frame, u64>,
+    numbers: HashMap<Frame, u64>,
 }
 
-impl Functions {
+impl InspectorFunctions {
     fn number(&mut self, frame: Frame) -> u64 {
-        if let Some(number) = self.known.get(&frame) {
+        if let Some(number) = self.numbers.get(&frame) {
             return *number;
         }
         if self.list.len() >= MAX_FUNCTIONS {
@@ -38,15 +38,15 @@ impl Functions {
         }
         let number = self.list.len() as u64;
         self.list.push(frame.clone());
-        self.known.insert(frame, number);
+        self.numbers.insert(frame, number);
         number
     }
 }
 
-impl Submitted {
-    /// The one of this process.
+impl InspectorRuntime {
+    /// The instance of this process.
     pub fn get() -> Arc<Self> {
-        static RUNTIME: OnceLock<Arc<Submitted>> = OnceLock::new();
+        static RUNTIME: OnceLock<Arc<InspectorRuntime>> = OnceLock::new();
         let other = || Frame { function: "(other functions)".into(), ..Frame::default() };
         let runtime = RUNTIME.get_or_init(|| {
             let runtime = Arc::new(Self::default());
@@ -56,11 +56,11 @@ impl Submitted {
         runtime.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Functions> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InspectorFunctions> {
         self.functions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a profile (`Profiler.Profile` of the inspector, as JSON); gives how many samples it had.
+    /// Submits a profile (`Profiler.Profile` of the inspector, as JSON); returns its number of samples.
     pub fn take(&self, profile: &str) -> usize {
         let Some(profiler) = Profiler::running() else { return 0 };
         let Ok(profile) = serde_json::from_str::<Value>(profile) else { return 0 };
@@ -71,7 +71,7 @@ impl Submitted {
         for (node, (samples, nanoseconds)) in weights {
             let Some(frames) = stacks.get(&node) else { continue };
             taken += samples as usize;
-            // A full ring is counted by the core.
+            // The core counts a drop when the ring is full.
             let _ = profiler.submit(&RawSample {
                 kind: SampleKind::Cpu,
                 flags: SampleFlags(0),
@@ -96,8 +96,8 @@ impl Submitted {
         let raw: HashMap<u64, Option<RawFrame>> = nodes
             .iter()
             .map(|(id, node)| {
-                let raw =
-                    frame_of(&node["callFrame"]).map(|frame| RawFrame { code: CODE | functions.number(frame), at: 0 });
+                let raw = frame_of(&node["callFrame"])
+                    .map(|frame| RawFrame { code: INSPECTOR_CODE | functions.number(frame), at: 0 });
                 (*id, raw)
             })
             .collect();
@@ -119,7 +119,7 @@ fn weights(profile: &Value) -> HashMap<u64, (u64, u64)> {
     let mut weights: HashMap<u64, (u64, u64)> = HashMap::new();
     for (node, delta) in list(&profile["samples"]).zip(list(&profile["timeDeltas"])) {
         let weight = weights.entry(number(node)).or_default();
-        // Deltas may be negative where the sampler's clock stepped.
+        // Deltas may be negative when the sampler's clock steps back.
         *weight = (weight.0 + 1, weight.1 + delta.as_i64().unwrap_or(0).max(0) as u64 * 1000);
     }
     weights
@@ -150,7 +150,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-impl Runtime for Submitted {
+impl Runtime for InspectorRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         crate::runtime::resource_attributes()
     }
@@ -160,7 +160,7 @@ impl Runtime for Submitted {
     }
 
     fn resolve(&self, frame: RawFrame, _position: u64, out: &mut Vec<Frame>) {
-        out.extend(self.lock().list.get((frame.code & !CODE) as usize).cloned());
+        out.extend(self.lock().list.get((frame.code & !INSPECTOR_CODE) as usize).cloned());
     }
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
@@ -189,7 +189,7 @@ mod tests {
     fn a_profile_becomes_stacks_with_the_time_between_its_samples() {
         let weights = weights(&profile());
         assert_eq!((weights[&3], weights[&2]), ((2, 1_500_000), (1, 0)));
-        let runtime = Submitted::default();
+        let runtime = InspectorRuntime::default();
         let stacks = runtime.stacks(&profile());
         let names = |node: u64| {
             let mut frames = Vec::new();
@@ -197,6 +197,6 @@ mod tests {
             frames.iter().map(|frame| (frame.function.to_string(), frame.start_line)).collect::<Vec<_>>()
         };
         assert_eq!(names(3), [("burn".to_owned(), 7), ("(anonymous)".to_owned(), 1)]);
-        assert!(!stacks.contains_key(&4), "idle time is no CPU time");
+        assert!(!stacks.contains_key(&4), "idle time is not CPU time");
     }
 }

@@ -1,5 +1,5 @@
-//! What `stats()` tells of the code map. Whoever changed the map writes it, while it holds the map; anybody reads it without a
-//! lock, so that a JavaScript thread that asks never waits for the drain. Each figure is true by itself, not all of one moment.
+//! Statistics of the code map. A thread that changed the map publishes them while it holds the lock; `stats()` reads them
+//! without a lock, so that a JavaScript thread never waits for the drain. Each figure is exact, but not all are of one moment.
 
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
@@ -13,14 +13,14 @@ const NAMES: [&str; 8] = [
     "node.scripts",
     "node.scripts_forgotten",
     "node.source_maps",
-    MAPS_REFUSED,
+    SOURCE_MAPS_REFUSED,
 ];
-const MAPS_REFUSED: &str = "node.source_maps_refused";
+const SOURCE_MAPS_REFUSED: &str = "node.source_maps_refused";
 
 static FIGURES: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
-static REFUSED_LAST: SharedText = SharedText::new();
+static LAST_REFUSAL: SeqlockText = SeqlockText::new();
 
-/// Publishes the figures of the map, which the caller holds.
+/// Publishes the statistics of the locked map.
 pub fn publish(map: &CodeMap) {
     let scripts = &map.scripts;
     let figures = [
@@ -33,39 +33,39 @@ pub fn publish(map: &CodeMap) {
         scripts.maps_read,
         scripts.maps_refused,
     ];
-    for ((name, place), figure) in NAMES.iter().zip(&FIGURES).zip(figures) {
-        if place.load(Ordering::Relaxed) == figure {
+    for ((name, slot), figure) in NAMES.iter().zip(&FIGURES).zip(figures) {
+        if slot.load(Ordering::Relaxed) == figure {
             continue;
         }
-        place.store(figure, Ordering::Relaxed);
-        if *name == MAPS_REFUSED {
-            REFUSED_LAST.write(&scripts.last_refusal);
+        slot.store(figure, Ordering::Relaxed);
+        if *name == SOURCE_MAPS_REFUSED {
+            LAST_REFUSAL.write(&scripts.last_refusal);
         }
     }
 }
 
-/// Appends what was published last. Waits for nobody.
+/// Appends the statistics published last, without a lock.
 pub fn read(out: &mut Vec<(&'static str, String)>) {
     out.extend(NAMES.iter().zip(&FIGURES).map(|(name, figure)| (*name, figure.load(Ordering::Relaxed).to_string())));
-    if let Some(text) = REFUSED_LAST.read().filter(|text| !text.is_empty()) {
+    if let Some(text) = LAST_REFUSAL.read().filter(|text| !text.is_empty()) {
         out.push(("node.source_map_refused_last", text));
     }
 }
 
 const WORD: usize = 8;
 const WORDS: usize = 64;
-/// Readings that are tried while the text changes.
-const TRIES: usize = 16;
+/// Attempts to read while the text changes.
+const READ_ATTEMPTS: usize = 16;
 
-/// A text that one writes while others read; longer ones are cut.
-struct SharedText {
-    /// Odd while it is written.
+/// A text under a sequence lock, for one writer and many readers; longer texts are truncated.
+struct SeqlockText {
+    /// Odd during a write.
     version: AtomicU64,
     len: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-impl SharedText {
+impl SeqlockText {
     const fn new() -> Self {
         Self { version: AtomicU64::new(0), len: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] }
     }
@@ -78,25 +78,25 @@ impl SharedText {
         }
         let before = self.version.load(Ordering::Relaxed);
         self.version.store(before + 1, Ordering::Relaxed);
-        // Who reads any of the following sees that it is being written.
+        // A reader of any later store also sees the odd version.
         fence(Ordering::Release);
         self.len.store(len as u64, Ordering::Relaxed);
-        for (place, bytes) in self.words.iter().zip(text.as_bytes()[..len].chunks(WORD)) {
+        for (slot, bytes) in self.words.iter().zip(text.as_bytes()[..len].chunks(WORD)) {
             let mut word = [0; WORD];
             word[..bytes.len()].copy_from_slice(bytes);
-            place.store(u64::from_le_bytes(word), Ordering::Relaxed);
+            slot.store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
         self.version.store(before + 2, Ordering::Release);
     }
 
-    /// `None` when it changes all the time.
+    /// `None` when every attempt met a write.
     fn read(&self) -> Option<String> {
-        (0..TRIES).find_map(|_| {
+        (0..READ_ATTEMPTS).find_map(|_| {
             let version = self.version.load(Ordering::Acquire);
             let len = (self.len.load(Ordering::Relaxed) as usize).min(WORDS * WORD);
             let words = self.words.iter().take(len.div_ceil(WORD)).map(|word| word.load(Ordering::Relaxed));
             let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).take(len).collect();
-            // What was read before is older than what is seen here.
+            // The loads above come before the load of the version below.
             fence(Ordering::Acquire);
             let is_whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
             is_whole.then(|| String::from_utf8_lossy(&bytes).into_owned())
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_read_as_it_was_written_and_a_long_one_is_cut_between_letters() {
-        let text = SharedText::new();
+    fn a_text_is_read_back_and_a_long_one_is_truncated_at_a_character_boundary() {
+        let text = SeqlockText::new();
         for written in ["", "short", "exactly8", "a source map: äöü"] {
             text.write(written);
             assert_eq!(text.read().as_deref(), Some(written));
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn no_reader_sees_parts_of_two_texts() {
-        let text = Arc::new(SharedText::new());
+    fn no_reader_sees_a_mix_of_two_texts() {
+        let text = Arc::new(SeqlockText::new());
         let of = |letter: u8| String::from_utf8(vec![letter; 100 + letter as usize]).unwrap();
         let writer = std::thread::spawn({
             let text = text.clone();

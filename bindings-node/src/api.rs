@@ -1,13 +1,13 @@
-//! The door to JavaScript: every function that `lib/` can call, in camelCase there. Each converts, calls the core and
-//! converts back. Only `start` and `update` may throw; a panic never leaves this file.
+//! The addon's API: every function that `lib/` can call, in camelCase there. Each converts its arguments, calls the core and
+//! converts the result. Only `start` and `update` may throw; no panic unwinds out of this file.
 //!
 //! # How `lib/` uses it
-//! * Each environment (main thread, each worker) loads the addon; `registerThread()` once in each makes its code known.
-//!   A worker gets there by preloading the package (`execArgv`), with no user code.
-//! * `registerStorage(als, probe)` in each environment, twice, inside `als.run(probe, …)` with two different probes above
-//!   one million. True from the second call means: the handler reads the storage's number by itself, nothing else is to be
-//!   done per switch. False: keep `currentWord()[0]` up to date (async_hooks `before`), or `setCurrent(id)` where there is none.
-//! * A context id is a number up to 2^53; 0 is no labels and no span. The storage holds the id itself.
+//! * Each environment (main thread, each worker) loads the addon and calls `registerThread()` once, which enables code events
+//!   and stack walks for its thread. A worker does so in a preloaded module of the package (`execArgv`), without user code.
+//! * `registerStorage(als, probe)` runs twice in each environment, inside `als.run(probe, …)` with two different probes above
+//!   one million. If the second call returns true, the handler reads the storage's number and a switch needs no further work.
+//!   Otherwise keep `contextArray()[0]` up to date (async_hooks `before`), or call `setCurrent(id)` where it is null.
+//! * A context id is a number up to 2^53; 0 means no labels and no span. The storage holds the id itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use spanprof::config::{from_json, process_environment, BindingOption, OptionValu
 use spanprof::runtime::SwitchedOff;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
-use crate::context_calls;
-use crate::error::{panics, quiet, raising};
+use crate::context;
+use crate::error::{ffi_guard, ffi_guard_result, panics};
+use crate::inspector::InspectorRuntime;
 use crate::runtime::{self, NodeRuntime};
-use crate::submitted::Submitted;
 
-/// What this package can be told beyond the keys of the core.
+/// Options of this package beyond the keys of the core.
 pub static OPTIONS: [BindingOption; 3] = [
     BindingOption {
         name: "event_loop_block",
@@ -42,7 +42,7 @@ pub static OPTIONS: [BindingOption; 3] = [
         name: "stack_walk",
         values: OptionValues::Choice(&["auto", "own", "v8", "inspector"]),
         default: "auto",
-        doc: "the best means to be tried; leave it out for the first that works",
+        doc: "the first walk method to try; leave it out for the first that works",
     },
 ];
 
@@ -53,7 +53,7 @@ fn load(config_json: &str) -> std::result::Result<Config, Error> {
 /// The values of [`OPTIONS`] under this configuration, in their order, as text. Throws as `start` does.
 #[napi]
 pub fn option_values(config_json: String) -> Result<Vec<String>> {
-    raising(|| {
+    ffi_guard_result(|| {
         let config = load(&config_json)?;
         Ok(OPTIONS.iter().map(|option| config.option(option.name).to_owned()).collect())
     })
@@ -65,29 +65,29 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Whether a start with this configuration would sample, or is switched off. Throws as `start` does.
+/// Whether a start with this configuration would sample. Throws as `start` does.
 #[napi]
-pub fn is_wanted(config_json: String) -> Result<bool> {
-    raising(|| {
+pub fn is_enabled(config_json: String) -> Result<bool> {
+    ffi_guard_result(|| {
         let config = load(&config_json)?;
         runtime::allow_handling_of_faults(config.signals);
-        let is_wanted = config.enabled && config.disabled_by.is_none();
-        if is_wanted {
-            // V8 has one callback for code: to enrol a thread takes it from the copy that runs.
+        let is_enabled = config.enabled && config.disabled_by.is_none();
+        if is_enabled {
+            // V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.
             spanprof::sys::announce_copy()
                 .map_err(|other| Error::new(ErrorKind::SecondCopy, other.to_string(), "start only one of them"))?;
         }
-        Ok(is_wanted)
+        Ok(is_enabled)
     })
 }
 
 /// Starts the profiler. `config_json` is an object of configuration keys in camelCase; `program_name` is the service name
-/// when none is configured. True when samples are being taken afterwards; false when switched off. `submitted`: the
-/// inspector samples, and `submitProfile` is called with what it saw.
+/// when none is configured. Returns whether samples are taken afterwards. With `submitted`, the inspector samples and
+/// `submitProfile` receives its profiles.
 #[napi]
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
-    raising(|| {
+    ffi_guard_result(|| {
         let mut config = load(&config_json)?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
@@ -96,37 +96,37 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
             return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| false);
         }
         if submitted == Some(true) {
-            // The inspector samples; nothing is to be walked.
+            // The inspector samples; no stack is walked.
             (config.cpu, config.wall) = (false, false);
-            return Profiler::start_with_runtime(config, Submitted::get()).map(|profiler| profiler.is_running());
+            return Profiler::start_with_runtime(config, InspectorRuntime::get()).map(|profiler| profiler.is_running());
         }
         let runtime = NodeRuntime::get().map_err(unsupported)?;
-        enrol(&env)?;
-        let run = Profiler::running().is_none().then(runtime::run_begins);
+        enroll(&env)?;
+        let run = Profiler::running().is_none().then(runtime::begin_run);
         let started = Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running());
         if let (Some(run), Err(_) | Ok(false)) = (run, &started) {
-            runtime::run_ended(run);
+            runtime::end_run(run);
         }
         started
     })
 }
 
-/// A profile of the inspector's sampler, as JSON; gives how many samples it had.
+/// Submits a profile of the inspector's sampler (JSON); returns its number of samples.
 #[napi]
 pub fn submit_profile(profile_json: String) -> u32 {
-    quiet(0, || Submitted::get().take(&profile_json) as u32)
+    ffi_guard(0, || InspectorRuntime::get().take(&profile_json) as u32)
 }
 
-/// The two functions of the self-test are about to be called for the first time.
+/// To be called before the two functions of the self-test run for the first time.
 #[napi]
 pub fn expect_self_test() {
     runtime::expect_self_test();
 }
 
-/// Called by the self-test's inner function. How stacks are walked from here on: `own`, `v8` or `none`.
+/// Called by the self-test's inner function. Returns the walk method from here on: `own`, `v8` or `none`.
 #[napi]
-pub fn judge_walks(own_is_allowed: bool) -> &'static str {
-    quiet("none", || runtime::judge_walks(own_is_allowed))
+pub fn select_stack_walk(allow_frame_pointers: bool) -> &'static str {
+    ffi_guard("none", || runtime::select_stack_walk(allow_frame_pointers))
 }
 
 fn unsupported(message: String) -> Error {
@@ -137,16 +137,16 @@ fn unsupported(message: String) -> Error {
     )
 }
 
-fn enrol(env: &Env) -> std::result::Result<(), Error> {
+fn enroll(env: &Env) -> std::result::Result<(), Error> {
     runtime::set_node_major(env.get_node_version().map_or(0, |version| version.major));
-    // Two places at least; the parentheses have it compiled at once.
+    // It needs two source positions at least; the parentheses make V8 compile it at once.
     let probe =
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
-    if runtime::enrol_current_thread(&probe).map_err(unsupported)? {
+    if runtime::enroll_current_thread(&probe).map_err(unsupported)? {
         // The environment ends before its isolate does, on the same thread.
-        if env.add_env_cleanup_hook((), |()| quiet((), runtime::leave_current_thread)).is_err() {
+        if env.add_env_cleanup_hook((), |()| ffi_guard((), runtime::leave_current_thread)).is_err() {
             runtime::leave_current_thread();
-            return Err(unsupported("this Node.js does not tell when its environment ends".to_owned()));
+            return Err(unsupported("this Node.js does not report the end of its environment".to_owned()));
         }
         if let Ok(event_loop) = env.get_uv_event_loop() {
             runtime::watch_event_loop(event_loop as usize);
@@ -155,41 +155,41 @@ fn enrol(env: &Env) -> std::result::Result<(), Error> {
     Ok(())
 }
 
-/// Makes this environment's thread known: its code is named from now on and its stacks are walked. Cheap when it is so
-/// already; false when this Node cannot be profiled.
+/// Enrolls this environment's thread: code events and stack walks are on from here. Cheap when it is enrolled already; false
+/// when this Node.js cannot be profiled.
 #[napi]
 pub fn register_thread(env: Env) -> bool {
-    quiet(false, || {
+    ffi_guard(false, || {
         crate::host_log::install();
-        let known = NodeRuntime::get().is_ok() && enrol(&env).is_ok();
-        if let (true, Some(profiler)) = (known, Profiler::running()) {
+        let enrolled = NodeRuntime::get().is_ok() && enroll(&env).is_ok();
+        if let (true, Some(profiler)) = (enrolled, Profiler::running()) {
             profiler.register_current_thread();
         }
-        known
+        enrolled
     })
 }
 
 /// Takes the CPU clock from this thread, which is about to execute another program.
 #[napi]
 pub fn suspend_current_thread() {
-    quiet((), || {
+    ffi_guard((), || {
         if let Some(profiler) = Profiler::running() {
             profiler.suspend_current_thread();
         }
     });
 }
 
-/// Gives this thread its CPU clock again.
+/// Restores this thread's CPU clock.
 #[napi]
 pub fn resume_current_thread() {
-    quiet((), || {
+    ffi_guard((), || {
         if let Some(profiler) = Profiler::running() {
             profiler.resume_current_thread();
         }
     });
 }
 
-/// Turns of any event loop that take longer than this become samples; 0 for none.
+/// Sets the duration above which a turn of any event loop becomes samples; 0 turns this off.
 #[napi]
 pub fn report_turns_longer_than(milliseconds: f64) {
     let threshold = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
@@ -199,55 +199,56 @@ pub fn report_turns_longer_than(milliseconds: f64) {
 /// Called inside `als.run(probe, …)`. True when the handler now finds exactly `probe` through `als`.
 #[napi]
 pub fn register_storage(als: Unknown, probe: f64) -> bool {
-    quiet(false, || runtime::register_storage(als.raw() as usize, probe as u64))
+    ffi_guard(false, || runtime::register_storage(als.raw() as usize, probe as u64))
 }
 
-/// Makes `id` the context of this thread's samples, where the storage is not read by the handler.
+/// Sets the context of this thread's samples, where the handler does not read the storage.
 #[napi]
 pub fn set_current(id: f64) {
     runtime::set_current(id);
 }
 
-/// An array of one number, which is that context: writing it is as good as `setCurrent`. Null where there cannot be one.
+/// The same context as an array of one number, which JavaScript writes instead of calling `setCurrent`. Null where V8 forbids
+/// external buffers.
 #[napi]
-pub fn current_word(env: Env) -> Option<Unknown<'static>> {
-    quiet(None, || runtime::current_word(&env))
+pub fn context_array(env: Env) -> Option<Unknown<'static>> {
+    ffi_guard(None, || runtime::context_array(&env))
 }
 
-/// What the handler would read as this thread's context id now, for tests.
+/// The context id that the handler would read for this thread now, for tests.
 #[napi]
 pub fn current_in_handler() -> f64 {
-    quiet(0.0, || runtime::current_context() as f64)
+    ffi_guard(0.0, || runtime::current_context() as f64)
 }
 
 /// Stops on another thread and sends the last window within `stopTimeout`. True when everything was delivered.
 #[napi]
-pub fn stop() -> AsyncTask<Waiting> {
-    AsyncTask::new(Waiting(Wanted::Stop))
+pub fn stop() -> AsyncTask<BlockingTask> {
+    AsyncTask::new(BlockingTask(BlockingOperation::Stop))
 }
 
 /// As `stop`, on this thread: for `process.on('exit')`.
 #[napi]
 pub fn stop_sync() -> bool {
-    Wanted::Stop.carry_out()
+    BlockingOperation::Stop.run()
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout_ms`.
 #[napi]
-pub fn flush(timeout_ms: Option<f64>) -> AsyncTask<Waiting> {
-    AsyncTask::new(Waiting(Wanted::Flush(timeout_ms)))
+pub fn flush(timeout_ms: Option<f64>) -> AsyncTask<BlockingTask> {
+    AsyncTask::new(BlockingTask(BlockingOperation::Flush(timeout_ms)))
 }
 
 /// As `flush`, on this thread.
 #[napi]
 pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
-    Wanted::Flush(timeout_ms).carry_out()
+    BlockingOperation::Flush(timeout_ms).run()
 }
 
 /// Changes keys of the running profiler; false when none runs.
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
-    raising(|| {
+    ffi_guard_result(|| {
         let patch = ConfigPatch(from_json(&config_json)?);
         match Profiler::running() {
             Some(profiler) => profiler.update(&patch).map(|()| true),
@@ -256,12 +257,12 @@ pub fn update(config_json: String) -> Result<bool> {
     })
 }
 
-/// Counters and facts by dotted name, as the reference page has them; empty when the profiler does not run.
+/// Counters and facts by dotted name, as on the reference page; empty when the profiler does not run.
 #[napi]
 pub fn stats(env: Env) -> Result<Object<'static>> {
     let mut object = Object::new(&env)?;
     let entries =
-        quiet(Vec::new(), || Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default());
+        ffi_guard(Vec::new(), || Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default());
     for (name, value) in entries {
         match value {
             StatValue::Count(count) => object.set(name, count as f64)?,
@@ -275,19 +276,19 @@ pub fn stats(env: Env) -> Result<Object<'static>> {
 /// Whether samples are being taken.
 #[napi]
 pub fn is_running() -> bool {
-    quiet(false, || Profiler::running().is_some_and(|profiler| profiler.is_running()))
+    ffi_guard(false, || Profiler::running().is_some_and(|profiler| profiler.is_running()))
 }
 
 /// The running configuration's value of `key` (snake_case) as text, secrets masked.
 #[napi]
 pub fn setting(key: String) -> Option<String> {
-    quiet(None, || {
+    ffi_guard(None, || {
         let entries = Profiler::running()?.config().entries();
         entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
     })
 }
 
-/// Every configuration key in snake_case, flat: name, what its value is, what it does.
+/// Every configuration key in snake_case, flat: name, type, description.
 #[napi]
 pub fn config_keys() -> Vec<&'static str> {
     KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()]).collect()
@@ -301,19 +302,18 @@ pub fn open_context(
     span_id: Option<String>,
     local_root_span_id: Option<String>,
 ) -> f64 {
-    quiet(0.0, || {
-        context_calls::open(label_set, trace_id.as_deref(), span_id.as_deref(), local_root_span_id.as_deref()) as f64
+    ffi_guard(0.0, || {
+        context::open(label_set, trace_id.as_deref(), span_id.as_deref(), local_root_span_id.as_deref()) as f64
     })
 }
 
-/// What `tagWrapper` calls: the id of context `parent` with labels on top; valid `trace_id` and `span_id` among them
-/// become the link.
+/// The id of context `parent` with labels added, for `tagWrapper`. Valid `trace_id` and `span_id` among them become the link.
 #[napi]
 pub fn child_context(parent: f64, keys_and_values: Vec<String>) -> f64 {
-    quiet(parent, || context_calls::child(parent as u64, &keys_and_values) as f64)
+    ffi_guard(parent, || context::child(parent as u64, &keys_and_values) as f64)
 }
 
-/// What a context id stands for: labels flat, ids in hex, empty when absent.
+/// The contents of a context: labels flat, ids in hex, empty when absent.
 #[napi(object)]
 pub struct DescribedContext {
     pub label_set: u32,
@@ -326,29 +326,29 @@ pub struct DescribedContext {
 /// See [`DescribedContext`]; an expired id reads as empty.
 #[napi]
 pub fn describe_context(id: f64) -> DescribedContext {
-    quiet(context_calls::describe(0), || context_calls::describe(id as u64))
+    ffi_guard(context::describe(0), || context::describe(id as u64))
 }
 
-/// The next lines for the host's logger, flat: `info` or `warning`, then the text.
+/// The queued lines for the host's logger, flat: `info` or `warning`, then the text.
 #[napi]
 pub fn take_log_lines() -> Vec<String> {
-    quiet(Vec::new(), crate::host_log::take)
+    ffi_guard(Vec::new(), crate::host_log::take)
 }
 
-enum Wanted {
+enum BlockingOperation {
     Stop,
     Flush(Option<f64>),
 }
 
-impl Wanted {
-    fn carry_out(&self) -> bool {
-        quiet(false, || {
+impl BlockingOperation {
+    fn run(&self) -> bool {
+        ffi_guard(false, || {
             let Some(profiler) = Profiler::running() else { return true };
             match self {
                 Self::Stop => {
-                    let run = runtime::present_run();
+                    let run = runtime::current_run();
                     let delivered = profiler.stop();
-                    runtime::run_ended(run);
+                    runtime::end_run(run);
                     delivered
                 }
                 Self::Flush(timeout_ms) => {
@@ -360,15 +360,15 @@ impl Wanted {
     }
 }
 
-/// A verb that may wait, on a thread of libuv's pool.
-pub struct Waiting(Wanted);
+/// A blocking operation, run on a thread of libuv's pool.
+pub struct BlockingTask(BlockingOperation);
 
-impl Task for Waiting {
+impl Task for BlockingTask {
     type Output = bool;
     type JsValue = bool;
 
     fn compute(&mut self) -> Result<bool> {
-        Ok(self.0.carry_out())
+        Ok(self.0.run())
     }
 
     fn resolve(&mut self, _env: Env, delivered: bool) -> Result<bool> {

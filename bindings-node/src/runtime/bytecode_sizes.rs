@@ -1,6 +1,6 @@
-//! How long V8's byte-code operations are, in this very V8: its own table, exported by older ones, looked for in the
-//! program's file in newer ones, known by its shape. Called by the drain, once. What is found is checked by its use: baseline
-//! code has places only if its operations add up to the last byte.
+//! Sizes of V8's bytecodes: V8's own table (`Bytecodes::kBytecodeSizes`), which older versions export. In newer ones the table
+//! is searched for in the program's file and recognized by its structure. Called by the drain, once. A wrong table is harmless:
+//! baseline code has positions only if its bytecode sizes add up to the last byte.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,26 +8,26 @@ use std::io::{Read, Seek, SeekFrom};
 use spanprof_signal::guarded;
 
 use super::v8;
-use crate::positions::Operations;
+use crate::positions::BytecodeLengths;
 
-/// Lengths with plain, doubled and quadrupled operands.
+/// Sizes with plain, wide (doubled) and extra-wide (quadrupled) operands.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OperationSizes([Vec<u8>; 3]);
+pub struct BytecodeSizes([Vec<u8>; 3]);
 
 const WIDE: u8 = 0;
 const EXTRA_WIDE: u8 = 1;
-/// What a debugger puts in place of operations: four prefixes and seven marks come first in the table.
-const LAST_OF_DEBUGGER: u8 = 10;
-const BEGINNING: [u8; 11] = [1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 6];
-const FEWEST: usize = 120;
-const MOST: usize = 256;
+/// Last opcode that only a debugger inserts: four prefixes and seven debug breaks come first in the table.
+const LAST_DEBUG_BREAK: u8 = 10;
+const FIRST_SIZES: [u8; 11] = [1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 6];
+const MIN_BYTECODES: usize = 120;
+const MAX_BYTECODES: usize = 256;
 const CHUNK_BYTES: usize = 1 << 20;
 
-impl OperationSizes {
-    /// The sizes of this process's V8; `None` when they cannot be told for sure.
+impl BytecodeSizes {
+    /// The sizes of this process's V8; `None` when no unique table is found.
     pub fn find() -> Option<Self> {
         if let Some(address) = v8::data(c"_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE") {
-            let mut table = [0u8; 3 * MOST];
+            let mut table = [0u8; 3 * MAX_BYTECODES];
             // SAFETY: the destination is ours and that long; the source may be anything.
             let read = unsafe { guarded::copy(table.as_mut_ptr(), address, table.len()) };
             return read.then(|| Self::of(&table)).flatten();
@@ -37,7 +37,7 @@ impl OperationSizes {
         search(&mut program, offset, len)
     }
 
-    /// The table that `bytes` begin with, by its shape: an operand that grows doubles, then doubles again.
+    /// The table at the start of `bytes`, recognized by its structure: a scalable operand doubles, then doubles again.
     fn of(bytes: &[u8]) -> Option<Self> {
         let fits = |count: &usize| {
             let rows = (0..*count).map(|at| (bytes[at], bytes[count + at], bytes[2 * count + at]));
@@ -45,29 +45,29 @@ impl OperationSizes {
                 (1..=32).contains(&plain) && wide >= plain && extra.checked_sub(wide) == (wide - plain).checked_mul(2)
             })
         };
-        let most = MOST.min(bytes.len() / 3);
-        let mut counts = (FEWEST..=most).filter(fits);
+        let max_count = MAX_BYTECODES.min(bytes.len() / 3);
+        let mut counts = (MIN_BYTECODES..=max_count).filter(fits);
         let count = counts.next().filter(|_| counts.next().is_none())?;
         let row = |row: usize| bytes[row * count..(row + 1) * count].to_vec();
-        Some(Self([row(0), row(1), row(2)])).filter(|found| found.0[0].starts_with(&BEGINNING))
+        Some(Self([row(0), row(1), row(2)])).filter(|found| found.0[0].starts_with(&FIRST_SIZES))
     }
 }
 
-impl Operations for OperationSizes {
-    fn length(&self, byte_code: &[u8]) -> Option<usize> {
-        let first = *byte_code.first()?;
+impl BytecodeLengths for BytecodeSizes {
+    fn length(&self, bytecode: &[u8]) -> Option<usize> {
+        let first = *bytecode.first()?;
         let (row, prefix) = match first {
             WIDE => (1, 1),
             EXTRA_WIDE => (2, 1),
             _ => (0, 0),
         };
-        let operation = *byte_code.get(prefix)?;
-        let size = *self.0[row].get(operation as usize).filter(|_| operation > LAST_OF_DEBUGGER)?;
+        let opcode = *bytecode.get(prefix)?;
+        let size = *self.0[row].get(opcode as usize).filter(|_| opcode > LAST_DEBUG_BREAK)?;
         Some(prefix + size as usize)
     }
 }
 
-/// Where the program's constants are in its file.
+/// Offset and size of the read-only data in the program's file.
 fn read_only_data(program: &mut (impl Read + Seek)) -> Option<(u64, u64)> {
     fn number(bytes: &[u8]) -> u64 {
         bytes.iter().rev().fold(0, |number, byte| number << 8 | *byte as u64)
@@ -78,7 +78,7 @@ fn read_only_data(program: &mut (impl Read + Seek)) -> Option<(u64, u64)> {
         program.read_exact(&mut bytes).ok()?;
         Some(bytes)
     };
-    // Of a 64-bit ELF file: its section headers, and the section of their names.
+    // A 64-bit ELF file (elf(5)): its section headers, and the section with their names.
     let header = read(0, 64)?;
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -86,25 +86,25 @@ fn read_only_data(program: &mut (impl Read + Seek)) -> Option<(u64, u64)> {
     let (table, count) = (number(&header[0x28..0x30]), number(&header[0x3c..0x3e]) as usize);
     let sections = read(table, count * 64)?;
     let section = |at: usize| sections.get(at * 64..(at + 1) * 64);
-    let place = |section: &[u8]| (number(&section[0x18..0x20]), number(&section[0x20..0x28]));
-    let (names, names_len) = place(section(number(&header[0x3e..0x40]) as usize)?);
+    let offset_and_size = |section: &[u8]| (number(&section[0x18..0x20]), number(&section[0x20..0x28]));
+    let (names, names_len) = offset_and_size(section(number(&header[0x3e..0x40]) as usize)?);
     let names = read(names, usize::try_from(names_len).ok().filter(|len| *len < 1 << 20)?)?;
     let is_constants = |section: &&[u8]| {
         names.get(number(&section[..4]) as usize..).is_some_and(|name| name.starts_with(b".rodata\0"))
     };
-    (0..count).filter_map(section).find(is_constants).map(place)
+    (0..count).filter_map(section).find(is_constants).map(offset_and_size)
 }
 
-fn search(program: &mut (impl Read + Seek), offset: u64, len: u64) -> Option<OperationSizes> {
+fn search(program: &mut (impl Read + Seek), offset: u64, len: u64) -> Option<BytecodeSizes> {
     program.seek(SeekFrom::Start(offset)).ok()?;
     let mut constants = program.take(len);
     let mut bytes = Vec::new();
     loop {
-        // A table may lie across two chunks.
-        let kept = bytes.len().min(3 * MOST);
-        bytes.drain(..bytes.len() - kept);
+        // A table may span two chunks.
+        let overlap = bytes.len().min(3 * MAX_BYTECODES);
+        bytes.drain(..bytes.len() - overlap);
         let read = constants.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut bytes).ok()?;
-        let found = memchr::memmem::find_iter(&bytes, &BEGINNING).find_map(|at| OperationSizes::of(&bytes[at..]));
+        let found = memchr::memmem::find_iter(&bytes, &FIRST_SIZES).find_map(|at| BytecodeSizes::of(&bytes[at..]));
         if found.is_some() || read == 0 {
             return found;
         }
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// As V8's: some operands grow, some do not.
+    /// As V8's: some operands scale, some do not.
     fn table(count: usize) -> Vec<u8> {
         const FIRST: [(usize, usize); 11] =
             [(0, 0), (0, 0), (0, 0), (0, 0), (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (2, 2), (2, 3)];
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_known_by_its_shape_wherever_it_lies() {
+    fn the_table_is_recognized_by_its_structure_at_any_offset() {
         let noise: Vec<u8> =
             (0..CHUNK_BYTES as u32 - 100).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for before in [0, 7, noise.len()] {
-            let constants = [&noise[..before], &BEGINNING[..], &table(205), &noise[..5000]].concat();
+            let constants = [&noise[..before], &FIRST_SIZES[..], &table(205), &noise[..5000]].concat();
             let len = constants.len() as u64;
             let found = search(&mut Cursor::new(constants), 0, len).unwrap();
             assert_eq!(found.0[1].len(), 205);
@@ -145,18 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_as_long_as_their_operands_and_their_prefix() {
-        let sizes = OperationSizes::of(&[table(205), vec![0xff; 200]].concat()).unwrap();
-        // Operation 15: three operands that grow, none that does not.
+    fn a_bytecode_is_as_long_as_its_operands_and_its_prefix() {
+        let sizes = BytecodeSizes::of(&[table(205), vec![0xff; 200]].concat()).unwrap();
+        // Opcode 15: three scalable operands, no fixed one.
         assert_eq!(sizes.length(&[15, 0]), Some(4));
         assert_eq!(sizes.length(&[WIDE, 15]), Some(1 + 7));
         assert_eq!(sizes.length(&[EXTRA_WIDE, 15]), Some(1 + 13));
-        assert_eq!(sizes.length(&[4]), None, "a debugger's");
+        assert_eq!(sizes.length(&[4]), None, "a debug break");
         assert_eq!([sizes.length(&[]), sizes.length(&[WIDE]), sizes.length(&[250])], [None, None, None]);
     }
 
     #[test]
-    fn a_program_of_this_platform_has_constants() {
+    fn a_program_of_this_platform_has_read_only_data() {
         let (offset, len) = read_only_data(&mut File::open("/proc/self/exe").unwrap()).unwrap();
         assert!(offset > 0 && len > 0);
         assert_eq!(read_only_data(&mut Cursor::new(vec![0; 200])), None);

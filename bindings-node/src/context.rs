@@ -1,8 +1,8 @@
-//! Context ids as the door handles them: flat lists of labels and hex ids into rows of the core's table. No state.
+//! Context ids for the addon's API: converts flat lists of labels and hex ids into rows of the core's table. Stateless.
 
 use spanprof::context::{self as table, ContextRow, LabelSetId, Link};
 
-use crate::door::DescribedContext;
+use crate::api::DescribedContext;
 
 fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
     keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_are_no_hex_of_their_length_are_absent() {
+    fn malformed_hex_ids_are_absent() {
         for text in ["", "4bf9", "zzf067aa0ba902b7", "éééééééé"] {
             assert_eq!(bytes_of::<8>(text), None);
         }

@@ -1,0 +1,200 @@
+//! Stacks of a JavaScript thread in the current turn of its event loop, both running and waiting. The thread's own handlers
+//! write them; the same thread reads and clears them outside handlers. Reservoir sampling selects the stacks that are kept.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{compiler_fence, AtomicBool, Ordering};
+
+use spanprof_signal::{Context, RawFrame};
+
+use super::ring_position_signal::RingPosition;
+
+/// Stacks kept per turn, running and waiting.
+pub const MAX_RUNNING_STACKS: usize = 16;
+pub const MAX_WAITING_STACKS: usize = 4;
+/// Frames kept per stack, from the leaf.
+const MAX_FRAMES: usize = 128;
+
+/// A captured stack.
+pub struct ObservedStack {
+    /// Number of captures with this stack.
+    pub observations: u32,
+    pub context: Context,
+    /// Ring position of the capture, at which the frames are resolved.
+    pub captured_at: RingPosition,
+    frames: [RawFrame; MAX_FRAMES],
+    len: usize,
+}
+
+impl ObservedStack {
+    const NONE: ObservedStack = ObservedStack {
+        observations: 0,
+        context: Context::None,
+        captured_at: RingPosition::NONE,
+        frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
+        len: 0,
+    };
+
+    pub fn frames(&self) -> &[RawFrame] {
+        self.frames.get(..self.len).unwrap_or(&[])
+    }
+}
+
+struct Reservoir<const STACKS: usize> {
+    seen: u64,
+    random: u64,
+    /// Index of the stack recorded last, if it is kept.
+    last: usize,
+    stacks: [ObservedStack; STACKS],
+}
+
+const NO_INDEX: usize = usize::MAX;
+
+/// The stacks of a turn, see the module's head.
+pub struct TurnStacks<const STACKS: usize> {
+    reservoir: UnsafeCell<Reservoir<STACKS>>,
+    /// Set while the thread reads: its handler records nothing then.
+    is_read: AtomicBool,
+}
+
+// SAFETY: only the owning thread accesses `reservoir`; `is_read` excludes its handler during a read.
+unsafe impl<const STACKS: usize> Sync for TurnStacks<STACKS> {}
+
+impl<const STACKS: usize> TurnStacks<STACKS> {
+    pub fn new() -> Self {
+        let reservoir = Reservoir {
+            seen: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+            last: NO_INDEX,
+            stacks: [const { ObservedStack::NONE }; STACKS],
+        };
+        Self { reservoir: UnsafeCell::new(reservoir), is_read: AtomicBool::new(false) }
+    }
+
+    /// Records a stack.
+    ///
+    /// # Safety
+    /// In the handler of the owning thread, which does not nest.
+    pub unsafe fn record(&self, frames: &[RawFrame], context: Context, captured_at: RingPosition) {
+        if self.is_read.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: no other code on this thread accesses the reservoir, see `is_read`.
+        let reservoir = unsafe { &mut *self.reservoir.get() };
+        reservoir.seen += 1;
+        reservoir.random ^= reservoir.random << 13;
+        reservoir.random ^= reservoir.random >> 7;
+        reservoir.random ^= reservoir.random << 17;
+        let index = match reservoir.seen as usize {
+            seen if seen <= STACKS => seen - 1,
+            _ => (reservoir.random % reservoir.seen) as usize,
+        };
+        reservoir.last = NO_INDEX;
+        let Some(stack) = reservoir.stacks.get_mut(index) else { return };
+        reservoir.last = index;
+        let len = frames.len().min(MAX_FRAMES);
+        if let (Some(to), Some(from)) = (stack.frames.get_mut(..len), frames.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        (stack.observations, stack.len, stack.context, stack.captured_at) = (1, len, context, captured_at);
+    }
+
+    /// Adds observations to the stack recorded last; without effect after `end_last`.
+    ///
+    /// # Safety
+    /// As for `record`.
+    pub unsafe fn repeat_last(&self, observations: u32) {
+        if self.is_read.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: as in `record`.
+        let reservoir = unsafe { &mut *self.reservoir.get() };
+        if let Some(stack) = reservoir.stacks.get_mut(reservoir.last) {
+            stack.observations = stack.observations.saturating_add(observations);
+        }
+    }
+
+    /// The thread left the stack recorded last for one that is not recorded.
+    ///
+    /// # Safety
+    /// As for `record`.
+    pub unsafe fn end_last(&self) {
+        if !self.is_read.load(Ordering::Relaxed) {
+            // SAFETY: as in `record`.
+            unsafe { (*self.reservoir.get()).last = NO_INDEX };
+        }
+    }
+
+    /// Passes the kept stacks to `take`, and clears them.
+    ///
+    /// # Safety
+    /// On the owning thread, outside its handler.
+    pub unsafe fn take(&self, take: impl FnOnce(&[ObservedStack])) {
+        self.is_read.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the handler of this thread does not write while `is_read`, and no other thread calls this.
+        let reservoir = unsafe { &mut *self.reservoir.get() };
+        take(reservoir.stacks.get(..(reservoir.seen as usize).min(STACKS)).unwrap_or(&[]));
+        (reservoir.seen, reservoir.last) = (0, NO_INDEX);
+        compiler_fence(Ordering::SeqCst);
+        self.is_read.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(turn_stacks: &TurnStacks<MAX_RUNNING_STACKS>, code: u64) {
+        // SAFETY: one thread, no handler.
+        unsafe { turn_stacks.record(&[RawFrame { code, at: 0 }], Context::Id(code), RingPosition::NONE) };
+    }
+
+    fn taken(turn_stacks: &TurnStacks<MAX_RUNNING_STACKS>) -> Vec<u64> {
+        let mut codes = Vec::new();
+        // SAFETY: as above.
+        unsafe { turn_stacks.take(|stacks| codes.extend(stacks.iter().map(|stack| stack.frames()[0].code))) };
+        codes
+    }
+
+    #[test]
+    fn stacks_are_taken_once() {
+        let turn_stacks = TurnStacks::new();
+        (1..4).for_each(|code| record(&turn_stacks, code));
+        assert_eq!(taken(&turn_stacks), [1, 2, 3]);
+        assert!(taken(&turn_stacks).is_empty());
+    }
+
+    #[test]
+    fn a_stack_counts_its_observations_until_the_thread_leaves_it() {
+        let turn_stacks = TurnStacks::new();
+        // SAFETY: one thread, no handler.
+        let repeat = |observations| unsafe { turn_stacks.repeat_last(observations) };
+        repeat(7);
+        record(&turn_stacks, 1);
+        repeat(3);
+        record(&turn_stacks, 2);
+        // SAFETY: as above.
+        unsafe { turn_stacks.end_last() };
+        repeat(5);
+        let mut observations = Vec::new();
+        // SAFETY: as above.
+        unsafe { turn_stacks.take(|stacks| observations.extend(stacks.iter().map(|stack| stack.observations))) };
+        assert_eq!(observations, [4, 1]);
+        repeat(9);
+        assert!(taken(&turn_stacks).is_empty());
+    }
+
+    #[test]
+    fn the_reservoir_keeps_early_and_late_stacks_alike() {
+        let turn_stacks = TurnStacks::new();
+        let mut late = 0;
+        for _ in 0..100 {
+            (0..160).for_each(|code| record(&turn_stacks, code));
+            let reservoir = taken(&turn_stacks);
+            assert_eq!(reservoir.len(), MAX_RUNNING_STACKS);
+            late += reservoir.iter().filter(|code| **code >= 80).count();
+        }
+        // Half of 1,600, plus or minus eight standard errors.
+        assert!((640..=960).contains(&late), "{late}");
+    }
+}
