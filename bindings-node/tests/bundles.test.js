@@ -1,6 +1,6 @@
 'use strict';
-// Programs that a bundler made, and programs without permission for addons: they profile where they can, and the one warning
-// otherwise names the way out.
+// Bundled programs, and programs without permission for addons: they profile where possible, and otherwise one warning gives the
+// remedy.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -35,7 +35,7 @@ function copied(into) {
   for (const part of ['lib', 'package.json', 'prebuilds']) fs.cpSync(path.join(PACKAGE, part), path.join(into, part), { recursive: true });
 }
 
-/** A folder with a program and the package, to be bundled. */
+/** A directory with a program and the package, to be bundled. */
 function source(t) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-bundles-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
@@ -44,12 +44,12 @@ function source(t) {
   return folder;
 }
 
-/** Runs a bundle; what it printed, and its warnings. */
+/** Runs a bundle; returns its output and its warnings. */
 function run(folder, ...flags) {
   const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: path.join(folder, 'out'), SPANPROF_STOP_TIMEOUT: '60' };
   const done = spawnSync(process.execPath, [...flags, path.join(folder, 'bundle', 'program.js')], { cwd: folder, env, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
-  return { said: JSON.parse(done.stdout), warnings: done.stderr };
+  return { output: JSON.parse(done.stdout), warnings: done.stderr };
 }
 
 const BUNDLERS = {
@@ -71,11 +71,11 @@ const BUNDLERS = {
 };
 
 for (const [name, bundle] of Object.entries(BUNDLERS)) {
-  test(`a bundle of ${name} without the package beside it runs, and the warning says what to mark`, async (t) => {
+  test(`a bundle of ${name} without the package beside it runs, and the warning names the setting`, async (t) => {
     const folder = source(t);
     await bundle(folder, []);
-    const { said, warnings } = run(folder);
-    assert.equal(said.running, false);
+    const { output, warnings } = run(folder);
+    assert.equal(output.running, false);
     assert.match(warnings, /is a bundle.*[Mm]ark spanprof external/);
     assert.match(warnings, new RegExp(name));
   });
@@ -84,8 +84,8 @@ for (const [name, bundle] of Object.entries(BUNDLERS)) {
     const folder = source(t);
     await bundle(folder, []);
     copied(path.join(folder, 'bundle', 'node_modules', 'spanprof'));
-    const { said, warnings } = run(folder);
-    assert.deepEqual(said, { running: true, labels: { a: '1' }, walk: 'own', inWorker: { b: '2' }, threads: 2 }, warnings);
+    const { output, warnings } = run(folder);
+    assert.deepEqual(output, { running: true, labels: { a: '1' }, walk: 'own', inWorker: { b: '2' }, threads: 2 }, warnings);
     assert.equal(warnings, '');
   });
 
@@ -93,19 +93,19 @@ for (const [name, bundle] of Object.entries(BUNDLERS)) {
     const folder = source(t);
     await bundle(folder, ['spanprof']);
     copied(path.join(folder, 'node_modules', 'spanprof'));
-    const { said, warnings } = run(folder);
-    assert.equal(said.running, true, warnings);
+    const { output, warnings } = run(folder);
+    assert.equal(output.running, true, warnings);
     assert.equal(warnings, '');
   });
 }
 
-test('a package of another version beside a bundle is not its own', async (t) => {
+test('a bundle does not use an installed package of another version', async (t) => {
   const folder = source(t);
   BUNDLERS.esbuild(folder, []);
   const beside = path.join(folder, 'bundle', 'node_modules', 'spanprof');
   copied(beside);
   fs.writeFileSync(path.join(beside, 'package.json'), '{"version": "0.0.1"}');
-  assert.equal(run(folder).said.running, false);
+  assert.equal(run(folder).output.running, false);
 });
 
 test('without permission for addons the warning names the flag, and with it the program profiles', { skip: MAJOR < 20 }, (t) => {
@@ -113,8 +113,8 @@ test('without permission for addons the warning names the flag, and with it the 
   fs.renameSync(path.join(folder, 'source'), path.join(folder, 'bundle'));
   const permission = [MAJOR < 22 ? '--experimental-permission' : '--permission', '--allow-fs-read=*', '--allow-fs-write=*', '--allow-worker'];
   const without = run(folder, ...permission);
-  assert.equal(without.said.running, false);
+  assert.equal(without.output.running, false);
   assert.match(without.warnings, /--allow-addons/);
-  const { said, warnings } = run(folder, ...permission, '--allow-addons');
-  assert.equal(said.running, true, warnings);
+  const { output, warnings } = run(folder, ...permission, '--allow-addons');
+  assert.equal(output.running, true, warnings);
 });

@@ -1,6 +1,5 @@
 'use strict';
-// Others profile the same process: V8's profilers asked for by flags, and the inspector. Both see what they saw before, and so
-// do we.
+// Other profilers in the same process: V8's, enabled by flags, and the inspector. They see all their samples, and so do we.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -21,59 +20,59 @@ function folderOf(t) {
   return folder;
 }
 
-/** CPU time that we saw in the function that burns, in milliseconds. */
-function seenByUs(folder) {
+/** CPU time of our samples in the burning function, in milliseconds. */
+function sampledMs(folder) {
   const burning = pprof.readAll(folder, 'cpu').filter((sample) => sample.stack.some((frame) => frame.name === 'burnAndMake'));
   return burning.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
 }
 
-/** The process burns 500 ms in it; what threads of V8 and of ours burn meanwhile is among them. */
-const whole = (folder) => assert.ok(seenByUs(folder) > 250, `${seenByUs(folder)} ms of 500`);
+/** The process burns 500 ms in it, including the CPU time of V8's and our threads. */
+const assertComplete = (folder) => assert.ok(sampledMs(folder) > 250, `${sampledMs(folder)} ms of 500`);
 
 for (const [flag, kind, namesOf] of [
   ['--cpu-prof', '.cpuprofile', (profile) => profile.nodes.map((node) => node.callFrame.functionName)],
   ['--heap-prof', '.heapprofile', (profile) => JSON.stringify(profile.head).match(/"functionName":"[^"]*"/g).map((text) => text.slice(16, -1))],
 ]) {
-  test(`${flag} writes its profile while we sample`, (t) => {
+  test(`${flag} writes its profile while spanprof samples`, (t) => {
     const folder = folderOf(t);
     const done = spawnSync(process.execPath, [flag, `${flag}-dir=${folder}/v8`, PROGRAM, folder], { encoding: 'utf8', timeout: 180_000 });
     assert.deepEqual([done.status, done.stderr], [0, '']);
     const [file] = fs.readdirSync(path.join(folder, 'v8')).filter((name) => name.endsWith(kind));
     const names = namesOf(JSON.parse(fs.readFileSync(path.join(folder, 'v8', file), 'utf8')));
     assert.ok(names.includes('burnAndMake'), names.join());
-    whole(folder);
+    assertComplete(folder);
   });
 }
 
-test('an inspector session in the process profiles while we sample', (t) => {
+test('an inspector session in the process profiles while spanprof samples', (t) => {
   const folder = folderOf(t);
   const done = spawnSync(process.execPath, [PROGRAM, folder, 'session'], { encoding: 'utf8', timeout: 180_000 });
   assert.deepEqual([done.status, done.stderr], [0, '']);
   assert.ok(JSON.parse(done.stdout).seen.includes('burnAndMake'));
-  whole(folder);
+  assertComplete(folder);
 });
 
-test('a debugger that is attached evaluates and profiles while we sample', { timeout: 180_000 }, async (t) => {
+test('an attached debugger evaluates and profiles while spanprof samples', { timeout: 180_000 }, async (t) => {
   const folder = folderOf(t);
   const child = spawn(process.execPath, ['--inspect=127.0.0.1:0', PROGRAM, folder, 'attached']);
   t.after(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
-  let said = '';
-  while (!said.includes('\n')) said += (await once(child.stderr, 'data'))[0];
-  const debug = await inspector.connect(/ws:\S+/.exec(said)[0]);
+  let output = '';
+  while (!output.includes('\n')) output += (await once(child.stderr, 'data'))[0];
+  const debug = await inspector.connect(/ws:\S+/.exec(output)[0]);
   try {
-    const program = () => debug.ask('Runtime.evaluate', { expression: 'typeof burnAndMake' });
+    const program = () => debug.send('Runtime.evaluate', { expression: 'typeof burnAndMake' });
     while ((await program()).result.value !== 'function') await timers.setTimeout(20);
-    await debug.ask('Profiler.enable');
-    await debug.ask('Profiler.start');
-    const burnt = await debug.ask('Runtime.evaluate', { expression: 'burnAndMake(500)' });
+    await debug.send('Profiler.enable');
+    await debug.send('Profiler.start');
+    const burnt = await debug.send('Runtime.evaluate', { expression: 'burnAndMake(500)' });
     assert.equal(burnt.result.type, 'number', JSON.stringify(burnt));
-    const { profile } = await debug.ask('Profiler.stop');
+    const { profile } = await debug.send('Profiler.stop');
     assert.ok(profile.nodes.some((node) => node.callFrame.functionName === 'burnAndMake'));
   } finally {
     debug.close();
   }
   child.stdin.end('end\n');
   assert.deepEqual(await ended, [0, null]);
-  whole(folder);
+  assertComplete(folder);
 });

@@ -13,21 +13,21 @@ const { native } = require('../lib/native.js');
 
 const SUITE = path.join(__dirname, '..', '..', 'core', 'conformance');
 const CASES = fs.readdirSync(path.join(SUITE, 'cases')).filter((name) => name.endsWith('.yaml')).sort();
-/** Keys whose maps hold the user's own names. */
-const OF_THE_USER = new Set(['tags', 'resource_attributes', 'headers']);
+/** Keys of maps with names chosen by the user. */
+const USER_DEFINED = new Set(['tags', 'resource_attributes', 'headers']);
 
 const camelCase = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 
-/** A case's configuration as a user of this package writes it. */
+/** A case's configuration in this package's spelling. */
 function options(value) {
   if (Array.isArray(value)) return value.map(options);
   if (value === null || typeof value !== 'object') return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [camelCase(key), OF_THE_USER.has(key) ? inner : options(inner)]),
+    Object.entries(value).map(([key, inner]) => [camelCase(key), USER_DEFINED.has(key) ? inner : options(inner)]),
   );
 }
 
-/** The context inside scopes of `tagWrapper`, outermost first. */
+/** The context id inside scopes of `tagWrapper`, outermost first. */
 function contextInside([labels, ...inner]) {
   if (labels === undefined) return scope.current();
   return spanprof.tagWrapper(labels, () => contextInside(inner));
@@ -37,18 +37,18 @@ for (const file of CASES) {
   test(`conformance case holds in Node.js: ${path.basename(file, '.yaml')}`, () => {
     const text = fs.readFileSync(path.join(SUITE, 'cases', file), 'utf8');
     const config = toJson(options(yaml.parse(text).config));
-    const said = native.runCase(text, config, (scopes) => contextInside(JSON.parse(scopes)));
-    assert.equal(`${said}.yaml`, file);
+    const name = native.runCase(text, config, (scopes) => contextInside(JSON.parse(scopes)));
+    assert.equal(`${name}.yaml`, file);
   });
 }
 
-test('conformance has cases, and one that does not hold is told', () => {
+test('the conformance suite has cases, and a failing one is reported', () => {
   assert.ok(CASES.length >= 30, `only ${CASES.length}`);
   const broken = '{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, {close: {at_ms: 10, samples: {cpu: ["b 1"]}}}]}';
   assert.throws(() => native.runCase(broken, '{}', () => 0), /"b 1"[^]*"a 1"/);
 });
 
-test('conformance of the public names', async () => {
+test('the public names are those of the conformance suite', async () => {
   const surface = yaml.parse(fs.readFileSync(path.join(SUITE, 'surface.yaml'), 'utf8'));
   const listed = [...surface.node.spanprof].sort();
   assert.deepEqual(Object.keys(spanprof).sort(), listed);
@@ -57,7 +57,7 @@ test('conformance of the public names', async () => {
   for (const name of surface.every_language) assert.equal(typeof spanprof[name], 'function', name);
 });
 
-test('conformance of the options: every key of the core, and no other but those of Node.js', () => {
+test('the options are the keys of the core and those of Node.js', () => {
   const flat = native.configKeys();
   const ofTheCore = Array.from({ length: flat.length / 3 }, (_, at) => camelCase(flat[3 * at]));
   const declared = fs.readFileSync(path.join(__dirname, '..', 'types', 'lifecycle.d.ts'), 'utf8');
@@ -65,7 +65,7 @@ test('conformance of the options: every key of the core, and no other but those 
   const keys = [...options.matchAll(/^ {4}(\w+)\?:/gm)].map(([, key]) => key);
   const ofNode = keys.filter((key) => !ofTheCore.includes(key));
   assert.deepEqual(ofTheCore.filter((key) => !keys.includes(key)), []);
-  // Those that mean something in this language only are named in its guide.
+  // Keys of this language only are documented in its guide.
   const guide = fs.readFileSync(path.join(__dirname, '..', '..', 'docs', 'node.md'), 'utf8');
   for (const key of ofNode) assert.match(guide, new RegExp(`\\b${key}\\b`), `${key} is neither the core's nor in docs/node.md`);
 });

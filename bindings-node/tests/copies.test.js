@@ -10,20 +10,20 @@ const { spawnSync } = require('node:child_process');
 
 const PACKAGE = path.join(__dirname, '..');
 
-/** A folder with a program and a copy of the package, and beside it a folder with another copy for `--require`. */
+/** A directory with a program and a copy of the package, and beside it a directory with another copy for `--require`. */
 function installed(t, change = () => {}) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-copies-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  for (const place of ['app', 'agent']) {
-    const copy = path.join(folder, place, 'node_modules', 'spanprof');
+  for (const directory of ['app', 'agent']) {
+    const copy = path.join(folder, directory, 'node_modules', 'spanprof');
     for (const part of ['lib', 'package.json', 'prebuilds']) fs.cpSync(path.join(PACKAGE, part), path.join(copy, part), { recursive: true });
-    change(copy, place);
+    change(copy, directory);
   }
   return (source, ...flags) => {
     fs.writeFileSync(path.join(folder, 'app', 'program.js'), source);
     const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: path.join(folder, 'out'), SPANPROF_STOP_TIMEOUT: '60' };
-    const words = flags.map((flag) => flag.replace('AGENT', path.join(folder, 'agent', 'node_modules', 'spanprof')));
-    return spawnSync(process.execPath, [...words, 'program.js'], { cwd: path.join(folder, 'app'), env, encoding: 'utf8', timeout: 180_000 });
+    const args = flags.map((flag) => flag.replace('AGENT', path.join(folder, 'agent', 'node_modules', 'spanprof')));
+    return spawnSync(process.execPath, [...args, 'program.js'], { cwd: path.join(folder, 'app'), env, encoding: 'utf8', timeout: 180_000 });
   };
 }
 
@@ -41,7 +41,7 @@ const PROGRAM = `
   new Worker(inWorker, { eval: true }).once('message', async (labels) => {
     assert.deepEqual(labels, { b: '2' });
     assert.equal(await spanprof.stop(), true);
-    console.log('whole');
+    console.log('complete');
   });`;
 
 test('the application\'s own copy uses the preloaded one, with one warning', (t) => {
@@ -49,27 +49,27 @@ test('the application\'s own copy uses the preloaded one, with one warning', (t)
   for (const flags of [['--require', 'AGENT/lib/register.js'], ['--import', 'AGENT/lib/register.js']]) {
     const done = run(PROGRAM, ...flags);
     assert.equal(done.status, 0, done.stderr);
-    assert.match(done.stdout, /whole/);
+    assert.match(done.stdout, /complete/);
     assert.equal(done.stderr.match(/\(node:\d+\)/g)?.length, 1, done.stderr);
     assert.match(done.stderr, /two copies of spanprof are loaded/);
   }
 });
 
-test('a copy preloaded after another one starts nothing again', (t) => {
-  const done = installed(t)('console.log("whole");', '--require', 'spanprof/register', '--require', 'AGENT/lib/register.js');
+test('a copy preloaded after another one does not start again', (t) => {
+  const done = installed(t)('console.log("complete");', '--require', 'spanprof/register', '--require', 'AGENT/lib/register.js');
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
   assert.equal(done.stderr.match(/\(node:\d+\)/g)?.length, 1, done.stderr);
 });
 
-test('a copy that cannot load its native module leaves the place to one that can', (t) => {
-  const run = installed(t, (copy, place) => { if (place === 'agent') fs.rmSync(path.join(copy, 'prebuilds'), { recursive: true }); });
+test('a copy that cannot load its native module yields to one that can', (t) => {
+  const run = installed(t, (copy, directory) => { if (directory === 'agent') fs.rmSync(path.join(copy, 'prebuilds'), { recursive: true }); });
   const done = run(PROGRAM, '--require', 'AGENT/lib/register.js');
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
 });
 
-test('a copy that is not seen by the other one declines to start', (t) => {
+test('a copy hidden from the other one declines to start', (t) => {
   const hide = "Object.defineProperty(globalThis, Symbol.for('spanprof.copy'), { value: undefined });";
   const source = `${hide}
     const spanprof = require('spanprof');

@@ -1,5 +1,5 @@
 'use strict';
-// Programs that replace themselves while they are sampled by traps: the new program ends by its own code.
+// Programs that call `execve` while sampled with SIGTRAP: the new program ends by its own exit code.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -9,17 +9,17 @@ const { spawnSync } = require('node:child_process');
 const PROGRAM = path.join(__dirname, 'programs', 'execve.js');
 const missing = typeof process.execve === 'function' ? false : 'process.execve came with Node.js 22.15 and 23.11';
 
-function ends(way) {
+function run(way) {
   const { status, signal, stderr } = spawnSync(process.execPath, ['--no-warnings', PROGRAM, way], { encoding: 'utf8', timeout: 60_000 });
   return { end: signal ?? status, stderr };
 }
 
-test('a program that executes another one is never ended by a trap', { skip: missing }, (t) => {
-  if (ends('probe').end === 2) return t.skip('no traps on this machine');
-  for (let turn = 0; turn < 25; turn++) assert.deepEqual(ends('execve'), { end: 7, stderr: '' });
+test('a program that calls execve is never ended by SIGTRAP', { skip: missing }, (t) => {
+  if (run('probe').end === 2) return t.skip('no sigtrap clock on this machine');
+  for (let turn = 0; turn < 25; turn++) assert.deepEqual(run('execve'), { end: 7, stderr: '' });
 });
 
-test('a program whose arguments are refused is sampled on', { skip: missing }, () => {
-  const { end, stderr } = ends('refused');
+test('a program whose execve fails is sampled further', { skip: missing }, () => {
+  const { end, stderr } = run('refused');
   assert.ok(end === 0 || end === 2, stderr);
 });

@@ -1,6 +1,6 @@
 'use strict';
-// The active span links itself, whether OpenTelemetry is registered before or after `start`. Each order in a process of its
-// own, since both register once per process.
+// The active span is linked, whether OpenTelemetry is registered before or after `start`. Each order runs in its own process,
+// since both register once per process.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -14,7 +14,7 @@ const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
 const spanprof = require('spanprof');
 const scope = require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'scope.js'))});
 const { native } = require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'native.js'))});
-const follow = () => require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'opentelemetry.js'))}).install();
+const install = () => require(${JSON.stringify(path.join(__dirname, '..', 'lib', 'opentelemetry.js'))}).install();
 const register = () => new NodeTracerProvider().register();
 const here = () => native.describeContext(scope.current());
 async function look() {
@@ -49,36 +49,36 @@ async function look() {
     tracer.startActiveSpan('server', (span) => assert.equal(here().localRootSpanId, span.spanContext().spanId));
   });
 }
-const whole = () => look().then(() => console.log('whole'), (error) => { console.error(error); process.exit(1); });
+const complete = () => look().then(() => console.log('complete'), (error) => { console.error(error); process.exit(1); });
 `;
 
 function runs(source) {
   const done = spawnSync(process.execPath, ['-e', PARTS + source], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
 }
 
-test('the active span links itself when OpenTelemetry was registered first', () => runs('register(); follow(); whole();'));
+test('the active span is linked when OpenTelemetry was registered before', () => runs('register(); install(); complete();'));
 
-test('the active span links itself when OpenTelemetry is registered later', () => runs('follow(); register(); whole();'));
+test('the active span is linked when OpenTelemetry is registered later', () => runs('install(); register(); complete();'));
 
-test('the active span links itself when the API is loaded later than the profiler follows', () => {
+test('the active span is linked when the API is loaded after the profiler', () => {
   const start = PARTS.replace("const api = require('@opentelemetry/api');", '').replace(/.*NodeTracerProvider \}.*\n/, '');
   const source = `${start}
-    follow();
+    install();
     globalThis.api = require('@opentelemetry/api');
     const { NodeTracerProvider } = require('@opentelemetry/sdk-trace-node');
-    register(); whole();`;
+    register(); complete();`;
   const done = spawnSync(process.execPath, ['-e', source], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
 });
 
-test('a context manager that is taken away and registered again is followed again', () =>
-  runs("follow(); register(); api.context.disable(); assert.equal(api.context.active(), api.ROOT_CONTEXT); api.trace.disable(); register(); whole();"));
+test('a context manager that is removed and registered again is wrapped again', () =>
+  runs("install(); register(); api.context.disable(); assert.equal(api.context.active(), api.ROOT_CONTEXT); api.trace.disable(); register(); complete();"));
 
-test('a context manager that lets nobody touch it is registered as it would be without us', () =>
-  runs(`follow();
+test('a frozen context manager is registered unchanged', () =>
+  runs(`install();
     const contexts = {
       active: () => api.ROOT_CONTEXT, with: (_context, fn, self, ...args) => fn.apply(self, args),
       bind: (_context, target) => target, enable() { return this; }, disable() { return this; },
@@ -86,4 +86,4 @@ test('a context manager that lets nobody touch it is registered as it would be w
     Object.defineProperty(contexts, 'with', { writable: false, configurable: false });
     assert.equal(api.context.setGlobalContextManager(contexts), true);
     assert.equal(api.context.with(api.ROOT_CONTEXT, () => 5), 5);
-    console.log('whole');`));
+    console.log('complete');`));

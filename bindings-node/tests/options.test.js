@@ -1,5 +1,5 @@
 'use strict';
-// Options that `start` refuses and the messages, labels that a scope leaves out, and the window that a signal must deliver.
+// Options that `start` refuses and their messages, labels that a scope leaves out, and the last window before a signal.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -11,9 +11,9 @@ const { once } = require('node:events');
 const spanprof = require('spanprof');
 
 function folder(t) {
-  const made = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-options-'));
-  t.after(() => fs.rmSync(made, { recursive: true, force: true }));
-  return made;
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-options-'));
+  t.after(() => fs.rmSync(directory, { recursive: true, force: true }));
+  return directory;
 }
 
 const refused = (options, message) => assert.throws(() => spanprof.start(options), (error) => {
@@ -23,13 +23,13 @@ const refused = (options, message) => assert.throws(() => spanprof.start(options
   return true;
 });
 
-test('messages spell options as JavaScript does', () => {
+test('messages spell options in camelCase', () => {
   refused({ sampleRate: 99_999 }, /^sampleRate .* got `?99999/);
   refused({ wallRate: 0 }, /^wallRate /);
   assert.doesNotThrow(() => spanprof.update({ sampleRate: 1e9 }), 'nothing runs');
 });
 
-test('options of Node.js alone are checked', () => {
+test('options specific to Node.js are validated', () => {
   refused({ stackWalk: 'magic' }, /stackWalk \(code\) must be auto or own or v8 or inspector, got `magic`/);
   refused({ workerThreads: 'maybe' }, /workerThreads \(code\) must be true or false, got `maybe`/);
   for (const eventLoopBlock of [-1, NaN, {}]) refused({ eventLoopBlock }, /eventLoopBlock \(code\) must be a number between 0 and 3600000 ms/);
@@ -37,7 +37,7 @@ test('options of Node.js alone are checked', () => {
   assert.equal(spanprof.stats().state, undefined);
 });
 
-test('options whose reading throws are refused as such', () => {
+test('options whose property access throws are refused', () => {
   const throwing = new Proxy({}, { ownKeys() { throw new RangeError('mine'); }, get() { throw new RangeError('mine'); } });
   refused(throwing, /the options could not be read: mine/);
   refused({ tags: throwing }, /the options could not be read: mine/);
@@ -47,7 +47,7 @@ test('options whose reading throws are refused as such', () => {
   spanprof.init({});
 });
 
-test('a value without a text of its own is left out with one warning, others become text', async () => {
+test('a value without a text form is left out with one warning, others become text', async () => {
   const warned = [];
   spanprof.setLogger({ warn: (line) => warned.push(line) });
   const labels = spanprof.tagWrapper({
@@ -60,7 +60,7 @@ test('a value without a text of its own is left out with one warning, others bec
   assert.match(warned[0], /label 'object' is left out.*got \[object Object\]/);
 });
 
-test('labels, functions and loggers that throw never reach the program', () => {
+test('labels, functions and loggers that throw never affect the program', () => {
   const throwing = new Proxy(() => 7, { get() { throw new RangeError('mine'); }, getPrototypeOf() { throw new RangeError('mine'); }, ownKeys() { throw new RangeError('mine'); } });
   assert.equal(spanprof.tagWrapper(throwing, () => 1), 1);
   assert.equal(spanprof.tagWrapper({ a: throwing, b: 1 }, () => spanprof.getLabels().b), '1');
@@ -79,8 +79,8 @@ const SERVICE = `
   setInterval(() => {}, 1000);
   console.log('at work');`;
 
-/** How a service ends that is sent SIGTERM, and how many profiles it leaves. */
-async function ended(t, signals, own = '') {
+/** The end of a service after SIGTERM, and its number of profiles. */
+async function endOf(t, signals, own = '') {
   const directory = folder(t);
   const child = spawn(process.execPath, ['-e', SERVICE, directory, JSON.stringify(signals), own], { cwd: __dirname, stdio: ['ignore', 'pipe', 'inherit'] });
   await once(child.stdout, 'data');
@@ -89,23 +89,23 @@ async function ended(t, signals, own = '') {
   return { code, signal, profiles: fs.existsSync(directory) ? fs.readdirSync(directory).filter((name) => name.startsWith('cpu-')).length : 0 };
 }
 
-test('a signal sends the last window where stopOnSignals asks for it, and ends the process all the same', async (t) => {
-  assert.deepEqual(await ended(t, ['SIGTERM']), { code: null, signal: 'SIGTERM', profiles: 1 });
+test('a signal in stopOnSignals sends the last window, and then ends the process', async (t) => {
+  assert.deepEqual(await endOf(t, ['SIGTERM']), { code: null, signal: 'SIGTERM', profiles: 1 });
 });
 
-test('without stopOnSignals no signal is listened to', async (t) => {
-  assert.deepEqual(await ended(t, []), { code: null, signal: 'SIGTERM', profiles: 0 });
+test('without stopOnSignals no signal listener is installed', async (t) => {
+  assert.deepEqual(await endOf(t, []), { code: null, signal: 'SIGTERM', profiles: 0 });
 });
 
-test('a program that listens to the signal decides by itself how it ends', async (t) => {
-  assert.deepEqual(await ended(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
+test('a program with its own listener for the signal decides when it ends', async (t) => {
+  assert.deepEqual(await endOf(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
 });
 
-test('a worker under a preloaded profiler joins it without a warning', (t) => {
-  const source = 'new (require("node:worker_threads").Worker)("process.exit()", { eval: true }).on("exit", () => console.log("whole"));';
+test('a worker runWith a preloaded profiler starts without a warning', (t) => {
+  const source = 'new (require("node:worker_threads").Worker)("process.exit()", { eval: true }).on("exit", () => console.log("complete"));';
   const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder(t) };
   const done = spawnSync(process.execPath, ['--require', 'spanprof/register', '-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
-  assert.equal(done.stdout, 'whole\n', done.stderr);
+  assert.equal(done.stdout, 'complete\n', done.stderr);
   assert.equal(done.stderr, '');
 });
 
@@ -125,25 +125,25 @@ setTimeout(() => {
   process.reallyExit(0);
 }, 100);`;
 
-function under(variables) {
+function runWith(variables) {
   const env = { ...process.env, ...variables };
   const done = spawnSync(process.execPath, ['-e', PROGRAM], { cwd: __dirname, encoding: 'utf8', env, timeout: 60_000 });
   assert.equal(done.status, 0, done.stderr);
-  return { said: JSON.parse(done.stdout), stderr: done.stderr };
+  return { output: JSON.parse(done.stdout), stderr: done.stderr };
 }
 
-test('eventLoopBlock, workerThreads and stackWalk have variables', () => {
-  const none = under({ SPANPROF_EVENT_LOOP_BLOCK: '0' });
-  assert.deepEqual([none.said.blocks, none.said.workers], [false, true]);
-  const { said, stderr } = under({
+test('eventLoopBlock, workerThreads and stackWalk have environment variables', () => {
+  const none = runWith({ SPANPROF_EVENT_LOOP_BLOCK: '0' });
+  assert.deepEqual([none.output.blocks, none.output.workers], [false, true]);
+  const { output, stderr } = runWith({
     SPANPROF_EVENT_LOOP_BLOCK: '10', SPANPROF_WORKER_THREADS: 'no', SPANPROF_STACK_WALK: 'v8',
   });
-  assert.deepEqual(said, { blocks: true, walk: 'v8', workers: false });
+  assert.deepEqual(output, { blocks: true, walk: 'v8', workers: false });
   assert.equal(stderr, '');
 });
 
-test('an impossible value of such a variable is a warning, in code it throws', () => {
-  const { stderr } = under({ SPANPROF_STACK_WALK: 'magic', SPANPROF_EVENT_LOOP_BLOCK: '-1' });
+test('an invalid value is a warning in a variable, and an error in code', () => {
+  const { stderr } = runWith({ SPANPROF_STACK_WALK: 'magic', SPANPROF_EVENT_LOOP_BLOCK: '-1' });
   assert.match(stderr, /SPANPROF_STACK_WALK\) must be auto or own or v8 or inspector, got `magic`; using auto \(default\)/);
   assert.match(stderr, /SPANPROF_EVENT_LOOP_BLOCK\) must be a number between 0 and 3600000 ms, got `-1`; using 50 \(default\)/);
   const program = "require('spanprof').start({ stackWalk: 'magic' })";

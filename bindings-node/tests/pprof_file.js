@@ -1,14 +1,14 @@
 'use strict';
-// Reads pprof files with nothing but what Node brings: samples with values, labels and frames, leaf first.
+// Reads pprof files with Node's own modules only: samples with values, labels and frames, leaf first.
 
 const fs = require('node:fs');
 const path = require('node:path');
 const zlib = require('node:zlib');
 
-// What programs of the tests deliver is read: on a loaded machine naming a window takes longer than a host should wait for.
+// The profiles of test programs must be complete: on a loaded machine, resolving a window takes longer than the default allows.
 process.env.SPANPROF_STOP_TIMEOUT ??= '60';
 
-/** Fields of one message: numbers as BigInt, texts and messages as buffers. */
+/** Fields of one message: numbers as BigInt, strings and messages as buffers. */
 function* fields(data) {
   let at = 0;
   const varint = () => {
@@ -33,7 +33,7 @@ function* fields(data) {
 /** A repeated number, packed or not. */
 function numbers(value) {
   if (typeof value === 'bigint') return [Number(value)];
-  // A packed list reads as the values of field 0 would, without their keys.
+  // A packed list is a sequence of varints without keys.
   const list = [];
   let [current, shift] = [0n, 0n];
   for (const byte of value) {
@@ -75,7 +75,7 @@ function read(file) {
   });
 }
 
-/** Samples of all files of a kind (`cpu`, `wall`, …) below a folder. */
+/** Samples of all files of a type (`cpu`, `wall`, …) in a directory. */
 function readAll(folder, kind) {
   const files = fs.readdirSync(folder).filter((name) => name.startsWith(`${kind}-`) && name.endsWith('.pb.gz'));
   return files.sort().flatMap((name) => read(path.join(folder, name)));

@@ -1,5 +1,5 @@
 'use strict';
-// The documented snippets of `@pyroscope/nodejs` with the import renamed, and what they become.
+// The documented snippets of `@pyroscope/nodejs` with the import renamed, and their effect.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -15,7 +15,7 @@ const NAMES = [
   'setLogger', 'SourceMapper', 'expressMiddleware', 'fastifyMiddleware',
 ];
 
-/** What the profiler says of its settings in a process that runs `source` with these variables. */
+/** The configuration in `stats()` of a process that runs `source` with these variables. */
 function settings(t, source, variables = {}) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
@@ -28,15 +28,15 @@ function settings(t, source, variables = {}) {
   return JSON.parse(execFileSync(process.execPath, ['-e', program], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 }));
 }
 
-test('every name is there, by require and by import, by name and as default', async () => {
+test('every name is exported, by require and by import, by name and as default', async () => {
   const main = require('spanprof');
   const module = await import('spanprof/pyroscope');
   for (const name of NAMES) {
-    for (const place of [Pyroscope, main, module, module.default]) assert.equal(typeof place[name], 'function', name);
+    for (const exported of [Pyroscope, main, module, module.default]) assert.equal(typeof exported[name], 'function', name);
   }
 });
 
-test('labels of wrapWithLabels last through await, and its value comes back', async () => {
+test('labels of wrapWithLabels last across await, and its result is returned', async () => {
   const seen = await Pyroscope.wrapWithLabels({ vehicle: 'bike' }, async () => {
     await new Promise((resolve) => setTimeout(resolve, 1));
     return Pyroscope.getLabels();
@@ -59,7 +59,7 @@ test('the options of init are translated', (t) => {
   assert.equal(stats['config.warnings'] ?? '', '');
 });
 
-test('variables of Pyroscope are read below ours', (t) => {
+test('variables of Pyroscope have lower precedence than ours', (t) => {
   const source = 'Pyroscope.init(); Pyroscope.start();';
   const theirs = { PYROSCOPE_APPLICATION_NAME: 'ride', PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS: '4000' };
   const alone = settings(t, source, theirs);
@@ -68,18 +68,18 @@ test('variables of Pyroscope are read below ours', (t) => {
   assert.deepEqual([both['config.service_name'], both['config.sample_rate']], ['ours', '75']);
 });
 
-test('wall-clock profiling starts and stops by its own names', (t) => {
+test('wall-clock profiling starts and stops by its Pyroscope names', (t) => {
   const stats = settings(t, 'Pyroscope.init({ appName: "ride" }); Pyroscope.startWallProfiling();');
   assert.equal(stats['config.wall'], 'true');
 });
 
-test('init and start sample the wall clock, which is Pyroscope\'s first profile, unless it is switched off', (t) => {
+test('init and start sample the wall clock, which is Pyroscope\'s first profile, unless it is off', (t) => {
   assert.equal(settings(t, 'Pyroscope.init({ appName: "ride" }); Pyroscope.start();')['config.wall'], 'true');
   assert.equal(settings(t, 'Pyroscope.init({ appName: "ride", wall: false }); Pyroscope.start();')['config.wall'], 'false');
   assert.equal(settings(t, 'Pyroscope.start({ serviceName: "ours" });')['config.wall'], 'false');
 });
 
-test('tags and addresses that are not set are left out, and nothing throws', (t) => {
+test('unset tags and addresses are left out, and nothing throws', (t) => {
   const stats = settings(t, `
     Pyroscope.init({ appName: 'ride', serverAddress: '', tags: { region: undefined, zone: null, kind: 'a' } });
     Pyroscope.start({ endpoint: '' });`);
@@ -87,7 +87,7 @@ test('tags and addresses that are not set are left out, and nothing throws', (t)
   assert.doesNotMatch(stats['config.tags'], /region|zone/);
 });
 
-test('the CommonJS module has itself as default, as compiled imports read it', () => {
+test('the CommonJS module is its own default export, for compiled imports', () => {
   for (const name of ['spanprof', 'spanprof/pyroscope']) {
     const module = require(name);
     assert.equal(module.default, module);
@@ -95,7 +95,7 @@ test('the CommonJS module has itself as default, as compiled imports read it', (
   }
 });
 
-test('a heap profile that is asked for is left out with one warning', (t) => {
+test('a requested heap profile is left out with one warning', (t) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-pyroscope-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const warnings = (options) => {

@@ -1,5 +1,5 @@
 'use strict';
-// Labels follow the logical request through everything that JavaScript offers to do later, and end where their scope ends.
+// Labels follow the logical request through every kind of asynchronous work, and end with their scope.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -12,12 +12,12 @@ const spanprof = require('spanprof');
 const { tagWrapper, getLabels } = spanprof;
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 
-test('the scope returns what its function returns and hands over its arguments', async () => {
+test('a scope passes arguments to its function and returns its result', async () => {
   assert.equal(tagWrapper({ a: 1 }, (x, y) => x + y, 1, 2), 3);
   assert.equal(await tagWrapper({ a: 1 }, async (x) => x, 'later'), 'later');
 });
 
-test('labels nest, the inner value wins, and the outer ones are back afterwards', () => {
+test('labels nest, the inner value wins, and the outer ones are restored', () => {
   tagWrapper({ a: 1, b: 1 }, () => {
     tagWrapper({ b: 2 }, () => assert.deepEqual(getLabels(), { a: '1', b: '2' }));
     assert.deepEqual(getLabels(), { a: '1', b: '1' });
@@ -38,25 +38,25 @@ test('labels end with an exception and with a rejection', async () => {
   assert.deepEqual(getLabels(), {});
 });
 
-test('labels follow promises, timers, microtasks, ticks, streams and events made inside', async () => {
+test('labels follow promises, timers, microtasks, ticks, streams and events created inside', async () => {
   const seen = await tagWrapper({ request: 'a' }, async () => {
     const labels = [];
-    const note = () => labels.push(getLabels().request);
+    const record = () => labels.push(getLabels().request);
     await null;
-    note();
+    record();
     await timers.setTimeout(1);
-    note();
-    await new Promise((resolve) => queueMicrotask(() => resolve(note())));
-    await new Promise((resolve) => process.nextTick(() => resolve(note())));
-    await new Promise((resolve) => setImmediate(() => resolve(note())));
-    await Promise.all([1, 2].map(async () => { await timers.setImmediate(); note(); }));
+    record();
+    await new Promise((resolve) => queueMicrotask(() => resolve(record())));
+    await new Promise((resolve) => process.nextTick(() => resolve(record())));
+    await new Promise((resolve) => setImmediate(() => resolve(record())));
+    await Promise.all([1, 2].map(async () => { await timers.setImmediate(); record(); }));
     const emitter = new EventEmitter();
     setTimeout(() => emitter.emit('ready'), 1);
     await once(emitter, 'ready');
-    note();
+    record();
     await pipeline(Readable.from(['x', 'y']), async function* (source) {
-      for await (const part of source) { note(); yield part; }
-    }, async (source) => { for await (const _ of source) note(); });
+      for await (const part of source) { record(); yield part; }
+    }, async (source) => { for await (const _ of source) record(); });
     return labels;
   });
   assert.ok(seen.length >= 10);
@@ -65,20 +65,20 @@ test('labels follow promises, timers, microtasks, ticks, streams and events made
 
 test('a thousand interleaved chains each keep their own labels', async () => {
   let wrong = 0;
-  let looks = 0;
+  let checks = 0;
   const chain = async (name) => {
     for (let step = 0; step < 10; step++) {
       if (step % 3 === 0) await timers.setImmediate();
       else await null;
-      looks++;
+      checks++;
       if (getLabels().chain !== name) wrong++;
     }
   };
   await Promise.all(Array.from({ length: 1000 }, (_, n) => tagWrapper({ chain: n }, chain, String(n))));
-  assert.deepEqual({ wrong, looks }, { wrong: 0, looks: 10_000 });
+  assert.deepEqual({ wrong, checks }, { wrong: 0, checks: 10_000 });
 });
 
-test('a bound function runs under the labels it was bound in, with its own this and arguments', () => {
+test('a bound function runs under the labels of its binding, with its own this and arguments', () => {
   const bound = tagWrapper({ a: 1 }, () =>
     spanprof.bind(function named(x, _y) { return [this.own, x, getLabels()]; }));
   assert.equal(bound.length, 2);
@@ -86,7 +86,7 @@ test('a bound function runs under the labels it was bound in, with its own this 
   tagWrapper({ b: 2 }, () => assert.deepEqual(bound.call({ own: 7 }, 3), [7, 3, { a: '1' }]));
 });
 
-test('labels that are set replace those before, here and in what is started here only', async () => {
+test('setLabels replaces the labels in the current execution and the work that it starts only', async () => {
   await tagWrapper({ a: 1 }, async () => {
     spanprof.setLabels({ b: 2 });
     assert.deepEqual(getLabels(), { b: '2' });
@@ -98,7 +98,7 @@ test('labels that are set replace those before, here and in what is started here
   assert.deepEqual(getLabels(), {});
 });
 
-test('hostile labels never throw into the program', () => {
+test('labels that throw never affect the program', () => {
   const throwing = { toString() { throw new Error('theirs'); } };
   const proxy = new Proxy({}, { ownKeys() { throw new Error('theirs'); } });
   for (const labels of [null, undefined, 7, 'text', [], proxy, { a: throwing }, { a: undefined, b: null }, { [Symbol('s')]: 1 }]) {

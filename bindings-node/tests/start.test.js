@@ -1,5 +1,5 @@
 'use strict';
-// What a start does to the process that starts: how much of its memory it touches.
+// The memory that a start touches in its process.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -8,8 +8,8 @@ const os = require('node:os');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 
-/** Runs a program in a process of its own, beside this package; the JSON of its last line. */
-function answer(t, source) {
+/** Runs a program in its own process; returns the JSON of its last line. */
+function run(t, source) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-start-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const done = spawnSync(process.execPath, ['-e', source, folder], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
@@ -18,10 +18,10 @@ function answer(t, source) {
 }
 
 // V8 reserves 510 MB for machine code from Node.js 24 on, 128 MB before: 130,000 pages.
-const MOST_FAULTS = 10_000;
+const MAX_FAULTS = 10_000;
 
 test('a start and a worker thread touch no memory that V8 has only reserved', (t) => {
-  const faults = answer(t, `
+  const faults = run(t, `
     const { once } = require('node:events');
     const spanprof = require('spanprof');
     const faults = () => process.resourceUsage().minorPageFault;
@@ -35,5 +35,5 @@ test('a start and a worker thread touch no memory that V8 has only reserved', (t
       console.log(JSON.stringify({ start: started - before, worker }));
       process.exit(0);
     });`);
-  assert.ok(faults.start < MOST_FAULTS && faults.worker < MOST_FAULTS, JSON.stringify(faults));
+  assert.ok(faults.start < MAX_FAULTS && faults.worker < MAX_FAULTS, JSON.stringify(faults));
 });

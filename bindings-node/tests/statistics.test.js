@@ -1,5 +1,5 @@
 'use strict';
-// The names in stats(), against the pages that say what they tell.
+// The names in stats() are documented.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -33,7 +33,7 @@ function documented() {
   return new Set([...texts.matchAll(/`([^`\n]+)`/g)].map(([, name]) => name));
 }
 
-// A destination's number and a key's name are whatever they are; those of this runtime stand in a table of their own.
+// Normalizes destination numbers and key names; the names of this runtime have a table of their own.
 function general(name) {
   return name
     .replace(/^config\.[a-z_]+/, 'config.<key>')

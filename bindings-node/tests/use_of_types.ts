@@ -1,4 +1,4 @@
-// Compiled against the committed declarations, never run: what a user of TypeScript writes.
+// Compiled against the committed declarations, never run: typical code of a TypeScript user.
 import * as spanprof from 'spanprof';
 import Pyroscope from 'spanprof/pyroscope';
 import 'spanprof/register';
@@ -17,16 +17,16 @@ interface RequestLabels {
   tenant?: string | undefined;
 }
 const requestLabels: RequestLabels = { endpoint: '/cart' };
-const labelled: number = spanprof.tagWrapper(requestLabels, () => 1);
+const labeled: number = spanprof.tagWrapper(requestLabels, () => 1);
 spanprof.setLabels(requestLabels);
 Pyroscope.wrapWithLabels(requestLabels, () => 1);
 spanprof.tagWrapper(new Map([['endpoint', '/cart']]), () => 1);
 spanprof.start({ tags: requestLabels, serviceName: process.env.SERVICE, headers: { authorization: process.env.TOKEN }, stopOnSignals: ['SIGTERM'] });
 Pyroscope.init({ appName: process.env.SERVICE, heap: false, wall: { samplingIntervalMicros: undefined } });
-// @ts-expect-error one text is no set of labels
+// @ts-expect-error a string is not a set of labels
 spanprof.tagWrapper('endpoint', () => 1);
-// @ts-expect-error there is no such signal
+// @ts-expect-error not a signal
 spanprof.start({ stopOnSignals: ['SIGNONE'] });
 // @ts-expect-error a rate is a number
 spanprof.start({ sampleRate: 'often' });
-export { bound, labelled, delivered, labels, later, running };
+export { bound, labeled, delivered, labels, later, running };

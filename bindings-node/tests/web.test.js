@@ -1,5 +1,5 @@
 'use strict';
-// Express and Fastify under concurrent requests: each handler sees its own method, route and trace, and nothing of another.
+// Express and Fastify under concurrent requests: each handler has its own method, route and trace only.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -10,11 +10,11 @@ const scope = require('../lib/scope.js');
 const { native } = require('../lib/native.js');
 
 const REQUESTS = 300;
-const here = () => ({ labels: spanprof.getLabels(), traceId: native.describeContext(scope.current()).traceId });
+const currentContext = () => ({ labels: spanprof.getLabels(), traceId: native.describeContext(scope.current()).traceId });
 const traceOf = (number) => number.toString(16).padStart(32, 'a');
 
-/** Sends a request over few kept connections, so that requests share them. */
-function ask(agent, port, { path, method = 'GET', body, trace }) {
+/** Sends a request over few keep-alive connections, which requests share. */
+function send(agent, port, { path, method = 'GET', body, trace }) {
   return new Promise((resolve, reject) => {
     const headers = { ...(body && { 'content-type': 'application/json' }), ...(trace && { traceparent: `00-${trace}-b7ad6b7169203331-01` }) };
     const request = http.request({ agent, port, path, method, headers }, (response) => {
@@ -30,28 +30,28 @@ function ask(agent, port, { path, method = 'GET', body, trace }) {
   });
 }
 
-async function everyRequestSeesItself(port) {
+async function checkEveryRequest(port) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 8 });
   try {
     await Promise.all(Array.from({ length: REQUESTS }, async (_, number) => {
       const posts = number % 3 === 0;
       const trace = traceOf(number + 1);
-      const seen = await ask(agent, port, posts
+      const seen = await send(agent, port, posts
         ? { path: '/api/orders', method: 'POST', body: JSON.stringify({ number }), trace }
         : { path: `/api/carts/${number}`, trace });
       const labels = { 'http.request.method': posts ? 'POST' : 'GET', 'http.route': posts ? '/api/orders' : '/api/carts/:id' };
       assert.deepEqual(seen, [{ labels, traceId: trace }, { labels, traceId: trace }]);
     }));
-    assert.equal((await ask(agent, port, { path: '/bare' }))[0].traceId, '');
+    assert.equal((await send(agent, port, { path: '/bare' }))[0].traceId, '');
   } finally {
     agent.destroy();
   }
 }
 
 async function twice() {
-  const first = here();
+  const first = currentContext();
   await timers.setTimeout(1);
-  return [first, here()];
+  return [first, currentContext()];
 }
 
 test('express: requests carry their method, route and trace', { timeout: 180_000 }, async () => {
@@ -67,7 +67,7 @@ test('express: requests carry their method, route and trace', { timeout: 180_000
   const server = app.listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   try {
-    await everyRequestSeesItself(server.address().port);
+    await checkEveryRequest(server.address().port);
   } finally {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
@@ -85,7 +85,7 @@ test('fastify: requests carry their method, route and trace', { timeout: 180_000
   app.get('/bare', twice);
   await app.listen({ port: 0, host: '127.0.0.1' });
   try {
-    await everyRequestSeesItself(app.server.address().port);
+    await checkEveryRequest(app.server.address().port);
   } finally {
     await app.close();
   }

@@ -1,5 +1,5 @@
 'use strict';
-// Worker threads while profiling: they start as they would without us, know the profiler, and leave no trace of it.
+// Worker threads while profiling: they start normally, are profiled, and do not pass our preload option on.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -17,7 +17,7 @@ const IN_WORKER = `
     parentPort.postMessage({ labels: getLabels(), words: process.execArgv, loaded: Object.keys(require.cache).some((name) => name.endsWith('worker.js')) });
   });`;
 
-/** Where the programs of a test write their profiles. */
+/** Directory for the profiles of a test's programs. */
 function folder(t) {
   process.env.SPANPROF_TEST_FOLDER = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-workers-'));
   t.after(() => fs.rmSync(process.env.SPANPROF_TEST_FOLDER, { recursive: true, force: true }));
@@ -30,35 +30,35 @@ function runs(source, ...flags) {
     ${source}`;
   const done = spawnSync(process.execPath, [...flags, '-e', program], { cwd: __dirname, encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.status, 0, done.stderr);
-  assert.match(done.stdout, /whole/);
+  assert.match(done.stdout, /complete/);
 }
 
-test('a worker loads the profiler first, keeps its labels and shows no options of ours', () =>
+test('a worker preloads the profiler, keeps its labels and does not expose the preload option', () =>
   runs(`new Worker(${JSON.stringify(IN_WORKER)}, { eval: true }).on('message', ({ labels, words, loaded }) => {
     assert.deepEqual(labels, { worker: '1' });
     assert.equal(loaded, true);
     assert.equal(words.includes('--require'), false);
-    console.log('whole');
+    console.log('complete');
   });`));
 
-test('options that a worker inherits but refuses when told do not stop it', () =>
+test('options that a worker inherits but refuses in execArgv do not prevent its start', () =>
   runs(`assert.equal(Worker.name, 'Worker');
-    new Worker('require("node:worker_threads").parentPort.postMessage(1)', { eval: true }).on('message', () => console.log('whole'));`,
+    new Worker('require("node:worker_threads").parentPort.postMessage(1)', { eval: true }).on('message', () => console.log('complete'));`,
     '--max-old-space-size=256', '--expose-gc'));
 
-test('a worker with options of its own is left with them, and a wrong call fails as before', () =>
+test('a worker with its own execArgv is unchanged, and an invalid call fails as before', () =>
   runs(`assert.throws(() => new Worker(7), { code: 'ERR_INVALID_ARG_TYPE' });
     assert.throws(() => new Worker('1', { eval: true, execArgv: ['--no-such-option'] }), { code: 'ERR_WORKER_INVALID_EXEC_ARGV' });
     new Worker('require("node:worker_threads").parentPort.postMessage(process.execArgv)', { eval: true, execArgv: ['--no-warnings'] })
-      .on('message', (words) => { assert.deepEqual(words, ['--no-warnings']); console.log('whole'); });`));
+      .on('message', (words) => { assert.deepEqual(words, ['--no-warnings']); console.log('complete'); });`));
 
-test('a worker may be ended at once, again and again', () =>
+test('workers can be terminated at once repeatedly', () =>
   runs(`(async () => {
     for (let round = 0; round < 10; round++) await new Worker('setInterval(() => {}, 1)', { eval: true }).terminate();
-    console.log('whole');
+    console.log('complete');
   })();`));
 
-const TELLS = `
+const REPORTS_LABELS = `
   const assert = require('node:assert/strict');
   const { parentPort, Worker } = require('node:worker_threads');
   const { getLabels, tagWrapper } = require('spanprof');
@@ -82,7 +82,7 @@ const TELLS = `
     tagWrapper({ step: 'inner' }, made, 'in a scope');
   });`;
 
-/** What workers made inside a scope say of their labels. */
+/** The labels that workers created inside a scope report. */
 function inherits(start) {
   return `
     const { start, stop, tagWrapper, getLabels } = require('spanprof');
@@ -90,7 +90,7 @@ function inherits(start) {
     start({ serviceName: 'inherits', destinations: [{ type: 'file', directory: process.env.SPANPROF_TEST_FOLDER }], ...${start} });
     const made = (options) => new Promise((resolve) => {
       const said = {};
-      const worker = new Worker(${JSON.stringify(TELLS)}, { eval: true, ...options });
+      const worker = new Worker(${JSON.stringify(REPORTS_LABELS)}, { eval: true, ...options });
       worker.postMessage('now');
       worker.on('message', ([what, labels]) => {
         said[what] = labels;
@@ -103,12 +103,12 @@ function inherits(start) {
       check(await made(), 'outside');
       assert.equal(getEnvironmentData('spanprof.creator'), undefined);
       await stop();
-      console.log('whole');
+      console.log('complete');
     });
 `;
 }
 
-test('a worker made in a scope begins with its labels where inheritThreads asks for it, and messages have none', (t) => {
+test('with inheritThreads a worker starts with the labels of its creating scope, and its messages have none', (t) => {
   folder(t);
   runs(`${inherits('{ inheritThreads: true }')}
     function check(said, where) {
@@ -118,7 +118,7 @@ test('a worker made in a scope begins with its labels where inheritThreads asks 
     }`);
 });
 
-test('a worker made in a scope begins without labels unless inheritThreads asks for them', (t) => {
+test('without inheritThreads a worker starts without labels', (t) => {
   folder(t);
   runs(`${inherits('{}')}
     function check(said) {

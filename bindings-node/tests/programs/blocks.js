@@ -1,6 +1,6 @@
 'use strict';
-// Blocks the event loop for known times, in functions of known names, labels and traces; some blocks wait instead of working.
-// Sampled by the wall clock too where it is asked for. Prints how long each really took, and until when the turn of the loop had ended, in nanoseconds.
+// Blocks the event loop for known times, in functions with known names, labels and traces; some blocks wait instead of working.
+// With `wall`, also sampled by the wall clock. Prints the duration of each block and the end of its loop turn, in nanoseconds.
 
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -9,7 +9,7 @@ const spanprof = require('spanprof');
 
 const [, , directory, clock] = process.argv;
 
-/** CPU time of this thread, where the kernel tells: what others of the process burn meanwhile is no part of a block. */
+/** CPU time of this thread, where the kernel reports it: the CPU time of other threads is not part of a block. */
 function ownCpuMs() {
   try {
     return Number(fs.readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ', 1)[0]) / 1e6;

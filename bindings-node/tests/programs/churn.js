@@ -1,6 +1,6 @@
 'use strict';
-// Makes functions of ever new names and texts, and drops them; prints how much the profiler holds of them, from time to
-// time. Those made last are the ones that burn.
+// Creates functions with new names and sources, and drops them; prints repeatedly how many the profiler holds. The last one burns
+// CPU time.
 
 const spanprof = require('spanprof');
 
@@ -13,8 +13,8 @@ const text = (number) => `return function made${number}(turns) {
 
 spanprof.start({ serviceName: 'churn', sampleRate: 500, destinations: [{ type: 'file', directory }] });
 const held = [];
-const look = async () => {
-  // What was told of is taken in when something is drained.
+const record = async () => {
+  // Code events are applied by a drain.
   await spanprof.flush(60);
   const { runtime, ...flat } = spanprof.stats();
   held.push(Object.fromEntries(['codes', 'scripts', 'code_bytes', 'codes_forgotten', 'code_events_lost'].map((name) => {
@@ -29,15 +29,15 @@ const look = async () => {
       globalThis.gc();
       await new Promise((resolve) => { setTimeout(resolve, 1); });
     }
-    if (number % Math.floor(count / 10) === 0) await look();
+    if (number % Math.floor(count / 10) === 0) await record();
   }
   const last = new Function(text(count))();
   const before = process.cpuUsage().user;
   while (process.cpuUsage().user - before < 300_000) last(20_000);
-  // V8 may sweep what it has collected much later.
+  // V8 may sweep collected objects much later.
   for (let time = 0; time < 3; time++) {
     globalThis.gc();
-    await look();
+    await record();
   }
   const delivered = await spanprof.stop();
   console.log(JSON.stringify({ delivered, held, last: `made${count}`, bytes: process.memoryUsage().rss }));

@@ -1,12 +1,12 @@
 'use strict';
-// Burns CPU time in a function of known name under the profiler, while somebody else profiles too: V8's own profilers, asked
-// for by flags, or the inspector, in this process or attached from another. Ends when a line comes in.
+// Burns CPU time in a known function under the profiler, while another profiler runs too: V8's own, enabled by flags, or the
+// inspector, in this process or attached. Ends when it receives a line.
 
 const spanprof = require('spanprof');
 
-const [, , directory, who] = process.argv;
+const [, , directory, profiler] = process.argv;
 
-/** Stays, for the heap profile to show: many times what V8 lets pass between two of its samples. */
+/** Stays alive, for the heap profile: many times V8's sampling interval. */
 const kept = (globalThis.kept = []);
 function burnAndMake(milliseconds) {
   const end = process.cpuUsage().user + milliseconds * 1000;
@@ -18,9 +18,9 @@ function burnAndMake(milliseconds) {
 }
 
 spanprof.start({ serviceName: 'coexists', sampleRate: 200, destinations: [{ type: 'file', directory }] });
-const end = () => spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, ...said })));
-const said = {};
-if (who === 'session') {
+const end = () => spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, ...output })));
+const output = {};
+if (profiler === 'session') {
   const { Session } = require('node:inspector');
   const session = new Session();
   session.connect();
@@ -28,11 +28,11 @@ if (who === 'session') {
   session.post('Profiler.start');
   burnAndMake(500);
   session.post('Profiler.stop', (_error, { profile }) => {
-    said.seen = profile.nodes.map((node) => node.callFrame.functionName);
+    output.seen = profile.nodes.map((node) => node.callFrame.functionName);
   });
   session.disconnect();
   end();
-} else if (who === 'attached') {
+} else if (profiler === 'attached') {
   // The debugger calls it.
   globalThis.burnAndMake = burnAndMake;
   process.stdin.once('data', end);

@@ -1,14 +1,14 @@
 'use strict';
-// Executes another program while it is sampled by traps at 1000 Hz. Ends with 2 where the kernel refuses traps.
+// Calls `execve` while sampled with SIGTRAP at 1000 Hz. Exits with 2 where the kernel does not support it.
 
 const spanprof = require('spanprof');
 
 function burn(milliseconds) {
-  const began = process.cpuUsage();
+  const started = process.cpuUsage();
   let sum = 0;
   for (;;) {
     for (let number = 0; number < 100_000; number++) sum += number % 7;
-    const { user, system } = process.cpuUsage(began);
+    const { user, system } = process.cpuUsage(started);
     if (user + system > milliseconds * 1000) return sum;
   }
 }
@@ -31,7 +31,7 @@ if (way === 'refused') {
       process.execve('/bin/sh', 'no list', process.env);
       process.exit(4);
     } catch {
-      // As meant.
+      // Expected.
     }
   }
   const samples = () => spanprof.stats()['clock.samples'] ?? spanprof.stats()['samples.cpu'];

@@ -1,5 +1,5 @@
 'use strict';
-// A parent and two forked children burn CPU time; the children end by `process.exit` or by SIGTERM. Each prints what it burnt, in
+// A parent and two forked children burn CPU time; the children end by `process.exit` or by SIGTERM. Each prints its CPU time in
 // nanoseconds, without the profiler's own threads.
 //
 //     family.js DIRECTORY exit|SIGTERM
@@ -11,11 +11,11 @@ const [, , directory, way, role] = process.argv;
 spanprof.start({ serviceName: 'family', destinations: [{ type: 'file', directory }], stopOnSignals: ['SIGTERM'] });
 
 function burn(milliseconds) {
-  const [began, ownBefore] = [process.cpuUsage(), spanprof.stats()['cost.own_cpu_ns']];
+  const [started, ownBefore] = [process.cpuUsage(), spanprof.stats()['cost.own_cpu_ns']];
   for (;;) {
     let sum = 0;
     for (let number = 0; number < 100_000; number++) sum += number % 7;
-    const { user, system } = process.cpuUsage(began);
+    const { user, system } = process.cpuUsage(started);
     const burnt = (user + system) * 1000 - (spanprof.stats()['cost.own_cpu_ns'] - ownBefore);
     if (burnt > milliseconds * 1e6) return burnt + (sum < 0 ? 1 : 0);
   }

@@ -1,6 +1,6 @@
 'use strict';
-// A hot loop calls three functions that do 50, 30 and 20 parts of the work; the compiler inlines them, and what they call
-// from another file.
+// A hot loop calls three functions with 50, 30 and 20 parts of the work. The compiler inlines them, and their callee in another
+// file.
 
 const spanprof = require('spanprof');
 const { step } = require('./inlined_step.js');

@@ -1,5 +1,5 @@
 'use strict';
-// A function small enough to be inlined, in a file of its own.
+// A function that is small enough to be inlined, in its own file.
 
 exports.step = function step(x) { // enters step
   return (x * 1103 + 12345) % 65537; // works in step

@@ -1,13 +1,13 @@
 'use strict';
-// A thousand requests take turns, each with a kind, a trace and labels of its own; each burns CPU time in the function of
-// its kind after every await. Whatever a sample in such a function carries must be of that kind.
+// A thousand interleaved requests, each with a kind, a trace and labels; each burns CPU time in the function of its kind after
+// every await. The labels of a sample in such a function must be of that kind.
 
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
 
 const [directory, requests] = [process.argv[2], Number(process.argv[3])];
 
-/* A function per kind, so that a sample tells whose work it is. */
+/* A function per kind, so that a sample identifies its kind. */
 function burnTea(turns) { let x = 1; for (let i = 0; i < turns; i++) x = (x * 31 + i) % 65537; return x; }
 function burnMilk(turns) { let x = 1; for (let i = 0; i < turns; i++) x = (x * 37 + i) % 65539; return x; }
 function burnRum(turns) { let x = 1; for (let i = 0; i < turns; i++) x = (x * 41 + i) % 65543; return x; }

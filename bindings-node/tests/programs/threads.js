@@ -1,5 +1,5 @@
 'use strict';
-// Makes V8 compile and collect, on its own threads too, and libuv's pool work, each for some CPU time.
+// Makes V8 compile and collect, also on its own threads, and libuv's pool work, each for some CPU time.
 
 const crypto = require('node:crypto');
 const spanprof = require('spanprof');
@@ -29,7 +29,7 @@ spanprof.start({ serviceName: 'threads', sampleRate: 200, destinations: [{ type:
   makeGarbage(500);
   const derive = (resolve) => crypto.pbkdf2('secret', 'salt', 600_000, 64, 'sha512', resolve);
   const both = () => Promise.all([1, 2].map(() => new Promise(derive)));
-  // Threads that begin are found when the profiler looks for them, which may be late on a loaded machine.
+  // New threads are found by the profiler's next scan, which may be late on a loaded machine.
   const scans = () => spanprof.stats()['clock.scans'];
   for (let before = scans(), round = 0; scans() < before + 2 && round < 40; round++) await both();
   await both();

@@ -1,5 +1,5 @@
 'use strict';
-// Waits for events, works, and blocks without working, each for a known time; profiled by the wall clock.
+// Waits for events, works, and blocks without working, each for a known time; sampled by the wall clock.
 
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
@@ -16,7 +16,7 @@ function block(milliseconds) {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 }
 
-const begun = performance.now();
+const started = performance.now();
 spanprof.start({ serviceName: 'waits', cpu: false, wall: true, wallRate: 200, destinations: [{ type: 'file', directory }] });
 (async () => {
   await timers.setTimeout(400);
@@ -24,7 +24,7 @@ spanprof.start({ serviceName: 'waits', cpu: false, wall: true, wallRate: 200, de
   spanprof.tagWrapper({ kind: 'block' }, block, 500);
   await timers.setTimeout(300);
   const samples = spanprof.stats()['samples.wall'];
-  const took = performance.now() - begun;
+  const took = performance.now() - started;
   const delivered = await spanprof.stop();
   console.log(JSON.stringify({ delivered, samples, took }));
 })();

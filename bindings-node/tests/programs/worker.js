@@ -1,6 +1,6 @@
 'use strict';
-// The main thread and a worker with no code of ours burn CPU time in functions of their own, built-in code among it; then
-// the profiler stops, starts again, and both burn again, the worker being the same.
+// The main thread and a worker without spanprof code burn CPU time in functions of their own and builtins. Then the profiler
+// stops and starts again, and both burn again in the same worker.
 
 const { isMainThread, parentPort } = require('node:worker_threads');
 
@@ -40,7 +40,7 @@ if (!isMainThread) {
       await spanprof.flush();
       losses.push(spanprof.stats()['dropped.code_ended']);
       await spanprof.stop();
-      // Code that comes and goes while nobody samples.
+      // Code is created and dropped while no profiler runs.
       for (let made = 0; made < 200; made++) new Function(`return ${made}`)();
     }
     await worker.terminate();

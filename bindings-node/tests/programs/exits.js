@@ -1,5 +1,5 @@
 'use strict';
-// Ends in the way that it is told, in the middle of everything: workers at work, code made anew, collections, labels.
+// Exits in the requested way in the middle of work: workers, new code, collections, labels.
 
 const { isMainThread, parentPort } = require('node:worker_threads');
 
@@ -51,7 +51,7 @@ if (!isMainThread) {
       spanprof.start({ ...options, wall: false, stackWalk: 'inspector' });
       let failed = 0;
       Session.prototype.post = () => { failed++; throw new RangeError('mine'); };
-      // A window ends.
+      // Wait for the end of a window.
       while (failed === 0) await later(50);
       await later(50);
       await spanprof.flush();

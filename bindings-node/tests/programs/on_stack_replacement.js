@@ -1,6 +1,6 @@
 'use strict';
-// Loops that V8 compiled while they ran, before the profiler came: one that goes on while it starts, and one that is entered
-// anew. Each calls a function that is inlined into it.
+// Loops compiled by on-stack replacement before the profiler starts: one that runs across the start, and one that is entered
+// again. Each calls an inlined function.
 
 const vm = require('node:vm');
 const spanprof = require('spanprof');
@@ -11,7 +11,7 @@ const [directory, seconds] = [process.argv[2], Number(process.argv[3])];
 
 let until = 0;
 let turnsBefore = 30;
-// Called from outside of JavaScript: what it does changes nothing in the code that calls it.
+// Called through `vm`, so that its work does not change the code of its caller.
 globalThis.tick = () => {
   if (--turnsBefore === 0) {
     spanprof.start({ serviceName: 'late', sampleRate: 500, destinations: [{ type: 'file', directory }] });
@@ -22,10 +22,10 @@ globalThis.tick = () => {
 const tick = new vm.Script('tick()');
 globalThis.isOver = false;
 
-function goesOn() {
+function runsAcrossStart() {
   let x = 1;
-  for (let i = 1; !globalThis.isOver; i++) { // goes on
-    x = step(x); // step of goesOn
+  for (let i = 1; !globalThis.isOver; i++) { // runs across the start
+    x = step(x); // step of runsAcrossStart
     if (i % 1_000_000 === 0) tick.runInThisContext();
   }
   return x;
@@ -38,7 +38,7 @@ function entered(turns) {
   return x;
 }
 
-let sum = entered(20_000_000) + goesOn();
+let sum = entered(20_000_000) + runsAcrossStart();
 const before = cpuNs();
 while (cpuNs() - before < seconds * 1e9) sum += entered(20_000_000);
 spanprof.flush(10).then(async () => {

@@ -1,5 +1,5 @@
 'use strict';
-// One expression burns CPU inside a tag wrapper, after awaits.
+// One expression burns CPU time inside a tag wrapper, after awaits.
 
 const spanprof = require('spanprof');
 

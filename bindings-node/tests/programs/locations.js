@@ -1,5 +1,5 @@
 'use strict';
-// One function burns CPU from two lines, three parts and one; prints how many turns each made.
+// One function burns CPU time from two lines, in the ratio 3 : 1; prints the number of turns of each.
 
 const spanprof = require('spanprof');
 
@@ -21,6 +21,6 @@ function work(turns) {
 
 spanprof.start({ serviceName: 'places', sampleRate: 500, destinations: [{ type: 'file', directory }] });
 const before = cpuNs();
-// Of random length: work that repeats with the kernel's tick would meet it always at the same place.
+// Of random length: work in step with the kernel's tick would always be sampled at the same position.
 while (cpuNs() - before < seconds * 1e9) work(Math.ceil(100_000 * Math.random()));
 spanprof.stop().then((delivered) => console.log(JSON.stringify({ delivered, turned })));

@@ -1,5 +1,5 @@
 'use strict';
-// Programs that end in the middle of everything end as they would without us.
+// Programs that exit in the middle of work exit as without the profiler.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -9,44 +9,44 @@ const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const { readAll } = require('./pprof_file.js');
 
-function ends(t, way) {
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-ends-'));
+function run(t, way) {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-exits-'));
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
-  const program = path.join(__dirname, 'programs', 'ends.js');
+  const program = path.join(__dirname, 'programs', 'exits.js');
   const done = spawnSync(process.execPath, [program, folder, way], { encoding: 'utf8', timeout: 180_000 });
   assert.equal(done.signal, null, done.stderr);
   return { status: done.status, stderr: done.stderr, files: fs.readdirSync(folder).length };
 }
 
 test('process.exit keeps its code, and the last window is delivered', (t) => {
-  const { status, stderr, files } = ends(t, 'exit');
+  const { status, stderr, files } = run(t, 'exit');
   assert.deepEqual([status, stderr], [3, '']);
   assert.ok(files > 0);
 });
 
-test('an exception that nobody catches ends the process as it would without us', (t) => {
-  const { status, stderr } = ends(t, 'throws');
+test('an uncaught exception run the process as without the profiler', (t) => {
+  const { status, stderr } = run(t, 'throws');
   assert.equal(status, 1);
   assert.match(stderr, /RangeError: mine/);
 });
 
-test('workers may be terminated at work, again and again', (t) => {
-  assert.deepEqual({ ...ends(t, 'terminate'), files: 0 }, { status: 0, stderr: '', files: 0 });
+test('workers can be terminated at work repeatedly', (t) => {
+  assert.deepEqual({ ...run(t, 'terminate'), files: 0 }, { status: 0, stderr: '', files: 0 });
 });
 
-test('the profiler may stop and start again and again while a worker works', (t) => {
-  assert.deepEqual({ ...ends(t, 'cycles'), files: 0 }, { status: 0, stderr: '', files: 0 });
+test('the profiler can stop and start repeatedly while a worker works', (t) => {
+  assert.deepEqual({ ...run(t, 'cycles'), files: 0 }, { status: 0, stderr: '', files: 0 });
 });
 
-test('an inspector that fails in the middle of it, or at once, ends nobody', (t) => {
-  assert.deepEqual({ ...ends(t, 'failingInspector'), files: 0 }, { status: 0, stderr: '', files: 0 });
-  const { status, stderr } = ends(t, 'missingInspector');
+test('an inspector that fails later or at once does not end the process', (t) => {
+  assert.deepEqual({ ...run(t, 'failingInspector'), files: 0 }, { status: 0, stderr: '', files: 0 });
+  const { status, stderr } = run(t, 'missingInspector');
   assert.equal(status, 0, stderr);
   assert.match(stderr, /SpanprofWarning: spanprof does nothing in this process: mine/);
 });
 
 for (const way of ['exit', 'SIGTERM']) {
-  test(`the CPU time of a parent and of forked children that ${way} ends is whole`, (t) => {
+  test(`the CPU time of a parent and of forked children that end by ${way} is complete`, (t) => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-family-'));
     t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
     const program = path.join(__dirname, 'programs', 'family.js');
@@ -55,7 +55,7 @@ for (const way of ['exit', 'SIGTERM']) {
     const burnt = stdout.trim().split('\n').map(Number);
     assert.equal(burnt.length, 3, stdout);
     const share = readAll(folder, 'cpu').reduce((sum, { values }) => sum + values.cpu, 0) / burnt.reduce((sum, own) => sum + own);
-    // What ran since the last sample is lost: an interval and a half per thread at most. Threads of V8 work outside `burn` too.
+    // The time since the last sample is lost: 1.5 intervals per thread at most. V8's threads run outside `burn` too.
     assert.ok(share > 0.95 && share < 1.2, `${share} of the CPU time`);
   });
 }

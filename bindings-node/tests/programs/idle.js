@@ -1,14 +1,14 @@
 'use strict';
-// Does nothing for two seconds under the profiler; prints how often threads of the profiler woke up meanwhile, and for how long.
+// Idles for two seconds under the profiler; prints the wakeups of the profiler's threads, and the duration.
 //
-//     idles.js FOLDER [wall]
+//     idle.js DIRECTORY [wall]
 
 const fs = require('node:fs');
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
 
 const directory = process.argv[2];
-/** A file of a thread, empty when the thread has ended. */
+/** A file of a thread; empty when the thread has ended. */
 function read(path) {
   try {
     return fs.readFileSync(path, 'utf8');
@@ -17,8 +17,8 @@ function read(path) {
   }
 }
 
-/** Threads of the profiler: how often each went to sleep of its own accord. */
-function ours() {
+/** The profiler's threads with their voluntary context switches. */
+function profilerThreads() {
   const tasks = '/proc/self/task';
   const threads = fs.readdirSync(tasks).map((id) => ({ id, name: read(`${tasks}/${id}/comm`).trim() }));
   return threads.filter(({ name }) => name.startsWith('spanprof')).map(({ id, name }) => {
@@ -30,16 +30,16 @@ function ours() {
 const wall = process.argv[3] === 'wall';
 spanprof.start({ serviceName: 'idles', wall, sampleRate: 100, uploadInterval: 1, destinations: [{ type: 'file', directory }] });
 (async () => {
-  // What starting was is sent first.
+  // The samples of the start are sent first.
   await timers.setTimeout(500);
   await spanprof.flush();
   await timers.setTimeout(2000);
-  const before = ours();
-  const began = performance.now();
+  const before = profilerThreads();
+  const started = performance.now();
   await timers.setTimeout(2000);
-  const after = ours();
-  const sleptBefore = new Map(before.map(({ id, sleeps }) => [id, sleeps]));
-  const woken = after.map(({ id, name, sleeps }) => [name, sleeps - (sleptBefore.get(id) ?? 0)]);
+  const after = profilerThreads();
+  const sleepsBefore = new Map(before.map(({ id, sleeps }) => [id, sleeps]));
+  const woken = after.map(({ id, name, sleeps }) => [name, sleeps - (sleepsBefore.get(id) ?? 0)]);
   await spanprof.stop();
-  console.log(JSON.stringify({ woken, seconds: (performance.now() - began) / 1000 }));
+  console.log(JSON.stringify({ woken, seconds: (performance.now() - started) / 1000 }));
 })();
