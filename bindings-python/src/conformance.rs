@@ -1,5 +1,5 @@
-//! The Python runner's door to the conformance suite: configuration and scopes go through the package's own API, the rest
-//! of a case through the core. Compiled with the feature `testing` only; called by `tests/test_conformance.py`.
+//! Entry point of the conformance suite for Python: configuration and scopes go through the package's own API, the rest of a
+//! case through the core. Compiled with the feature `testing` only; called by `tests/test_conformance.py`.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,30 @@ use spanprof::ConfigValue;
 
 use crate::convert;
 
-struct Python3<'py> {
+struct PythonLanguage<'py> {
     config: Bound<'py, PyDict>,
     context: Bound<'py, PyAny>,
 }
 
-impl Language for Python3<'_> {
+impl Language for PythonLanguage<'_> {
     fn code(&mut self, _case: &Case) -> Vec<(String, ConfigValue)> {
         convert::config_from(&self.config)
     }
 
     fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
         let id = self.context.call1((scopes.to_vec(),)).and_then(|id| id.extract::<u64>());
-        // No case gives this id, so a failing callback fails the case.
+        // No case uses this id, so a failing callback fails the case.
         id.unwrap_or(u64::MAX)
     }
 }
 
-/// Runs one case: its text, its `config` as Python read it, and the context inside scopes of `tag_wrapper`.
+/// Runs one case: its text, its `config` as Python parsed it, and a callback that returns the context id inside scopes.
 #[pyfunction]
 fn run_case(text: &str, config: Bound<'_, PyDict>, context: Bound<'_, PyAny>) -> PyResult<String> {
-    run_in(text, &mut Python3 { config, context }).map_err(PyAssertionError::new_err)
+    run_in(text, &mut PythonLanguage { config, context }).map_err(PyAssertionError::new_err)
 }
 
-/// Adds the door to `_spanprof._testing`.
-pub fn register(doors: &Bound<'_, PyModule>) -> PyResult<()> {
-    doors.add_function(wrap_pyfunction!(run_case, doors)?)
+/// Adds `run_case` to `_spanprof._testing`.
+pub fn register(testing: &Bound<'_, PyModule>) -> PyResult<()> {
+    testing.add_function(wrap_pyfunction!(run_case, testing)?)
 }

@@ -1,10 +1,10 @@
-//! Context ids as the binding handles them: labels prepared for a scope, and the id that a scope, a span or a carried call
-//! makes current. The table behind the ids is the core's ([`spanprof::context`]); the variable that carries an id is
-//! [`crate::ffi::variable`]. Called by the scope type and by the module's context functions; holds no state.
+//! Computes context ids: of labels on top of a parent context, of a span link, and of the context after one of them ends. The
+//! context table is the core's ([`spanprof::context`]); the context variable that holds an id is [`crate::ffi::variable`].
+//! Called by the scope type and by the module's context functions; holds no state.
 
 use spanprof::context::{self as table, ContextRow, LabelSetId, Link};
 
-/// Labels, and perhaps a link, ready to be put on top of any parent.
+/// Interned labels, and optionally a span link, to merge into any parent context.
 pub type PreparedLabels = ContextRow;
 
 /// The labels of one `tag_wrapper` call, interned.
@@ -12,7 +12,7 @@ pub fn prepare(labels: &[(&str, &str)]) -> PreparedLabels {
     table::with_labels(ContextRow::default(), labels)
 }
 
-/// The row behind `id`; the empty row when it expired.
+/// The context row of `id`; the empty row when it expired.
 pub fn row(id: u64) -> ContextRow {
     if id == 0 {
         return ContextRow::default();
@@ -26,24 +26,24 @@ pub fn child(parent: u64, labels: &PreparedLabels) -> (u64, bool) {
     (table::open_context(row), row.link != Link::default())
 }
 
-/// Whether an id that may expire still means something.
+/// Whether the row of an id that may expire still exists.
 pub fn is_live(id: u64) -> bool {
     table::context_row(id).is_some()
 }
 
-/// What a scope leaves behind when something else was made current on top of it and is still there: that, without the
-/// scope's labels. `None` when `current` does not stem from the scope, as in a foreign context: then nothing changes.
+/// The id to restore when a scope ends while a context set inside it is still current: that context without the scope's
+/// labels. `None` when `current` does not derive from the scope, as in another `Context`: then nothing changes.
 pub fn without_labels(current: u64, written: u64, previous: u64) -> Option<u64> {
     let (current, written, previous) = (row(current), row(written), row(previous));
     if current.label_set != written.label_set || written.label_set == previous.label_set {
         return None;
     }
-    let left =
+    let restored =
         if current.link == written.link { previous } else { ContextRow { label_set: previous.label_set, ..current } };
-    Some(table::open_context(left))
+    Some(table::open_context(restored))
 }
 
-/// The id of `parent`'s labels, and further ones, under another link.
+/// The id of `parent`'s labels and `labels`, under another span link.
 pub fn linked(parent: u64, link: Link, local_root_span_id: [u8; 8], labels: &PreparedLabels) -> u64 {
     let label_set = table::merge_label_sets(row(parent).label_set, labels.label_set);
     table::open_context(ContextRow { label_set, link, local_root_span_id })
@@ -55,22 +55,22 @@ pub fn without_link(current: u64, written: u64, previous: u64) -> Option<u64> {
     if current.link != written.link || written.link == previous.link {
         return None;
     }
-    let left = if current.label_set == written.label_set {
+    let restored = if current.label_set == written.label_set {
         previous
     } else {
         ContextRow { label_set: current.label_set, ..previous }
     };
-    Some(table::open_context(left))
+    Some(table::open_context(restored))
 }
 
-/// The id of `parent` without the label `key`, if its value is `value` (`None`: whatever its value).
+/// The id of `parent` without the label `key`, if its value is `value` (`None`: any value).
 pub fn without_label(parent: u64, key: &str, value: Option<&str>) -> u64 {
     let row = row(parent);
     let labels = table::labels_of(row.label_set);
-    let named = |(k, v): &&(String, String)| k == key && value.is_none_or(|value| value == v);
-    let left: Vec<(&str, &str)> =
-        labels.iter().filter(|label| !named(label)).map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let label_set = if left.len() == labels.len() { row.label_set } else { table::intern_labels(&left) };
+    let is_removed = |(k, v): &&(String, String)| k == key && value.is_none_or(|value| value == v);
+    let kept: Vec<(&str, &str)> =
+        labels.iter().filter(|label| !is_removed(label)).map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let label_set = if kept.len() == labels.len() { row.label_set } else { table::intern_labels(&kept) };
     table::open_context(ContextRow { label_set, ..row })
 }
 

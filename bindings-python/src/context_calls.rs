@@ -1,4 +1,4 @@
-//! The module's context functions, for the package's hooks: spans becoming current, calls carried to another thread,
+//! The module's context functions, for the package's hooks: span links, calls bound to the context of their submitter,
 //! Pyroscope's thread tags. None of them raises. Not here: `tag_wrapper` ([`crate::ffi::scope`]).
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -8,13 +8,13 @@ use spanprof::context::{hold_context, HeldContext, Link};
 
 use crate::context::{self, PreparedLabels};
 use crate::convert;
-use crate::error::quiet;
-use crate::ffi::variable::{self, Value};
+use crate::error::ffi_guard;
+use crate::ffi::variable::{self, VariableValue};
 
-/// The context id current here; 0 for none. The very object, so that `set_current` gives back what scopes recognise.
+/// The current context id; 0 for none. Returns the same `int` object, because scopes compare objects after `set_current`.
 #[pyfunction]
 pub fn current(py: Python<'_>) -> Bound<'_, PyAny> {
-    quiet(Value::UNSET, variable::get).into_object(py)
+    ffi_guard(VariableValue::UNSET, variable::get).into_object(py)
 }
 
 /// Labels and link of a context id, or of the current one: `{"labels": {...}, "trace_id": hex, "span_id": hex,
@@ -22,7 +22,7 @@ pub fn current(py: Python<'_>) -> Bound<'_, PyAny> {
 #[pyfunction]
 #[pyo3(signature = (id=None))]
 pub fn describe(py: Python<'_>, id: Option<u64>) -> PyResult<Bound<'_, PyDict>> {
-    let (row, labels) = quiet(Default::default(), || {
+    let (row, labels) = ffi_guard(Default::default(), || {
         let row = context::row(id.unwrap_or_else(|| variable::get().id()));
         (row, context::labels_of(row.label_set))
     });
@@ -45,14 +45,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a span made current, and what was current before it. What it made current does not expire while this lives.
+/// The context that a span link set, and the one before it. The set context is pinned while this lives.
 #[pyclass(frozen, module = "spanprof._spanprof")]
 pub struct LinkToken {
-    /// OpenTelemetry's own.
+    /// OpenTelemetry's own token.
     pub token: Option<Py<PyAny>>,
-    written: Value,
-    previous: Value,
-    _held: HeldContext,
+    written: VariableValue,
+    previous: VariableValue,
+    _pin: HeldContext,
 }
 
 #[pymethods]
@@ -63,8 +63,8 @@ impl LinkToken {
 }
 
 impl LinkToken {
-    /// The same beside OpenTelemetry's token.
-    pub fn beside(self, token: Py<PyAny>) -> Self {
+    /// Adds OpenTelemetry's token.
+    pub fn with_token(self, token: Py<PyAny>) -> Self {
         Self { token: Some(token), ..self }
     }
 }
@@ -74,12 +74,12 @@ impl LinkToken {
 pub struct ActiveSpan {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
-    /// Otherwise the local root is that of the span current so far, if it is of the same trace.
+    /// If false, the local root is that of the previously current span, provided that it is of the same trace.
     pub is_local_root: bool,
     pub labels: PreparedLabels,
 }
 
-/// Makes a span current; `None` when that changes nothing.
+/// Makes a span current; `None` when it is already current.
 pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
     let previous = variable::get();
     let row = context::row(previous.id());
@@ -92,64 +92,64 @@ pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
         false if row.link.trace_id == link.trace_id => row.local_root_span_id,
         false => [0; 8],
     };
-    let written = Value::new(context::linked(previous.id(), link, local_root, &span.labels));
+    let written = VariableValue::new(context::linked(previous.id(), link, local_root, &span.labels));
     variable::set(&written);
-    Some(LinkToken { token: None, _held: hold_context(written.id()), written, previous })
+    Some(LinkToken { token: None, _pin: hold_context(written.id()), written, previous })
 }
 
-/// Takes a span's link away again. In another context than it was attached in, nothing changes.
+/// Removes a span's link. Has no effect in a `Context` other than the one it was attached in.
 pub fn detach_span(token: &LinkToken) {
     let current = variable::get();
     if current.is(&token.written) {
         variable::set(&token.previous);
     } else if let Some(id) = context::without_link(current.id(), token.written.id(), token.previous.id()) {
-        variable::set(&Value::new(id));
+        variable::set(&VariableValue::new(id));
     }
 }
 
-/// Whether a span is current here.
+/// Whether the current context has a span link.
 #[pyfunction]
 pub fn is_linked() -> bool {
-    quiet(false, || context::row(variable::get().id()).link != Link::default())
+    ffi_guard(false, || context::row(variable::get().id()).link != Link::default())
 }
 
-/// Adds labels to what is current here, with no end: Pyroscope's thread tags.
+/// Adds labels to the current context without a scope: Pyroscope's thread tags.
 #[pyfunction]
 pub fn add_labels(labels: &Bound<'_, PyAny>) {
-    quiet((), || {
+    ffi_guard((), || {
         let prepared = convert::prepared_labels(labels);
         let (id, _) = context::child(variable::get().id(), &prepared);
-        variable::set(&Value::new(id));
+        variable::set(&VariableValue::new(id));
     });
 }
 
-/// Removes one label from what is current here, if it has this value; without a value, whatever it has.
+/// Removes one label from the current context if it has this value; without a value, unconditionally.
 #[pyfunction]
 #[pyo3(signature = (key, value=None))]
 pub fn remove_label(key: &Bound<'_, PyAny>, value: Option<&Bound<'_, PyAny>>) {
-    quiet((), || {
+    ffi_guard((), || {
         let (key, value) = (convert::text_of(key), value.map(convert::text_of));
         let id = context::without_label(variable::get().id(), &key, value.as_deref());
-        variable::set(&Value::new(id));
+        variable::set(&VariableValue::new(id));
     });
 }
 
-/// Makes an id taken by `current` current here, whatever was in between.
+/// Restores a context id that `current` returned, regardless of changes since.
 #[pyfunction]
 pub fn set_current(id: &Bound<'_, PyAny>) {
-    quiet((), || variable::set(&Value::of(id)));
+    ffi_guard((), || variable::set(&VariableValue::of(id)));
 }
 
-/// A function that runs under the context it was carried from.
+/// A function bound to a context id: a call runs under that context and restores the previous one.
 #[pyclass(frozen, module = "spanprof._spanprof")]
-pub struct Carried {
+pub struct BoundCall {
     function: Py<PyAny>,
-    context: Value,
-    _held: HeldContext,
+    context: VariableValue,
+    _pin: HeldContext,
 }
 
 #[pymethods]
-impl Carried {
+impl BoundCall {
     #[pyo3(signature = (*arguments, **keywords))]
     fn __call__(
         &self,
@@ -164,7 +164,7 @@ impl Carried {
         result
     }
 
-    /// The function as it was given, for people who look into a queue.
+    /// The original function, for code that inspects a queue of calls.
     #[getter]
     fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
         self.function.clone_ref(py)
@@ -175,19 +175,19 @@ impl Carried {
     }
 }
 
-/// `function`, bound to what is current here; `function` itself when nothing is.
+/// Binds `function` to the current context; returns `function` itself when there is none.
 #[pyfunction]
-pub fn carry(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+pub fn bind_context(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let context = variable::get();
     if context.id() == 0 {
         return Ok(function);
     }
     let py = function.py();
-    let held = hold_context(context.id());
-    Ok(Bound::new(py, Carried { function: function.unbind(), context, _held: held })?.into_any())
+    let pin = hold_context(context.id());
+    Ok(Bound::new(py, BoundCall { function: function.unbind(), context, _pin: pin })?.into_any())
 }
 
-/// Sets what a scope calls when it is used as a decorator; called once when the package is imported.
+/// Sets the function that a scope calls when used as a decorator; called once when the package is imported.
 #[pyfunction]
 pub fn set_decorate(decorate: Bound<'_, PyAny>) {
     crate::ffi::scope_calls::set_decorate(decorate);

@@ -1,5 +1,5 @@
-//! Python values into the core's, and back: configuration, labels, statistics. No policy: what a value means, which bounds
-//! it has and what replaces a bad one is the core's. Called by the module's functions and by the scope type.
+//! Converts configuration, labels and statistics between Python values and the core's. No policy: the core defines the meaning
+//! and bounds of a value, and the replacement of a bad one. Called by the module's functions and by the scope type.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,16 +10,16 @@ use spanprof::{ConfigValue, StatValue, Stats};
 use crate::context::{self, PreparedLabels};
 use crate::ffi::text::{self, BorrowedPairs};
 
-/// A value nested deeper than this is taken as text; no key needs more than a list of maps of maps.
+/// A value nested deeper than this is converted to text; no key needs more than a list of maps of maps.
 const MAX_DEPTH: usize = 6;
-/// Text beyond this is not even looked at; every limit of the core is far below.
+/// Text is cut here before conversion; every limit of the core is far below.
 const MAX_TEXT_CHARACTERS: usize = 65_536;
-/// Labels beyond this many are not even looked at; the core's own limit is far below.
+/// Labels beyond this many are ignored; the core's own limit is far below.
 const MAX_LABELS: usize = 4_096;
 
 static UNREADABLE_LABELS: AtomicU64 = AtomicU64::new(0);
 
-/// Label maps and values that raised when they were read, for `stats()`.
+/// Number of label maps and values that raised when they were read, for `stats()`.
 pub fn unreadable_labels() -> u64 {
     UNREADABLE_LABELS.load(Ordering::Relaxed)
 }
@@ -72,8 +72,7 @@ fn config_value(value: &Bound<'_, PyAny>, depth: usize) -> ConfigValue {
     }
 }
 
-/// The program's name as a person would say it: the script without `.py`, the package behind `-m`; empty when Python runs a
-/// command line or a prompt.
+/// The program's name: the script without `.py`, or the package of `-m`; empty for `python -c` and the interactive prompt.
 pub fn program_name(py: Python<'_>) -> String {
     let argument = || py.import("sys")?.getattr("argv")?.get_item(0)?.extract::<String>();
     let Ok(argument) = argument() else { return String::new() };
@@ -87,7 +86,7 @@ pub fn program_name(py: Python<'_>) -> String {
     name.to_owned()
 }
 
-/// Interns the labels of one `tag_wrapper` call. Never raises: what cannot be read is counted and left out.
+/// Interns the labels of one `tag_wrapper` call. Never raises: unreadable labels are counted and omitted.
 pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     if let Ok(dict) = labels.cast_exact::<PyDict>() {
         if let Some(pairs) = BorrowedPairs::of(dict, MAX_TEXT_CHARACTERS, MAX_LABELS) {
@@ -116,11 +115,11 @@ pub fn warn_of_labels(got: &str) {
     }
 }
 
-/// The slow way: any mapping, any values, text that is not valid Unicode.
+/// The slow path: any mapping, any values, text that is not valid Unicode.
 fn owned_pairs(labels: &Bound<'_, PyAny>) -> Vec<(String, String)> {
     let snapshot = PyDict::new(labels.py());
-    let filled = labels.cast::<PyMapping>().is_ok_and(|map| snapshot.update(map).is_ok());
-    if !filled {
+    let is_readable = labels.cast::<PyMapping>().is_ok_and(|map| snapshot.update(map).is_ok());
+    if !is_readable {
         UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
         return Vec::new();
     }
@@ -135,14 +134,14 @@ fn owned_pairs(labels: &Bound<'_, PyAny>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `str(value)`, cut far above every limit of the core; characters outside Unicode become U+FFFD. A value whose `str()`
-/// raises becomes empty and is counted.
+/// `str(value)`, cut far above every limit of the core; lone surrogates become U+FFFD. A value whose `str()` raises becomes
+/// empty and is counted.
 pub fn text_of(value: &Bound<'_, PyAny>) -> String {
-    let shown = match value.cast::<PyString>() {
+    let text = match value.cast::<PyString>() {
         Ok(text) => Ok(text.clone()),
         Err(_) => value.str(),
     };
-    match shown.ok().and_then(|shown| text::owned(&shown, MAX_TEXT_CHARACTERS)) {
+    match text.ok().and_then(|text| text::owned(&text, MAX_TEXT_CHARACTERS)) {
         Some(text) => text,
         None => {
             UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Errors and panics at the door: the core's error becomes `spanprof.SpanprofError`, a panic becomes a counted fallback.
-//! Only `start` and `update` may raise into the host. Not here: what an error says (the core).
+//! Errors and panics at the FFI boundary: the core's error becomes `spanprof.SpanprofError`, a panic becomes a counted
+//! fallback. Only `start` and `update` may raise into the host. Not here: error messages (the core).
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,26 +9,25 @@ use spanprof::{take_panic, Error, ErrorKind};
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Panics stopped at the door since the module was loaded, for `stats()`.
+/// Number of panics caught at the FFI boundary since the module was loaded, for `stats()`.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Counts a panic that a door stopped.
-pub fn count_panic() {
+fn count_panic() {
     PANICS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The catching door of calls that never raise: a panic becomes `fallback`.
-pub fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
+/// The FFI guard of calls that never raise: a panic is counted, becomes `fallback` and never unwinds into C.
+pub fn ffi_guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         count_panic();
         fallback
     })
 }
 
-/// The catching door of calls that may raise: errors and panics become `SpanprofError`.
-pub fn raising<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
+/// The FFI guard of calls that may raise: errors and panics become `SpanprofError`.
+pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         count_panic();
         Err(panic_error())

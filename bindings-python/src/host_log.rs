@@ -1,7 +1,7 @@
-//! The profiler's few lines on their way to `logging.getLogger("spanprof")`. The core may speak on any of its threads, which
-//! must never wait for the interpreter nor enter it (entering while it shuts down ends the process): a line is queued, and
-//! the main thread is asked to let a Python thread fetch it. Calls such as `start` and `stop` fetch lines themselves. Not
-//! here: the logging (`spanprof/host_log.py`), what is said and how often (the core).
+//! Queue of log lines for `logging.getLogger("spanprof")`. The core logs from any of its threads, which must neither wait for
+//! the interpreter nor enter it (entering during finalization ends the process). A line is queued, and a pending call on the
+//! main thread starts a Python thread that fetches it. Calls such as `start` and `stop` fetch lines themselves. Not here: the
+//! logging (`spanprof/host_log.py`), the messages and their rate (the core).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -12,26 +12,26 @@ use spanprof::LogLevel;
 
 use crate::ffi;
 
-/// Lines that wait; more are dropped, since a host whose logging blocks must not make us grow.
-const MAX_WAITING: usize = 64;
+/// Limit of queued lines; further ones are dropped, so that blocked logging in the host does not grow the queue.
+const MAX_LINES: usize = 64;
 
 #[derive(Default)]
-struct Waiting {
+struct PendingLines {
     lines: VecDeque<(LogLevel, String)>,
-    /// Somebody is on the way to fetch them.
-    asked: bool,
-    /// The interpreter is about to end: it may not be asked for anything.
+    /// A pending call or a thread that fetches the lines is scheduled.
+    fetch_scheduled: bool,
+    /// The interpreter is about to be finalized: no pending call may be added.
     closed: bool,
 }
 
-/// The lines of one process. A forked child has its own: lines of the parent, and who fetches them, are the parent's, and
-/// the thread that held the lock does not exist there.
-struct Queue {
+/// The lines of one process. A forked child has its own queue: the parent logs its lines itself, and the thread that held the
+/// lock does not exist in the child.
+struct LogQueue {
     fork_generation: u32,
-    waiting: Mutex<Waiting>,
+    lines: Mutex<PendingLines>,
 }
 
-static QUEUE: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+static QUEUE: AtomicPtr<LogQueue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Connects the core's log; called once when the module is imported.
 pub fn install() {
@@ -39,43 +39,43 @@ pub fn install() {
     spanprof::set_log_callback(Some(Arc::new(queue)));
 }
 
-fn waiting() -> MutexGuard<'static, Waiting> {
+fn pending_lines() -> MutexGuard<'static, PendingLines> {
     let fork_generation = spanprof::sys::fork_generation();
     loop {
         let present = QUEUE.load(Ordering::Acquire);
-        // Queues leak on purpose: a thread of the parent may have been inside.
-        if let Some(queue) = ffi::leaked::<Queue>(present).filter(|queue| queue.fork_generation == fork_generation) {
-            return queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Queues are leaked: at the fork, a thread of the parent may have held the lock.
+        if let Some(queue) = ffi::leaked::<LogQueue>(present).filter(|queue| queue.fork_generation == fork_generation) {
+            return queue.lines.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let fresh = Box::into_raw(Box::new(Queue { fork_generation, waiting: Mutex::default() }));
-        // Of two threads that come at once one is first; the other's queue, empty, leaks too.
+        let fresh = Box::into_raw(Box::new(LogQueue { fork_generation, lines: Mutex::default() }));
+        // Of two concurrent threads one wins; the empty queue of the other leaks too.
         let _ = QUEUE.compare_exchange(present, fresh, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// Logs a warning of the binding's own.
+/// Logs a warning of the binding.
 pub fn warn(line: &str) {
     queue(LogLevel::Warning, line);
 }
 
 fn queue(level: LogLevel, line: &str) {
-    let mut waiting = waiting();
-    if waiting.closed || waiting.lines.len() >= MAX_WAITING {
+    let mut pending = pending_lines();
+    if pending.closed || pending.lines.len() >= MAX_LINES {
         return;
     }
-    waiting.lines.push_back((level, line.to_owned()));
-    if !waiting.asked {
-        // Asked while the queue is locked: `close_log` cannot come in between.
-        waiting.asked = ffi::pending::ask_main_thread();
+    pending.lines.push_back((level, line.to_owned()));
+    if !pending.fetch_scheduled {
+        // Scheduled while the queue is locked, so that `close_log` cannot run in between.
+        pending.fetch_scheduled = ffi::pending_call::schedule();
     }
 }
 
 /// The next line as `(level, text)` with the levels of Python's logging; None when there is no more.
 #[pyfunction]
 pub fn take_log_line() -> Option<(u32, String)> {
-    let mut waiting = waiting();
-    let Some((level, line)) = waiting.lines.pop_front() else {
-        waiting.asked = false;
+    let mut pending = pending_lines();
+    let Some((level, line)) = pending.lines.pop_front() else {
+        pending.fetch_scheduled = false;
         return None;
     };
     let level = match level {
@@ -85,14 +85,14 @@ pub fn take_log_line() -> Option<(u32, String)> {
     Some((level, line))
 }
 
-/// Nobody could be sent now: the next line asks again.
+/// The lines could not be fetched now: the next line schedules another fetch.
 #[pyfunction]
-pub fn log_not_fetched() {
-    waiting().asked = false;
+pub fn log_fetch_failed() {
+    pending_lines().fetch_scheduled = false;
 }
 
-/// The interpreter is about to end: from here on it is not asked for anything.
+/// The interpreter is about to be finalized: later lines are dropped and no pending call is added.
 #[pyfunction]
 pub fn close_log() {
-    waiting().closed = true;
+    pending_lines().closed = true;
 }

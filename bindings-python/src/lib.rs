@@ -1,8 +1,8 @@
 //! The native half of the Python package: `spanprof._spanprof`.
 //!
-//! Conversion only: keyword arguments into the core's configuration, errors into exceptions, context ids into the one
-//! context variable that Python carries along. Not here: defaults, limits and messages (the core), the frame walk
-//! ([`runtime`]), Python-level conveniences (`python/spanprof`). Called by the Python package, never by user code.
+//! Conversion only: keyword arguments to the core's configuration, errors to exceptions, context ids to the context variable
+//! that Python propagates. Not here: defaults, limits and messages (the core), the frame walk ([`runtime`]), Python-level
+//! conveniences (`python/spanprof`). Called by the Python package, never by user code.
 
 mod api;
 #[cfg(feature = "testing")]
@@ -41,16 +41,16 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(api::register_current_thread, module)?)?;
     module.add_function(wrap_pyfunction!(api::suspend_current_thread, module)?)?;
     module.add_function(wrap_pyfunction!(api::resume_current_thread, module)?)?;
-    module.add_function(wrap_pyfunction!(api::watch_switching, module)?)?;
+    module.add_function(wrap_pyfunction!(api::watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(api::cli_main, module)?)?;
 
     module.add_function(wrap_pyfunction!(host_log::take_log_line, module)?)?;
-    module.add_function(wrap_pyfunction!(host_log::log_not_fetched, module)?)?;
+    module.add_function(wrap_pyfunction!(host_log::log_fetch_failed, module)?)?;
     module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
-    module.add_function(wrap_pyfunction!(api::set_asked, module)?)?;
+    module.add_function(wrap_pyfunction!(api::set_log_notifier, module)?)?;
 
     module.add_class::<context_calls::LinkToken>()?;
-    module.add_class::<context_calls::Carried>()?;
+    module.add_class::<context_calls::BoundCall>()?;
     module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::describe, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;
@@ -59,14 +59,14 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(context_calls::add_labels, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::remove_label, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::set_current, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::carry, module)?)?;
+    module.add_function(wrap_pyfunction!(context_calls::bind_context, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::set_decorate, module)?)?;
     #[cfg(feature = "testing")]
     {
-        let doors = PyModule::new(module.py(), "_testing")?;
-        runtime::testing::register(&doors)?;
-        conformance::register(&doors)?;
-        module.add_submodule(&doors)?;
+        let testing = PyModule::new(module.py(), "_testing")?;
+        runtime::testing::register(&testing)?;
+        conformance::register(&testing)?;
+        module.add_submodule(&testing)?;
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-"""Continuous profiler that lives inside the service: every sample knows its trace and span.
+"""Continuous profiler that runs inside the service: every sample carries its trace and span.
 
 >>> import spanprof
 >>> spanprof.start(service_name="checkout")            # doctest: +SKIP
 >>> with spanprof.tag_wrapper({"endpoint": "/cart"}):  # also: async with, and as a decorator
 ...     pass
 
-Samples link themselves to the active OpenTelemetry span. ``stop()`` and the end of the program send the last window.
+Samples are linked to the active OpenTelemetry span. ``stop()`` and the end of the program send the last window.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from .pyroscope import (
 _native.set_decorate(_decorate)
 
 __version__: str = _native.version
+
+# ``tag_wrapper`` and the ``Scope`` that it returns are C types of the native module, implemented in Rust:
+# ``src/ffi/scope_calls.rs`` (entry points), ``src/ffi/scope.rs`` (open scopes), ``src/context.rs`` (context ids).
+# ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version without the native module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._spanprof import Scope, tag_wrapper

@@ -1,4 +1,4 @@
-"""The ``spanprof`` command: ``run`` is Python's own, every other verb is the native command line."""
+"""The ``spanprof`` command: ``run`` is implemented in Python, every other command by the native command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> int:
         return run.main(arguments[1:])
     from .native import native
 
-    # The native command line never returns to the interpreter while it works: Ctrl-C and a closed pipe end it directly.
+    # The native command line does not return to the interpreter while it runs, so Ctrl-C and a closed pipe end it directly.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     code = native.cli_main(arguments)

@@ -1,10 +1,10 @@
-"""ASGI middleware: every request's samples carry its method, its route and, without an OpenTelemetry SDK, its trace.
+"""ASGI middleware: labels every request's samples with method and route and, without an OpenTelemetry SDK, links its trace.
 
     app.add_middleware(spanprof.asgi.Middleware)        # Starlette, FastAPI
     app = spanprof.asgi.Middleware(app)                 # any ASGI application
 
-The route is a label as soon as the framework knows it: Starlette and FastAPI write it, or its endpoint, into the scope. Not here: metrics,
-logging, anything that changes a response.
+The route becomes a label when the framework has resolved it: Starlette and FastAPI write it, or its endpoint, into the scope.
+Not here: metrics, logging, changes of a response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Middleware:
         before = native.current()
         try:
             with native.tag_wrapper(request_labels(scope.get("method", ""), _traceparent(scope))):
-                await self.app(_WatchedScope(scope), receive, send)
+                await self.app(_RouteScope(scope), receive, send)
         finally:
             native.set_current(before)
 
@@ -45,33 +45,33 @@ def _traceparent(scope: Scope) -> str:
 
 
 def _effective_route(scope: Scope) -> Any:
-    # FastAPI keeps the route without the prefixes it was included under, and those beside it.
-    beside = scope.get("fastapi")
-    return beside.get("effective_route_context") if isinstance(beside, dict) else None
+    # FastAPI stores the route without the prefixes of its routers, and the complete one under this key.
+    fastapi = scope.get("fastapi")
+    return fastapi.get("effective_route_context") if isinstance(fastapi, dict) else None
 
 
 def _route_of(endpoint: Any, routes: Any) -> Any:
-    # Starlette before 1.0 writes the endpoint only. One that serves several routes tells none of them.
-    found = [route for route in _flat(routes) if getattr(route, "endpoint", None) is endpoint]
-    return found[0] if len(found) == 1 else None
+    # Starlette before 1.0 writes only the endpoint. An endpoint of several routes does not identify one.
+    matching = [route for route in _flattened(routes) if getattr(route, "endpoint", None) is endpoint]
+    return matching[0] if len(matching) == 1 else None
 
 
-def _flat(routes: Any) -> Iterator[Any]:
+def _flattened(routes: Any) -> Iterator[Any]:
     for route in routes or ():
         yield route
-        yield from _flat(getattr(route, "routes", None))
+        yield from _flattened(getattr(route, "routes", None))
 
 
-class _WatchedScope(dict):
-    """The request's scope, writing through to the server's, that sees the router write the route into it."""
+class _RouteScope(dict):
+    """The request's ASGI scope, written through to the server's; sets the label when the router writes the route."""
 
-    __slots__ = ("_outer", "_route_scope", "_served_under")
+    __slots__ = ("_outer", "_route_labels", "_server_root_path")
 
     def __init__(self, outer: Scope) -> None:
         super().__init__(outer)
         self._outer = outer
-        self._served_under = outer.get("root_path", "")
-        self._route_scope: Any = None
+        self._server_root_path = outer.get("root_path", "")
+        self._route_labels: Any = None
 
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key, value)
@@ -89,15 +89,15 @@ class _WatchedScope(dict):
             self._enter_route(_route_of(changed["endpoint"], getattr(self.get("router"), "routes", ())))
 
     def _enter_route(self, route: Any) -> None:
-        # A mounted application writes its own, deeper route later.
-        if self._route_scope is not None:
-            self._route_scope.__exit__(None, None, None)
-            self._route_scope = None
+        # A mounted application later writes its own, more specific route.
+        if self._route_labels is not None:
+            self._route_labels.__exit__(None, None, None)
+            self._route_labels = None
         path = getattr(_effective_route(self) or route, "path", None)
         if isinstance(path, str):
             mounted = str(self.get("root_path", ""))
-            served_under = str(self.get("app_root_path", self._served_under))
-            if served_under and mounted.startswith(served_under):
-                mounted = mounted[len(served_under) :]
-            self._route_scope = native.tag_wrapper({"http.route": mounted + path})
-            self._route_scope.__enter__()
+            server_root_path = str(self.get("app_root_path", self._server_root_path))
+            if server_root_path and mounted.startswith(server_root_path):
+                mounted = mounted[len(server_root_path) :]
+            self._route_labels = native.tag_wrapper({"http.route": mounted + path})
+            self._route_labels.__enter__()

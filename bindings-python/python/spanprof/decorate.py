@@ -1,7 +1,7 @@
 """``tag_wrapper`` as a decorator: functions, coroutine functions, generator and asynchronous generator functions.
 
-A generator's labels are current only while its own body runs, never in the code that iterates over it. Not here: the scope
-itself (native).
+A generator's labels are current only while its body runs, never in the code that iterates over it. Not here: the scope itself
+(``src/ffi/scope_calls.rs``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def decorate(scope: Any, function: Callable) -> Callable:
         import logging
 
         logging.getLogger("spanprof").warning(
-            "tag_wrapper() decorates functions, got the class %s; it stays as it is and has no labels: decorate its methods",
+            "tag_wrapper() decorates functions, got the class %s; it is unchanged and has no labels: decorate its methods",
             function.__qualname__,
         )
         return function
-    import inspect  # Not at the top: it costs more than all the rest of the package.
+    import inspect  # Not at the top: it takes longer to import than the rest of the package.
 
     if inspect.isasyncgenfunction(function):
         return _async_generator_function(scope, function)

@@ -1,10 +1,10 @@
-"""Django middleware: every request's samples carry its method, its route and, without an OpenTelemetry SDK, its trace.
+"""Django middleware: labels every request's samples with method and route and, without an OpenTelemetry SDK, links its trace.
 
     MIDDLEWARE = ["spanprof.django.SpanprofMiddleware", ...]
 
-First in the list, so that the other middlewares are labelled too. Works under WSGI and ASGI, with sync and async views. The route
-is a label as soon as Django has resolved it; a streamed body is made after it. Not here: metrics, logging, anything that changes
-a response.
+Put it first in the list, so that the other middlewares are labeled too. Works under WSGI and ASGI, with sync and async views.
+The route becomes a label when Django has resolved it; a streamed body is produced after the labels have ended. Not here:
+metrics, logging, changes of a response.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SpanprofMiddleware:
             with native.tag_wrapper(_labels(request)):
                 return self.get_response(request)
         finally:
-            # Also ends the scope of the route.
+            # Also ends the scope that `_enter_route` entered.
             native.set_current(before)
 
     async def _respond_async(self, request: Any) -> Any:
@@ -60,7 +60,7 @@ def _labels(request: Any) -> dict[str, str]:
 def _enter_route(request: Any, view: object, arguments: object, keywords: object) -> None:
     route = getattr(request.resolver_match, "route", None)
     if isinstance(route, str):
-        # `re_path` gives a regular expression, which stays as it is.
+        # `re_path` gives a regular expression, which is used unchanged.
         path = route if route.startswith(("/", "^")) else f"/{route}"
         native.tag_wrapper({"http.route": path}).__enter__()
 

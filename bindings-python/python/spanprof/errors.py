@@ -1,12 +1,12 @@
-"""The one exception of the package. Only ``start`` and ``update`` raise it; after ``start`` nothing else does."""
+"""The only exception of the package. Only ``start`` and ``update`` raise it."""
 
 from __future__ import annotations
 
 
 class SpanprofError(Exception):
-    """The profiler cannot start, or cannot take a new setting.
+    """The profiler cannot start, or cannot apply a new setting.
 
-    ``kind`` is one of a closed set of words (``invalid_config``, ``unsupported_runtime``, ...), ``hint`` the way out.
+    ``kind`` is one of a closed set of names (``invalid_config``, ``unsupported_runtime``, ...); ``hint`` describes the remedy.
     """
 
     kind: str

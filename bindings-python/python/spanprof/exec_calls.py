@@ -1,5 +1,5 @@
-"""``os.exec*`` with ``clock=sigtrap``: a trap that is pending during ``exec`` ends the new program, so the calling thread has no
-CPU clock while it calls. Other clocks need nothing of this, and nothing is wrapped for them.
+"""Wraps ``os.exec*`` for ``clock=sigtrap``: a trap that is pending during ``exec`` kills the new program, so the calling
+thread's CPU clock is disarmed during the call. For other clocks nothing is wrapped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _installed = False
 
 
 def install() -> None:
-    """Wraps the two functions that all others of ``os.exec*`` and ``os.spawn*`` call, once, if the clock needs it."""
+    """Wraps the two functions that implement ``os.exec*`` and ``os.spawn*``, once, if the clock requires it."""
     global _installed
     if not _installed and native.setting("clock") == "sigtrap":
         _installed = True
@@ -31,7 +31,7 @@ def _without_clock(function: Callable[..., Any]) -> Callable[..., Any]:
         native.suspend_current_thread()
         try:
             return function(*arguments, **keywords)
-        finally:  # It raised, else nobody would be here.
+        finally:  # Reached only when `exec` failed.
             native.resume_current_thread()
 
     return replace_program

@@ -1,5 +1,5 @@
-"""Forked children profile themselves, and send their last window although most end by ``os._exit``. Not here: processes that
-SIGTERM ends, among them the workers of ``with Pool`` (native core)."""
+"""Restarts the profiler in forked children, and sends their last window before ``os._exit``, by which most end. Not here:
+processes that SIGTERM ends, such as the workers of ``with Pool`` (native core)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import NoReturn
 
-#: How long ``os._exit`` waits for receivers.
+#: Limit of the delivery before ``os._exit``.
 _EXIT_SECONDS = 0.2
 
 _installed = False
-# Of the process whose hooks have run, so that two ways of being told of one fork are one.
+# Of the process whose hook has run, so that two hooks for the same fork have one effect.
 _pid = 0
 
 
 class _Anchor:
-    """Something for ``multiprocessing`` to hold a weak reference to."""
+    """The object to which ``multiprocessing`` holds a weak reference."""
 
 
 _anchor = _Anchor()
@@ -45,7 +45,7 @@ def _deliver_before_exit() -> None:
 
     @functools.wraps(original)
     def _exit(status: int) -> NoReturn:
-        if isinstance(status, int):  # Else it raises and the process goes on.
+        if isinstance(status, int):  # Otherwise `os._exit` raises and the process continues.
             native.stop(_EXIT_SECONDS)
         original(status)
 
@@ -53,14 +53,14 @@ def _deliver_before_exit() -> None:
 
 
 def _install_in_uwsgi() -> None:
-    # uWSGI forks its workers in C and, unless py-call-uwsgi-fork-hooks is set, tells Python by a hook of its own only.
+    # uWSGI forks its workers in C. Unless py-call-uwsgi-fork-hooks is set, it calls only its own hook.
     uwsgi = sys.modules.get("uwsgi")
     if uwsgi is None:
         return
     earlier = getattr(uwsgi, "post_fork_hook", None)
     if earlier is None or "uwsgidecorators" in sys.modules:
         try:
-            # Shares the one hook among all who ask; imported later by the program, it would replace ours.
+            # Shares the hook among its callers; if the program imported it later, it would replace ours.
             importlib.import_module("uwsgidecorators").postfork(_after_in_child)
             return
         except Exception:
@@ -76,18 +76,18 @@ def _install_in_uwsgi() -> None:
     uwsgi.post_fork_hook = after_fork  # type: ignore[attr-defined]
 
 
-def _is_replaced_at_once() -> bool:
-    # `subprocess` with `preexec_fn` runs fork hooks in a child that executes another program right afterwards.
+def _execs_immediately() -> bool:
+    # `subprocess` with `preexec_fn` runs fork hooks in a child that calls `exec` right afterwards.
     try:
         caller = sys._getframe(2)
-    except ValueError:  # Called by C code that no Python code called.
+    except ValueError:  # Called by C code, without a Python caller.
         return False
     return caller.f_code.co_name == "_execute_child" and caller.f_globals.get("__name__") == "subprocess"
 
 
 def _after_in_child() -> None:
     global _pid
-    if _pid == os.getpid() or _is_replaced_at_once():
+    if _pid == os.getpid() or _execs_immediately():
         return
     _pid = os.getpid()
     native.after_fork_in_child()
@@ -95,9 +95,9 @@ def _after_in_child() -> None:
 
 
 def stop_at_process_exit() -> None:
-    """In a child, before ``multiprocessing`` runs it: the profiler is stopped after the program's own finalizers.
+    """In a child, before ``multiprocessing`` runs it: arranges that the profiler stops after the program's own finalizers.
 
-    multiprocessing forgets the finalizers that are registered now, then calls what is registered here, then runs the child.
+    multiprocessing first clears the registered finalizers, then calls the function registered here, then runs the child.
     """
     multiprocessing_util = sys.modules.get("multiprocessing.util")
     if multiprocessing_util is not None:

@@ -1,5 +1,5 @@
-"""greenlet (and gevent on top of it) switches a thread's frames and context under the interpreter, in two steps: the engine is
-told where that code lies, so that no sample taken between the steps bears another greenlet's labels."""
+"""Registers greenlet's library with the engine. greenlet (and gevent, which uses it) replaces a thread's frames and context in
+separate steps; a sample taken between them would have another greenlet's labels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _installed = False
 
 
 def install() -> None:
-    """Tells the engine of greenlet, now or when it is imported."""
+    """Registers greenlet, now or when it is imported."""
     global _installed
     if not _installed:
         _installed = True
-        when_imported("greenlet._greenlet", _watch)
+        when_imported("greenlet._greenlet", _register)
 
 
-def _watch(module: ModuleType) -> None:
-    native.watch_switching(module.getcurrent)
+def _register(module: ModuleType) -> None:
+    native.watch_greenlet_switches(module.getcurrent)

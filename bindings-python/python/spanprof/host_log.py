@@ -1,10 +1,10 @@
-"""Writes the profiler's few lines to the program's own logger, ``logging.getLogger("spanprof")``.
+"""Writes the profiler's log lines to the program's logger, ``logging.getLogger("spanprof")``.
 
-Not here: what is said (native core). A logger that raises loses the line, nothing else.
+Not here: the messages (native core). A logger that raises loses the line, with no other effect.
 
-``logging`` is never imported here. A process that forks while another thread imports a module leaves that module's lock held in
-the child, which then waits for it for ever (CPython's importlib/_bootstrap.py, ``_ModuleLock``). Where the program has not
-imported it, there are no handlers, and a line ends where ``logging.lastResort`` would write it.
+``logging`` is never imported here. If a process forks while another thread imports a module, that module's lock stays held in
+the child, which then deadlocks on it (CPython's importlib/_bootstrap.py, ``_ModuleLock``). Where the program has not imported
+``logging``, there are no handlers, and a warning goes to standard error, as ``logging.lastResort`` would write it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 #: ``logging.WARNING``.
 _WARNING = 30
-#: Id of the process whose outcome is printed. ``spanprof run`` sets its own, so that forked children print none.
+#: Id of the process that prints its outcome. ``spanprof run`` sets its own, so that forked children print none.
 _prints_outcome: int | None = None
-#: Native calls that hand over their lines themselves.
-_calls = 0
+#: Number of running native calls that log their lines themselves.
+_logging_calls = 0
 
 
 def print_outcome() -> None:
-    """Prints the line at the end of the run on standard error, whatever the program's logging does."""
+    """Prints the line at the end of the run on standard error, independently of the program's logging."""
     global _prints_outcome
     _prints_outcome = os.getpid()
 
 
-def hand_over() -> None:
-    """Logs what waits, on this thread."""
+def log_queued_lines() -> None:
+    """Logs the queued lines, on this thread."""
     while True:
         line = native.take_log_line()
         if line is None:
@@ -53,50 +53,50 @@ def hand_over() -> None:
             pass
 
 
-def logged_here(call: Callable[[], bool]) -> bool:
-    """The result of a native call; its lines are logged on this thread, before it returns.
+def call_and_log(call: Callable[[], bool]) -> bool:
+    """Returns the result of a native call; logs its lines on this thread before returning.
 
-    At the end of the program a courier could take a line and be frozen before it is logged.
+    At the end of the program a log thread could be stopped between fetching and logging a line.
     """
-    global _calls
-    _calls += 1
+    global _logging_calls
+    _logging_calls += 1
     try:
         return call()
     finally:
-        hand_over()
-        _calls -= 1
-        # What came from other threads meanwhile.
-        hand_over()
+        log_queued_lines()
+        _logging_calls -= 1
+        # Lines that other threads queued meanwhile.
+        log_queued_lines()
 
 
-_courier: threading.Thread | None = None
+_log_thread: threading.Thread | None = None
 
 
-def wait_for_courier() -> None:
-    """At the end of the program: a line that is on its way arrives."""
-    courier = _courier
-    if courier is not None and courier is not threading.current_thread():
-        courier.join(1)
+def join_log_thread() -> None:
+    """At the end of the program: waits until a fetched line is logged."""
+    log_thread = _log_thread
+    if log_thread is not None and log_thread is not threading.current_thread():
+        log_thread.join(1)
 
 
-def send_courier() -> None:
-    """Lets a short-lived thread log what waits. Called on the main thread, in the middle of anything."""
-    if _calls > 0:
-        native.log_not_fetched()
+def start_log_thread() -> None:
+    """Starts a short-lived thread that logs the queued lines. A pending call on the main thread, between any two bytecodes."""
+    if _logging_calls > 0:
+        native.log_fetch_failed()
         return
-    # Interrupted while it starts or lists threads itself, the main thread may hold this lock (not reentrant before 3.9.6).
+    # The main thread may hold this lock, if it was interrupted while starting or listing threads (not reentrant before 3.9.6).
     lock = threading._active_limbo_lock  # type: ignore[attr-defined]
     if not lock.acquire(blocking=False):
-        native.log_not_fetched()
+        native.log_fetch_failed()
         return
     lock.release()
-    global _courier
+    global _log_thread
     try:
-        courier = threading.Thread(target=hand_over, name="spanprof-log", daemon=True)
-        courier.start()
-        _courier = courier
+        log_thread = threading.Thread(target=log_queued_lines, name="spanprof-log", daemon=True)
+        log_thread.start()
+        _log_thread = log_thread
     except Exception:
-        native.log_not_fetched()
+        native.log_fetch_failed()
 
 
-native.set_asked(send_courier)
+native.set_log_notifier(start_log_thread)

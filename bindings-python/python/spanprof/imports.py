@@ -1,7 +1,7 @@
-"""Runs a function when a module has been imported: now if it is loaded, else right after its import.
+"""Import hooks: calls a function when a module has been imported, now if it is loaded, else right after its import.
 
-What we wrap (executors, OpenTelemetry, multiprocessing) is never imported for the profiler's sake. Not here: the wrapping.
-A callback never raises into the importing program, and no loader or spec keeps a trace of us.
+The profiler never imports the modules it wraps (executors, OpenTelemetry, multiprocessing). Not here: the wrapping. A callback
+never raises into the importing program, and the module's loader and spec are restored.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
     Callback = Callable[[ModuleType], None]
 
-_waiting: dict[str, list[Callback]] = {}
+_callbacks: dict[str, list[Callback]] = {}
 _searching = threading.local()
 
 
 def when_imported(name: str, callback: Callback) -> None:
-    """Calls ``callback(module)`` once, as soon as the module ``name`` is there."""
+    """Calls ``callback(module)`` once, as soon as the module ``name`` is loaded."""
     module = loaded(name)
     if module is not None:
         _call(callback, module)
         return
-    _waiting.setdefault(name, []).append(callback)
+    _callbacks.setdefault(name, []).append(callback)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -45,16 +45,16 @@ def _call(callback: Callback, module: ModuleType) -> None:
     except Exception:
         import logging
 
-        logging.getLogger("spanprof").warning("could not follow %s", module.__name__, exc_info=True)
+        logging.getLogger("spanprof").warning("could not wrap the module %s", module.__name__, exc_info=True)
 
 
 class _Finder:
-    """Lets the other finders search, and puts ``_Loader`` in front of the loader they found."""
+    """Delegates to the other finders, and wraps the loader they find in a ``_Loader``."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _waiting or getattr(_searching, "name", None) == name:
+        if name not in _callbacks or getattr(_searching, "name", None) == name:
             return None
         _searching.name = name
         try:
@@ -73,7 +73,7 @@ class _Finder:
 
 
 class _Loader:
-    """Executes the module with its own loader, then tells who waited."""
+    """Executes the module with its own loader, then calls the callbacks."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -89,5 +89,5 @@ class _Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        for callback in _waiting.pop(module.__name__, ()):
+        for callback in _callbacks.pop(module.__name__, ()):
             _call(callback, module)

@@ -1,4 +1,4 @@
-"""Begin and end, and what is hooked into the process while profiling. Not here: what a setting means (native core)."""
+"""Start, stop, flush, update and stats, and the installation of the process's hooks. Not here: the settings (native core)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ _at_exit = False
 def start(**config: Unpack[PyroscopeOptions]) -> bool:
     """Starts profiling this process; True when samples are being taken afterwards.
 
-    Settings are keyword arguments; what is left out comes from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named
-    by ``config_file`` and the defaults, in this order. Pyroscope's keyword arguments are understood. Calling it again while
-    running changes nothing. Raises :class:`SpanprofError` for an impossible configuration or an interpreter that cannot be
-    profiled.
+    Settings are keyword arguments. Omitted ones come from ``SPANPROF_*``, ``OTEL_*``, ``PYROSCOPE_*``, the file named by
+    ``config_file`` and the defaults, in this order. Pyroscope's keyword arguments are accepted. A second call while running
+    changes nothing. Raises :class:`SpanprofError` for an invalid configuration or an interpreter that cannot be profiled.
     """
     return _start(pyroscope.translated(dict(config)))
 
 
-def start_quietly(config: dict[str, Any]) -> bool:
-    """As ``start``, for programs that did not ask themselves: an error becomes a warning of the logger."""
+def start_or_warn(config: dict[str, Any]) -> bool:
+    """As ``start``, for a start without a call in the program: an error becomes a warning of the logger."""
     try:
         return _start(config)
     except SpanprofError as error:
@@ -46,7 +45,7 @@ def _start(config: dict[str, Any]) -> bool:
     try:
         running = native.start(config)
     finally:
-        host_log.hand_over()
+        host_log.log_queued_lines()
     if running:
         threads.install()
         greenlets.install()
@@ -62,34 +61,34 @@ def _start(config: dict[str, Any]) -> bool:
 
 
 def _end() -> None:
-    # Runs after `stop`: the interpreter is not asked for anything while it ends.
-    host_log.hand_over()
-    host_log.wait_for_courier()
+    # Runs after `stop`: no pending call may be added during finalization.
+    host_log.log_queued_lines()
+    host_log.join_log_thread()
     native.close_log()
 
 
 def stop() -> bool:
     """Stops profiling and sends the last window within ``stop_timeout`` seconds; True when every window since the start was
     delivered."""
-    return host_log.logged_here(native.stop)
+    return host_log.call_and_log(native.stop)
 
 
 def flush(timeout: float | None = None) -> bool:
-    """Sends what was sampled so far; True when everything was delivered within ``timeout`` seconds."""
+    """Sends the samples collected so far; True when everything was delivered within ``timeout`` seconds."""
     delivered = native.flush(timeout)
-    host_log.hand_over()
+    host_log.log_queued_lines()
     return delivered
 
 
 def update(**config: Unpack[Options]) -> bool:
     """Changes settings while running; False when the profiler does not run.
 
-    Raises :class:`SpanprofError` for a setting that cannot change while running, or cannot have this value.
+    Raises :class:`SpanprofError` for a setting that cannot change while running, or for an invalid value.
     """
     try:
         updated = native.update(dict(config))
     finally:
-        host_log.hand_over()
+        host_log.log_queued_lines()
     if updated:
         spawn.remember(dict(config))
         threads.install()
@@ -97,5 +96,5 @@ def update(**config: Unpack[Options]) -> bool:
 
 
 def stats() -> dict[str, int | str]:
-    """The profiler's own health: samples, losses with their reasons, deliveries, settings with their sources."""
+    """The profiler's statistics: samples, losses by reason, deliveries, settings with their sources."""
     return native.stats()

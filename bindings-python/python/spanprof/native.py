@@ -1,4 +1,4 @@
-"""Finds the native half of the package once; everything else here asks for ``native``."""
+"""Loads the native module of the package, or its no-op replacement; the other modules import ``native`` from here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import ModuleType
 _NAME = "spanprof._spanprof"
 
 
-def _refuse_cut_file() -> None:
-    # A library cut short (full disk, broken copy) kills the process inside the system's loader: look before loading.
-    # Not by importlib.util, which loads typing and re on some versions.
+def _refuse_truncated_file() -> None:
+    # A truncated library (full disk, broken copy) kills the process in the dynamic loader, so it is checked before loading.
+    # Not by importlib.util, which imports typing and re on some versions.
     spec = PathFinder.find_spec(_NAME, [os.path.dirname(__file__)])
     if spec is None or not spec.origin or not os.path.isfile(spec.origin):
         return
@@ -24,7 +24,7 @@ def _refuse_cut_file() -> None:
         sections_at = int.from_bytes(header[0x28:0x30], "little")
         size, count = int.from_bytes(header[0x3A:0x3C], "little"), int.from_bytes(header[0x3C:0x3E], "little")
         if length < sections_at + size * count:
-            raise ImportError(f"{spec.origin} is cut short: {length} bytes")
+            raise ImportError(f"{spec.origin} is truncated: {length} bytes")
 
 
 native: ModuleType
@@ -32,15 +32,15 @@ native: ModuleType
 missing_because: str = ""
 
 try:
-    _refuse_cut_file()
+    _refuse_truncated_file()
     native = importlib.import_module(_NAME)
-except Exception as error:  # A damaged library raises more than ImportError, and none of it may reach the host.
-    from . import absent as native
+except Exception as error:  # A damaged library raises other exceptions than ImportError; none may reach the host.
+    from . import noop as native
 
     import warnings
 
     missing_because = f"{type(error).__name__}: {error}"
-    # Of these interpreters none loads the module, and no other wheel helps: `start` says so instead of a warning here.
+    # These interpreters cannot load the module from any wheel: `start` raises, and there is no warning here.
     if isinstance(error, ImportError) and "subinterpreter" in str(error):
         native.declined = (
             "start() was called in a subinterpreter; spanprof profiles the main interpreter only",

@@ -1,4 +1,4 @@
-"""The settings of ``start`` and ``update``, for type checkers; nothing here runs. What they mean is in docs/configuration.md."""
+"""The settings of ``start`` and ``update``, for type checkers only. docs/configuration.md describes them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Options(TypedDict, total=False):
 
 
 class ConfigureOptions(Options, total=False):
-    """The same, and the keyword arguments of Pyroscope's ``configure`` behind the first three."""
+    """Also the keyword arguments of Pyroscope's ``configure``, except its first three."""
 
     basic_auth_username: str
     basic_auth_password: str
@@ -83,7 +83,7 @@ class ConfigureOptions(Options, total=False):
 
 
 class PyroscopeOptions(ConfigureOptions, total=False):
-    """The same, and the first three."""
+    """Also the first three."""
 
     app_name: str | None
     application_name: str | None

@@ -1,7 +1,7 @@
 """OpenTelemetry span processor for Pyroscope's span profiles: names the profile of each local root span.
 
-Samples link themselves to the active span without it (``otel_link``); this adds the attribute ``pyroscope.profile.id`` that
-Grafana follows from a trace to its profile, and the label ``span_name``. Needs ``opentelemetry-sdk``.
+Samples are linked to the active span without it (``otel_link``). The processor adds the attribute ``pyroscope.profile.id``,
+which Grafana follows from a trace to its profile, and the label ``span_name``. Needs ``opentelemetry-sdk``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import SpanProcessor as _SdkSpanProcessor
 
 from . import otel_link
 
-#: The attribute of a local root span under which its profile is found: its own span id.
+#: Attribute of a local root span that identifies its profile: its own span id.
 PROFILE_ID = "pyroscope.profile.id"
 
 

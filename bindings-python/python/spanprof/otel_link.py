@@ -1,8 +1,8 @@
-"""The active OpenTelemetry span links itself to the samples: attach and detach of the runtime context are replaced once.
+"""Links samples to the active OpenTelemetry span: replaces ``attach`` and ``detach`` of the runtime context once.
 
-Our variable is set in the same ``contextvars.Context`` in the same call, so it follows tasks exactly as the span does. Works
-with the API alone or with an SDK, loaded before or after ``start``. The functions themselves are native, since every span makes
-two calls. Not here: the span processor (``otel``).
+The context variable of the profiler is set in the same ``contextvars.Context`` in the same call, so it follows tasks as the
+span does. Works with the API alone or with an SDK, loaded before or after ``start``. The replacements are native
+(``src/ffi/otel_calls.rs``), because every span makes two calls. Not here: the span processor (``otel``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def install() -> None:
     global _installed
     if not _installed:
         _installed = True
-        # Without it there are no spans.
+        # Without this module there are no spans.
         when_imported("opentelemetry.trace", _link)
 
 
 def name_root_spans() -> None:
-    """Has the names of local root spans become the label ``span_name``."""
+    """Enables the label ``span_name`` with the name of the local root span."""
     global _names_root_spans
     _names_root_spans = True
     native.name_root_spans()
@@ -49,12 +49,12 @@ def _link(trace: ModuleType) -> None:
     )
     runtime_context.attach = attach
     runtime_context.detach = detach
-    # Links a span that is current already.
+    # Links a span that is already current.
     attach(runtime_context.get_current())
 
 
 def _variable_of(runtime_context: Any) -> Any:
-    # Only where attach and detach are known to set and reset this variable, and nothing else.
+    # Only if attach and detach are the standard ones, which only set and reset this variable.
     standard = getattr(sys.modules.get("opentelemetry.context.contextvars_context"), "ContextVarsRuntimeContext", None)
     variable = getattr(runtime_context, "_current_context", None)
     if type(runtime_context) is not standard or type(variable).__name__ != "ContextVar":
@@ -65,7 +65,7 @@ def _variable_of(runtime_context: Any) -> Any:
 
 
 def _describe(context: Any) -> tuple:
-    """Trace id, span id, whether it is a local root, and labels: for spans of unknown kinds and for named root spans."""
+    """Trace id, span id, whether it is a local root, and labels: for spans of other classes and for named root spans."""
     span = sys.modules["opentelemetry.trace"].get_current_span(context)
     span_context = span.get_span_context()
     parent = getattr(span, "parent", _UNKNOWN)

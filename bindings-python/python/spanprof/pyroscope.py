@@ -1,6 +1,6 @@
-"""Pyroscope's Python names as thin aliases: its documented snippets run with the import renamed.
+"""Pyroscope's Python API as thin aliases: its documented snippets run with the import renamed.
 
-Not here: its ``PYROSCOPE_*`` variables (the core reads them). Where a name has no meaning for us it is accepted and said.
+Not here: its ``PYROSCOPE_*`` variables (the core reads them). Names without an equivalent are accepted and logged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RENAMED = {
     "server_address": "endpoint",
     "cpu_enabled": "cpu",
 }
-_WITHOUT_MEANING = {
+_IGNORED = {
     "gil_only": "threads without the GIL are profiled too",
     "line_no": "the executing line is always recorded",
     "report_pid": "the process id is part of the resource",
@@ -52,7 +52,7 @@ _WITHOUT_MEANING = {
 
 
 def translated(config: dict[str, Any]) -> dict[str, Any]:
-    """``config`` with Pyroscope's keyword arguments replaced by ours; ours win where both are given."""
+    """``config`` with Pyroscope's keyword arguments replaced by ours; ours take precedence where both are given."""
     ours: dict[str, Any] = {}
     headers: dict[str, Any] = {}
     user = password = None
@@ -61,8 +61,8 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
             if key == "app_name":
                 _deprecated("app_name", "service_name")
             ours.setdefault(_RENAMED[key], value)
-        elif key in _WITHOUT_MEANING:
-            _logger().debug("`%s` is ignored: %s", key, _WITHOUT_MEANING[key])
+        elif key in _IGNORED:
+            _logger().debug("`%s` is ignored: %s", key, _IGNORED[key])
         elif key == "basic_auth_username":
             user = value
         elif key == "basic_auth_password":
@@ -104,7 +104,7 @@ def translated(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logger() -> Any:
-    import logging  # Not at the top: programs that do not log need not load it.
+    import logging  # Not at the top: programs that do not log do not load it.
 
     return logging.getLogger("spanprof")
 
@@ -146,7 +146,7 @@ def shutdown() -> bool:
 
 
 def configure_experimental_stack_profiler(*_options: object, **_more: object) -> bool:
-    """Accepted for compatibility: adjusts a profiler of Pyroscope's that is not here."""
+    """Accepted for compatibility: it configures a profiler that only Pyroscope has."""
     _logger().debug("configure_experimental_stack_profiler is ignored: there is one implementation")
     return True
 
@@ -164,7 +164,7 @@ def runtime_version() -> str:
 
 
 def add_thread_tag(key: str, value: str) -> None:
-    """Adds a label to what runs here, until :func:`remove_thread_tag`. Prefer ``tag_wrapper``, which ends by itself."""
+    """Adds a label to the current context, until :func:`remove_thread_tag`. Prefer ``tag_wrapper``, which removes it itself."""
     native.add_labels({key: value})
 
 
@@ -174,30 +174,30 @@ def remove_thread_tag(key: str, value: str) -> None:
 
 
 def tag(tags: dict[str, str]) -> None:
-    """Deprecated by Pyroscope: adds labels to what runs here."""
+    """Deprecated by Pyroscope: adds labels to the current context."""
     _deprecated("tag", "tag_wrapper")
     native.add_labels(tags)
 
 
 def remove_tags(*keys: str) -> None:
-    """Deprecated by Pyroscope: removes labels from what runs here, whatever their values."""
+    """Deprecated by Pyroscope: removes labels from the current context, regardless of their values."""
     _deprecated("remove_tags", "tag_wrapper")
     for key in keys:
         native.remove_label(key, None)
 
 
 def change_name(name: str) -> None:
-    """Deprecated by Pyroscope; the service's name is given to ``start``."""
+    """Deprecated by Pyroscope; pass the service's name to ``start``."""
     _deprecated("change_name", "start(service_name=...)")
 
 
 def build_summary() -> str:
-    """Deprecated by Pyroscope: what this build is."""
+    """Deprecated by Pyroscope: name and version of this build."""
     _deprecated("build_summary", "stats()")
     return f"spanprof {native.version}"
 
 
 def test_logger() -> None:
-    """Deprecated by Pyroscope: says one line on the logger."""
+    """Deprecated by Pyroscope: writes one line to the logger."""
     _deprecated("test_logger", "logging.getLogger('spanprof')")
     _logger().info("spanprof logs here")

@@ -1,4 +1,4 @@
-"""What a request says about itself before any framework looked at it: the labels that both middlewares start with."""
+"""Labels of a request before routing, for the middlewares: its method and its trace."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2
 
 
 def request_labels(method: str, traceparent: str) -> dict[str, str]:
-    """Labels of a request; with ids of its trace when no span of this process is current."""
+    """Labels of a request; includes the ids of its trace if no span of this process is current."""
     labels: dict[str, str] = {}
     if method:
         labels["http.request.method"] = method if method in _METHODS else "_OTHER"
-    found = _TRACEPARENT.match(traceparent) if traceparent else None
-    if found is not None and not native.is_linked():
-        labels["trace_id"], labels["span_id"] = found.groups()
+    match = _TRACEPARENT.match(traceparent) if traceparent else None
+    if match is not None and not native.is_linked():
+        labels["trace_id"], labels["span_id"] = match.groups()
     return labels

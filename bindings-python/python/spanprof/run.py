@@ -1,10 +1,10 @@
-"""``spanprof run``: profiles an unmodified program, as ``python app.py`` or ``python -m module`` would run it.
+"""``spanprof run``: runs and profiles an unmodified program, as ``python app.py`` or ``python -m module`` would run it.
 
     spanprof run [-o FILE] [--KEY=VALUE ...] app.py [ARGUMENTS ...]
     spanprof run [-o FILE] [--KEY=VALUE ...] -m module [ARGUMENTS ...]
 
 The keys are those of the configuration, with ``-`` or ``_``; ``-o`` is ``--output``. One line on standard error reports the
-outcome. Not here: what the keys mean (native core).
+outcome. Not here: the keys (native core).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Runs a Python program and profiles it. -o FILE (--output) writes a flame graph (
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what the arguments name; returns the exit code when the program itself does not end the process."""
+    """Runs the program that the arguments name; returns the exit code if the program does not end the process itself."""
     config: dict[str, Any] = {}
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m"):
         option = rest.pop(0)
         if option in ("-h", "--help"):
-            # No program runs: a closed pipe may end the process, as it ends the other verbs.
+            # No program runs, so a closed pipe may end the process, as in the other commands.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             print(_usage())
             return 0
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
     if rest[0] == "-m":
         sys.argv = [rest[1], *rest[2:]]
-        # `python -m` looks in the current directory first.
+        # `python -m` searches the current directory first.
         sys.path.insert(0, os.getcwd())
         _fresh_main()
         _start(config)
@@ -83,14 +83,14 @@ def _start(config: dict[str, Any]) -> None:
 
     host_log.print_outcome()
     try:
-        because = "" if lifecycle.start(**config) else _why_off()
+        reason = "" if lifecycle.start(**config) else _disabled_reason()
     except SpanprofError as error:
-        because = str(error)
-    if because:
-        print(f"spanprof run: not profiled: {because}", file=sys.stderr)
+        reason = str(error)
+    if reason:
+        print(f"spanprof run: not profiled: {reason}", file=sys.stderr)
 
 
-def _why_off() -> str:
+def _disabled_reason() -> str:
     if missing_because:
         return f"the native module could not be loaded ({missing_because})"
     switches = [name for name in ("SPANPROF_DISABLED", "OTEL_SDK_DISABLED") if os.environ.get(name)]
@@ -98,16 +98,16 @@ def _why_off() -> str:
 
 
 def _hide_launcher() -> None:
-    # The interpreter prints the exception and chooses the exit code; only the traceback begins where the program begins.
+    # The interpreter prints the exception and selects the exit code; the traceback starts at the program's first frame.
     excepthook = sys.excepthook
 
     def without_launcher(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        inside, step = traceback, traceback
-        while step is not None:
-            if step.tb_frame.f_code.co_filename == __file__:
-                inside = step.tb_next
-            step = step.tb_next
-        excepthook(kind, error.with_traceback(inside), inside)
+        program, entry = traceback, traceback
+        while entry is not None:
+            if entry.tb_frame.f_code.co_filename == __file__:
+                program = entry.tb_next
+            entry = entry.tb_next
+        excepthook(kind, error.with_traceback(program), program)
 
     sys.excepthook = without_launcher
 
@@ -123,7 +123,7 @@ def _refuse(message: str) -> int:
 
 
 def _fresh_main() -> types.ModuleType:
-    # The program's __main__, not ours: threads, pickling and multiprocessing look names up in it until the process ends.
+    # The program needs its own __main__: threads, pickling and multiprocessing look names up in it until the process ends.
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = module
@@ -131,7 +131,7 @@ def _fresh_main() -> types.ModuleType:
 
 
 def _run_module(name: str) -> None:
-    # What `python -m` itself calls: executes in the present __main__, sets argv[0] to the module's file.
+    # The function that `python -m` calls: executes in the current __main__ and sets argv[0] to the module's file.
     runpy._run_module_as_main(name, alter_argv=True)  # type: ignore[attr-defined]
 
 
@@ -141,7 +141,7 @@ def _run_path(path: str) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    # Absolute, as Python has it since 3.9; links are not followed.
+    # Absolute, as in Python since 3.9; symbolic links are not resolved.
     path = os.path.abspath(path)
     module = _fresh_main()
     module.__file__ = path
@@ -159,7 +159,7 @@ def _run_stdin() -> None:
 
 def _is_source(path: str) -> bool:
     if not os.path.isfile(path):
-        # A pipe is read once.
+        # A pipe can be read only once.
         return True
     with open(path, "rb") as file:
         return file.read(4)[:2] != b"PK" and not path.endswith((".pyc", ".pyz"))

@@ -1,7 +1,7 @@
-"""Children of ``multiprocessing`` that do not share our memory (spawn, forkserver) start with the parent's configuration.
+"""Starts the profiler in children of ``multiprocessing`` that are not forked from this process (spawn, forkserver).
 
-The configuration travels in the preparation data, through multiprocessing's own pipe: nothing of it (headers are secrets)
-shows in a command line or in the environment. A child that cannot load the package runs on without a profiler.
+The parent's configuration is part of the preparation data, in multiprocessing's own pipe. Headers are secrets, so it appears
+neither in a command line nor in the environment. A child that cannot load the package runs without a profiler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 _installed = False
 _configuration: dict[str, Any] = {}
 
-# Runs in the child while it reads the preparation data, before `sys.path` is prepared; must not raise.
+# Runs in the child while it unpickles the preparation data, before `sys.path` is set; must not raise.
 _START_IN_CHILD = """
 try:
     import sys
@@ -37,7 +37,7 @@ except Exception:
 
 
 class _StartInChild:
-    """A value that starts the profiler where it is unpickled."""
+    """Starts the profiler in the process that unpickles it."""
 
     def __init__(self, configuration: dict[str, Any]) -> None:
         self.configuration = configuration
@@ -48,7 +48,7 @@ class _StartInChild:
 
 
 def install(configuration: dict[str, Any]) -> None:
-    """Remembers what ``start`` was given, and wraps the preparation of children once."""
+    """Stores the arguments of ``start``, and wraps the preparation of children once."""
     global _installed
     _configuration.clear()
     remember(configuration)
@@ -58,17 +58,17 @@ def install(configuration: dict[str, Any]) -> None:
 
 
 def remember(configuration: dict[str, Any]) -> None:
-    """Adds what ``update`` was given."""
-    _configuration.update((key, value) for key, value in configuration.items() if _travels(value))
+    """Adds the arguments of ``update``."""
+    _configuration.update((key, value) for key, value in configuration.items() if _is_picklable(value))
 
 
-def _travels(value: object, depth: int = 0) -> bool:
+def _is_picklable(value: object, depth: int = 0) -> bool:
     if type(value) in (str, int, float, bool, type(None)):
         return True
     if type(value) in (list, tuple, dict) and depth < 4:
         parts = [*value, *value.values()] if type(value) is dict else value
-        return all(_travels(part, depth + 1) for part in parts)
-    import pickle  # Not at the top: plain settings, the usual ones, start without it.
+        return all(_is_picklable(part, depth + 1) for part in parts)
+    import pickle  # Not at the top: plain settings do not need it.
 
     try:
         pickle.dumps(value)
@@ -84,7 +84,7 @@ def _wrap(module: ModuleType) -> None:
     def get_preparation_data(name: str) -> dict:
         data = original(name)
         if native.is_running():
-            # The child's own argv is multiprocessing's; the service is the parent's.
+            # The child's argv is multiprocessing's, so the service name is taken from the parent.
             service_name = native.setting("service_name")
             configuration = dict(_configuration)
             if service_name:
@@ -100,5 +100,5 @@ def start_in_child(configuration: dict[str, Any]) -> None:
     from . import lifecycle
     from .fork import stop_at_process_exit
 
-    lifecycle.start_quietly(configuration)
+    lifecycle.start_or_warn(configuration)
     stop_at_process_exit()

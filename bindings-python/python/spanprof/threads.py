@@ -1,7 +1,7 @@
-"""Threads and executors: new threads are announced to the engine, and submitted calls keep the labels of who submitted.
+"""Hooks for threads and executors: registers new threads with the engine, binds submitted calls to their submitter's labels.
 
-Everything is wrapped once and stays wrapped; without a running profiler the wrappers cost one call. Not here: asyncio, which
-carries context variables by itself.
+Functions are wrapped once, permanently; without a running profiler a wrapper costs one call. Not here: asyncio, which
+propagates context variables itself.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _inheriting = False
 
 
 def install() -> None:
-    """Wraps the start of threads and ``ThreadPoolExecutor.submit``; what is not imported yet is wrapped when it is."""
+    """Wraps the start of threads and ``ThreadPoolExecutor.submit``, now or when the module is imported."""
     global _installed
     if not _installed:
         _installed = True
-        _announce_threads()
-        when_imported("concurrent.futures.thread", _carry_submitted_calls)
+        _register_threads()
+        when_imported("concurrent.futures.thread", _bind_submitted_calls)
     if native.inherits_threads():
-        _inherit_into_threads()
+        _inherit_contexts()
 
 
-def _announce_threads() -> None:
-    # The last step that runs on the new thread before it says that it started: no frame of ours stays on its stack.
+def _register_threads() -> None:
+    # The last step on the new thread before it signals its start: no frame of ours stays on its stack.
     original = getattr(threading.Thread, "_set_native_id", None)
     if original is None:
         return
@@ -45,7 +45,7 @@ def _announce_threads() -> None:
             native.register_current_thread()
             inherited = self.__dict__.pop("_spanprof_context", 0)
             if inherited:
-                # From 3.14 on a thread runs inside a context of its own.
+                # From 3.14 on a thread runs in its own `Context`.
                 context = getattr(self, "_context", None)
                 if context is None:
                     native.set_current(inherited)
@@ -55,7 +55,7 @@ def _announce_threads() -> None:
     threading.Thread._set_native_id = _set_native_id  # type: ignore[attr-defined]
 
 
-def _inherit_into_threads() -> None:
+def _inherit_contexts() -> None:
     global _inheriting
     if _inheriting:
         return
@@ -73,12 +73,12 @@ def _inherit_into_threads() -> None:
     threading.Thread.start = start  # type: ignore[method-assign]
 
 
-def _carry_submitted_calls(module: ModuleType) -> None:
+def _bind_submitted_calls(module: ModuleType) -> None:
     executor = module.ThreadPoolExecutor
     original: Callable = executor.submit
 
     @functools.wraps(original)
     def submit(self: Any, fn: Callable, /, *args: Any, **kwargs: Any) -> Any:
-        return original(self, native.carry(fn), *args, **kwargs)
+        return original(self, native.bind_context(fn), *args, **kwargs)
 
     executor.submit = submit

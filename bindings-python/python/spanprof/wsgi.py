@@ -1,10 +1,10 @@
-"""WSGI middleware: every request's samples carry its method, its route and, without an OpenTelemetry SDK, its trace.
+"""WSGI middleware: labels every request's samples with method and route and, without an OpenTelemetry SDK, links its trace.
 
     app.wsgi_app = spanprof.wsgi.Middleware(app.wsgi_app)   # Flask
     application = spanprof.wsgi.Middleware(application)     # any WSGI application
 
-The route is a label as soon as the framework knows it: Flask says so by its signal ``request_started``. Not here: metrics,
-logging, anything that changes a response.
+The route becomes a label when the framework has resolved it: Flask sends its signal ``request_started``. Not here: metrics,
+logging, changes of a response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Middleware:
 
     def __init__(self, app: Callable[[dict, Callable], Iterable[bytes]]) -> None:
         self.app = app
-        when_imported("flask.signals", _follow_flask)
+        when_imported("flask.signals", _connect_to_flask)
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
         labels = request_labels(environ.get("REQUEST_METHOD", ""), environ.get("HTTP_TRACEPARENT", ""))
@@ -39,13 +39,13 @@ class Middleware:
             route_scope = environ.pop(_ROUTE_SCOPE, None)
         file_wrapper = environ.get("wsgi.file_wrapper")
         if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
-            # Already there, or sent by the server itself, which looks at the type.
+            # Complete, or sent by the server itself, which checks the type.
             return body
-        return _LabelledBody(body, scope, route_scope)
+        return _LabeledBody(body, scope, route_scope)
 
 
-class _LabelledBody:
-    """A streamed body: each part is made under the request's labels, the server's own work between parts is not."""
+class _LabeledBody:
+    """A streamed body: each part is produced under the request's labels; the server's work between parts is not labeled."""
 
     def __init__(self, body: Iterable[bytes], scope: Any, route_scope: Any) -> None:
         self._body = body
@@ -53,7 +53,7 @@ class _LabelledBody:
         self._scope = scope
         self._route_scope = route_scope
 
-    def __iter__(self) -> "_LabelledBody":
+    def __iter__(self) -> "_LabeledBody":
         return self
 
     def __next__(self) -> bytes:
@@ -72,11 +72,11 @@ class _LabelledBody:
                 close()
 
 
-def _follow_flask(signals: ModuleType) -> None:
-    signals.request_started.connect(_flask_knows_the_route)
+def _connect_to_flask(signals: ModuleType) -> None:
+    signals.request_started.connect(_on_request_started)
 
 
-def _flask_knows_the_route(_app: Any, **_extra: Any) -> None:
+def _on_request_started(_app: Any, **_extra: Any) -> None:
     import flask
 
     rule = flask.request.url_rule

@@ -1,7 +1,7 @@
-//! `attach` and `detach` of OpenTelemetry's runtime context with the link of the active span, as C functions: a service makes
-//! two such calls for each span, and in Python they cost 8 µs. Spans of the SDK and of the API keep a `SpanContext`, a tuple,
-//! in `_context` (opentelemetry-api 1.x, trace/span.py); other spans are described by a Python function. Not here: what becomes
-//! current ([`crate::context_calls`]), and where the functions are put (`otel_link.py`).
+//! C functions that replace `attach` and `detach` of OpenTelemetry's runtime context and link the active span. A service makes
+//! two such calls per span; written in Python they cost 8 µs. Spans of the SDK and of the API store a `SpanContext`, a tuple,
+//! in `_context` (opentelemetry-api 1.x, trace/span.py). A Python function describes other spans. Not here: the context ids
+//! ([`crate::context_calls`]), and the replacement itself (`otel_link.py`).
 
 use std::ffi::c_int;
 use std::ptr;
@@ -12,50 +12,47 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::catching;
+use super::scope_calls::MethodTable;
 use super::symbols::symbols;
 use super::trace_id::trace_id_bytes;
 use crate::context_calls::{attach_span, detach_span, ActiveSpan, LinkToken};
 use crate::convert;
+use crate::error::ffi_guard;
 
 /// Whether the name of a local root span becomes the label `span_name`.
 static NAMES_ROOT_SPANS: AtomicBool = AtomicBool::new(false);
 
-/// Has the names of local root spans become labels, for Pyroscope's span profiles.
+/// Enables the label `span_name` of local root spans, for Pyroscope's span profiles.
 #[pyfunction]
 pub fn name_root_spans() {
     NAMES_ROOT_SPANS.store(true, Ordering::Relaxed);
 }
 
-/// What the two functions share.
+/// State shared by the two functions.
 #[pyclass(frozen, module = "spanprof._spanprof")]
-pub struct Linking {
-    /// The context variable that `attach` sets and `detach` resets; without one the originals are called.
+pub struct LinkState {
+    /// The context variable that `attach` sets and `detach` resets; without it the original functions are called.
     variable: Option<Py<PyAny>>,
     attach: Py<PyAny>,
     detach: Py<PyAny>,
     /// The key of the active span in a context.
     key: Py<PyAny>,
     span_context: Py<PyType>,
-    /// Function that gives `(trace id, span id, is local root, labels)` of a context, for spans that are not of the SDK's class.
+    /// Returns `(trace id, span id, is local root, labels)` of a context, for spans that are not of the SDK's class.
     describe: Py<PyAny>,
 }
 
-struct Functions([ffi::PyMethodDef; 2]);
-
-// SAFETY: the rows hold pointers to static data and functions only, and are never written.
-unsafe impl Sync for Functions {}
-
-const fn function(name: &'static std::ffi::CStr, meth: ffi::PyCFunction, flags: c_int) -> Functions {
+const fn function(name: &'static std::ffi::CStr, meth: ffi::PyCFunction, flags: c_int) -> MethodTable<2> {
     let meth = ffi::PyMethodDefPointer { PyCFunction: meth };
     let row = ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: ptr::null() };
-    Functions([row, ffi::PyMethodDef::zeroed()])
+    MethodTable([row, ffi::PyMethodDef::zeroed()])
 }
 
-static ATTACH: Functions = function(c"attach", attach, ffi::METH_O);
-static DETACH: Functions = function(c"detach", detach, ffi::METH_O);
+static ATTACH: MethodTable<2> = function(c"attach", attach, ffi::METH_O);
+static DETACH: MethodTable<2> = function(c"detach", detach, ffi::METH_O);
 
-/// `attach` and `detach` in place of those given. `variable` is the context variable that they set, when they do nothing else.
+/// Creates replacements of `attach` and `detach`. `variable` is the context variable that the originals set, given only when
+/// they do nothing else.
 #[pyfunction]
 pub fn link_opentelemetry<'py>(
     py: Python<'py>,
@@ -67,19 +64,17 @@ pub fn link_opentelemetry<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let variable = variable.filter(|_| symbols().context_var.is_some());
     let (attach, detach) = originals;
-    let linking = Bound::new(py, Linking { variable, attach, detach, key, span_context, describe })?;
-    let bound = |functions: &'static Functions| {
-        let definition = functions.0.as_ptr().cast_mut();
-        // SAFETY: the row is static; the function takes a reference to `linking`; the result is new, or null with an exception.
-        unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, linking.as_ptr(), ptr::null_mut()))
-        }
+    let state = Bound::new(py, LinkState { variable, attach, detach, key, span_context, describe })?;
+    let bound = |table: &'static MethodTable<2>| {
+        let definition = table.0.as_ptr().cast_mut();
+        // SAFETY: the row is static; the function takes a reference to `state`; the result is new, or null with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, state.as_ptr(), ptr::null_mut())) }
     };
     Ok((bound(&ATTACH)?, bound(&DETACH)?))
 }
 
-impl Linking {
-    /// Makes `context` current; OpenTelemetry's token, or null with an exception.
+impl LinkState {
+    /// Makes `context` current; returns OpenTelemetry's token, or null with an exception.
     fn set(&self, py: Python<'_>, context: &Bound<'_, PyAny>) -> *mut ffi::PyObject {
         match (&self.variable, &symbols().context_var) {
             // SAFETY: both are live objects; the token is a new reference, null comes with an exception.
@@ -88,13 +83,13 @@ impl Linking {
         }
     }
 
-    /// Makes current what was before `token`; None, or null with an exception.
+    /// Restores the context before `token`; returns None, or null with an exception.
     fn reset(&self, py: Python<'_>, token: &Bound<'_, PyAny>) -> *mut ffi::PyObject {
         let (Some(variable), Some(functions)) = (&self.variable, &symbols().context_var) else {
             return into_result(py, self.detach.bind(py).call1((token,)));
         };
-        // SAFETY: both are live objects; what is no token of this variable and context is refused with an exception. That needs
-        // a Token: the function does not check the type of what it is given.
+        // SAFETY: both are live objects; a token of another variable or context is rejected with an exception. The function
+        // does not check the type of its argument, so `is_token` does.
         unsafe {
             if !is_token(token) {
                 return into_result(py, self.detach.bind(py).call1((token,)));
@@ -112,7 +107,7 @@ impl Linking {
             return Some(ActiveSpan::default());
         };
         let Some(described) =
-            span.getattr_opt(intern!(py, "_context")).ok()?.filter(|found| self.is_span_context(found))
+            span.getattr_opt(intern!(py, "_context")).ok()?.filter(|object| self.is_span_context(object))
         else {
             return self.described(context);
         };
@@ -149,8 +144,8 @@ impl Linking {
         parent.cast::<PyTuple>().ok()?.get_item(2).ok()?.is_truthy().ok()
     }
 
-    fn is_span_context(&self, found: &Bound<'_, PyAny>) -> bool {
-        found.get_type().is(&self.span_context)
+    fn is_span_context(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.get_type().is(&self.span_context)
     }
 
     fn described(&self, context: &Bound<'_, PyAny>) -> Option<ActiveSpan> {
@@ -166,7 +161,7 @@ impl Linking {
     }
 }
 
-/// Whether it is a `contextvars.Token`.
+/// Whether `object` is a `contextvars.Token`.
 fn is_token(object: &Bound<'_, PyAny>) -> bool {
     static TOKEN: pyo3::sync::PyOnceLock<Py<PyType>> = pyo3::sync::PyOnceLock::new();
     let py = object.py();
@@ -186,51 +181,51 @@ fn into_result(py: Python<'_>, result: PyResult<Bound<'_, PyAny>>) -> *mut ffi::
 /// The arguments of a call of the two functions.
 ///
 /// # Safety
-/// `linking` and `argument` are what the interpreter passes to a function made by [`link_opentelemetry`].
+/// `state` and `argument` are the pointers that the interpreter passes to a function created by [`link_opentelemetry`].
 unsafe fn borrowed<'a>(
-    linking: *mut ffi::PyObject,
+    state: *mut ffi::PyObject,
     argument: *mut ffi::PyObject,
-) -> (Bound<'a, Linking>, Bound<'a, PyAny>) {
-    // SAFETY: the caller's promise; the GIL is held by the calling interpreter, and both are borrowed for the call.
+) -> (Bound<'a, LinkState>, Bound<'a, PyAny>) {
+    // SAFETY: caller's contract; the GIL is held by the calling interpreter, and both are borrowed for the call.
     unsafe {
         let py = Python::assume_attached();
-        (Bound::from_borrowed_ptr(py, linking).cast_into_unchecked(), Bound::from_borrowed_ptr(py, argument))
+        (Bound::from_borrowed_ptr(py, state).cast_into_unchecked(), Bound::from_borrowed_ptr(py, argument))
     }
 }
 
-unsafe extern "C" fn attach(linking: *mut ffi::PyObject, context: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
+unsafe extern "C" fn attach(state: *mut ffi::PyObject, context: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    ffi_guard(ptr::null_mut(), || {
         // SAFETY: called by the interpreter.
-        let (linking, context) = unsafe { borrowed(linking, context) };
+        let (state, context) = unsafe { borrowed(state, context) };
         let py = context.py();
-        let linking = linking.get();
-        let token = linking.set(py, &context);
+        let state = state.get();
+        let token = state.set(py, &context);
         if token.is_null() {
             return token;
         }
-        let link = catching(None, || attach_span(linking.span_of(&context)?));
+        let link = ffi_guard(None, || attach_span(state.span_of(&context)?));
         let Some(link) = link else { return token };
         // SAFETY: a new reference, which the link takes over.
         let token = unsafe { Bound::from_owned_ptr(py, token) }.unbind();
         let unlinked = token.clone_ref(py);
-        match Bound::new(py, link.beside(token)) {
+        match Bound::new(py, link.with_token(token)) {
             Ok(token) => token.into_any().into_ptr(),
             Err(_) => unlinked.into_ptr(),
         }
     })
 }
 
-unsafe extern "C" fn detach(linking: *mut ffi::PyObject, token: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
+unsafe extern "C" fn detach(state: *mut ffi::PyObject, token: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    ffi_guard(ptr::null_mut(), || {
         // SAFETY: called by the interpreter.
-        let (linking, token) = unsafe { borrowed(linking, token) };
+        let (state, token) = unsafe { borrowed(state, token) };
         let py = token.py();
-        let linking = linking.get();
-        let Some(link) = token.cast_exact::<LinkToken>().ok() else { return linking.reset(py, &token) };
+        let state = state.get();
+        let Some(link) = token.cast_exact::<LinkToken>().ok() else { return state.reset(py, &token) };
         let Some(inner) = &link.get().token else { return py.None().into_ptr() };
-        let reset = linking.reset(py, inner.bind(py));
+        let reset = state.reset(py, inner.bind(py));
         if !reset.is_null() {
-            catching((), || detach_span(link.get()));
+            ffi_guard((), || detach_span(link.get()));
         }
         reset
     })

@@ -1,5 +1,5 @@
-//! C entry points of the scope type: construction, `with`, `async with`, decoration, deallocation. Each goes through the
-//! catching door. Called by the interpreter only.
+//! C entry points of `tag_wrapper` and of the scope type: construction, `with`, `async with`, decoration, deallocation. Each
+//! catches panics with `ffi_guard`. Called by the interpreter only.
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
 use std::ptr;
@@ -10,25 +10,25 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
-use super::catching;
-use super::scope::Scope;
+use super::scope::TagScope;
 use super::scope_method;
 use crate::context::PreparedLabels;
 use crate::convert;
+use crate::error::ffi_guard;
 
 #[repr(C)]
 struct ScopeObject {
     head: ffi::PyObject,
-    scope: Scope,
+    scope: TagScope,
 }
 
 static SCOPE_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
-/// The awaitable that is done at once: what `__aenter__` and `__aexit__` return.
+/// The awaitable that `__aenter__` and `__aexit__` return; it completes immediately.
 static DONE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
-/// Wraps a function into a scope; `spanprof.decorate.decorate`, set when the package is imported.
+/// Wraps a function in a scope; `spanprof.decorate.decorate`, set when the package is imported.
 static DECORATE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, named by the limited API from 3.10 on only.
+/// `METH_FASTCALL`: the same calling convention on 3.7 to 3.15, but part of the limited API only from 3.10.
 const METH_FASTCALL: c_int = 0x0080;
 
 type FastCall =
@@ -41,12 +41,12 @@ type FastCallKeywords = unsafe extern "C" fn(
 ) -> *mut ffi::PyObject;
 
 const fn fast(function: FastCall) -> ffi::PyMethodDefPointer {
-    // SAFETY: a function pointer; METH_FASTCALL in the same row tells the interpreter its true type.
+    // SAFETY: a function pointer; METH_FASTCALL in the same row declares its true type.
     unsafe { ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCall, ffi::PyCFunction>(function) } }
 }
 
 const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
-    // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row tell the interpreter its true type.
+    // SAFETY: a function pointer; METH_FASTCALL | METH_KEYWORDS in the same row declare its true type.
     unsafe {
         ffi::PyMethodDefPointer { PyCFunction: std::mem::transmute::<FastCallKeywords, ffi::PyCFunction>(function) }
     }
@@ -56,27 +56,29 @@ const fn row(name: &'static CStr, meth: ffi::PyMethodDefPointer, flags: c_int, d
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
 
-struct Table<const N: usize>([ffi::PyMethodDef; N]);
+/// A static table of C methods; the last row is zero.
+pub(super) struct MethodTable<const N: usize>(pub(super) [ffi::PyMethodDef; N]);
 
 // SAFETY: the rows hold pointers to static data and functions only, and are never written.
-unsafe impl<const N: usize> Sync for Table<N> {}
+unsafe impl<const N: usize> Sync for MethodTable<N> {}
 
-static SCOPE_METHODS: Table<5> = Table([
+static SCOPE_METHODS: MethodTable<5> = MethodTable([
     row(c"__enter__", ffi::PyMethodDefPointer { PyCFunction: enter }, ffi::METH_NOARGS, c"Attach the labels."),
-    row(c"__exit__", fast(exit), METH_FASTCALL, c"Take the labels away again."),
+    row(c"__exit__", fast(exit), METH_FASTCALL, c"Remove the labels."),
     row(c"__aenter__", ffi::PyMethodDefPointer { PyCFunction: async_enter }, ffi::METH_NOARGS, c"Attach the labels."),
-    row(c"__aexit__", fast(async_exit), METH_FASTCALL, c"Take the labels away again."),
+    row(c"__aexit__", fast(async_exit), METH_FASTCALL, c"Remove the labels."),
     ffi::PyMethodDef::zeroed(),
 ]);
 
-static TAG_WRAPPER: Table<2> = Table([
+static TAG_WRAPPER: MethodTable<2> = MethodTable([
     row(
         c"tag_wrapper",
         fast_keywords(tag_wrapper),
         METH_FASTCALL | ffi::METH_KEYWORDS,
-        c"tag_wrapper(labels=None, /, *more, **keyword_labels)\n--\n\nLabels for a scope: use it in `with`, in `async with`, or as a decorator of a function, a \
-          coroutine function or a generator function. Scopes nest: inner labels override outer ones of the same name. \
-          `trace_id` and `span_id` with hex values become the link of the samples.",
+        c"tag_wrapper(labels=None, /, *more, **keyword_labels)\n--\n\n\
+          Sets labels for a scope. Use it in `with`, in `async with`, or as a decorator of a function, a coroutine function or \
+          a generator function. Scopes nest: inner labels override outer ones of the same name. \
+          `trace_id` and `span_id` with hex values become the span link of the samples.",
     ),
     ffi::PyMethodDef::zeroed(),
 ]);
@@ -91,7 +93,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
         slot(ffi::Py_tp_traverse, traverse as *mut c_void),
         slot(ffi::Py_tp_clear, clear as *mut c_void),
-        slot(ffi::Py_tp_doc, c"An open or closed scope of labels; made by tag_wrapper().".as_ptr() as *mut c_void),
+        slot(ffi::Py_tp_doc, c"An open or closed scope of labels; created by tag_wrapper().".as_ptr() as *mut c_void),
         slot(0, ptr::null_mut()),
     ];
     let scope_type =
@@ -118,7 +120,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("tag_wrapper", function)
 }
 
-/// Sets what a scope calls when it is used as a decorator.
+/// Sets the function that a scope calls when used as a decorator.
 pub fn set_decorate(decorate: Bound<'_, PyAny>) {
     let old = DECORATE.swap(decorate.into_ptr(), Ordering::AcqRel);
     // SAFETY: null or the reference leaked by the previous call; `decorate` proves that the GIL is held.
@@ -148,13 +150,13 @@ pub(super) fn new_type<'py>(
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }
 }
 
-/// The Rust half of a scope object.
+/// The Rust state of a scope object.
 ///
 /// # Safety
-/// `object` is an instance of the scope type, and nobody else uses its scope meanwhile (the GIL is held and the callee
-/// runs no Python code that could come back).
-unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut Scope {
-    // SAFETY: caller's contract; `tag_wrapper` is the only maker of instances and initialises the scope.
+/// `object` is an instance of the scope type, and the borrow is exclusive: the GIL is held and the callee runs no Python code
+/// that could re-enter.
+unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut TagScope {
+    // SAFETY: caller's contract; only `tag_wrapper` creates instances, and it initializes the scope.
     unsafe { &mut (*object.cast::<ScopeObject>()).scope }
 }
 
@@ -184,9 +186,9 @@ unsafe extern "C" fn tag_wrapper(
     positional: ffi::Py_ssize_t,
     keyword_names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
+    ffi_guard(ptr::null_mut(), || {
         let prepared = if positional == 1 && keyword_names.is_null() {
-            // SAFETY: the GIL is held by the calling interpreter; one argument is there, borrowed for the call.
+            // SAFETY: the GIL is held by the calling interpreter; there is one argument, borrowed for the call.
             let labels = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), *arguments) };
             convert::prepared_labels(&labels)
         } else {
@@ -194,11 +196,11 @@ unsafe extern "C" fn tag_wrapper(
             unsafe { labels_of_call(arguments, positional, keyword_names) }
         };
         let scope_type = SCOPE_TYPE.load(Ordering::Acquire);
-        // SAFETY: the type is alive for ever; the new instance is written before anyone can see it.
+        // SAFETY: the type is immortal; the new instance is initialized before it is returned.
         unsafe {
             let object = ffi::PyType_GenericAlloc(scope_type, 0);
             if !object.is_null() {
-                ptr::write(&mut (*object.cast::<ScopeObject>()).scope, Scope::new(prepared));
+                ptr::write(&mut (*object.cast::<ScopeObject>()).scope, TagScope::new(prepared));
             }
             object
         }
@@ -206,7 +208,7 @@ unsafe extern "C" fn tag_wrapper(
 }
 
 /// The labels of a call with keywords: `tag_wrapper(labels)`, `tag_wrapper(labels=…)`, `tag_wrapper(endpoint="/cart")`, or a
-/// mapping and keywords, which win. Other calls give no labels and one warning.
+/// mapping and keywords, which take precedence. Other calls set no labels and log one warning.
 ///
 /// # Safety
 /// The arguments of a vectorcall.
@@ -253,14 +255,14 @@ unsafe fn labels_of_call(
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: a method of the scope type gets an instance of it; entering runs no Python code.
-    catching((), || drop(unsafe { scope_of(object) }.enter()));
+    // SAFETY: a method of the scope type receives an instance of it; entering runs no Python code.
+    ffi_guard((), || drop(unsafe { scope_of(object) }.enter()));
     none()
 }
 
 unsafe extern "C" fn exit_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as in `enter_scope`.
-    catching((), || drop(unsafe { scope_of(object) }.exit()));
+    ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
     none()
 }
 
@@ -280,7 +282,7 @@ unsafe extern "C" fn exit(
 
 unsafe extern "C" fn async_enter(object: *mut ffi::PyObject, _unused: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as in `enter_scope`.
-    catching((), || drop(unsafe { scope_of(object) }.enter()));
+    ffi_guard((), || drop(unsafe { scope_of(object) }.enter()));
     done()
 }
 
@@ -290,7 +292,7 @@ unsafe extern "C" fn async_exit(
     _count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
     // SAFETY: as in `enter_scope`.
-    catching((), || drop(unsafe { scope_of(object) }.exit()));
+    ffi_guard((), || drop(unsafe { scope_of(object) }.exit()));
     done()
 }
 
@@ -305,7 +307,7 @@ unsafe extern "C" fn call(
     arguments: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
+    ffi_guard(ptr::null_mut(), || {
         // SAFETY: the GIL is held by the calling interpreter; all three are borrowed for the call.
         let (py, scope, arguments) = unsafe {
             let py = Python::assume_attached();
@@ -338,18 +340,18 @@ unsafe extern "C" fn refuse_new(
     _arguments: *mut ffi::PyObject,
     _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
+    ffi_guard(ptr::null_mut(), || {
         // SAFETY: the GIL is held by the calling interpreter.
         let py = unsafe { Python::assume_attached() };
-        PyTypeError::new_err("scopes are made by spanprof.tag_wrapper(labels)").restore(py);
+        PyTypeError::new_err("scopes are created by spanprof.tag_wrapper(labels)").restore(py);
         ptr::null_mut()
     })
 }
 
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
-    catching(0, || {
-        // SAFETY: the collector shows tracked instances, whose scope was written before any other call could start it; a
-        // visit changes nothing. Instances of a heap type own a reference to it.
+    ffi_guard(0, || {
+        // SAFETY: the collector visits tracked instances, whose scope was initialized before a collection could start; a visit
+        // changes nothing. Instances of a heap type own a reference to it.
         unsafe {
             match visit(ffi::Py_TYPE(object).cast(), argument) {
                 0 => (*object.cast::<ScopeObject>()).scope.traverse(visit, argument),
@@ -360,19 +362,19 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
 }
 
 unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: an instance of the type; dropping a token may free a context but runs none of our methods before it is gone
-    // from the scope.
-    catching((), || drop(unsafe { scope_of(object) }.clear()));
+    // SAFETY: an instance of the type; dropping a token may free a `Context`, but the scope has released the token before any
+    // of our methods runs.
+    ffi_guard((), || drop(unsafe { scope_of(object) }.clear()));
     0
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the last reference is gone, so nobody else reads the scope, nor the collector once it is untracked; instances
+    // SAFETY: the last reference is gone, so neither other code nor, once untracked, the collector reads the scope. Instances
     // of a heap type own a reference to it and were allocated by PyType_GenericAlloc with the GC flag.
     unsafe {
         let object_type = ffi::Py_TYPE(object);
         ffi::PyObject_GC_UnTrack(object.cast());
-        catching((), || ptr::drop_in_place(&mut (*object.cast::<ScopeObject>()).scope));
+        ffi_guard((), || ptr::drop_in_place(&mut (*object.cast::<ScopeObject>()).scope));
         ffi::PyObject_GC_Del(object.cast());
         ffi::Py_DECREF(object_type.cast());
     }

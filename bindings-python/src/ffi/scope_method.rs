@@ -1,8 +1,8 @@
-//! `__enter__` and `__exit__` of the scope type as bound methods that are used again: a `with` statement binds both, and
-//! making and freeing two method objects of the interpreter would be a fifth of its cost. Not here: what the methods do
+//! `__enter__` and `__exit__` of the scope type as bound methods with a free list. A `with` statement binds both; allocating
+//! and freeing two method objects of the interpreter would be a fifth of its cost. Not here: the methods themselves
 //! ([`super::scope_calls`]).
 //!
-//! Law: everything here runs with the GIL held; it guards the free list too.
+//! Rule: everything here runs with the GIL held; the GIL also protects the free list.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr;
@@ -12,10 +12,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::catching;
 use super::scope_calls::{new_type, slot};
+use crate::error::ffi_guard;
 
-/// What a method does with its scope; arguments are of no interest to either.
+/// The implementation of a method; both methods ignore their arguments.
 pub type Body = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 type VectorCall = unsafe extern "C" fn(
     *mut ffi::PyObject,
@@ -24,21 +24,21 @@ type VectorCall = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// `Py_TPFLAGS_HAVE_VECTORCALL`: the same bit since 3.8, named by the limited API from 3.12 on only.
+/// `Py_TPFLAGS_HAVE_VECTORCALL`: the same bit since 3.8, but part of the limited API only from 3.12.
 const HAVE_VECTORCALL: c_ulong = 1 << 11;
 
-/// In the class: gives a bound method to instances, and the interpreter's own method to whoever asks the class.
+/// Descriptor in the class: `__get__` returns a bound method for an instance, and the interpreter's own method for the class.
 #[repr(C)]
-struct Descriptor {
+struct ScopeMethodDescriptor {
     head: ffi::PyObject,
     body: Body,
     class: *mut ffi::PyTypeObject,
-    of_class: *mut ffi::PyObject,
+    class_method: *mut ffi::PyObject,
 }
 
-/// A method bound to a scope; without one it waits in the free list, linked by `scope`.
+/// A method bound to a scope. In the free list, `scope` links to the next free method.
 #[repr(C)]
-struct Bound {
+struct BoundScopeMethod {
     head: ffi::PyObject,
     vectorcall: VectorCall,
     body: Body,
@@ -47,21 +47,21 @@ struct Bound {
 
 static DESCRIPTOR_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 static BOUND_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
-static FREE: AtomicPtr<Bound> = AtomicPtr::new(ptr::null_mut());
+static FREE: AtomicPtr<BoundScopeMethod> = AtomicPtr::new(ptr::null_mut());
 static FREE_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Nested `with` statements bind and free two by two.
 const MAX_FREE: u32 = 16;
 
 /// Replaces the method `name` of the class by one that is cheap to bind.
 pub fn install(class: &pyo3::Bound<'_, PyAny>, name: &str, body: Body) -> PyResult<()> {
-    let of_class = class.getattr(name)?;
-    // SAFETY: the type is made below and lives for ever; the new instance is written whole before anyone can see it.
+    let class_method = class.getattr(name)?;
+    // SAFETY: the type is created below and immortal; the new instance is fully initialized before it is published.
     let descriptor = unsafe {
         let object = ffi::PyType_GenericAlloc(descriptor_type(class.py())?, 0);
         if !object.is_null() {
-            ptr::write(&mut (*object.cast::<Descriptor>()).body, body);
-            ptr::write(&mut (*object.cast::<Descriptor>()).class, class.as_ptr().cast());
-            ptr::write(&mut (*object.cast::<Descriptor>()).of_class, of_class.into_ptr());
+            ptr::write(&mut (*object.cast::<ScopeMethodDescriptor>()).body, body);
+            ptr::write(&mut (*object.cast::<ScopeMethodDescriptor>()).class, class.as_ptr().cast());
+            ptr::write(&mut (*object.cast::<ScopeMethodDescriptor>()).class_method, class_method.into_ptr());
         }
         pyo3::Bound::from_owned_ptr_or_err(class.py(), object)?
     };
@@ -74,7 +74,7 @@ fn descriptor_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
             ffi::PyMemberDef {
                 name: c"__vectorcalloffset__".as_ptr(),
                 type_code: ffi::Py_T_PYSSIZET,
-                offset: std::mem::offset_of!(Bound, vectorcall) as ffi::Py_ssize_t,
+                offset: std::mem::offset_of!(BoundScopeMethod, vectorcall) as ffi::Py_ssize_t,
                 flags: ffi::Py_READONLY,
                 doc: ptr::null(),
             },
@@ -91,7 +91,7 @@ fn descriptor_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
         ];
         let name = c"spanprof._spanprof.ScopeMethod";
         let flags = HAVE_VECTORCALL | ffi::Py_TPFLAGS_HAVE_GC;
-        let bound = new_type(py, name, size_of::<Bound>(), flags, &mut slots)?;
+        let bound = new_type(py, name, size_of::<BoundScopeMethod>(), flags, &mut slots)?;
         BOUND_TYPE.store(bound.into_ptr().cast(), Ordering::Release);
         let mut slots = [
             slot(ffi::Py_tp_descr_get, bind as *mut c_void),
@@ -99,7 +99,7 @@ fn descriptor_type(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
             slot(0, ptr::null_mut()),
         ];
         let name = c"spanprof._spanprof.ScopeMethodDescriptor";
-        let descriptor = new_type(py, name, size_of::<Descriptor>(), 0, &mut slots)?;
+        let descriptor = new_type(py, name, size_of::<ScopeMethodDescriptor>(), 0, &mut slots)?;
         DESCRIPTOR_TYPE.store(descriptor.into_ptr().cast(), Ordering::Release);
     }
     Ok(DESCRIPTOR_TYPE.load(Ordering::Acquire))
@@ -110,13 +110,13 @@ unsafe extern "C" fn refuse_new(
     _arguments: *mut ffi::PyObject,
     _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    refused("scopes make their methods themselves")
+    refused("scope methods cannot be created directly")
 }
 
 #[cold]
 fn refused(message: &'static str) -> *mut ffi::PyObject {
-    catching(ptr::null_mut(), || {
-        // SAFETY: the GIL is held (module's law).
+    ffi_guard(ptr::null_mut(), || {
+        // SAFETY: the GIL is held (module's rule).
         let py = unsafe { Python::assume_attached() };
         PyTypeError::new_err(message).restore(py);
         ptr::null_mut()
@@ -129,17 +129,16 @@ unsafe extern "C" fn bind(
     scope: *mut ffi::PyObject,
     _class: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls this with an instance of the descriptor's type, which only `install` makes. `scope` is
-    // null or alive, and of the class whose methods these are: others are refused. A waiting method has no references;
-    // taking it out of the list gives it one.
+    // SAFETY: the interpreter passes an instance of the descriptor's type, which only `install` creates. `scope` is null or
+    // alive; instances of another class are rejected. A method in the free list has no references; removal adds one.
     unsafe {
-        let Descriptor { body, class, of_class, .. } = *descriptor.cast::<Descriptor>();
+        let ScopeMethodDescriptor { body, class, class_method, .. } = *descriptor.cast::<ScopeMethodDescriptor>();
         if scope.is_null() {
-            ffi::Py_INCREF(of_class);
-            return of_class;
+            ffi::Py_INCREF(class_method);
+            return class_method;
         }
         if ffi::Py_TYPE(scope) != class {
-            return refused("this method is of another class");
+            return refused("this method belongs to another class");
         }
         let mut bound = FREE.load(Ordering::Relaxed);
         let is_new = bound.is_null();
@@ -172,12 +171,12 @@ unsafe extern "C" fn vectorcall(
 ) -> *mut ffi::PyObject {
     // SAFETY: called by the interpreter with an instance of the type, bound since it is referenced.
     unsafe {
-        let Bound { body, scope, .. } = &*bound.cast::<Bound>();
+        let BoundScopeMethod { body, scope, .. } = &*bound.cast::<BoundScopeMethod>();
         body(*scope)
     }
 }
 
-/// For callers that do not know the fast way.
+/// For callers that do not use the vectorcall protocol.
 unsafe extern "C" fn call(
     bound: *mut ffi::PyObject,
     _arguments: *mut ffi::PyObject,
@@ -188,9 +187,9 @@ unsafe extern "C" fn call(
 }
 
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, argument: *mut c_void) -> c_int {
-    // SAFETY: the collector shows tracked instances: those with a scope, or made this moment and still zero.
+    // SAFETY: the collector visits tracked instances: those with a scope, or just allocated and still zero.
     unsafe {
-        let scope = (*object.cast::<Bound>()).scope;
+        let scope = (*object.cast::<BoundScopeMethod>()).scope;
         match visit(ffi::Py_TYPE(object).cast(), argument) {
             0 if !scope.is_null() => visit(scope, argument),
             stopped => stopped,
@@ -199,12 +198,12 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    catching((), || {
-        // SAFETY: the last reference is gone; it owned one to its scope. Instances of a heap type own a reference to it,
-        // kept while they wait, and were allocated by PyType_GenericAlloc with the GC flag. Those that wait are untracked.
+    ffi_guard((), || {
+        // SAFETY: the last reference is gone; the method owned one to its scope. Instances of a heap type own a reference to
+        // it, also in the free list, and were allocated by PyType_GenericAlloc with the GC flag. Free ones are untracked.
         unsafe {
             ffi::PyObject_GC_UnTrack(object.cast());
-            let bound = object.cast::<Bound>();
+            let bound = object.cast::<BoundScopeMethod>();
             let scope = (*bound).scope;
             let count = FREE_COUNT.load(Ordering::Relaxed);
             if count < MAX_FREE {

@@ -1,5 +1,5 @@
-//! C functions of CPython outside the limited API, found by name at start: one abi3 wheel runs on every version, and a
-//! version without one of them degrades by name instead of failing to load. Called by the rest of `ffi`.
+//! C functions of CPython outside the limited API, looked up by name at start. One abi3 wheel runs on every version; a version
+//! that lacks a function uses a slower path, which `stats()` reports, instead of failing to load. Called by the rest of `ffi`.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::sync::OnceLock;
@@ -23,10 +23,10 @@ pub struct ContextVarFunctions {
 /// A big-endian copy of an `int`'s value.
 #[derive(Clone, Copy)]
 pub enum LongBytes {
-    /// `PyLong_AsNativeBytes` (3.13 and later): object, bytes, their number, flags; gives the number that is needed.
+    /// `PyLong_AsNativeBytes` (3.13 and later): object, buffer, its size, flags; returns the required size.
     Native(AsNativeBytes),
-    /// `_PyLong_AsByteArray` before its last parameter came (up to 3.12): object, bytes, their number, is little-endian, is
-    /// signed; gives 0.
+    /// `_PyLong_AsByteArray` without its later last parameter (up to 3.12): object, buffer, its size, is little-endian, is
+    /// signed; returns 0 on success.
     Array(AsByteArray),
 }
 
@@ -34,14 +34,14 @@ pub enum LongBytes {
 pub struct Symbols {
     /// All or none.
     pub context_var: Option<ContextVarFunctions>,
-    /// `PyUnicode_AsUTF8AndSize`: in the limited API from 3.10 only, exported since 3.3.
+    /// `PyUnicode_AsUTF8AndSize`: part of the limited API only from 3.10, exported since 3.3.
     pub as_utf8_and_size: Option<AsUtf8AndSize>,
-    /// For trace ids, which no function of the limited API converts.
+    /// For trace ids: the limited API has no conversion of 128-bit integers.
     pub long_bytes: Option<LongBytes>,
 }
 
 impl Symbols {
-    /// Names of what is missing, for `stats()`.
+    /// Names of the missing functions, for `stats()`.
     pub fn missing(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         if self.context_var.is_none() {
@@ -57,7 +57,7 @@ impl Symbols {
 #[cfg(feature = "testing")]
 static HIDDEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes this process one whose interpreter exports none of the functions; only before they are first needed.
+/// Simulates an interpreter that exports none of the functions; must precede the first use of [`symbols`].
 #[cfg(feature = "testing")]
 pub fn hide_context_functions() {
     HIDDEN.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn long_bytes() -> Option<LongBytes> {
 }
 
 fn look_up(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: `name` is a C string; RTLD_DEFAULT searches what is loaded and loads nothing.
+    // SAFETY: `name` is a C string; RTLD_DEFAULT searches the loaded libraries and loads nothing.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if address.is_null() {
         None

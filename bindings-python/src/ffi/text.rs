@@ -1,5 +1,5 @@
-//! The text of Python strings without a copy where that is possible: `tag_wrapper` with a fresh dictionary spends most of
-//! its time here. Not here: what becomes of other values ([`crate::convert`]).
+//! Reads Python strings, without a copy where possible: `tag_wrapper` with a new dictionary spends most of its time here. Not
+//! here: the conversion of other values ([`crate::convert`]).
 
 use std::ptr;
 
@@ -11,54 +11,55 @@ use super::symbols::symbols;
 
 /// The pairs of a dictionary whose keys and values are all plain text, borrowed from the strings themselves.
 ///
-/// The borrow holds as long as nobody changes the dictionary: no Python code may run before this value is dropped.
+/// The borrow is valid while the dictionary is unchanged: no Python code may run before this value is dropped.
 pub struct BorrowedPairs<'a> {
-    /// The usual few, without an allocation.
-    few: [(&'a str, &'a str); FEW],
+    /// Up to [`INLINE`] pairs, without an allocation.
+    inline: [(&'a str, &'a str); INLINE],
     len: usize,
-    many: Vec<(&'a str, &'a str)>,
+    /// All pairs, once there are more.
+    heap: Vec<(&'a str, &'a str)>,
 }
 
-const FEW: usize = 8;
+const INLINE: usize = 8;
 
 impl<'a> BorrowedPairs<'a> {
-    /// The pairs; `None` when some key or value is no `str`, is not valid Unicode or longer than `max_characters`, when
-    /// there are more than `max_pairs`, or when the interpreter does not export what is needed.
-    // Inlined: else the pairs are copied out.
+    /// The pairs. `None` when a key or value is not a `str`, is invalid Unicode or longer than `max_characters`, when there are
+    /// more than `max_pairs`, or when the interpreter does not export the required function.
+    // Inlined: otherwise the pairs are copied to the caller.
     #[inline(always)]
     pub fn of(dict: &'a Bound<'_, PyDict>, max_characters: usize, max_pairs: usize) -> Option<Self> {
         symbols().as_utf8_and_size?;
         if dict.len() > max_pairs {
             return None;
         }
-        let mut pairs = Self { few: [("", ""); FEW], len: 0, many: Vec::new() };
+        let mut pairs = Self { inline: [("", ""); INLINE], len: 0, heap: Vec::new() };
         let (mut position, mut key, mut value) = (0, ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `dict` is a dictionary and is not changed while it is walked: reading text runs no Python code.
+        // SAFETY: `dict` is a dictionary and unchanged during the iteration: reading text runs no Python code.
         while unsafe { ffi::PyDict_Next(dict.as_ptr(), &mut position, &mut key, &mut value) } != 0 {
-            // SAFETY: both are borrowed from the dictionary, which keeps them alive for `'a` (type's law).
+            // SAFETY: both are borrowed from the dictionary, which keeps them alive for `'a` (type's contract).
             pairs.push(unsafe { (borrowed(key, max_characters)?, borrowed(value, max_characters)?) });
         }
         Some(pairs)
     }
 
     fn push(&mut self, pair: (&'a str, &'a str)) {
-        if self.len < FEW {
-            self.few[self.len] = pair;
+        if self.len < INLINE {
+            self.inline[self.len] = pair;
         } else {
-            if self.len == FEW {
-                self.many.extend_from_slice(&self.few);
+            if self.len == INLINE {
+                self.heap.extend_from_slice(&self.inline);
             }
-            self.many.push(pair);
+            self.heap.push(pair);
         }
         self.len += 1;
     }
 
     /// The pairs in the dictionary's order.
     pub fn as_slice(&self) -> &[(&'a str, &'a str)] {
-        if self.len <= FEW {
-            &self.few[..self.len]
+        if self.len <= INLINE {
+            &self.inline[..self.len]
         } else {
-            &self.many
+            &self.heap
         }
     }
 }
@@ -69,8 +70,8 @@ impl<'a> BorrowedPairs<'a> {
 /// `object` is alive for `'a`, and the GIL is held.
 unsafe fn borrowed<'a>(object: *mut ffi::PyObject, max_characters: usize) -> Option<&'a str> {
     let as_utf8_and_size = symbols().as_utf8_and_size?;
-    // SAFETY: type and length are checked first; the returned bytes are UTF-8, owned by the string object and stay as long
-    // as it does.
+    // SAFETY: type and length are checked first; the returned bytes are UTF-8, owned by the string object and live as long as
+    // it does.
     unsafe {
         if ffi::PyUnicode_Check(object) == 0 || ffi::PyUnicode_GetLength(object) > max_characters as ffi::Py_ssize_t {
             return None;
@@ -85,7 +86,7 @@ unsafe fn borrowed<'a>(object: *mut ffi::PyObject, max_characters: usize) -> Opt
     }
 }
 
-/// A copy of the first `max_characters`; lone surrogates become U+FFFD. `None` when Python has no memory left.
+/// A copy of the first `max_characters`; lone surrogates become U+FFFD. `None` when Python is out of memory.
 pub fn owned(text: &Bound<'_, PyString>, max_characters: usize) -> Option<String> {
     let py = text.py();
     // SAFETY: `text` is a string; a result is a new reference, null comes with an exception, which is cleared.
@@ -100,7 +101,7 @@ pub fn owned(text: &Bound<'_, PyString>, max_characters: usize) -> Option<String
     if let Some(valid) = unsafe { borrowed(cut.as_ptr(), max_characters) } {
         return Some(valid.to_owned());
     }
-    // SAFETY: the length is asked first, the buffer holds exactly that many characters and no terminator is asked for.
+    // SAFETY: the buffer holds exactly the string's length in characters, and no terminator is requested.
     let characters = unsafe {
         let length = ffi::PyUnicode_GetLength(cut.as_ptr()).max(0);
         let mut buffer = vec![0u32; length as usize];

@@ -1,4 +1,4 @@
-//! Trace ids: 128-bit numbers, which the limited API converts only by arithmetic on Python objects. Not here: other numbers.
+//! Converts trace ids, which are 128-bit integers. The limited API converts these only by arithmetic on Python objects.
 
 use std::ffi::c_int;
 
@@ -11,11 +11,11 @@ use super::symbols::{symbols, LongBytes};
 /// `Py_ASNATIVEBYTES_BIG_ENDIAN`, `_UNSIGNED_BUFFER` and `_REJECT_NEGATIVE`.
 const BIG_ENDIAN_UNSIGNED: c_int = 4 | 8;
 
-/// The bytes of an `int`, the highest first; `None` when it is none, or does not fit.
+/// The big-endian bytes of an `int`; `None` when `number` is not an `int` or does not fit.
 pub fn trace_id_bytes(number: &Bound<'_, PyAny>) -> Option<[u8; 16]> {
     let mut bytes = [0u8; 16];
     number.cast::<PyInt>().ok()?;
-    // SAFETY: a live `int`; the functions write at most the 16 bytes they are told of. A failure sets an exception.
+    // SAFETY: a live `int`; the functions write at most the given 16 bytes. A failure sets an exception, which is cleared.
     let fits = unsafe {
         match symbols().long_bytes {
             Some(LongBytes::Native(copy)) => {

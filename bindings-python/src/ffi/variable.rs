@@ -1,6 +1,6 @@
-//! The one context variable that carries a context id along with Python's own contexts, so that following async code
-//! costs nothing per switch. Its value is a plain `int`; 0 or unset means no context. Not here: what an id means
-//! ([`crate::context`]). The frame walk of the runtime reads the same variable from inside the handler.
+//! The context variable that holds the context id. Python propagates it with its own contexts, so following async code costs
+//! nothing per task switch. Its value is a plain `int`; 0 or unset means no context. The runtime reads the same variable in the
+//! signal handler. Not here: context rows ([`crate::context`]).
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -16,21 +16,21 @@ use crate::runtime::{ContextSource, PythonRuntime};
 static VARIABLE: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 static ZERO: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Set when the handler cannot read the variable: each change is then told to the runtime.
-static TOLD: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
+/// Set when the handler cannot read the variable: each change is then written to the runtime's thread table.
+static THREAD_TABLE: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
 
-/// An owned reference to the variable's value in some context; null stands for "unset".
+/// An owned reference to a value of the variable; null means "unset".
 ///
-/// Cloning and dropping count references: both need the GIL, which every caller in `ffi` holds.
-pub struct Value(*mut ffi::PyObject);
+/// Cloning and dropping change the reference count: both require the GIL, which every caller in `ffi` holds.
+pub struct VariableValue(*mut ffi::PyObject);
 
-impl Value {
+impl VariableValue {
     /// The unset value.
     pub const UNSET: Self = Self(ptr::null_mut());
 
-    /// A fresh `int` object holding `id`; `UNSET` when Python has no memory left.
+    /// A new `int` object with the value `id`; `UNSET` when Python is out of memory.
     pub fn new(id: u64) -> Self {
-        // SAFETY: needs the GIL only; null means an exception is set, which is cleared.
+        // SAFETY: requires the GIL only; null means an exception is set, which is cleared.
         unsafe {
             let object = ffi::PyLong_FromUnsignedLongLong(id);
             if object.is_null() {
@@ -48,12 +48,12 @@ impl Value {
     /// The `int` object; 0 when unset.
     pub fn into_object(self, py: Python<'_>) -> Bound<'_, PyAny> {
         let object = if self.0.is_null() { zero() } else { self.0 };
-        // SAFETY: an owned reference or the immortal zero, cloned before `self` gives its own up; zero is set at import,
-        // before anything here can be called.
+        // SAFETY: an owned reference or the immortal zero, cloned before `self` releases its own; zero is set at import, before
+        // any other function here is called.
         unsafe { Bound::from_borrowed_ptr(py, object) }
     }
 
-    /// The id it holds; 0 when unset or not a fitting `int`.
+    /// The context id; 0 when unset or not an `int` below 2^64.
     pub fn id(&self) -> u64 {
         if self.0.is_null() {
             return 0;
@@ -69,7 +69,7 @@ impl Value {
         }
     }
 
-    /// Shows the object to the garbage collector.
+    /// Visits the object for the garbage collector.
     ///
     /// # Safety
     /// `visit` and `argument` come from the interpreter's `tp_traverse`.
@@ -87,28 +87,28 @@ impl Value {
     }
 }
 
-// SAFETY: the pointer is only used while the GIL is held (type's law), whichever thread holds it.
-unsafe impl Send for Value {}
+// SAFETY: the pointer is only used while the GIL is held (type's contract), by any thread.
+unsafe impl Send for VariableValue {}
 // SAFETY: as above.
-unsafe impl Sync for Value {}
+unsafe impl Sync for VariableValue {}
 
-impl Default for Value {
+impl Default for VariableValue {
     fn default() -> Self {
         Self::UNSET
     }
 }
 
-impl Clone for Value {
+impl Clone for VariableValue {
     fn clone(&self) -> Self {
-        // SAFETY: owned reference or null; the GIL is held (type's law).
+        // SAFETY: owned reference or null; the GIL is held (type's contract).
         unsafe { ffi::Py_XINCREF(self.0) };
         Self(self.0)
     }
 }
 
-impl Drop for Value {
+impl Drop for VariableValue {
     fn drop(&mut self) {
-        // SAFETY: owned reference or null; the GIL is held (type's law).
+        // SAFETY: owned reference or null; the GIL is held (type's contract).
         unsafe { ffi::Py_XDECREF(self.0) };
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Value {
 pub fn create(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let existing = VARIABLE.load(Ordering::Acquire);
     if !existing.is_null() {
-        // SAFETY: `existing` is kept alive for ever by the reference leaked below.
+        // SAFETY: the reference leaked below keeps `existing` alive.
         return Ok(unsafe { Bound::from_borrowed_ptr(py, existing) });
     }
     let variable = py.import("contextvars")?.getattr("ContextVar")?.call1(("spanprof.context",))?;
@@ -133,43 +133,43 @@ pub fn address() -> *mut ffi::PyObject {
 }
 
 /// The value in the current context of this thread.
-pub fn get() -> Value {
+pub fn get() -> VariableValue {
     let variable = address();
     if variable.is_null() {
-        return Value::UNSET;
+        return VariableValue::UNSET;
     }
     if let Some(functions) = &symbols().context_var {
         let mut value = ptr::null_mut();
-        // SAFETY: `variable` is a live ContextVar, the out pointer is ours; with a null default an unset variable gives
+        // SAFETY: `variable` is a live ContextVar, the out pointer is a local. With a null default, an unset variable yields
         // null without an exception, a set one a new reference.
         unsafe {
             if (functions.get)(variable, ptr::null_mut(), &mut value) < 0 {
                 ffi::PyErr_Clear();
-                return Value::UNSET;
+                return VariableValue::UNSET;
             }
         }
-        return Value(value);
+        return VariableValue(value);
     }
-    call_method(variable, c"get", zero()).unwrap_or(Value::UNSET)
+    call_method(variable, c"get", zero()).unwrap_or(VariableValue::UNSET)
 }
 
-/// Sets the value in the current context of this thread. A context in which the variable was set keeps an entry until
-/// [`reset`]: unset is written as 0.
-pub fn set(value: &Value) {
+/// Sets the value in the current context of this thread. `UNSET` is written as 0, since only [`reset`] removes the entry from a
+/// context.
+pub fn set(value: &VariableValue) {
     drop(set_with_token(value));
 }
 
-/// As [`set`]; gives what [`reset`] takes, or `UNSET` where that is not to be had.
+/// As [`set`]; returns the token for [`reset`], or `UNSET` where none is available.
 ///
-/// A token keeps its context alive, which may hold whoever holds the token: only where the garbage collector sees it.
-pub fn set_with_token(value: &Value) -> Value {
+/// A token keeps its context alive, which may in turn reference the token's owner. Only garbage-collected owners may keep one.
+pub fn set_with_token(value: &VariableValue) -> VariableValue {
     let variable = address();
     let object = if value.0.is_null() { zero() } else { value.0 };
     if variable.is_null() || object.is_null() {
-        return Value::UNSET;
+        return VariableValue::UNSET;
     }
-    if let Some(runtime) = TOLD.get() {
-        tell(runtime, value.id());
+    if let Some(runtime) = THREAD_TABLE.get() {
+        update_thread_table(runtime, value.id());
     }
     if let Some(functions) = &symbols().context_var {
         // SAFETY: both are live objects; the returned token is a new reference, null comes with an exception.
@@ -178,42 +178,42 @@ pub fn set_with_token(value: &Value) -> Value {
             if token.is_null() {
                 ffi::PyErr_Clear();
             }
-            return Value(token);
+            return VariableValue(token);
         }
     }
     drop(call_method(variable, c"set", object));
-    Value::UNSET
+    VariableValue::UNSET
 }
 
-/// Sets `previous`, which was the value before [`set_with_token`] gave `token`: by the token if it is of this context,
-/// which is cheaper and leaves no entry behind.
-pub fn reset(token: &Value, previous: &Value) {
+/// Restores `previous`, the value before [`set_with_token`] returned `token`. A token of this context is preferred: it is
+/// cheaper and leaves no entry behind.
+pub fn reset(token: &VariableValue, previous: &VariableValue) {
     let (variable, functions) = (address(), &symbols().context_var);
     let Some(functions) = functions.as_ref().filter(|_| !token.0.is_null() && !variable.is_null()) else {
         return set(previous);
     };
-    // SAFETY: both are live objects; a token of another context, or used before, is refused with an exception.
+    // SAFETY: both are live objects; a used token, or one of another context, is rejected with an exception.
     if unsafe { (functions.reset)(variable, token.0) } < 0 {
-        // SAFETY: needs the GIL only.
+        // SAFETY: requires the GIL only.
         unsafe { ffi::PyErr_Clear() };
         return set(previous);
     }
-    if let Some(runtime) = TOLD.get() {
-        tell(runtime, previous.id());
+    if let Some(runtime) = THREAD_TABLE.get() {
+        update_thread_table(runtime, previous.id());
     }
 }
 
-/// Says where the handler looks for the context id.
+/// Registers `runtime` for updates of its thread table, if the handler reads the context id from there.
 pub fn publish_to(source: ContextSource, runtime: Arc<PythonRuntime>) {
     if source == ContextSource::ThreadTable {
-        let _ = TOLD.set(runtime);
+        let _ = THREAD_TABLE.set(runtime);
     }
 }
 
-/// Tells the runtime's table of threads. Inside an event loop a thread's tasks would read each other's labels, so nothing
-/// is told there: no label rather than a wrong one.
-fn tell(runtime: &PythonRuntime, id: u64) {
-    // SAFETY: every caller holds the GIL (module's law).
+/// Writes `id` to the runtime's thread table. Inside an event loop the tasks of a thread would share the entry, so 0 is
+/// written: a missing label is better than a wrong one.
+fn update_thread_table(runtime: &PythonRuntime, id: u64) {
+    // SAFETY: every caller holds the GIL (module's rule).
     let py = unsafe { Python::assume_attached() };
     let in_event_loop = py
         .import("sys")
@@ -227,8 +227,12 @@ fn zero() -> *mut ffi::PyObject {
     ZERO.load(Ordering::Acquire)
 }
 
-/// The slow way, for an interpreter that exports no C function for it.
-fn call_method(variable: *mut ffi::PyObject, name: &std::ffi::CStr, argument: *mut ffi::PyObject) -> Option<Value> {
+/// The slow path, for an interpreter that does not export the C function.
+fn call_method(
+    variable: *mut ffi::PyObject,
+    name: &std::ffi::CStr,
+    argument: *mut ffi::PyObject,
+) -> Option<VariableValue> {
     // SAFETY: `variable` and `argument` are live objects (argument list ends with null); results are new references or
     // null with an exception set, which is cleared.
     unsafe {
@@ -243,6 +247,6 @@ fn call_method(variable: *mut ffi::PyObject, name: &std::ffi::CStr, argument: *m
             ffi::PyErr_Clear();
             return None;
         }
-        Some(Value(result))
+        Some(VariableValue(result))
     }
 }

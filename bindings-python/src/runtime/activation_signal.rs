@@ -1,31 +1,31 @@
-//! 3.11 and 3.12 only: a signal inside the first instructions of the interpreter loop. There the thread state already
-//! names the loop's new record on the C stack, but compilers store that first and its fields some instructions later: both
-//! the leaf and the record below are what an earlier activation left at that place. The record below is then in a
-//! register, on its way into the field; it and its frames are complete. Runs in handlers.
+//! Finds the start of the frame chain when a signal interrupts the entry of the interpreter loop (3.11 and 3.12 only). The
+//! thread state already points to the loop's new `_PyCFrame` on the C stack, but compilers store its fields some instructions
+//! later. Until then both fields, the leaf frame and the previous record, are left over from an earlier activation. The
+//! address of the previous record is then in a register; that record and its frames are complete. Runs in handlers.
 
 use spanprof_signal::{guarded, HandlerContext};
 
-use super::frame_signal::{self, ChainStart, Judged};
+use super::frame_signal::{self, ChainStart, FrameClass};
 use super::interpreter::Interpreter;
 use super::layout::{CurrentFrame, FrameChain};
 
-/// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds), and no byte code is
-/// executed by instructions that near to it.
+/// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds); no instruction in this range
+/// executes bytecode.
 const ENTRY_BYTES: u64 = 192;
-/// The loop keeps its record this near to its stack pointer; the record below lies at least two C frames further up.
+/// The loop's own record lies within this distance of its stack pointer; the previous record is at least two C frames above.
 const OWN_RECORD_BYTES: u64 = 512;
-/// No stack reaches further; other words in registers are not worth a fault.
+/// Upper bound of a C stack; register values beyond it are not dereferenced, which avoids faults.
 const STACK_BYTES: u64 = 64 << 20;
-/// The bottom record is part of the thread state.
+/// The bottom record lies in the thread state, within this many bytes.
 const THREAD_STATE_BYTES: usize = 1024;
 
-/// The chain without the function that is being entered; `None`: not interrupted there, or the record is not at hand, and
-/// the thread state says what there is to say.
+/// The chain without the function that is being entered. `None`: not interrupted there, or no register holds the record; the
+/// walk then starts from the thread state.
 #[inline]
 pub fn start_below(interpreter: &Interpreter, thread: usize, context: &HandlerContext) -> Option<ChainStart> {
     let FrameChain::Interpreter(frames) = &interpreter.layout.frames else { return None };
     let CurrentFrame::OnCStack { holder, frame, below, .. } = frames.current else { return None };
-    let registers = Registers::of(context)?;
+    let registers = InterruptedRegisters::of(context)?;
     if registers.program_counter.wrapping_sub(interpreter.loop_entry as u64) >= ENTRY_BYTES {
         return None;
     }
@@ -45,8 +45,8 @@ pub fn start_below(interpreter: &Interpreter, thread: usize, context: &HandlerCo
     nearest.map(|(_, start)| start)
 }
 
-/// The chain that the record at `address` begins, if it is one: it names a frame over a code object, and a record below
-/// that lies further up the stack or in the thread state.
+/// The chain that starts at the `_PyCFrame` at `address`, if there is one: it points to a frame with a code object, and to a
+/// previous record further up the stack or in the thread state.
 fn record(interpreter: &Interpreter, thread: usize, address: usize, frame: usize, below: usize) -> Option<ChainStart> {
     let leaf = guarded::read_u64(address.checked_add(frame)?)? as usize;
     let below = guarded::read_u64(address.checked_add(below)?)? as usize;
@@ -54,26 +54,26 @@ fn record(interpreter: &Interpreter, thread: usize, address: usize, frame: usize
         return None;
     }
     let link = frame_signal::read(interpreter, leaf)?;
-    if frame_signal::judge(interpreter, &link) == Judged::Invalid {
+    if frame_signal::classify(interpreter, &link) == FrameClass::Invalid {
         return None;
     }
     let caller = guarded::read_u64(below.checked_add(frame)?)? as usize;
     Some(ChainStart { leaf, caller: Some(caller) })
 }
 
-/// What the interrupted thread held.
-pub struct Registers<'a> {
+/// Registers of the interrupted thread.
+pub struct InterruptedRegisters<'a> {
     /// The interrupted instruction.
     pub program_counter: u64,
     stack_pointer: u64,
     context: &'a libc::ucontext_t,
 }
 
-impl<'a> Registers<'a> {
-    /// From the handler's own argument; `None` outside a handler.
+impl<'a> InterruptedRegisters<'a> {
+    /// From the handler's `ucontext` argument; `None` outside a handler.
     #[inline]
     pub fn of(context: &'a HandlerContext) -> Option<Self> {
-        // SAFETY: null, or the ucontext_t that the kernel gave to the running handler.
+        // SAFETY: null, or the ucontext_t that the kernel passed to the running handler.
         let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }?;
         #[cfg(target_arch = "x86_64")]
         let (program_counter, stack_pointer) = (
@@ -85,7 +85,7 @@ impl<'a> Registers<'a> {
         Some(Self { program_counter, stack_pointer, context })
     }
 
-    /// Where the interrupted function returns to if it keeps nothing on the stack; another word otherwise.
+    /// The return address of the interrupted function if it is a leaf function without a stack frame; otherwise any word.
     #[inline]
     pub fn return_address_of_a_leaf(&self) -> Option<u64> {
         #[cfg(target_arch = "x86_64")]
@@ -94,7 +94,7 @@ impl<'a> Registers<'a> {
         return Some(self.context.uc_mcontext.regs[30]);
     }
 
-    /// Every word in a general register, and in the vector registers where compilers pair two fields for one store.
+    /// Visits every word in a general register and, where compilers combine two fields in one store, in a vector register.
     fn each(&self, mut visit: impl FnMut(u64)) {
         #[cfg(target_arch = "x86_64")]
         {
@@ -112,7 +112,7 @@ impl<'a> Registers<'a> {
     }
 }
 
-/// What the kernel saves of the floating-point and vector registers (the instruction FXSAVE), up to the vectors.
+/// The kernel's copy of the floating-point and vector registers (layout of the FXSAVE instruction), up to the vectors.
 #[cfg(target_arch = "x86_64")]
 #[repr(C)]
 struct SavedVectors {
@@ -120,13 +120,13 @@ struct SavedVectors {
     vectors: [[u64; 2]; 16],
 }
 
-/// Words of the kernel's context before the pointer to what it saved of the vectors: the general registers.
+/// Words of the kernel's context before the pointer to the saved vectors: the general registers.
 #[cfg(target_arch = "x86_64")]
 const WORDS_BEFORE_VECTORS: usize = 23;
 
 #[cfg(target_arch = "x86_64")]
 const _: () = assert!(size_of::<libc::mcontext_t>() >= 8 * (WORDS_BEFORE_VECTORS + 1));
-// The C libraries name it differently, or not at all; they describe one struct of the kernel.
+// The C libraries use different names, or none, for the same struct of the kernel.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 const _: () = {
     assert!(std::mem::offset_of!(libc::mcontext_t, fpregs) == 8 * WORDS_BEFORE_VECTORS);
@@ -136,7 +136,7 @@ const _: () = {
 #[cfg(target_arch = "x86_64")]
 fn saved_vectors(context: &libc::ucontext_t) -> Option<&SavedVectors> {
     let words = (&raw const context.uc_mcontext).cast::<*const SavedVectors>();
-    // SAFETY: the context is the kernel's and as long as asserted above; the word behind the general registers is null or
-    // points to what the kernel saved beside the context.
+    // SAFETY: the context is the kernel's and has the asserted size; the word after the general registers is null or points to
+    // the registers that the kernel saved.
     unsafe { words.add(WORDS_BEFORE_VECTORS).read().as_ref() }
 }

@@ -1,43 +1,42 @@
-//! The walk of another thread, for the wall profile: from the sampler's own thread, without the GIL, while the thread may
-//! run, block or end. Every read is guarded; what moved during the walk is dropped, never guessed.
+//! Walks another thread for the wall profile: from the sampler's thread, without the GIL, while the thread may run, block or
+//! end. Every read is guarded. A stack that changed during the walk is dropped, never guessed.
 //!
-//! # Why a stack that comes out is true
-//! Of a thread that waits everything stands still. Of one that runs, frames are read from the leaf up, and each link must
-//! be proven before the next is followed:
-//! * The callee stands: it reads as before and was not popped (it lies below the top of its chunk of the data stack, and
-//!   not above the frame the thread is in; a popped frame keeps its looks; a dead frame object has no references).
-//! * The caller rests: all reads of it find the same instruction, that of the call.
-//! * The caller's frame ends where the callee's begins. So nothing that was pushed later hides a callee that was popped.
-//!   Where something lies between them (a frame whose locals are just being destroyed) a second walk must find the same.
-//! * Both were read in turn, caller and callee three times each. A pair that never stood together passes only if the
-//!   thread went from one stack to another and back five times, each time between two reads that are some nanoseconds
-//!   apart: two returns and two calls each time, in step with us. A sampler that is held up once or twice in between
-//!   reads something else.
+//! # Why an accepted stack is consistent
+//! The stack of a waiting thread does not change. For a running thread, frames are read from the leaf up, and each link is
+//! verified before the next is followed:
+//! * The callee is live: it is unchanged and not popped. It lies below the top of its chunk of the data stack, and not above
+//!   the thread's current frame. (A popped frame keeps its contents; a freed frame object has no references.)
+//! * The caller is at its call: all reads of it find the same instruction.
+//! * The caller's frame ends where the callee's begins. So no later push hides a popped callee. Where there is a gap (a frame
+//!   whose locals are being destroyed), a second walk must find the same frames.
+//! * Caller and callee are read alternately, three times each. An inconsistent pair passes only if the thread switches between
+//!   two stacks and back five times, each time between two reads some nanoseconds apart. Each switch takes two returns and
+//!   two calls, in step with the reads. A sampler that is delayed once or twice in between reads something else.
 //!
-//! So the callee stood while its caller was read, and the caller was its caller. By induction up the chain, all frames
-//! stood on each other when the leaf was checked. A frame outside the data stack (of a generator, of the interpreter)
-//! loses its link to its caller when it is left, or stands as long as the frame on the data stack reached before it.
+//! So the callee was live while its caller was read, and the caller was its caller. By induction up the chain, all frames were
+//! live when the leaf was checked. A frame outside the data stack (of a generator, of the interpreter) loses its link to its
+//! caller when it is left. Otherwise it is live as long as the previously reached frame on the data stack.
 //!
-//! The context is read before and after the walk, with the interpreter's own count of switches: it was the same one all the
-//! while, so the label is that of the request whose frames were seen.
+//! The context is read before and after the walk, with the interpreter's count of context switches. If both are equal, the
+//! context did not change, so the labels belong to the request whose frames were read.
 //!
-//! Code objects are compared with the count of ends before and after: none of them ended during the walk, so each frame's
-//! generation is the one its code lived in.
+//! The count of ended code objects is compared before and after the walk. If equal, no code object ended, so each frame's
+//! generation is that of its code object.
 
 use std::sync::atomic::{fence, Ordering};
 
 use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::capture_signal::MAX_LINKS;
-use super::data_stack::{Chunk, Joint};
-use super::frame_signal::{self, ChainStart, Judged, Link};
+use super::data_stack::{Chunk, FrameAdjacency};
+use super::frame_signal::{self, ChainStart, FrameClass, FrameLink};
 use super::interpreter::{self, Interpreter};
 use super::sampled_code_signal::SAMPLED_CODE;
 use super::{context_signal, threads};
 
-/// Walks are retried this often while the thread moves; each takes about a microsecond.
+/// Maximum number of walks while the stack changes; each takes about a microsecond.
 const ATTEMPTS: usize = 4;
-/// Generators between the thread's frame and the data stack that are passed over; with more, the top of the stack decides.
+/// Generator frames skipped between the current frame and the data stack; with more, only the top of the stack is compared.
 const MAX_GENERATORS: usize = 4;
 
 /// Walks the thread whose state is at `thread`.
@@ -51,21 +50,22 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     for attempt in 0..ATTEMPTS {
         stack.clear();
         stack.context = Context::None;
-        // A state that was freed, or given to another thread, no longer names this one.
-        if !is_of(interpreter, thread, thread_id) {
+        // A thread state that was freed or reused does not hold this thread's id.
+        if !belongs_to(interpreter, thread, thread_id) {
             return Captured::Dropped(DropReason::NoThreadState);
         }
         let ends = SAMPLED_CODE.ends_begun();
         let context = context_signal::read_other(interpreter, thread);
-        match stack_that_stood(interpreter, thread, stack) {
+        match consistent_stack(interpreter, thread, stack) {
             Ok(()) if stack.is_empty() => return Captured::Dropped(DropReason::NoThreadState),
             Ok(()) => {
-                let context_stood = context.is_some() && context == context_signal::read_other(interpreter, thread);
+                let is_same_context = context.is_some() && context == context_signal::read_other(interpreter, thread);
                 let is_last = attempt + 1 == ATTEMPTS;
-                let is_whole = SAMPLED_CODE.ends_begun() == ends && is_of(interpreter, thread, thread_id);
-                if is_whole && (context_stood || is_last) {
-                    // A thread that never stays in one context: no label rather than a wrong one.
-                    stack.context = context.filter(|_| context_stood).map_or(Context::None, |moment| moment.value());
+                let is_valid = SAMPLED_CODE.ends_begun() == ends && belongs_to(interpreter, thread, thread_id);
+                if is_valid && (is_same_context || is_last) {
+                    // A thread that keeps changing its context: a missing label is better than a wrong one.
+                    stack.context =
+                        context.filter(|_| is_same_context).map_or(Context::None, |context| context.value());
                     return Captured::Walked;
                 }
                 outcome = DropReason::MovedDuringWalk;
@@ -78,12 +78,12 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     Captured::Dropped(outcome)
 }
 
-fn is_of(interpreter: &Interpreter, thread: usize, thread_id: u32) -> bool {
+fn belongs_to(interpreter: &Interpreter, thread: usize, thread_id: u32) -> bool {
     frame_signal::is_ours(interpreter, thread)
         && threads::kernel_thread_id(&interpreter.layout, thread) == Some(thread_id)
 }
 
-fn stack_that_stood(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<(), DropReason> {
+fn consistent_stack(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<(), DropReason> {
     let first = follow(interpreter, thread, stack)?;
     if !first.has_gaps {
         return Ok(());
@@ -95,98 +95,98 @@ fn stack_that_stood(interpreter: &Interpreter, thread: usize, stack: &mut RawSta
     }
 }
 
-/// What a whole walk found.
+/// Summary of a complete walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Followed {
+struct ChainSummary {
     /// Some caller's frame ends before its callee's begins.
     has_gaps: bool,
-    /// Hash of the places and codes of all frames.
-    shape: u64,
+    /// Hash of the addresses and code objects of all frames.
+    hash: u64,
 }
 
-fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<Followed, DropReason> {
+fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<ChainSummary, DropReason> {
     let start = frame_signal::start(interpreter, thread).ok_or(DropReason::FaultedRead)?;
-    let followed = Followed { has_gaps: false, shape: 0 };
-    let mut climb = Climb { interpreter, thread, start, reached_from: None, standing: None, followed };
+    let summary = ChainSummary { has_gaps: false, hash: 0 };
+    let mut verifier = ChainVerifier { interpreter, thread, start, callee: None, on_data_stack: None, summary };
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
-            return Ok(climb.followed);
+            return Ok(verifier.summary);
         }
         let link = frame_signal::read(interpreter, frame).ok_or(DropReason::MovedDuringWalk)?;
-        let link = climb.prove(frame, link).ok_or(DropReason::MovedDuringWalk)?;
+        let link = verifier.verify(frame, link).ok_or(DropReason::MovedDuringWalk)?;
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
             if link.previous != caller && link.previous != 0 {
                 return Err(DropReason::MovedDuringWalk);
             }
             unproven_caller = None;
         }
-        let pushed = match frame_signal::judge(interpreter, &link) {
-            Judged::Frame(raw) => stack.push(raw),
-            Judged::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
-            Judged::Skipped => true,
-            Judged::Invalid => return Err(DropReason::MovedDuringWalk),
+        let pushed = match frame_signal::classify(interpreter, &link) {
+            FrameClass::Frame(raw) => stack.push(raw),
+            FrameClass::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
+            FrameClass::Skipped => true,
+            FrameClass::Invalid => return Err(DropReason::MovedDuringWalk),
         };
         if !pushed {
-            return Ok(climb.followed);
+            return Ok(verifier.summary);
         }
-        climb.pass(frame, link);
+        verifier.accept(frame, link);
         frame = link.previous;
     }
     Err(DropReason::InvalidFrame)
 }
 
-/// The way up the chain so far.
-struct Climb<'a> {
+/// Verifies the links of a chain, from the leaf up.
+struct ChainVerifier<'a> {
     interpreter: &'a Interpreter,
     thread: usize,
     start: ChainStart,
-    /// The frame that named the next one as its caller.
-    reached_from: Option<(usize, Link)>,
-    /// The last frame passed that lies on the data stack: while it stands, so does everything between it and the next.
-    standing: Option<(usize, Link)>,
-    followed: Followed,
+    /// The last accepted frame: the callee of the next one.
+    callee: Option<(usize, FrameLink)>,
+    /// The last accepted frame on the data stack: while it is live, so are all frames up to the next one there.
+    on_data_stack: Option<(usize, FrameLink)>,
+    summary: ChainSummary,
 }
 
-impl Climb<'_> {
-    /// The link just read at `address`, if it was the caller of the frame it was reached from. Its instruction was read
-    /// between two reads of the same frame: it is that of the call, not what another frame left.
-    fn prove(&mut self, address: usize, first: Link) -> Option<Link> {
-        self.callee_stands(address, &first)?;
-        let between = self.unchanged(address, &first)?;
-        self.callee_stands(address, &first)?;
-        let last = self.unchanged(address, &between)?;
-        self.callee_stands(address, &first)?;
-        // A caller rests at its call. One that was entered anew, and whose callee was, is somewhere else in between.
-        let rests = first.instruction == between.instruction && between.instruction == last.instruction;
-        (rests || self.reached_from.is_none()).then_some(between)
+impl ChainVerifier<'_> {
+    /// The link just read at `address`, if it is the caller of the last accepted frame. Its instruction is read between two
+    /// reads of the same frame, so it is the caller's and not left over from another frame.
+    fn verify(&mut self, address: usize, first: FrameLink) -> Option<FrameLink> {
+        self.callee_is_live(address, &first)?;
+        let second = self.unchanged(address, &first)?;
+        self.callee_is_live(address, &first)?;
+        let third = self.unchanged(address, &second)?;
+        self.callee_is_live(address, &first)?;
+        // A caller stays at its call. If it returned and was called again meanwhile, its instruction differs in some read.
+        let is_at_call = first.instruction == second.instruction && second.instruction == third.instruction;
+        (is_at_call || self.callee.is_none()).then_some(second)
     }
 
-    /// Whether the frame that names `caller` at `address` stands on it.
-    fn callee_stands(&mut self, address: usize, caller: &Link) -> Option<()> {
-        // The reads are meant in the order in which they are written.
+    /// `Some` if the last accepted frame is live and its caller is `caller` at `address`.
+    fn callee_is_live(&mut self, address: usize, caller: &FrameLink) -> Option<()> {
+        // Keeps the reads in program order.
         fence(Ordering::Acquire);
-        let Some((callee, link)) = self.reached_from else {
-            // The leaf stands while the thread names it.
+        let Some((callee, link)) = self.callee else {
+            // The leaf is live while the thread state points to it.
             return (frame_signal::start(self.interpreter, self.thread) == Some(self.start)).then_some(());
         };
         self.unchanged(callee, &link)?;
-        if let Some((standing, link)) = self.standing {
+        if let Some((last, link)) = self.on_data_stack {
             let current = self.current_on_data_stack()?;
-            if standing != callee {
-                self.unchanged(standing, &link)?;
+            if last != callee {
+                self.unchanged(last, &link)?;
             }
-            let chunk = Chunk::of(self.interpreter, self.thread, standing)?;
-            let is_above_current = chunk.contains(current) && current < standing;
-            if chunk.has_popped(standing) || is_above_current {
+            let chunk = Chunk::of(self.interpreter, self.thread, last)?;
+            let is_above_current = chunk.contains(current) && current < last;
+            if chunk.has_popped(last) || is_above_current {
                 return None;
             }
             if caller.is_on_data_stack {
-                match chunk.joint(self.interpreter, caller, address, standing)? {
-                    Joint::Touching => {}
-                    Joint::Apart => self.followed.has_gaps = true,
-                    Joint::Overlapping => return None,
+                match chunk.adjacency(self.interpreter, caller, address, last)? {
+                    FrameAdjacency::Adjacent => {}
+                    FrameAdjacency::Gap => self.summary.has_gaps = true,
+                    FrameAdjacency::Overlapping => return None,
                 }
             }
         }
@@ -194,8 +194,8 @@ impl Climb<'_> {
         Some(())
     }
 
-    /// The frame on the data stack that the thread is in now, or the caller of the generators it is in. A frame that is
-    /// being pushed lies above it: its place is already taken, its words are still those of a popped one.
+    /// The thread's current frame on the data stack; for generators, their caller. A frame that is being pushed lies above it:
+    /// its space is reserved, but its words are still those of a popped frame.
     fn current_on_data_stack(&self) -> Option<usize> {
         let mut frame = frame_signal::start(self.interpreter, self.thread)?.leaf;
         for _ in 0..MAX_GENERATORS {
@@ -208,20 +208,19 @@ impl Climb<'_> {
         Some(frame)
     }
 
-    /// The frame at `address` as it is now, if it is still the one that was seen.
-    fn unchanged(&self, address: usize, seen: &Link) -> Option<Link> {
+    /// Reads the frame at `address` again; `Some` if its code and caller are still those of `link`.
+    fn unchanged(&self, address: usize, link: &FrameLink) -> Option<FrameLink> {
         let now = frame_signal::read(self.interpreter, address)?;
-        (now.code == seen.code && now.previous == seen.previous).then_some(now)
+        (now.code == link.code && now.previous == link.previous).then_some(now)
     }
 
-    fn pass(&mut self, address: usize, link: Link) {
+    fn accept(&mut self, address: usize, link: FrameLink) {
         for word in [address, link.code] {
-            self.followed.shape =
-                (self.followed.shape ^ word as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+            self.summary.hash = (self.summary.hash ^ word as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
         if link.is_on_data_stack {
-            self.standing = Some((address, link));
+            self.on_data_stack = Some((address, link));
         }
-        self.reached_from = Some((address, link));
+        self.callee = Some((address, link));
     }
 }

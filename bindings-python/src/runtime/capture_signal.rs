@@ -1,28 +1,28 @@
-//! The walk in the handler: the frames of the interrupted thread, leaf first, and its context. Runs on that thread, so
-//! the chain stands still; but it may stand in the middle of a push or a pop. Law: no allocation, no lock, no call into
-//! the interpreter but the one that reads a pthread key, every read guarded, every loop bounded.
+//! The walk in the handler: captures the frames of the interrupted thread, leaf first, and its context. Runs on that thread,
+//! so the chain does not change; but the signal may have interrupted a push or a pop. Rule: no allocation, no lock, no call
+//! into the interpreter except one that reads a pthread key, every read guarded, every loop bounded.
 //!
-//! # What is not trusted
-//! * The thread state may be gone or of another interpreter: the sample says `no_thread_state`.
-//! * 3.11, 3.12: while the interpreter loop is being entered, its record on the C stack is what an activation left that
-//!   returned long ago (`activation_signal`). Where that cannot be told from the registers, the bottom frame of the
-//!   activation must name the caller that the record below names; else the walk begins at that caller.
-//! * A frame whose function has not begun, and entry frames of the interpreter, are skipped: the caller is charged.
-//! * Up to 3.11 a frame can outlive its code by a few instructions: it is shown as `code_ended`.
-//! * Anything else that is not a frame over a code object makes the whole sample `invalid_frame` or `faulted_read`.
+//! # States that need care
+//! * The thread state may be freed or belong to another interpreter: the sample is dropped as `no_thread_state`.
+//! * 3.11, 3.12: during entry of the interpreter loop, its record on the C stack is left over from an activation that has
+//!   returned (`activation_signal`). Where the registers do not show this, the bottom frame of the activation must have the
+//!   caller that the previous record names. Otherwise the walk starts at that caller.
+//! * A frame whose function has not begun, and entry frames of the interpreter, are skipped: the time goes to the caller.
+//! * Up to 3.11 a frame can outlive its code object by a few instructions: it is shown as `code_ended`.
+//! * Any other link that is not a frame with a code object drops the sample as `invalid_frame` or `faulted_read`.
 
 use spanprof_signal::{Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
-use super::frame_signal::{self, ChainStart, Judged};
-use super::{activation_signal, context_signal, interpreter, switching_signal};
+use super::frame_signal::{self, ChainStart, FrameClass};
+use super::{activation_signal, context_signal, greenlet_switch_signal, interpreter};
 
-/// Links followed at most, skipped ones included: bounds a chain that leads back into itself.
+/// Maximum number of links followed, skipped ones included: bounds a cyclic chain.
 pub const MAX_LINKS: usize = 16_384;
 
 /// Walks the current thread.
 ///
 /// # Safety
-/// As for every [`spanprof_signal::CaptureFn`]; `interpreter::publish` must have run, else the sample is dropped.
+/// As for every [`spanprof_signal::CaptureFn`]; before `interpreter::publish` has run, the sample is dropped.
 pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
@@ -30,7 +30,7 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     if thread == 0 || !frame_signal::is_ours(interpreter, thread) {
         return Captured::Dropped(DropReason::NoThreadState);
     }
-    if !switching_signal::is_switching(context) {
+    if !greenlet_switch_signal::is_switching(context) {
         stack.context = context_signal::read(interpreter, thread);
     }
     let below = activation_signal::start_below(interpreter, thread, context);
@@ -38,31 +38,31 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
         return Captured::Dropped(DropReason::FaultedRead);
     };
     match follow(interpreter, start, stack) {
-        Followed::Captured(captured) => captured,
-        Followed::StaleLeaf(caller) => {
+        WalkOutcome::Captured(captured) => captured,
+        WalkOutcome::StaleLeaf(caller) => {
             stack.clear();
             match follow(interpreter, ChainStart { leaf: caller, caller: None }, stack) {
-                Followed::Captured(captured) => captured,
-                Followed::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
+                WalkOutcome::Captured(captured) => captured,
+                WalkOutcome::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
             }
         }
     }
 }
 
-enum Followed {
+enum WalkOutcome {
     Captured(Captured),
-    /// The leaf belongs to an activation that has returned: begin at this frame.
+    /// The leaf belongs to an activation that has returned: start at this frame.
     StaleLeaf(usize),
 }
 
 #[inline]
-fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut RawStack<'_>) -> Followed {
+fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut RawStack<'_>) -> WalkOutcome {
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
-            return Followed::Captured(match stack.is_empty() {
-                // A thread between two calls into Python, or not there yet: its native leaf says more.
+            return WalkOutcome::Captured(match stack.is_empty() {
+                // The thread runs no Python code.
                 true => Captured::Dropped(DropReason::NoThreadState),
                 false => Captured::Walked,
             });
@@ -71,30 +71,30 @@ fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut
             return give_up(unproven_caller, DropReason::FaultedRead);
         };
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
-            // 0 is the base of a greenlet, whose record below belongs to another stack.
+            // 0 is the base of a greenlet, whose previous record belongs to another stack.
             if link.previous != caller && link.previous != 0 {
-                return Followed::StaleLeaf(caller);
+                return WalkOutcome::StaleLeaf(caller);
             }
             unproven_caller = None;
         }
-        let pushed = match frame_signal::judge(interpreter, &link) {
-            Judged::Frame(raw) => stack.push(raw),
-            Judged::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
-            Judged::Skipped => true,
-            Judged::Invalid => return give_up(unproven_caller, DropReason::InvalidFrame),
+        let pushed = match frame_signal::classify(interpreter, &link) {
+            FrameClass::Frame(raw) => stack.push(raw),
+            FrameClass::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
+            FrameClass::Skipped => true,
+            FrameClass::Invalid => return give_up(unproven_caller, DropReason::InvalidFrame),
         };
         if !pushed {
-            return Followed::Captured(Captured::Walked);
+            return WalkOutcome::Captured(Captured::Walked);
         }
         frame = link.previous;
     }
     give_up(None, DropReason::InvalidFrame)
 }
 
-/// A bad frame in an activation that is not proven to be the current one is a stale leaf.
-fn give_up(unproven_caller: Option<usize>, reason: DropReason) -> Followed {
+/// Treats an invalid frame as a stale leaf while the activation is not verified to be the current one.
+fn give_up(unproven_caller: Option<usize>, reason: DropReason) -> WalkOutcome {
     match unproven_caller {
-        Some(caller) => Followed::StaleLeaf(caller),
-        None => Followed::Captured(Captured::Dropped(reason)),
+        Some(caller) => WalkOutcome::StaleLeaf(caller),
+        None => WalkOutcome::Captured(Captured::Dropped(reason)),
     }
 }

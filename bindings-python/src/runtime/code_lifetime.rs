@@ -1,31 +1,32 @@
-//! The ends of code objects: a notice from the interpreter for each, a copy of the names for those that were sampled, and
-//! a queue to the drain. The thread that frees the code holds the GIL and never waits: no lock, no drain, at most one copy.
+//! Tracks the end of code objects. The interpreter calls a hook when it frees one; the hook copies the names of a sampled code
+//! object and queues the copy, a tombstone, for the drain. The freeing thread holds the GIL and never waits: no lock, no drain,
+//! at most one copy.
 //!
-//! The notice is `PyCode_AddWatcher` from 3.12 on; below it, and when all eight watchers are taken, a shim in
-//! `PyCode_Type.tp_dealloc`, the one slot through which every code object ends. Both stay for the life of the process:
-//! somebody may have chained to the shim, and a code-end costs one load when nothing was sampled.
+//! The hook is `PyCode_AddWatcher` from 3.12 on. Up to 3.11, and when all eight watchers are in use, it is a shim in
+//! `PyCode_Type.tp_dealloc`, which frees every code object. Both stay installed until the process ends, because other code
+//! may have chained to the shim. While nothing is sampled, the hook costs one load per freed code object.
 //!
 //! # Why no name is ever wrong
-//! A raw frame carries its code's address X and the generation t of X's bucket, read in the walk. Call g the generation
-//! of the bucket when X ends; the end queues the tombstone (X, g, names), and only then makes the generation g + 1
-//! (rules of `sampled_code_signal`). Claim: `resolve(X, t)` gives the names of the code that was seen, or nothing.
-//! 1. *The code has not ended.* It was seen at t, so every tombstone of X in the queue is of an earlier life, whose
-//!    g' + 1 <= t. The resolver takes tombstones with g >= t only: none. It reads live memory, then checks that the
-//!    bucket's generation did not change meanwhile. Unchanged means that X had not ended before the check: the memory
-//!    was X's all the while (it is reused only after the notice returns, behind a fence).
-//! 2. *The code has ended.* Its handler ran while X was alive (below), so t <= g, and its tombstone is the one with the
-//!    smallest g >= t: later lives of the address are seen and end at g + 1 or above. If the tombstone is not yet in the
-//!    queue, the generation is still g: the live read is of memory that the notice has not yet given up, as in 1; if it
-//!    is queued during the read, the generation changes and the resolver starts over.
-//! 3. *The handler's frames are alive.* It runs on the thread whose frames hold references to their codes. Only up to
-//!    3.11 is a code's last reference dropped while its frame is still linked: such a code has reference count 0 or the
-//!    link of a free list in its place, is not marked (its end cleared the mark), and is shown as `code_ended`.
-//! 4. *The wall walk's frames are alive.* It holds no references; it counts the ends begun before and after. Let its mark
-//!    come before the check, and the end's count before its look at the mark (all sequentially consistent): either the
-//!    end sees the mark and queues a tombstone, or the walk sees the end and discards itself.
-//! 5. *A tombstone is no longer to be had* (queue full, or kept its time). Its bucket remembers its generation; a frame of
-//!    that or an older one in that bucket, without a tombstone, is `code_ended`. Nothing is guessed.
-//! 6. *Another interpreter's code.* Watchers do not see it: threads of other interpreters are not walked.
+//! A raw frame holds the address X of its code object and the generation t of X's bucket, read during the walk. Let g be the
+//! generation of the bucket when X ends. The hook queues the tombstone (X, g, names), and only then increments the generation
+//! to g + 1 (rules of `sampled_code_signal`). Claim: `resolve(X, t)` returns the names of the sampled code object, or nothing.
+//! 1. *The code object is live.* It was sampled at t, so every queued tombstone of X is of an earlier lifetime with
+//!    g' + 1 <= t. The resolver accepts only tombstones with g >= t: none. It reads live memory, then checks that the bucket's
+//!    generation is unchanged. If it is, X had not ended before the check, and the memory belonged to X during the read (it is
+//!    reused only after the hook returns, behind a fence).
+//! 2. *The code object has ended.* The handler ran while X was live (below), so t <= g, and its tombstone is the one with the
+//!    smallest g >= t: later lifetimes of the address are sampled and end at g + 1 or above. If the tombstone is not yet
+//!    queued, the generation is still g, and the read is of memory that the hook has not yet released, as in 1. If it is
+//!    queued during the read, the generation changes and the resolver retries.
+//! 3. *Frames of the handler's walk are live.* It runs on the thread whose frames hold references to their code objects. Only
+//!    up to 3.11 is the last reference dropped while the frame is still linked. Such a code object has reference count 0 or a
+//!    free-list pointer in its place, is not marked (its end cleared the mark), and is shown as `code_ended`.
+//! 4. *Frames of the wall walk are live.* It holds no references, but compares the count of ended code objects before and
+//!    after. The walk marks before it checks the count; the end counts before it checks the mark (all sequentially
+//!    consistent). So either the end sees the mark and queues a tombstone, or the walk sees the end and is discarded.
+//! 5. *A tombstone was lost* (queue full) or has expired. Its bucket stores the generation. A frame of that or an older
+//!    generation in the bucket, without a tombstone, is `code_ended`. Nothing is guessed.
+//! 6. *Code of another interpreter.* Watchers do not report it, and threads of other interpreters are not walked.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering};
@@ -37,21 +38,21 @@ use super::layout::fixed;
 use super::resolve::CodeInfo;
 use super::sampled_code_signal::SAMPLED_CODE;
 
-/// What is left of a code object that was sampled.
+/// The names of a sampled code object that has ended.
 #[derive(Debug)]
 pub struct Tombstone {
-    /// Its address.
+    /// Address of the code object.
     pub code: u64,
-    /// The generation of its bucket in its last moment: frames up to it may be of this code.
+    /// Generation of its bucket when it ended: frames up to this generation may be of this code object.
     pub generation: u32,
-    /// Its names; `None` when they could not be read.
+    /// The names; `None` when they could not be read.
     pub info: Option<CodeInfo>,
 }
 
-/// How the interpreter tells us of the end of a code object.
+/// How the interpreter reports the end of a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Notice {
+pub enum CodeEndHook {
     /// Not installed yet.
     Absent = 0,
     /// `PyCode_AddWatcher`.
@@ -60,8 +61,8 @@ pub enum Notice {
     Deallocator = 2,
 }
 
-impl Notice {
-    /// The word for it in `stats()`.
+impl CodeEndHook {
+    /// Its name in `stats()`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -71,40 +72,39 @@ impl Notice {
     }
 }
 
-/// Copies waiting for the drain take at most this much memory; it is reached only when the drain stands still.
+/// Memory limit of queued tombstones; reached only when the drain is stalled.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 static FIRST_QUEUE: SegQueue<Tombstone> = SegQueue::new();
-/// Null stands for the first queue; a forked child has one of its own.
+/// Null means the first queue; a forked child allocates its own.
 static QUEUE: AtomicPtr<SegQueue<Tombstone>> = AtomicPtr::new(std::ptr::null_mut());
 static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static COPIED: AtomicU64 = AtomicU64::new(0);
-static NOTICE: AtomicU8 = AtomicU8::new(Notice::Absent as u8);
+static HOOK: AtomicU8 = AtomicU8::new(CodeEndHook::Absent as u8);
 static ORIGINAL_DEALLOCATOR: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 type AddWatcher = unsafe extern "C" fn(unsafe extern "C" fn(c_int, *mut c_void) -> c_int) -> c_int;
 type Deallocator = unsafe extern "C" fn(*mut c_void);
 
 /// `PY_CODE_EVENT_DESTROY`.
-const CODE_ENDS: c_int = 1;
+const CODE_DESTROY_EVENT: c_int = 1;
 
-/// Asks for the notices, once per process. Needs the GIL; `interpreter::publish` must have run.
-pub fn install(interpreter: &Interpreter) -> Notice {
-    if notice() != Notice::Absent {
-        return notice();
+/// Installs the hook, once per process. Requires the GIL; `interpreter::publish` must have run.
+pub fn install(interpreter: &Interpreter) -> CodeEndHook {
+    if installed_hook() != CodeEndHook::Absent {
+        return installed_hook();
     }
-    let installed = if add_watcher(interpreter) { Notice::Watcher } else { swap_deallocator(interpreter) };
-    NOTICE.store(installed as u8, Ordering::Release);
+    let installed = if add_watcher(interpreter) { CodeEndHook::Watcher } else { swap_deallocator(interpreter) };
+    HOOK.store(installed as u8, Ordering::Release);
     installed
 }
 
-/// The notice in use.
-pub fn notice() -> Notice {
-    match NOTICE.load(Ordering::Acquire) {
-        1 => Notice::Watcher,
-        2 => Notice::Deallocator,
-        _ => Notice::Absent,
+fn installed_hook() -> CodeEndHook {
+    match HOOK.load(Ordering::Acquire) {
+        1 => CodeEndHook::Watcher,
+        2 => CodeEndHook::Deallocator,
+        _ => CodeEndHook::Absent,
     }
 }
 
@@ -124,43 +124,43 @@ fn add_watcher(interpreter: &Interpreter) -> bool {
     false
 }
 
-fn swap_deallocator(interpreter: &Interpreter) -> Notice {
+fn swap_deallocator(interpreter: &Interpreter) -> CodeEndHook {
     let slot = (interpreter.code_type + fixed::DEALLOCATOR) as *const AtomicPtr<c_void>;
-    // SAFETY: the type of code objects is static, writable data of the interpreter, its slot is an aligned pointer, and
-    // the GIL keeps every reader of the slot out while it is swapped. The original is stored before the shim can run.
+    // SAFETY: the type of code objects is static, writable data of the interpreter, its slot is an aligned pointer, and the GIL
+    // excludes every reader of the slot during the swap. The original is stored before the shim can run.
     unsafe {
         let original = (*slot).load(Ordering::Acquire);
         ORIGINAL_DEALLOCATOR.store(original, Ordering::Release);
         (*slot).store(deallocate as *mut c_void, Ordering::Release);
     }
-    Notice::Deallocator
+    CodeEndHook::Deallocator
 }
 
-/// The watcher: called with the GIL, before anything of the code object is given up.
+/// The watcher: called with the GIL, before any field of the code object is released.
 unsafe extern "C" fn on_code_event(event: c_int, code: *mut c_void) -> c_int {
-    if event == CODE_ENDS {
-        code_ends(code as u64);
+    if event == CODE_DESTROY_EVENT {
+        on_code_end(code as u64);
     }
     0
 }
 
 /// The shim: called by the interpreter in place of the deallocator of code objects.
 unsafe extern "C" fn deallocate(code: *mut c_void) {
-    code_ends(code as u64);
+    on_code_end(code as u64);
     let original = ORIGINAL_DEALLOCATOR.load(Ordering::Acquire);
-    // SAFETY: the pointer was taken out of `tp_dealloc` of the very type whose objects come here.
+    // SAFETY: the pointer was read from `tp_dealloc` of the type that this shim serves.
     unsafe { std::mem::transmute::<*mut c_void, Deallocator>(original)(code) }
 }
 
 #[inline]
-fn code_ends(code: u64) {
+fn on_code_end(code: u64) {
     if SAMPLED_CODE.begin_end(code) {
-        bury(code);
+        queue_tombstone(code);
     }
 }
 
 #[cold]
-fn bury(code: u64) {
+fn queue_tombstone(code: u64) {
     let queued = std::panic::catch_unwind(|| {
         let generation = SAMPLED_CODE.generation(code);
         if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
@@ -181,7 +181,7 @@ fn bury(code: u64) {
 }
 
 impl Tombstone {
-    /// About how much memory it takes.
+    /// Approximate memory use.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.info.as_ref().map_or(0, CodeInfo::bytes)
     }
@@ -199,18 +199,18 @@ fn queue() -> &'static SegQueue<Tombstone> {
     unsafe { QUEUE.load(Ordering::Acquire).as_ref() }.unwrap_or(&FIRST_QUEUE)
 }
 
-/// In a forked child: the parent's drain may have been in the middle of taking something out, so its queue is left behind.
+/// In a forked child: replaces the queue, because the parent's drain may have been removing an entry at the fork.
 pub fn forget_after_fork() {
     QUEUE.store(Box::leak(Box::new(SegQueue::new())), Ordering::Release);
     QUEUED_BYTES.store(0, Ordering::Relaxed);
 }
 
-/// Tombstones made since the process began.
+/// Number of tombstones queued since the process started.
 pub fn copied() -> u64 {
     COPIED.load(Ordering::Relaxed)
 }
 
-/// Tombstones that found no room.
+/// Number of tombstones lost because the queue was full.
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }

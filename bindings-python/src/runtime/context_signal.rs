@@ -1,9 +1,9 @@
-//! The context id of a thread, read from the handler: the value of our context variable in the thread's current
-//! `Context`, looked up in its table (a hash array mapped trie) as the interpreter would. ~50 ns, no call, no reference
-//! counted. Falls back to [`super::thread_context_signal`] when the start-up test found that it cannot be read.
+//! Reads the context id of a thread in the handler: looks up our context variable in the thread's current `Context`. Its table
+//! is a hash array mapped trie (HAMT). A lookup takes ~50 ns, without a call or a change of a reference count. Falls back to
+//! [`super::thread_context_signal`] when the start-up test failed.
 //!
-//! Why it is sound: in the handler the thread itself is stopped, a `Context` swaps whole immutable tables by one store,
-//! and each node is checked as it is read. From another thread the read is repeated until two agree.
+//! Why it is sound: in the handler the thread itself is stopped, a `Context` replaces its immutable table by one store, and
+//! each node is checked as it is read. From another thread the read is repeated until two results agree.
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -13,36 +13,36 @@ use super::interpreter::Interpreter;
 use super::layout::{fixed, IntegerForm};
 use super::thread_context_signal::THREAD_CONTEXTS;
 
-/// What the look-up needs; zero until the variable is registered.
+/// Parameters of the lookup; zero until the variable is registered.
 pub struct ContextProbe {
     /// Address of the `ContextVar`; 0: none registered, or not readable (thread table in use).
     variable: AtomicUsize,
-    /// Its hash as the table folds it.
+    /// Its hash, folded as the table does.
     hash: AtomicU32,
-    /// Type of bitmap nodes, learnt by the start-up test.
+    /// Type of bitmap nodes, found by the start-up test.
     bitmap_type: AtomicUsize,
-    /// Type of array nodes, learnt by the start-up test.
+    /// Type of array nodes, found by the start-up test.
     array_type: AtomicUsize,
     /// Whether the thread table holds the contexts.
     thread_table: AtomicU32,
-    /// Look-ups that met something unreadable: the sample then has no context.
+    /// Failed lookups: the sample then has no context.
     unreadable: AtomicU64,
 }
 
-/// Result of one look-up.
+/// Result of one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// No value in this context.
+    /// The variable has no value in this context.
     Unset,
     /// Address of the value.
     Value(usize),
-    /// Something that is no table was met.
+    /// The memory is not a valid table.
     Unreadable,
 }
 
-/// Five bits of hash per level and 32 bits of hash: seven levels, then one node of collisions.
+/// Five bits of hash per level and 32 bits of hash: seven levels, then one collision node.
 const MAX_LEVELS: u32 = 8;
-/// More keys with one hash than this are nobody's accident.
+/// Limit of a collision node (two words per key); larger ones are treated as unreadable.
 const MAX_COLLIDING_WORDS: u64 = 64;
 
 impl ContextProbe {
@@ -57,7 +57,7 @@ impl ContextProbe {
         }
     }
 
-    /// Uses `variable` from now on. Types first, variable last: a handler that sees the variable sees the types.
+    /// Enables lookups of `variable`, which is stored last: a handler that sees the variable also sees the types.
     pub(super) fn register(&self, variable: usize, hash: u32, types: NodeTypes) {
         self.hash.store(hash, Ordering::Relaxed);
         self.bitmap_type.store(types.bitmap, Ordering::Relaxed);
@@ -65,13 +65,13 @@ impl ContextProbe {
         self.variable.store(variable, Ordering::Release);
     }
 
-    /// The table cannot be read on this interpreter: the binding tells each change instead.
+    /// The table cannot be read on this interpreter: the binding writes each change to the thread table instead.
     pub(super) fn use_thread_table(&self) {
         self.variable.store(0, Ordering::Release);
         self.thread_table.store(1, Ordering::Release);
     }
 
-    /// Look-ups that met something unreadable.
+    /// Number of failed lookups.
     pub(super) fn unreadable(&self) -> u64 {
         self.unreadable.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ pub struct NodeTypes {
     pub array: usize,
 }
 
-/// Folds a Python hash the way the table does.
+/// Folds a Python hash to 32 bits as CPython's HAMT does.
 pub const fn folded_hash(hash: i64) -> u32 {
     let folded = (hash as u32) ^ ((hash >> 32) as u32);
     if folded == u32::MAX {
@@ -117,37 +117,37 @@ pub fn read(interpreter: &Interpreter, thread: usize) -> Context {
     }
 }
 
-/// The context of another thread at one moment, and what tells whether it is still that one: equal moments mean that the
-/// thread stayed in one context, and nothing was set there, from the one to the other.
+/// The context of another thread at one moment, and its version. If two snapshots are equal, the thread stayed in one `Context`
+/// and set no variable in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContextMoment {
+pub struct ContextSnapshot {
     value: Context,
-    /// The thread's current `Context` and the table in it.
-    place: (u64, Option<usize>),
-    /// The interpreter's count of contexts entered and left by the thread.
+    /// The thread's current `Context` and its table.
+    table: (u64, Option<usize>),
+    /// The interpreter's count of contexts that the thread has entered and left.
     switches: u64,
 }
 
-impl ContextMoment {
+impl ContextSnapshot {
     /// The context.
     pub fn value(&self) -> Context {
         self.value
     }
 }
 
-/// The same from another thread. What changes while it is read is nobody's: equal to no other moment.
-pub fn read_other(interpreter: &Interpreter, thread: usize) -> Option<ContextMoment> {
+/// The context of another thread; `None` when it changes during the read.
+pub fn read_other(interpreter: &Interpreter, thread: usize) -> Option<ContextSnapshot> {
     let field = |offset: usize| guarded::read_u64(thread.checked_add(offset)?);
-    let moment = || {
+    let version = || {
         let switches = field(interpreter.layout.thread.context.checked_add(8)?)?;
         fence(Ordering::Acquire);
-        let place = (field(interpreter.layout.thread.context)?, table_of(interpreter, thread));
-        Some((switches, place))
+        let table = (field(interpreter.layout.thread.context)?, table_of(interpreter, thread));
+        Some((switches, table))
     };
-    let (switches, place) = moment()?;
+    let (switches, table) = version()?;
     let value = read(interpreter, thread);
     fence(Ordering::Acquire);
-    (moment()? == (switches, place)).then_some(ContextMoment { value, place, switches })
+    (version()? == (switches, table)).then_some(ContextSnapshot { value, table, switches })
 }
 
 fn as_context(id: u64) -> Context {
@@ -163,7 +163,7 @@ fn unreadable(probe: &ContextProbe) -> Context {
     Context::None
 }
 
-/// The table of the thread's current context: `Some(0)` when it has no context yet.
+/// The table of the thread's current context; `Some(0)` when it has no context yet.
 #[inline]
 fn table_of(interpreter: &Interpreter, thread: usize) -> Option<usize> {
     let context = guarded::read_u64(thread.checked_add(interpreter.layout.thread.context)?)? as usize;
@@ -183,7 +183,7 @@ pub fn look_up(probe: &ContextProbe, table: usize, variable: usize) -> Lookup {
     look_up_with(types, probe.hash.load(Ordering::Relaxed), table, variable)
 }
 
-/// The look-up with everything given; also used by the start-up test.
+/// The lookup with explicit parameters; also used by the start-up test.
 pub fn look_up_with(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Lookup {
     if table == 0 {
         return Lookup::Unset;
@@ -194,7 +194,7 @@ pub fn look_up_with(types: NodeTypes, hash: u32, table: usize, variable: usize) 
 fn walk(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Option<Lookup> {
     let mut node = read_word(table, fixed::TABLE_ROOT)?;
     for level in 0..MAX_LEVELS {
-        // At the last level only a node of collisions is left, which does not look at the index.
+        // The last level can only be a collision node, which does not use the index.
         let index = hash.checked_shr(5 * level).unwrap_or(0) & 31;
         let node_type = read_word(node, fixed::TYPE)?;
         if node_type == types.bitmap {
@@ -222,7 +222,7 @@ fn walk(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Option<Lo
     None
 }
 
-/// A child that is neither a bitmap nor an array node can only be a node of collisions, which states its hash.
+/// A child that is neither a bitmap nor an array node can only be a collision node, which stores its hash.
 fn colliding(hash: u32, node: usize, variable: usize) -> Option<Lookup> {
     if read_word(node, fixed::BITMAP)? as u32 != hash {
         return None;
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_folded_as_the_table_folds_it() {
+    fn the_hash_is_folded_as_in_the_table() {
         assert_eq!(folded_hash(0x0000_0001_0000_0003), 2);
         assert_eq!(folded_hash(-1), 0);
         assert_eq!(folded_hash(0x0000_0000_ffff_ffff), u32::MAX - 1);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_no_table_is_unreadable_and_not_a_value() {
+    fn memory_that_is_not_a_table_is_unreadable_and_gives_no_value() {
         let junk = [0xdead_beef_usize; 64];
         let types = NodeTypes { bitmap: 1, array: 2 };
         assert_eq!(look_up_with(types, 77, junk.as_ptr() as usize, 0x1000), Lookup::Unreadable);

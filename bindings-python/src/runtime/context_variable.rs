@@ -1,6 +1,6 @@
-//! Registers the context variable with the handler, after a test that the handler finds it: our variable among many
-//! others, in tables of both shapes, with integers of every size. Normal threads with the GIL only. When the test fails,
-//! the binding tells each change of context instead ([`ContextSource::ThreadTable`]).
+//! Registers the context variable with the handler, after a test that the handler finds it: among many other variables, in
+//! tables with both types of root node, with integers of every size. Normal threads with the GIL only. If the test fails, the
+//! binding writes each change of context to the thread table ([`ContextSource::ThreadTable`]).
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
@@ -10,27 +10,27 @@ use super::context_signal::{self, folded_hash, look_up_with, Lookup, NodeTypes};
 use super::interpreter::Interpreter;
 use super::layout::fixed;
 
-/// Where the handler finds the context id of the thread.
+/// Where the handler reads the context id of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {
-    /// The context variable, read from the thread's current `Context`: nothing to do per switch.
+    /// The context variable, read from the thread's current `Context`: no work per task switch.
     ContextVariable,
-    /// The test failed: the binding tells each change by `PythonRuntime::set_thread_context`.
+    /// The test failed: the binding writes each change by `PythonRuntime::set_thread_context`.
     ThreadTable,
 }
 
-/// Enough variables for a root of the second shape, which begins at 17 of 32 slots.
+/// Enough variables for an array node as root, which CPython uses from 17 of 32 children on.
 const OTHER_VARIABLES: usize = 64;
-/// One integer of each size, and the borders between them.
+/// Integers of each size in digits, including the limits.
 const PROBES: [u64; 8] = [0, 1, (1 << 30) - 1, 1 << 30, (1 << 60) - 1, 1 << 60, 1 << 63, u64::MAX];
 
-/// Tests the look-up and registers `variable`, or falls back.
+/// Tests the lookup and registers `variable`, or falls back to the thread table.
 pub fn register(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) -> ContextSource {
-    if let Some((hash, types)) = learn(interpreter, variable) {
-        // One reference for ever: the handler compares with the address.
+    if let Some((hash, types)) = hash_and_node_types(interpreter, variable) {
+        // The reference is leaked: the handler compares with the address.
         let address = variable.clone().into_ptr() as usize;
         interpreter.context.register(address, hash, types);
-        if sees_own_context(interpreter, variable).unwrap_or(false) {
+        if reads_current_context(interpreter, variable).unwrap_or(false) {
             return ContextSource::ContextVariable;
         }
     }
@@ -38,8 +38,8 @@ pub fn register(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) 
     ContextSource::ThreadTable
 }
 
-/// The variable's hash and the node types, if every look-up agrees with the interpreter.
-fn learn(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -> Option<(u32, NodeTypes)> {
+/// The variable's hash and the node types, if every lookup agrees with the interpreter.
+fn hash_and_node_types(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -> Option<(u32, NodeTypes)> {
     let py = variable.py();
     let module = py.import("contextvars").ok()?;
     let new_context = || module.getattr("Context").ok()?.call0().ok();
@@ -74,21 +74,21 @@ fn learn(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -> Option<(u32,
     Some((hash, types))
 }
 
-/// The whole way, from the thread state on, inside a context that is current.
-fn sees_own_context(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// Tests the complete read, from the thread state, inside a current context.
+fn reads_current_context(interpreter: &'static Interpreter, variable: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = variable.py();
     const ID: u64 = 0x1234_5678_9abc;
-    let look =
+    let reads_id =
         PyCFunction::new_closure(py, None, None, move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             // SAFETY: reads a pthread key of this thread.
             let thread = unsafe { (interpreter.current_thread)() } as usize;
             context_signal::read(interpreter, thread) == Context::Id(ID)
         })?;
     let context = py.import("contextvars")?.getattr("Context")?.call0()?;
-    let outside: bool = context.call_method1("run", (&look,))?.extract()?;
+    let before: bool = context.call_method1("run", (&reads_id,))?.extract()?;
     context.call_method1("run", (variable.getattr("set")?, ID))?;
-    let inside: bool = context.call_method1("run", (&look,))?.extract()?;
-    Ok(inside && !outside)
+    let after: bool = context.call_method1("run", (&reads_id,))?.extract()?;
+    Ok(after && !before)
 }
 
 /// Address of the table of a `Context` object.

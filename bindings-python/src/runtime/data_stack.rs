@@ -1,44 +1,43 @@
-//! Where frames on a thread's data stack begin and end: tells a frame that stands from what a popped one left behind, which
-//! looks the same. From 3.11 on. Used by the walk of another thread only; the walk in the handler starts from what stands.
+//! Bounds of frames on a thread's data stack (from 3.11 on). They distinguish a live frame from a popped one, whose contents
+//! remain in memory. Used only by the walk of another thread; the walk in the handler starts from a live frame.
 
 use spanprof_signal::guarded;
 
-use super::frame_signal::Link;
+use super::frame_signal::FrameLink;
 use super::interpreter::Interpreter;
 use super::layout::{FrameChain, FrameSize};
 
 /// Words of a frame's header in 3.11.
 const HEADER_WORDS: u64 = 9;
-/// A chunk begins with the chunk before it, its own size in bytes, the words used when the next one was begun, ...
+/// `_PyStackChunk`: the previous chunk at 0, the size in bytes, the words used when the next chunk was added, then the words.
 const CHUNK_BYTES: usize = 8;
 const CHUNK_USED: usize = 16;
-/// ... and its words follow.
 const CHUNK_HEADER_BYTES: u64 = 24;
-/// A chunk holds at least a hundred frames, so this reaches below every limit of recursion in use.
+/// A chunk holds at least a hundred frames, so this exceeds the recursion limits in use.
 const MAX_CHUNKS: usize = 64;
 
-/// The chunk of a thread's data stack in which a frame lies, at one moment.
+/// The chunk of a thread's data stack that contains a frame, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
     begin: u64,
     end: u64,
-    /// Where its last frame ends.
+    /// End of its last frame.
     top: u64,
 }
 
-/// How a caller's frame lies below its callee's.
+/// Position of a caller's frame relative to its callee's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joint {
-    /// The one begins where the other ends; or a new chunk begins between them.
-    Touching,
-    /// Something else stands between them: a frame that is being torn down, or not yet linked.
-    Apart,
-    /// The caller's frame reaches over the callee's, which then is what an earlier frame left.
+pub enum FrameAdjacency {
+    /// The callee's frame begins where the caller's ends, or in a newer chunk.
+    Adjacent,
+    /// Another frame lies between them: one that is being torn down, or is not yet linked.
+    Gap,
+    /// The caller's frame overlaps the callee's, which is therefore a popped frame.
     Overlapping,
 }
 
 impl Chunk {
-    /// The chunk of the frame at `address` now; `None` when it lies in none that is in use, or nothing can be read.
+    /// The chunk that now contains the frame at `address`; `None` when no chunk in use does, or memory is unreadable.
     pub fn of(interpreter: &Interpreter, thread: usize, address: usize) -> Option<Self> {
         let FrameChain::Interpreter(layout) = &interpreter.layout.frames else { return None };
         let field = |at: u64, offset: usize| guarded::read_u64((at as usize).checked_add(offset)?);
@@ -66,16 +65,22 @@ impl Chunk {
         self.top <= address as u64
     }
 
-    /// How `caller` at `address` lies below the frame at `callee` in this chunk; `None` when its size cannot be read.
-    pub fn joint(&self, interpreter: &Interpreter, caller: &Link, address: usize, callee: usize) -> Option<Joint> {
+    /// Position of `caller` at `address` relative to the frame at `callee` in this chunk; `None` when its size is unreadable.
+    pub fn adjacency(
+        &self,
+        interpreter: &Interpreter,
+        caller: &FrameLink,
+        address: usize,
+        callee: usize,
+    ) -> Option<FrameAdjacency> {
         if !self.contains(address) {
-            return Some(Joint::Touching);
+            return Some(FrameAdjacency::Adjacent);
         }
         let caller_end = (address as u64).checked_add(frame_bytes(interpreter, caller.code)?)?;
         Some(match caller_end.cmp(&(callee as u64)) {
-            std::cmp::Ordering::Less => Joint::Apart,
-            std::cmp::Ordering::Equal => Joint::Touching,
-            std::cmp::Ordering::Greater => Joint::Overlapping,
+            std::cmp::Ordering::Less => FrameAdjacency::Gap,
+            std::cmp::Ordering::Equal => FrameAdjacency::Adjacent,
+            std::cmp::Ordering::Greater => FrameAdjacency::Overlapping,
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Why this interpreter cannot be profiled: what was expected, what was found, and the way out. Raised by `start()` of
-//! the Python package; the program runs on. Not here: losses after start, which are counted, never raised.
+//! Errors of an interpreter that cannot be profiled: expected and actual state, and a hint. Raised by `start()` of the Python
+//! package; the program continues. Not here: losses after start, which are counted, never raised.
 
 use std::fmt;
 
@@ -12,18 +12,18 @@ pub enum RuntimeErrorKind {
     FreeThreaded,
     /// `start()` was called in a subinterpreter.
     Subinterpreter,
-    /// A symbol that the walk cannot do without is missing.
+    /// A symbol that the walk requires is missing.
     MissingSymbol,
-    /// The interpreter's structures are not where this version's layout says.
+    /// The interpreter's structures differ from this version's layout.
     LayoutMismatch,
-    /// The frame walk disagrees with the interpreter's own idea of the stack.
+    /// The frame walk disagrees with the interpreter's own stack.
     WrongStack,
-    /// The interpreter itself failed while it was asked something.
+    /// A call into the interpreter raised.
     Interpreter,
 }
 
 impl RuntimeErrorKind {
-    /// The word for it in `stats()` and in exceptions.
+    /// Its name in `stats()` and in exceptions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownVersion => "unknown_version",
@@ -40,11 +40,11 @@ impl RuntimeErrorKind {
 /// This interpreter cannot be profiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeError {
-    /// Which of the reasons.
+    /// The reason.
     pub kind: RuntimeErrorKind,
-    /// What happened, expected and got.
+    /// Expected and actual state.
     pub message: String,
-    /// The way out.
+    /// How to resolve it.
     pub hint: String,
 }
 
@@ -53,11 +53,11 @@ impl RuntimeError {
         Self { kind, message: message.into(), hint: hint.into() }
     }
 
-    /// The interpreter raised where it should have answered.
-    pub(crate) fn interpreter(what: &str, error: &pyo3::PyErr) -> Self {
+    /// A call into the interpreter raised.
+    pub(crate) fn interpreter(action: &str, error: &pyo3::PyErr) -> Self {
         Self::new(
             RuntimeErrorKind::Interpreter,
-            format!("the interpreter failed while {what}: {error}"),
+            format!("the interpreter failed while {action}: {error}"),
             "report this with the full version of the interpreter; profiling stays off, the program is not affected",
         )
     }

@@ -1,5 +1,5 @@
-//! One frame of the chain, read through the guarded door and judged: the part of the walk that both captures share.
-//! Runs in handlers. Not here: which frames a thread has and in which order (`capture_signal`, `capture_other`).
+//! Reads one frame of the chain with guarded reads and classifies it: the part of the walk that both captures share. Runs in
+//! handlers. Not here: which frames a thread has and in which order (`capture_signal`, `capture_other`).
 
 use spanprof_signal::{guarded, RawFrame};
 
@@ -10,9 +10,9 @@ use super::layout::{
 };
 use super::sampled_code_signal::SAMPLED_CODE;
 
-/// A link of the chain as it stands in memory.
+/// A frame of the chain as read from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct FrameLink {
     /// The code object; meaningless for an entry frame.
     pub code: usize,
     /// The caller's frame; 0 at the root.
@@ -23,16 +23,16 @@ pub struct Link {
     pub is_entry: bool,
     /// The bottom frame of one activation of the interpreter loop (3.11, 3.12).
     pub is_bottom: bool,
-    /// It lies on the thread's data stack, where frames are pushed and popped like C frames (from 3.11).
+    /// The frame lies on the thread's data stack, where frames are pushed and popped like C frames (from 3.11).
     pub is_on_data_stack: bool,
 }
 
-/// What a link is worth.
+/// Classification of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum FrameClass {
     /// A frame to show.
     Frame(RawFrame),
-    /// Not a frame of the program, or one that has not begun: the caller is charged.
+    /// Not a frame of the program, or one that has not begun: its time goes to the caller.
     Skipped,
     /// The frame is being torn down: its code object has already ended.
     Ended,
@@ -42,16 +42,16 @@ pub enum Judged {
 
 /// Reference counts above this are pointers of a free list.
 const MAX_REFERENCES: u64 = 1 << 40;
-/// Frames whose function has not begun lie below this instruction, except in functions with many cells.
+/// A function that has not begun is below this instruction, except for functions with many cells.
 const MAX_PROLOGUE_UNITS: i64 = 8;
-/// The highest owner that any version writes.
+/// The highest value of the field `owner` in any version.
 const MAX_OWNER: u8 = 4;
 
 /// Reads the frame at `address`. `None`: not readable, or not a frame.
 ///
-/// Inlined by force, as is [`judge`]: handed over in memory, a link costs more in stalled loads than all reads together.
+/// Always inlined, as is [`classify`]: passed in memory, a link costs more in stalled loads than all reads together.
 #[inline(always)]
-pub fn read(interpreter: &Interpreter, address: usize) -> Option<Link> {
+pub fn read(interpreter: &Interpreter, address: usize) -> Option<FrameLink> {
     match &interpreter.layout.frames {
         FrameChain::Interpreter(layout) => read_interpreter_frame(layout, address),
         FrameChain::Objects(layout) => read_frame_object(interpreter, layout, address),
@@ -59,7 +59,7 @@ pub fn read(interpreter: &Interpreter, address: usize) -> Option<Link> {
 }
 
 #[inline(always)]
-fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Option<Link> {
+fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Option<FrameLink> {
     let mut bytes = [0u8; 80];
     if address & 7 != 0 || !guarded::copy_80(&mut bytes, address) {
         return None;
@@ -74,8 +74,8 @@ fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Op
         CurrentFrame::OnCStack { bottom: ActivationBottom::EntryFrame, .. } => is_entry,
         CurrentFrame::InThread(_) => false,
     };
-    Some(Link {
-        // Code objects are 8 bytes apart at least; from 3.14 the low bits are tags.
+    Some(FrameLink {
+        // Code objects are aligned to 8 bytes at least; from 3.14 the low bits are tags.
         code: word(&bytes, layout.code)? as usize & !7,
         previous: word(&bytes, layout.previous)? as usize,
         instruction: word(&bytes, layout.instruction)?,
@@ -92,15 +92,15 @@ fn word(bytes: &[u8; 80], at: usize) -> Option<u64> {
 }
 
 #[inline(always)]
-fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, address: usize) -> Option<Link> {
+fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, address: usize) -> Option<FrameLink> {
     let field = |offset: usize| guarded::read_u64(address.checked_add(offset)?);
-    // A frame object that ended waits for the next call, its looks unchanged but for the references.
+    // A freed frame object is kept for the next call; only its reference count differs.
     let references = field(0)?;
     let is_dead = references == 0 || references > MAX_REFERENCES;
     if address & 7 != 0 || is_dead || field(fixed::TYPE)? as usize != interpreter.frame_type {
         return None;
     }
-    Some(Link {
+    Some(FrameLink {
         code: field(layout.code)? as usize,
         previous: field(layout.back)? as usize,
         instruction: field(layout.last_instruction)? & 0xffff_ffff,
@@ -110,29 +110,29 @@ fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, addr
     })
 }
 
-/// The raw frame of a link, after its code object was validated and marked as sampled.
+/// Classifies a link; for a frame, validates its code object and marks it as sampled.
 #[inline(always)]
-pub fn judge(interpreter: &Interpreter, link: &Link) -> Judged {
+pub fn classify(interpreter: &Interpreter, link: &FrameLink) -> FrameClass {
     if link.is_entry {
-        return Judged::Skipped;
+        return FrameClass::Skipped;
     }
     let code = link.code as u64;
     if code < RawFrame::FIRST_RUNTIME_CODE || code & 7 != 0 {
-        return Judged::Invalid;
+        return FrameClass::Invalid;
     }
     let generation = match SAMPLED_CODE.generation_if_marked(code) {
         Some(generation) => generation,
         None => match validate(interpreter, link.code) {
             Validity::Alive => SAMPLED_CODE.mark(code),
-            Validity::Ended => return Judged::Ended,
-            Validity::Invalid => return Judged::Invalid,
+            Validity::Ended => return FrameClass::Ended,
+            Validity::Invalid => return FrameClass::Invalid,
         },
     };
-    let Some(unit) = unit(interpreter, link) else { return Judged::Invalid };
+    let Some(unit) = unit(interpreter, link) else { return FrameClass::Invalid };
     if unit < MAX_PROLOGUE_UNITS && !has_begun(interpreter, link.code, unit) {
-        return Judged::Skipped;
+        return FrameClass::Skipped;
     }
-    Judged::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
+    FrameClass::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
 }
 
 enum Validity {
@@ -141,7 +141,7 @@ enum Validity {
     Invalid,
 }
 
-/// Whether a code object stands at `code`. Up to 3.11 a frame may still be linked while its code ends.
+/// Whether there is a code object at `code`. Up to 3.11 a frame may still be linked while its code object ends.
 #[inline(never)]
 fn validate(interpreter: &Interpreter, code: usize) -> Validity {
     let type_word = code.checked_add(fixed::TYPE).and_then(guarded::read_u64);
@@ -158,9 +158,9 @@ fn validate(interpreter: &Interpreter, code: usize) -> Validity {
     Validity::Alive
 }
 
-/// Index of the instruction in code units, -1 before the first; `None` when it lies outside any code.
+/// Index of the instruction in code units, -1 before the first; `None` when it is out of range.
 #[inline(always)]
-fn unit(interpreter: &Interpreter, link: &Link) -> Option<i64> {
+fn unit(interpreter: &Interpreter, link: &FrameLink) -> Option<i64> {
     let unit = match &interpreter.layout.frames {
         FrameChain::Interpreter(_) => {
             let first = link.code.checked_add(interpreter.layout.code.instructions.as_ref()?.first)?;
@@ -171,8 +171,8 @@ fn unit(interpreter: &Interpreter, link: &Link) -> Option<i64> {
     (-1..=FrameWord::MAX_UNIT).contains(&unit).then_some(unit)
 }
 
-/// Whether the frame is complete: below the first traceable instruction a function is still being entered, and the
-/// interpreter's own cleanup frames stay there for ever. Frame objects (to 3.10) are complete from the start.
+/// Whether the frame is complete. Below the first traceable instruction a function is still being entered; the interpreter's
+/// own cleanup frames never pass it. Frame objects (up to 3.10) are always complete.
 #[inline(never)]
 fn has_begun(interpreter: &Interpreter, code: usize, unit: i64) -> bool {
     let Some(instructions) = &interpreter.layout.code.instructions else { return true };
@@ -182,12 +182,12 @@ fn has_begun(interpreter: &Interpreter, code: usize, unit: i64) -> bool {
     }
 }
 
-/// Where a thread's chain begins.
+/// Start of a thread's frame chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainStart {
     /// The leaf frame; 0 when the thread runs no Python.
     pub leaf: usize,
-    /// The frame that called the current activation of the interpreter loop, known independently of `leaf` (3.11, 3.12).
+    /// The frame that called the current activation of the interpreter loop, read independently of `leaf` (3.11, 3.12).
     pub caller: Option<usize>,
 }
 
@@ -214,13 +214,13 @@ pub fn start(interpreter: &Interpreter, thread: usize) -> Option<ChainStart> {
     }
 }
 
-/// Whether the state at `thread` belongs to the interpreter we profile.
+/// Whether the state at `thread` belongs to the profiled interpreter.
 #[inline]
 pub fn is_ours(interpreter: &Interpreter, thread: usize) -> bool {
     thread.checked_add(fixed::INTERPRETER).and_then(guarded::read_u64) == Some(interpreter.main as u64)
 }
 
-/// Kernel thread id or pthread handle that the state at `thread` names.
+/// Kernel thread id or pthread handle in the state at `thread`.
 #[inline]
 pub fn thread_id_word(layout: &ThreadLayout, thread: usize) -> Option<u64> {
     let (super::layout::ThreadId::Kernel(offset) | super::layout::ThreadId::Pthread(offset)) = layout.id;
@@ -252,11 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_address_are_judged_without_a_panic() {
+    fn words_that_are_no_address_are_classified_without_a_panic() {
         for minor in 9..=15 {
             let interpreter = interpreter(minor);
             for code in [0, 8, 4096, usize::MAX & !7, usize::MAX - 4095, 1 << 63] {
-                let link = Link {
+                let link = FrameLink {
                     code,
                     previous: usize::MAX,
                     instruction: u64::MAX,
@@ -264,7 +264,7 @@ mod tests {
                     is_bottom: false,
                     is_on_data_stack: true,
                 };
-                assert_eq!(judge(&interpreter, &link), Judged::Invalid, "3.{minor}, code {code:#x}");
+                assert_eq!(classify(&interpreter, &link), FrameClass::Invalid, "3.{minor}, code {code:#x}");
                 assert!(!has_begun(&interpreter, code, 0) || minor < 11);
                 assert_eq!(start(&interpreter, code), None);
                 assert!(!is_ours(&interpreter, code));

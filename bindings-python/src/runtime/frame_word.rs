@@ -1,21 +1,21 @@
-//! The second word of a raw frame: which life of the code object it belongs to, and which instruction was executing.
-//! Written in the handler, read by the resolver. Pure arithmetic, safe in handlers.
+//! The second word of a raw frame: the generation of its code object and the executing instruction. Written in the handler,
+//! read by the resolver. Pure arithmetic, safe in handlers.
 
-/// Generation in the upper half, instruction + 1 in the lower; lower half 0 stands for "before the first instruction".
+/// Generation in the upper half, instruction + 1 in the lower; 0 in the lower half means "before the first instruction".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameWord(pub u64);
 
 impl FrameWord {
-    /// No byte code is longer; larger values come from torn reads.
+    /// Upper bound of the length of bytecode; larger values come from torn reads.
     pub const MAX_UNIT: i64 = 1 << 28;
 
-    /// Packs the two. `unit` is -1 before the first instruction; the caller has checked its range.
+    /// Packs both. `unit` is -1 before the first instruction; the caller has checked its range.
     #[inline]
     pub const fn new(generation: u32, unit: i64) -> Self {
         Self((generation as u64) << 32 | (unit + 1) as u64 & 0xffff_ffff)
     }
 
-    /// The generation of the code's bucket when the frame was seen.
+    /// The generation of the code object's bucket when the frame was sampled.
     #[inline]
     pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_halves_come_back() {
+    fn packed_values_are_unpacked_unchanged() {
         let word = FrameWord::new(u32::MAX, 17);
         assert_eq!((word.generation(), word.unit()), (u32::MAX, Some(17)));
         let word = FrameWord::new(3, FrameWord::MAX_UNIT);

@@ -1,5 +1,5 @@
-//! The facts about the running interpreter that the handler needs, found once at start and never freed: layout, types,
-//! entry points. Read by everything in `runtime`. Not here: what is done with them.
+//! Properties of the running interpreter that the handler requires: layout, types, entry points. Determined once at start and
+//! never freed. Read by all modules of `runtime`.
 
 use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -9,23 +9,23 @@ use pyo3::prelude::*;
 
 use super::context_signal::ContextProbe;
 use super::error::{RuntimeError, RuntimeErrorKind};
-use super::layout::{self, Layout, Published};
+use super::layout::{self, InterpreterLayout, PublishedOffset};
 use super::version::InterpreterVersion;
 
 type CurrentThreadState = unsafe extern "C" fn() -> *mut PyThreadState;
 type FirstThreadState = unsafe extern "C" fn(*mut PyInterpreterState) -> *mut PyThreadState;
 
-/// What is known of the interpreter.
+/// Properties of the running interpreter.
 pub struct Interpreter {
-    /// Where things are.
-    pub layout: Layout,
-    /// `PyGILState_GetThisThreadState`: reads a pthread key, nothing else, and is therefore safe in a handler.
+    /// Offsets of fields.
+    pub layout: InterpreterLayout,
+    /// `PyGILState_GetThisThreadState`: only reads a pthread key and is therefore safe in a handler.
     pub current_thread: CurrentThreadState,
     /// `PyInterpreterState_ThreadHead`; without it there is no wall profile.
     pub first_thread: Option<FirstThreadState>,
     /// The main interpreter's state.
     pub main: usize,
-    /// Where the interpreter loop begins; 0 when it is not exported.
+    /// Entry of the interpreter loop; 0 when it is not exported.
     pub loop_entry: usize,
     /// Address of the type of code objects.
     pub code_type: usize,
@@ -33,41 +33,41 @@ pub struct Interpreter {
     pub frame_type: usize,
     /// Address of the type `int`.
     pub int_type: usize,
-    /// How the context variable is found.
+    /// Parameters of the context variable's lookup.
     pub context: ContextProbe,
 }
 
 static CURRENT: AtomicPtr<Interpreter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The interpreter, once recognised. Safe in handlers.
+/// The interpreter, once published. Safe in handlers.
 #[inline]
 pub fn current() -> Option<&'static Interpreter> {
     // SAFETY: null, or a box leaked by `publish` and never freed. Acquire pairs with the Release there.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// Makes `interpreter` the one the handler reads.
+/// Publishes `interpreter` to the handler.
 pub fn publish(interpreter: Interpreter) -> &'static Interpreter {
     let leaked: &'static mut Interpreter = Box::leak(Box::new(interpreter));
     CURRENT.store(leaked, Ordering::Release);
     leaked
 }
 
-/// Takes the interpreter away again: it failed its self-check.
+/// Withdraws the interpreter after a failed self-check.
 pub fn withdraw() {
     CURRENT.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// Address of a symbol of the process; `None` when this interpreter has none of that name.
+/// Address of a symbol of the process; `None` when it does not exist.
 pub fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: `name` is a C string; RTLD_DEFAULT searches what is loaded and loads nothing.
+    // SAFETY: `name` is a C string; RTLD_DEFAULT searches the loaded libraries and loads nothing.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
 impl Interpreter {
-    /// Finds the facts about the interpreter of this process, or says why it cannot be profiled.
-    pub fn recognise(py: Python<'_>, version: &InterpreterVersion) -> Result<Self, RuntimeError> {
+    /// Determines the properties of this process's interpreter, or returns why it cannot be profiled.
+    pub fn detect(py: Python<'_>, version: &InterpreterVersion) -> Result<Self, RuntimeError> {
         if version.free_threaded {
             return Err(RuntimeError::new(
                 RuntimeErrorKind::FreeThreaded,
@@ -80,7 +80,7 @@ impl Interpreter {
             RuntimeError::new(
                 RuntimeErrorKind::UnknownVersion,
                 format!("expected CPython 3.9 to 3.15, got {major}.{minor} ({})", version.text),
-                "use a version of spanprof that knows this interpreter, or an interpreter from that range",
+                "use a version of spanprof that supports this interpreter, or an interpreter from that range",
             )
         })?;
         let main = require_main(py)?;
@@ -89,8 +89,8 @@ impl Interpreter {
         let type_address = |name: &str| {
             types
                 .getattr(name)
-                .map(|found| found.as_ptr() as usize)
-                .map_err(|error| RuntimeError::interpreter("looking for its own types", &error))
+                .map(|object| object.as_ptr() as usize)
+                .map_err(|error| RuntimeError::interpreter("looking up its types", &error))
         };
         Ok(Self {
             layout,
@@ -109,9 +109,9 @@ impl Interpreter {
     }
 }
 
-/// The state of the interpreter we run in, if it is the main one.
+/// The state of the current interpreter, if it is the main one.
 pub(super) fn require_main(_py: Python<'_>) -> Result<usize, RuntimeError> {
-    // SAFETY: the GIL is held, as `Python` says; both only read the current interpreter.
+    // SAFETY: `Python` proves that the GIL is held; both only read the current interpreter.
     let (state, id) = unsafe {
         let state = pyo3::ffi::PyInterpreterState_Get();
         (state as usize, pyo3::ffi::PyInterpreterState_GetID(state))
@@ -126,35 +126,35 @@ pub(super) fn require_main(_py: Python<'_>) -> Result<usize, RuntimeError> {
     ))
 }
 
-/// Compares the layout with what `_PyRuntime` says of itself (3.13 and later).
-fn check_published(layout: &Layout) -> Result<(), RuntimeError> {
+/// Compares the layout with the offsets that `_PyRuntime` publishes (3.13 and later).
+fn check_published(layout: &InterpreterLayout) -> Result<(), RuntimeError> {
     if layout.published.is_empty() {
         return Ok(());
     }
     let runtime = symbol(c"_PyRuntime").ok_or_else(|| {
         RuntimeError::new(
             RuntimeErrorKind::MissingSymbol,
-            "the interpreter does not export _PyRuntime, which says where its structures are",
+            "the interpreter does not export _PyRuntime, which holds the offsets of its structures",
             "run on an interpreter that exports its symbols (the default of every build)",
         )
     })? as usize;
     let word = |at: usize| spanprof_signal::guarded::read_u64(runtime + at);
-    let mismatch = |what: String| {
+    let mismatch = |message: String| {
         RuntimeError::new(
             RuntimeErrorKind::LayoutMismatch,
-            what,
+            message,
             "report this with the full version of the interpreter; profiling stays off, the program is not affected",
         )
     };
     if word(0) != Some(u64::from_ne_bytes(*b"xdebugpy")) {
-        return Err(mismatch("expected the mark 'xdebugpy' at the head of _PyRuntime, got something else".into()));
+        return Err(mismatch("expected the cookie 'xdebugpy' at the start of _PyRuntime, got other bytes".into()));
     }
-    for &Published { name, at, offset } in layout.published {
+    for &PublishedOffset { name, at, offset } in layout.published {
         let found = word(at);
         if found != Some(offset) {
             let (major, minor) = layout.version;
             return Err(mismatch(format!(
-                "expected {name} of CPython {major}.{minor} to be {offset}, the interpreter says {found:?}"
+                "expected {name} of CPython {major}.{minor} to be {offset}, the interpreter publishes {found:?}"
             )));
         }
     }

@@ -1,13 +1,13 @@
-//! CPython behind the core's `Runtime` seam: the frame walk in the handler, names and lines on the drain thread, the
-//! lifetime of code objects, the context variable read without the interpreter's help.
+//! Implements the core's `Runtime` trait for CPython: the frame walk in the handler, names and lines on the drain thread, the
+//! lifetime of code objects, and reading the context variable without calls into the interpreter.
 //!
-//! Supported: CPython 3.9 to 3.15 with the GIL, main interpreter. Declined with a clear error: other versions,
-//! free-threaded builds, subinterpreters, an interpreter that fails the self-check. Degraded, by name in `stats()`:
-//! `thread_contexts` (the context table is not readable: labels by thread), `deallocator_notice` (all code watchers are
-//! taken), `no_thread_list` (no wall profile).
+//! Supported: CPython 3.9 to 3.15 with the GIL, main interpreter. Rejected with an error: other versions, free-threaded
+//! builds, subinterpreters, an interpreter that fails the self-check. Degraded modes, by name in `stats()`: `thread_contexts`
+//! (the context table is not readable: labels by thread), `deallocator_notice` (all code watchers are in use),
+//! `no_thread_list` (no wall profile).
 //!
-//! Liveness rule of raw frames: `code` is the address of a code object, `at` holds its life and the instruction; see
-//! `code_lifetime` for why a frame never gets another code's name. Ring positions are not needed for it.
+//! Raw frames: `code` is the address of a code object, `at` holds its generation and the instruction. `code_lifetime` proves
+//! that a frame never gets another code object's name. Ring positions are not needed for it.
 //!
 //! Called by the binding's `start`, and by the engine through the trait. Not here: policy, defaults, exceptions.
 
@@ -21,12 +21,12 @@ mod data_stack;
 mod error;
 mod frame_signal;
 mod frame_word;
+mod greenlet_switch_signal;
 mod interpreter;
 mod layout;
 mod resolve;
 mod sampled_code_signal;
 mod self_check;
-mod switching_signal;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod thread_context_signal;
@@ -42,47 +42,47 @@ use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
 use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
-use code_lifetime::Notice;
+use code_lifetime::CodeEndHook;
 use interpreter::Interpreter;
-use resolve::Resolver;
+use resolve::FrameResolver;
 use thread_context_signal::THREAD_CONTEXTS;
 
 pub use context_variable::ContextSource;
 pub use error::{RuntimeError, RuntimeErrorKind};
-pub use switching_signal::watch as watch_switching;
+pub use greenlet_switch_signal::install as watch_greenlet_switches;
 pub use version::InterpreterVersion;
 
 /// The running CPython interpreter.
 pub struct PythonRuntime {
     version: InterpreterVersion,
     interpreter: &'static Interpreter,
-    notice: Notice,
+    code_end_hook: CodeEndHook,
     lists_threads: bool,
-    /// 0: no variable registered; else 1 + [`ContextSource`].
+    /// 0: no variable registered; otherwise 1 + [`ContextSource`].
     context_source: AtomicU8,
-    /// Leaked and replaced in a forked child, where the parent's drain thread may have held the lock for ever.
-    resolver: AtomicPtr<Mutex<Resolver>>,
+    /// Leaked and replaced in a forked child, where the lock may be held by the parent's drain thread.
+    resolver: AtomicPtr<Mutex<FrameResolver>>,
 }
 
 impl PythonRuntime {
-    /// Recognises the interpreter, chooses its layout and runs the self-check. One value per process: a second call
-    /// returns the same one. Takes well under a millisecond.
+    /// Identifies the interpreter, selects its layout and runs the self-check. One value per process: a second call returns
+    /// the same one. Takes well under a millisecond.
     pub fn new(py: Python<'_>) -> Result<Arc<Self>, RuntimeError> {
         static RUNTIME: OnceLock<Arc<PythonRuntime>> = OnceLock::new();
-        // Asked each time: another interpreter of the process may call while the main one is profiled.
+        // Checked on every call: a subinterpreter may call while the main interpreter is profiled.
         interpreter::require_main(py)?;
         if let Some(runtime) = RUNTIME.get() {
             return Ok(Arc::clone(runtime));
         }
-        // Guarded reads go through the kernel until the fault guard is installed, where a seccomp filter allows it.
+        // Guarded reads use `process_vm_readv` until the fault guard is installed, where a seccomp filter allows it.
         sys::may_use(sys::SystemCall::ProcessVmReadv);
         let version = InterpreterVersion::running(py)?;
-        let interpreter = interpreter::publish(Interpreter::recognise(py, &version)?);
+        let interpreter = interpreter::publish(Interpreter::detect(py, &version)?);
         self_check::run(py, &interpreter.layout).inspect_err(|_| interpreter::withdraw())?;
         let runtime = Arc::new(Self {
             version,
             interpreter,
-            notice: code_lifetime::install(interpreter),
+            code_end_hook: code_lifetime::install(interpreter),
             lists_threads: interpreter.first_thread.is_some() && threads::calibrate(&interpreter.layout),
             context_source: AtomicU8::new(0),
             resolver: AtomicPtr::new(new_resolver()),
@@ -95,29 +95,29 @@ impl PythonRuntime {
         &self.version
     }
 
-    /// Registers the `ContextVar` whose `int` value is the context id, and tests that the handler will find it. The
-    /// runtime keeps the variable alive for ever.
+    /// Registers the `ContextVar` whose `int` value is the context id, and tests that the handler can read it. The variable
+    /// becomes immortal.
     pub fn set_context_variable(&self, variable: &Bound<'_, PyAny>) -> ContextSource {
         let source = context_variable::register(self.interpreter, variable);
         self.context_source.store(1 + source as u8, Ordering::Relaxed);
         source
     }
 
-    /// With [`ContextSource::ThreadTable`]: makes `id` the context of the calling thread and returns the previous one; 0
-    /// is none.
+    /// With [`ContextSource::ThreadTable`]: sets the context id of the calling thread and returns the previous one; 0 means
+    /// none.
     pub fn set_thread_context(&self, _py: Python<'_>, id: u64) -> u64 {
         // SAFETY: reads a pthread key of this thread.
         let thread = unsafe { (self.interpreter.current_thread)() };
         THREAD_CONTEXTS.set(thread as u64, id)
     }
 
-    /// What works less well than it should on this interpreter, by name.
+    /// Names of the degraded modes on this interpreter.
     pub fn degraded(&self) -> Vec<&'static str> {
         let mut modes = Vec::new();
         if self.context_source.load(Ordering::Relaxed) == 1 + ContextSource::ThreadTable as u8 {
             modes.push("thread_contexts");
         }
-        if self.interpreter.layout.has_code_watchers && self.notice == Notice::Deallocator {
+        if self.interpreter.layout.has_code_watchers && self.code_end_hook == CodeEndHook::Deallocator {
             modes.push("deallocator_notice");
         }
         if !self.lists_threads {
@@ -126,15 +126,15 @@ impl PythonRuntime {
         modes
     }
 
-    fn resolver(&self) -> MutexGuard<'_, Resolver> {
+    fn resolver(&self) -> MutexGuard<'_, FrameResolver> {
         // SAFETY: always a box leaked by `new_resolver`.
-        let resolver: &Mutex<Resolver> = unsafe { &*self.resolver.load(Ordering::Acquire) };
+        let resolver: &Mutex<FrameResolver> = unsafe { &*self.resolver.load(Ordering::Acquire) };
         resolver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn new_resolver() -> *mut Mutex<Resolver> {
-    Box::leak(Box::new(Mutex::new(Resolver::default())))
+fn new_resolver() -> *mut Mutex<FrameResolver> {
+    Box::leak(Box::new(Mutex::new(FrameResolver::default())))
 }
 
 impl Runtime for PythonRuntime {
@@ -161,7 +161,7 @@ impl Runtime for PythonRuntime {
         }
     }
 
-    /// They carry the generation of their code, and its names outlive it.
+    /// Frames hold the generation of their code object, and its names outlive it.
     fn keep_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
         true
     }
@@ -173,17 +173,17 @@ impl Runtime for PythonRuntime {
     }
 
     fn register_thread(&self) {
-        // SAFETY: reads a pthread key of this thread, which also warms the path the handler takes.
+        // SAFETY: reads a pthread key of this thread, which also resolves the symbol before the handler needs it.
         let thread = unsafe { (self.interpreter.current_thread)() };
-        // A thread state at the address of an ended one must not inherit its context.
+        // A thread state at the address of a freed one must not inherit its context.
         THREAD_CONTEXTS.set(thread as u64, 0);
     }
 
-    /// Codes whose copies went: whatever was cached for them can go. Their raw frames stay distinct from those of later
-    /// code at the address by themselves, so position 0 is as true as any.
+    /// Code objects whose tombstones expired, so that the engine drops what it cached for them. Raw frames of later code at the
+    /// address differ by their generation, so the position is not needed and is 0.
     fn ended(&self, out: &mut Vec<Ended>) {
-        let forgotten = self.resolver().pass(Instant::now());
-        out.extend(forgotten.into_iter().map(|code| Ended { code, position: 0 }));
+        let expired = self.resolver().pass(Instant::now());
+        out.extend(expired.into_iter().map(|code| Ended { code, position: 0 }));
     }
 
     fn resolve(&self, frame: RawFrame, _position: u64, out: &mut Vec<Frame>) {
@@ -204,10 +204,10 @@ impl Runtime for PythonRuntime {
         };
         out.push(("python.version", self.version.text.clone()));
         out.push(("python.context_source", context.into()));
-        out.push(("python.contexts_switching", switching_signal::met().to_string()));
+        out.push(("python.contexts_switching", greenlet_switch_signal::samples().to_string()));
         out.push(("python.contexts_unreadable", self.interpreter.context.unreadable().to_string()));
         out.push(("python.thread_contexts_refused", THREAD_CONTEXTS.refused().to_string()));
-        out.push(("python.code_notice", self.notice.name().into()));
+        out.push(("python.code_notice", self.code_end_hook.name().into()));
         out.push(("python.codes_ended", sampled_code_signal::SAMPLED_CODE.ends_begun().to_string()));
         out.push(("python.tombstones", code_lifetime::copied().to_string()));
         out.push(("python.tombstones_lost", code_lifetime::lost().to_string()));

@@ -1,27 +1,27 @@
-//! Which code objects have been sampled, and in which life: a fixed table of buckets over code addresses. Written in
-//! handlers (a code was seen) and by the code-end notice (a code ends); read by both and by the resolver. No allocation,
-//! no lock, no wait. Not here: what is copied when a code ends (`code_lifetime`, which also holds the proof).
+//! Records which code objects have been sampled, and in which generation: a fixed hash table over code addresses. Written in
+//! handlers (a code object is sampled) and by the code-end hook; read by both and by the resolver. No allocation, no lock, no
+//! wait. Not here: the copy of an ended code object's names (`code_lifetime`, which also holds the proof).
 //!
 //! # Rules
-//! 1. A bucket's **generation** only grows (32 bits, wrapping). It grows once for each code of the bucket that ends after
-//!    having been marked, after its tombstone was queued.
-//! 2. A bucket's **owner** is the one code marked in it, or has [`SHARED`] set once two codes met: then each code of the
-//!    bucket counts as marked, for ever.
-//! 3. A code is marked before the handler that saw it commits its sample. An end clears exactly its own mark.
+//! 1. A bucket's **generation** only grows (32 bits, wrapping). It grows once for each marked code object of the bucket that
+//!    ends, after its tombstone was queued.
+//! 2. A bucket's **owner** is the one code object marked in it. [`SHARED`] is set once two collide: from then on, each code
+//!    object of the bucket counts as marked.
+//! 3. A code object is marked before the handler that sampled it commits its sample. An end clears only its own mark.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// 384 KiB of zero pages, touched only where codes were sampled.
+/// 384 KiB in `.bss`; pages are touched only for sampled code objects.
 const BUCKETS: usize = 1 << 14;
-/// Several codes met in this bucket. Code addresses are multiples of 8: the bit is free.
+/// Several code objects collided in this bucket. Code addresses are multiples of 8, so the bit is free.
 const SHARED: u64 = 1;
-/// Set in [`Bucket::lost_through`] once a tombstone was lost; the generation lies below.
+/// Set in [`Bucket::lost_through`] once a tombstone was lost; the low 32 bits are the generation.
 const ANY_LOST: u64 = 1 << 32;
 
 #[repr(C, align(8))]
 struct Bucket {
     owner: AtomicU64,
-    /// The newest generation whose tombstone is no longer to be had: frames up to it cannot be told apart without one.
+    /// The newest generation whose tombstone was lost: frames up to it cannot be distinguished without one.
     lost_through: AtomicU64,
     generation: AtomicU32,
 }
@@ -29,7 +29,7 @@ struct Bucket {
 /// The table.
 pub struct SampledCode {
     buckets: [Bucket; BUCKETS],
-    /// Codes that began to end, marked or not; the wall walk compares it before and after.
+    /// Count of code objects that began to end, marked or not; the wall walk compares it before and after.
     ends_begun: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ pub const fn is_at_or_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) < 1 << 31
 }
 
-/// The process's one table: code objects of the interpreter are as global.
+/// The table of the process: the interpreter's code objects are global too.
 pub static SAMPLED_CODE: SampledCode = SampledCode::new();
 
 impl SampledCode {
@@ -53,23 +53,22 @@ impl SampledCode {
 
     #[inline(always)]
     fn bucket(&self, code: u64) -> &Bucket {
-        // Objects are 16 bytes apart; the multiplication spreads neighbours.
+        // Objects are 16 bytes apart; the multiplication spreads adjacent addresses.
         let index = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKETS.trailing_zeros());
         &self.buckets[index as usize & (BUCKETS - 1)]
     }
 
-    /// The generation for a code that is the marked one of its bucket: it was validated when it was marked, and has not
-    /// ended since.
+    /// The generation, if `code` is the owner of its bucket: it was validated when it was marked, and has not ended since.
     #[inline(always)]
     pub fn generation_if_marked(&self, code: u64) -> Option<u32> {
         let bucket = self.bucket(code);
-        // SeqCst: the wall walk's side of rule 3 (see `code_lifetime`, case 4). The generation is read first: were it
-        // read after an end, an owner equal to `code` would belong to the next life, whose generation is as new.
+        // SeqCst: the wall walk's side of rule 3 (see `code_lifetime`, case 4). The generation is read first. If it is read
+        // after an end, an owner equal to `code` belongs to the next lifetime, and the generation is that of this lifetime.
         let generation = bucket.generation.load(Ordering::SeqCst);
         (bucket.owner.load(Ordering::SeqCst) == code).then_some(generation)
     }
 
-    /// Marks `code` and returns the generation it is seen in.
+    /// Marks `code` and returns its generation.
     #[inline(never)]
     pub fn mark(&self, code: u64) -> u32 {
         let bucket = self.bucket(code);
@@ -81,7 +80,7 @@ impl SampledCode {
         bucket.generation.load(Ordering::SeqCst)
     }
 
-    /// A code begins to end. True when it may have been sampled: its tombstone must be queued, then [`Self::end`] called.
+    /// Counts the end of a code object. True when it may have been sampled: queue its tombstone, then call [`Self::end`].
     #[inline]
     pub fn begin_end(&self, code: u64) -> bool {
         self.ends_begun.fetch_add(1, Ordering::SeqCst);
@@ -89,7 +88,8 @@ impl SampledCode {
         owner == code || owner & SHARED != 0
     }
 
-    /// The tombstone of `code` is queued (or `lost`): the next code at this address is another one.
+    /// Increments the generation, after the tombstone of `code` was queued (or `lost`): the next code object at this address is
+    /// another one.
     pub fn end(&self, code: u64, lost: bool) {
         let bucket = self.bucket(code);
         if lost {
@@ -97,22 +97,22 @@ impl SampledCode {
         }
         let _ = bucket.owner.compare_exchange(code, 0, Ordering::SeqCst, Ordering::SeqCst);
         bucket.generation.fetch_add(1, Ordering::SeqCst);
-        // The stores that reuse the memory stay behind the new generation: partner of the fence in `Resolver::read_live`.
+        // Orders stores that reuse the memory after the new generation. Pairs with the fence in `FrameResolver::read_live`.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// The generation that frames of `code` are in now.
+    /// The current generation of `code`.
     pub fn generation(&self, code: u64) -> u32 {
         self.bucket(code).generation.load(Ordering::SeqCst)
     }
 
-    /// Whether a frame of `code` seen in `generation` may be of a life whose tombstone is no longer to be had.
+    /// Whether a frame of `code` sampled in `generation` may be of a lifetime whose tombstone was lost.
     pub fn is_lost(&self, code: u64, generation: u32) -> bool {
         let lost = self.bucket(code).lost_through.load(Ordering::SeqCst);
         lost & ANY_LOST != 0 && is_at_or_after(lost as u32, generation)
     }
 
-    /// The tombstone of `code` that ended at `generation` is no longer to be had. Not called in handlers.
+    /// Records that the tombstone of `code` that ended at `generation` was lost or has expired. Not called in handlers.
     pub fn lose(&self, code: u64, generation: u32) {
         let newest = |lost: u64| {
             let is_newer = lost & ANY_LOST == 0 || is_at_or_after(generation, lost as u32);
@@ -121,7 +121,7 @@ impl SampledCode {
         let _ = self.bucket(code).lost_through.fetch_update(Ordering::SeqCst, Ordering::SeqCst, newest);
     }
 
-    /// Codes that began to end so far.
+    /// Number of code objects that began to end.
     #[inline]
     pub fn ends_begun(&self) -> u64 {
         self.ends_begun.load(Ordering::SeqCst)
@@ -136,13 +136,13 @@ mod tests {
         Box::new(SampledCode::new())
     }
 
-    /// Another code of the same bucket.
-    fn neighbour(table: &SampledCode, code: u64) -> u64 {
+    /// Another code address of the same bucket.
+    fn colliding_code(table: &SampledCode, code: u64) -> u64 {
         (1..).map(|step| code + step * 16).find(|&other| std::ptr::eq(table.bucket(other), table.bucket(code))).unwrap()
     }
 
     #[test]
-    fn a_code_that_was_never_sampled_ends_unnoticed() {
+    fn a_code_object_that_was_never_sampled_needs_no_tombstone() {
         let table = table();
         assert!(!table.begin_end(0x7000_0000_1000));
         assert_eq!(table.generation(0x7000_0000_1000), 0);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_life_of_an_address_has_another_generation() {
+    fn the_next_code_object_at_an_address_has_another_generation() {
         let table = table();
         let code = 0x7000_0000_1000;
         let first = table.mark(code);
@@ -162,34 +162,34 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_share_a_bucket_all_count_as_sampled() {
+    fn code_objects_that_share_a_bucket_all_count_as_sampled() {
         let table = table();
         let code = 0x7000_0000_1000;
-        let other = neighbour(&table, code);
+        let other = colliding_code(&table, code);
         table.mark(code);
-        let seen = table.mark(other);
+        let sampled = table.mark(other);
         assert!(table.begin_end(code));
         table.end(code, false);
-        assert!(table.begin_end(other), "its own mark must survive the end of its neighbour");
-        assert!(table.generation(other) >= seen);
+        assert!(table.begin_end(other), "its mark must survive the end of the other code object");
+        assert!(table.generation(other) >= sampled);
     }
 
     #[test]
-    fn a_lost_tombstone_makes_the_frames_up_to_it_uncertain_and_no_later_ones() {
+    fn a_lost_tombstone_invalidates_the_frames_up_to_it_and_no_later_ones() {
         let table = table();
         let code = 0x7000_0000_1000;
-        let seen = table.mark(code);
-        assert!(!table.is_lost(code, seen));
+        let sampled = table.mark(code);
+        assert!(!table.is_lost(code, sampled));
         table.begin_end(code);
         table.end(code, true);
-        assert!(table.is_lost(code, seen));
+        assert!(table.is_lost(code, sampled));
         assert!(!table.is_lost(code, table.mark(code)));
-        table.lose(code, seen.wrapping_sub(1));
-        assert!(table.is_lost(code, seen), "an older loss hides no newer one");
+        table.lose(code, sampled.wrapping_sub(1));
+        assert!(table.is_lost(code, sampled), "an older loss must not replace a newer one");
     }
 
     #[test]
-    fn generations_are_compared_across_the_wrap() {
+    fn generations_are_compared_across_the_wraparound() {
         assert!(is_at_or_after(0, u32::MAX));
         assert!(!is_at_or_after(u32::MAX, 0));
         assert!(is_at_or_after(7, 7));

@@ -1,6 +1,6 @@
-//! The check at start: walk a stack of our own making, name its frames, and compare with what the interpreter says of
-//! itself. Names of all string kinds, generators, lines. If anything differs, `start()` declines and the program runs on.
-//! Normal threads with the GIL only.
+//! The self-check at start: walks the stack of a test program, resolves its frames and compares them with the interpreter's own
+//! frames. Covers names of all string kinds, generators and lines. If a frame differs, `start()` fails and the program
+//! continues without profiling. Normal threads with the GIL only.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,33 +10,33 @@ use spanprof_signal::{Captured, HandlerContext, RawFrame, RawStack};
 
 use super::capture_signal;
 use super::error::{RuntimeError, RuntimeErrorKind};
-use super::layout::{Layout, LineTableFormat};
-use super::resolve::Resolver;
+use super::layout::{InterpreterLayout, LineTableFormat};
+use super::resolve::FrameResolver;
 
-/// Frames of each kind around one call of `look`: plain, closure, generator, class body, comprehension; names in ASCII,
+/// Frames of each kind around one call of `walk`: plain, closure, generator, class body, comprehension; names in ASCII,
 /// Latin-1 and UCS-2, a file name in UCS-4.
 const PROGRAM: &str = "
-def leaf(look):
+def leaf(walk):
     return (
-        look())
-def Größe(look):
+        walk())
+def Größe(walk):
     def 名前():
-        return leaf(look)
+        return leaf(walk)
     return 名前()
-def generator(look):
-    value = [Größe(look) for _ in range(1)][0]
+def generator(walk):
+    value = [Größe(walk) for _ in range(1)][0]
     yield value
 class Probe:
-    def method(self, look):
-        return next(generator(look))
-result = Probe().method(look)
+    def method(self, walk):
+        return next(generator(walk))
+result = Probe().method(walk)
 ";
 const FILE: &str = "<spanprof self-check 𝔘>";
-/// A deeper stack is compared down to this depth.
+/// Deeper stacks are compared down to this depth.
 const DEPTH: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct CheckedFrame {
     function: String,
     file: String,
     first_line: u32,
@@ -44,27 +44,27 @@ struct Seen {
 }
 
 /// Runs the check on the calling thread.
-pub fn run(py: Python<'_>, layout: &'static Layout) -> Result<(), RuntimeError> {
+pub fn run(py: Python<'_>, layout: &'static InterpreterLayout) -> Result<(), RuntimeError> {
     let failed = |error: PyErr| RuntimeError::interpreter("running the self-check", &error);
-    let pairs = Arc::new(Mutex::new(None));
-    compare_inside(py, layout, &pairs).map_err(failed)?;
-    let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some((expected, found)) = pairs else {
-        return Err(wrong("expected the self-check to be called back once, it was not".into()));
+    let stacks = Arc::new(Mutex::new(None));
+    run_program(py, layout, &stacks).map_err(failed)?;
+    let stacks = stacks.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some((expected, walked)) = stacks else {
+        return Err(wrong_stack("expected one call from the self-check program, got none".into()));
     };
-    let found = found.map_err(|captured| wrong(format!("expected a walked stack, got {captured:?}")))?;
-    if found.len() < expected.len().min(DEPTH) {
-        return Err(wrong(format!("expected {} frames, walked {}", expected.len(), found.len())));
+    let walked = walked.map_err(|captured| wrong_stack(format!("expected a walked stack, got {captured:?}")))?;
+    if walked.len() < expected.len().min(DEPTH) {
+        return Err(wrong_stack(format!("expected {} frames, walked {}", expected.len(), walked.len())));
     }
-    for (depth, (expected, found)) in expected.iter().zip(&found).enumerate() {
-        if expected != found {
-            return Err(wrong(format!("frame {depth} from the leaf: expected {expected:?}, walked {found:?}")));
+    for (depth, (expected, walked)) in expected.iter().zip(&walked).enumerate() {
+        if expected != walked {
+            return Err(wrong_stack(format!("frame {depth} from the leaf: expected {expected:?}, walked {walked:?}")));
         }
     }
     Ok(())
 }
 
-fn wrong(message: String) -> RuntimeError {
+fn wrong_stack(message: String) -> RuntimeError {
     RuntimeError::new(
         RuntimeErrorKind::WrongStack,
         format!("the frame walk disagrees with the interpreter: {message}"),
@@ -72,36 +72,37 @@ fn wrong(message: String) -> RuntimeError {
     )
 }
 
-type Pairs = Option<(Vec<Seen>, Result<Vec<Seen>, Captured>)>;
+/// The interpreter's own stack and the walked one.
+type Stacks = Option<(Vec<CheckedFrame>, Result<Vec<CheckedFrame>, Captured>)>;
 
-fn compare_inside(py: Python<'_>, layout: &'static Layout, pairs: &Arc<Mutex<Pairs>>) -> PyResult<()> {
-    let slot = Arc::clone(pairs);
-    let look = PyCFunction::new_closure(
+fn run_program(py: Python<'_>, layout: &'static InterpreterLayout, stacks: &Arc<Mutex<Stacks>>) -> PyResult<()> {
+    let stacks = Arc::clone(stacks);
+    let walk = PyCFunction::new_closure(
         py,
         None,
         None,
         move |arguments: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<()> {
-            let expected = as_the_interpreter_says(arguments.py(), layout)?;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((expected, as_walked(layout)));
+            let expected = interpreter_stack(arguments.py(), layout)?;
+            *stacks.lock().unwrap_or_else(PoisonError::into_inner) = Some((expected, walked_stack(layout)));
             Ok(())
         },
     )?;
     let builtins = py.import("builtins")?;
     let code = builtins.getattr("compile")?.call1((PROGRAM, FILE, "exec"))?;
     let globals = PyDict::new(py);
-    globals.set_item("look", look)?;
+    globals.set_item("walk", walk)?;
     globals.set_item("__name__", "spanprof.self_check")?;
     builtins.getattr("exec")?.call1((code, globals))?;
     Ok(())
 }
 
-fn as_the_interpreter_says(py: Python<'_>, layout: &Layout) -> PyResult<Vec<Seen>> {
+fn interpreter_stack(py: Python<'_>, layout: &InterpreterLayout) -> PyResult<Vec<CheckedFrame>> {
     let name = if layout.line_table == LineTableFormat::Locations { "co_qualname" } else { "co_name" };
     let mut frame = py.import("sys")?.getattr("_getframe")?.call0()?;
     let mut frames = Vec::new();
     while !frame.is_none() && frames.len() < DEPTH {
         let code = frame.getattr("f_code")?;
-        frames.push(Seen {
+        frames.push(CheckedFrame {
             function: code.getattr(name)?.extract()?,
             file: code.getattr("co_filename")?.extract()?,
             first_line: code.getattr("co_firstlineno")?.extract()?,
@@ -112,27 +113,27 @@ fn as_the_interpreter_says(py: Python<'_>, layout: &Layout) -> PyResult<Vec<Seen
     Ok(frames)
 }
 
-fn as_walked(layout: &Layout) -> Result<Vec<Seen>, Captured> {
+fn walked_stack(layout: &InterpreterLayout) -> Result<Vec<CheckedFrame>, Captured> {
     let mut frames = vec![RawFrame::default(); DEPTH];
     let mut stack = RawStack::new(&mut frames);
     let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
-    // SAFETY: the walk of the calling thread needs no signal: its own chain stands still while it is here.
+    // SAFETY: the walk of the calling thread needs no signal: its chain does not change during this call.
     let captured = unsafe { capture_signal::capture(&context, &mut stack) };
     if captured != Captured::Walked {
         return Err(captured);
     }
-    let mut resolver = Resolver::default();
-    Ok(stack.frames().iter().map(|&raw| seen(&mut resolver, layout, raw)).collect())
+    let mut resolver = FrameResolver::default();
+    Ok(stack.frames().iter().map(|&raw| checked_frame(&mut resolver, layout, raw)).collect())
 }
 
-fn seen(resolver: &mut Resolver, layout: &Layout, raw: RawFrame) -> Seen {
+fn checked_frame(resolver: &mut FrameResolver, layout: &InterpreterLayout, raw: RawFrame) -> CheckedFrame {
     match resolver.frame(layout, raw) {
-        Some(frame) => Seen {
+        Some(frame) => CheckedFrame {
             function: frame.function.to_string(),
             file: frame.file.to_string(),
             first_line: frame.start_line,
             line: frame.line,
         },
-        None => Seen { function: "(not readable)".into(), file: String::new(), first_line: 0, line: 0 },
+        None => CheckedFrame { function: "(not readable)".into(), file: String::new(), first_line: 0, line: 0 },
     }
 }

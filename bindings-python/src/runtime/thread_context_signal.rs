@@ -1,52 +1,52 @@
-//! Contexts by thread, for interpreters whose context table cannot be read: a fixed table from thread state to context
-//! id. Written with the GIL held, read in handlers. No allocation, no lock. Not used while the context variable works.
+//! Context ids by thread, for interpreters whose context table cannot be read: a fixed hash table from thread state to context
+//! id. Written with the GIL held, read in handlers. No allocation, no lock. Unused when the context variable is readable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads inside a labelled scope at one time; beyond it a thread goes without labels, counted.
+/// Threads inside a labeled scope at one time; beyond it a thread has no labels and is counted.
 const CAPACITY: usize = 1024;
-/// A thread's entry lies within this many places behind its hash.
-const REACH: usize = 32;
+/// Length of the linear probe sequence of a thread's hash.
+const MAX_PROBES: usize = 32;
 
-struct Entry {
+struct ThreadContextEntry {
     thread: AtomicU64,
     id: AtomicU64,
 }
 
 /// The table.
 pub struct ThreadContexts {
-    entries: [Entry; CAPACITY],
+    entries: [ThreadContextEntry; CAPACITY],
     refused: AtomicU64,
 }
 
-/// The process's one table.
+/// The table of the process.
 pub static THREAD_CONTEXTS: ThreadContexts = ThreadContexts::new();
 
 impl ThreadContexts {
     const fn new() -> Self {
         Self {
-            entries: [const { Entry { thread: AtomicU64::new(0), id: AtomicU64::new(0) } }; CAPACITY],
+            entries: [const { ThreadContextEntry { thread: AtomicU64::new(0), id: AtomicU64::new(0) } }; CAPACITY],
             refused: AtomicU64::new(0),
         }
     }
 
-    fn places(&self, thread: u64) -> impl Iterator<Item = &Entry> {
+    fn probe(&self, thread: u64) -> impl Iterator<Item = &ThreadContextEntry> {
         let first = (thread >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40;
-        (0..REACH).map(move |step| &self.entries[(first + step) % CAPACITY])
+        (0..MAX_PROBES).map(move |step| &self.entries[(first + step) % CAPACITY])
     }
 
     /// The id of `thread`; 0 when it has none.
     #[inline]
     pub fn get(&self, thread: u64) -> u64 {
-        // Acquire pairs with the Release in `set`: who sees the thread sees an id that was its own.
-        self.places(thread)
+        // Acquire pairs with the Release in `set`: a reader that sees the thread also sees an id of this thread.
+        self.probe(thread)
             .find(|entry| entry.thread.load(Ordering::Acquire) == thread)
             .map_or(0, |entry| entry.id.load(Ordering::Acquire))
     }
 
-    /// Makes `id` the context of `thread` and returns the previous one. The GIL makes writers one at a time.
+    /// Sets the context id of `thread` and returns the previous one. The GIL serializes writers.
     pub fn set(&self, thread: u64, id: u64) -> u64 {
-        if let Some(entry) = self.places(thread).find(|entry| entry.thread.load(Ordering::Relaxed) == thread) {
+        if let Some(entry) = self.probe(thread).find(|entry| entry.thread.load(Ordering::Relaxed) == thread) {
             let previous = entry.id.swap(id, Ordering::Release);
             if id == 0 {
                 entry.thread.store(0, Ordering::Release);
@@ -54,7 +54,7 @@ impl ThreadContexts {
             return previous;
         }
         if id != 0 {
-            match self.places(thread).find(|entry| entry.thread.load(Ordering::Relaxed) == 0) {
+            match self.probe(thread).find(|entry| entry.thread.load(Ordering::Relaxed) == 0) {
                 Some(entry) => {
                     entry.id.store(id, Ordering::Release);
                     entry.thread.store(thread, Ordering::Release);
@@ -65,7 +65,7 @@ impl ThreadContexts {
         0
     }
 
-    /// Scopes that found no room.
+    /// Number of scopes without labels because the table was full.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_finds_its_own_id_and_nobody_elses() {
+    fn a_thread_reads_its_own_id_and_no_other() {
         let table = ThreadContexts::new();
         for thread in 1..=500u64 {
             assert_eq!(table.set(thread * 64, thread), 0);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_a_scope_restores_what_was_before() {
+    fn leaving_a_scope_restores_the_previous_id() {
         let table = ThreadContexts::new();
         assert_eq!(table.set(64, 7), 0);
         assert_eq!(table.set(64, 8), 7);
@@ -104,7 +104,7 @@ mod tests {
             table.set(thread * 64, thread);
         }
         assert!(table.refused() > 0);
-        let held = (1..=5000u64).filter(|thread| table.get(thread * 64) == *thread).count() as u64;
-        assert_eq!(held + table.refused(), 5000);
+        let stored = (1..=5000u64).filter(|thread| table.get(thread * 64) == *thread).count() as u64;
+        assert_eq!(stored + table.refused(), 5000);
     }
 }

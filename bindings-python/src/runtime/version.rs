@@ -1,4 +1,4 @@
-//! Which interpreter this is: version and build, from `Py_GetVersion`. Chooses the layout; declines what no layout fits.
+//! Version and build of the interpreter, from `Py_GetVersion`. They select the layout.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use super::error::{RuntimeError, RuntimeErrorKind};
 /// Version and build of the running interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterpreterVersion {
-    /// Major and minor number, which choose the layout.
+    /// Major and minor number, which select the layout.
     pub major_minor: (u8, u8),
     /// The full version, e.g. `3.11.7`.
     pub text: String,
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_version_is_read() {
+    fn a_release_version_is_parsed() {
         let version = InterpreterVersion::parse("3.11.7 (main, May  9 2026, 07:31:17) [GCC 12.2.0]").unwrap();
         assert_eq!(version.major_minor, (3, 11));
         assert_eq!(version.text, "3.11.7");
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_threaded_build_is_recognised() {
+    fn a_free_threaded_build_is_recognized() {
         assert!(InterpreterVersion::parse("3.13.0 experimental free-threading build (main)").unwrap().free_threaded);
         assert!(InterpreterVersion::parse("3.14.1 free-threading build (main)").unwrap().free_threaded);
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_version() {
+    fn other_text_is_rejected() {
         assert_eq!(InterpreterVersion::parse("PyPy"), None);
         assert_eq!(InterpreterVersion::parse(""), None);
     }

@@ -1,4 +1,4 @@
-"""Code objects die and their addresses are used again while samples wait in the ring: no name is ever wrong."""
+"""Code objects end and their addresses are reused while samples are queued in the ring: no name is ever wrong."""
 
 import contextvars
 import gc
@@ -8,14 +8,14 @@ import sys
 import time
 import unittest
 
-from doors import runtime, variable
+from native_testing import runtime, variable
 
-#: Samples of churning code that a run must judge.
-ENOUGH = 1000
-#: At least an eighth of the samples are of churning code; the others are of what compiles it.
-SAMPLES = 8 * ENOUGH
-#: A run that cannot collect them in this time fails.
-PATIENCE_S = 90
+#: Samples of short-lived code that a run must name.
+MIN_NAMED = 1000
+#: At least an eighth of the samples are of short-lived code; the others are of its compilation.
+SAMPLES = 8 * MIN_NAMED
+#: Timeout for the collection of the samples.
+TIMEOUT_S = 90
 
 
 def compiled(number, body):
@@ -28,8 +28,8 @@ LOOP = "    total = 0\n    for step in range(rounds):\n        total += step * s
 CALLS = LOOP.replace("range(rounds)", "range(rounds // 8)").replace("step * step", "max(len(str(step)), step)")
 
 
-def judge(samples):
-    """(right, wrong, ended): burning leaf frames by whether their name bears the number of their context."""
+def count_names(samples):
+    """(right, wrong, ended): the frames named `burn_<number>`, compared with the number of their context."""
     right, wrong, ended = 0, [], 0
     for context, _, frames in samples:
         for name, _ in frames:
@@ -45,10 +45,10 @@ def judge(samples):
 
 class CodeLifetime(unittest.TestCase):
     def churn(self, interval_us, drain_ms, rounds, kept_alive=0):
-        def churn_on():
+        def run_short_lived_code():
             number = 0
             alive = []
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while time.monotonic() < deadline:
                 for _ in range(500):
                     number += 1
@@ -65,36 +65,36 @@ class CodeLifetime(unittest.TestCase):
 
         runtime.sampler_start(interval_us, drain_ms)
         try:
-            made = contextvars.Context().run(churn_on)
+            made = contextvars.Context().run(run_short_lived_code)
         finally:
             samples, sent, dropped = runtime.sampler_stop()
-        right, wrong, ended = judge(samples)
+        right, wrong, ended = count_names(samples)
         report = f"{made} codes, {len(samples)} samples of {sent} signals, {dropped} dropped: "
         report += f"{right} right, {len(wrong)} wrong, {ended} ended"
         if "SPANPROF_SHOW" in os.environ:
             print(report, dict(runtime.statistics()))
         self.assertEqual(wrong, [], report)
-        self.assertGreaterEqual(right, ENOUGH, report)
+        self.assertGreaterEqual(right, MIN_NAMED, report)
         self.assertLessEqual(ended, right // 100, report)
         return samples
 
-    def test_codes_that_end_right_after_they_ran(self):
+    def test_code_that_ends_right_after_it_ran(self):
         self.churn(interval_us=300, drain_ms=20, rounds=2000)
 
-    def test_codes_that_end_long_before_the_drain_comes(self):
+    def test_code_that_ends_long_before_the_drain_runs(self):
         self.churn(interval_us=300, drain_ms=700, rounds=600)
 
-    def test_some_codes_live_on_among_the_dying(self):
+    def test_live_code_among_ending_code(self):
         self.churn(interval_us=300, drain_ms=100, rounds=600, kept_alive=300)
 
-    def test_codes_that_were_never_sampled_leave_nothing_behind(self):
-        # In a process of its own: after much churn a bucket may be shared with code that was sampled.
+    def test_unsampled_code_leaves_no_tombstone(self):
+        # In its own process: after many code objects a bucket may be shared with sampled code.
         program = (
-            "from doors import runtime\n"
-            "for _ in range(40_000): compile('x = 1', 'quiet', 'exec')\n"
+            "from native_testing import runtime\n"
+            "for _ in range(40_000): compile('x = 1', 'unsampled', 'exec')\n"
             "found = dict(runtime.statistics())\n"
             "assert int(found['python.codes_ended']) >= 40_000, found\n"
-            # What the self-check at start walked over may end meanwhile.
+            # Code objects that the self-check at start marked may end meanwhile.
             "assert int(found['python.tombstones']) <= 20, found\n"
         )
         path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
@@ -103,7 +103,7 @@ class CodeLifetime(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_memory_of_the_dead_is_given_back(self):
+    def test_memory_of_tombstones_is_freed(self):
         def kept():
             return int(dict(runtime.statistics())["python.tombstones_kept"])
 

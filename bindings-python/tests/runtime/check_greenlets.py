@@ -1,5 +1,5 @@
-"""Greenlets switch a thread's frames and context under the interpreter: stacks stay exact, labels stay their own.
-Needs the package `greenlet`."""
+"""Greenlets replace a thread's frames and context: stacks are exact, and each greenlet has its own labels. Needs the package
+`greenlet`."""
 
 import collections
 import contextvars
@@ -8,17 +8,17 @@ import unittest
 
 import greenlet
 
-from doors import own_stack, runtime, variable, without_columns
+from native_testing import own_stack, runtime, variable, without_columns
 
-# As the package does when greenlet is imported. Without it some 3 % of the samples of a program that only switches show the
-# frames of one greenlet under the label of another: those taken between greenlet's stores of the context and of the frame.
-assert runtime.watch_switching(greenlet.getcurrent)
+# As the package does when greenlet is imported. Without it, some 3 % of the samples of a program that only switches have the
+# frames of one greenlet and the label of another. They are taken between greenlet's stores of the context and of the frame.
+assert runtime.watch_greenlet_switches(greenlet.getcurrent)
 
 
 class Greenlets(unittest.TestCase):
     maxDiff = None
 
-    def look(self):
+    def check_walk(self):
         walked, expected = runtime.walk(), own_stack()
         self.assertEqual((walked[0], without_columns(walked[1])), ("walked", expected))
         walked, expected = runtime.walk_in_handler(), own_stack()
@@ -41,32 +41,32 @@ class Greenlets(unittest.TestCase):
         def body(number):
             variable.set(number)
             for turn in range(30):
-                self.assertEqual(self.look(), number)
+                self.assertEqual(self.check_walk(), number)
                 down((number + turn) % 7, number)
-                self.assertEqual(self.look(), number)
+                self.assertEqual(self.check_walk(), number)
 
         def down(depth, number):
             if depth:
                 return down(depth - 1, number)
             main.switch()
-            self.assertEqual(self.look(), number)
+            self.assertEqual(self.check_walk(), number)
 
         self.run_all([lambda number=number: body(number) for number in range(1, 21)])
-        self.assertEqual(contextvars.Context().run(self.look), 0)
+        self.assertEqual(contextvars.Context().run(self.check_walk), 0)
 
-    def test_no_greenlet_ever_bears_another_ones_label(self):
+    def test_no_greenlet_has_the_label_of_another(self):
         main = greenlet.getcurrent()
         deadline = time.monotonic() + 60
 
-        def goes_on():
+        def is_sampling():
             return runtime.sampler_collected() < 12_000 and time.monotonic() < deadline
 
-        scope = {"main": main, "variable": variable, "goes_on": goes_on, "square": lambda number: number * number}
+        scope = {"main": main, "variable": variable, "is_sampling": is_sampling, "square": lambda number: number * number}
         for number in range(1, 21):
             exec(
                 f"def spin_{number}():\n"
                 f"    variable.set({number})\n"
-                f"    while goes_on():\n"
+                f"    while is_sampling():\n"
                 f"        for _ in range(5): sum(map(square, range(20)))\n"
                 f"        main.switch()\n",
                 scope,
@@ -80,7 +80,7 @@ class Greenlets(unittest.TestCase):
                 ending.append(context)
             for name, _ in frames:
                 if name.startswith("spin_"):
-                    # Not labelled yet: before its first statement.
+                    # Not labeled before its first statement.
                     labelled += context != 0
                     if context not in (0, int(name[5:])):
                         wrong.append((name, context))
@@ -88,7 +88,7 @@ class Greenlets(unittest.TestCase):
         # While a greenlet ends, its frame has returned to the caller's and its context is still in force: some 100 ns for each of 20.
         self.assertLessEqual(len(ending), 2, reasons)
         self.assertGreater(labelled, 2000, reasons)
-        # Declared as lost, never shown wrong. Switching takes some 0.5 % of this program's time: 56 of 12,000 samples here.
+        # Counted as lost, never wrong. Switching takes some 0.5 % of this program's time: 56 of 12,000 samples here.
         lost = sum(count for reason, count in reasons.items() if reason != "walked")
         self.assertLess(lost, 0.02 * sum(reasons.values()), reasons)
 

@@ -1,4 +1,4 @@
-"""Line tables: for every instruction of much real and some odd code, the decoded position is the interpreter's own."""
+"""Line tables: for every instruction of real and generated code, the decoded position equals the interpreter's."""
 
 import dis
 import importlib.util
@@ -7,7 +7,7 @@ import sys
 import types
 import unittest
 
-from doors import name_of, runtime
+from native_testing import name_of, runtime
 
 MODULES = """argparse ast asyncio.base_events asyncio.tasks calendar collections concurrent.futures.thread contextlib
 copy csv ctypes dataclasses datetime decimal difflib doctest email.message enum fractions functools http.client
@@ -30,7 +30,7 @@ def source_of(module):
 
 
 def expected_positions(code):
-    """(line, column from 1) of each code unit, as the interpreter says; 0 for none."""
+    """The interpreter's own (line, column from 1) of each code unit; 0 for none."""
     units = len(code.co_code) // 2
     if sys.version_info >= (3, 11):
         return [(line or 0, 0 if column is None else column + 1) for line, _, column, _ in code.co_positions()]
@@ -48,33 +48,33 @@ def expected_positions(code):
 
 
 def random_program(seed):
-    """Far lines, wide columns, calls over many lines, jumps back: whatever moves a line table."""
-    chance = random.Random(seed)
+    """A program with distant lines, wide columns, multi-line calls and backward jumps: all kinds of line table entries."""
+    rng = random.Random(seed)
     lines = []
 
     def pad():
-        lines.extend([""] * chance.choice([0, 0, 0, 1, 5, 130, 300]))
+        lines.extend([""] * rng.choice([0, 0, 0, 1, 5, 130, 300]))
 
     def expression(depth):
-        kind = chance.randrange(6) if depth else 0
+        kind = rng.randrange(6) if depth else 0
         if kind == 0:
             return "x"
         if kind == 1:
-            return "(" + "\n" * chance.choice([0, 1, 140]) + expression(depth - 1) + " + " + expression(depth - 1) + ")"
+            return "(" + "\n" * rng.choice([0, 1, 140]) + expression(depth - 1) + " + " + expression(depth - 1) + ")"
         if kind == 2:
-            return "f(" + " " * chance.choice([0, 3, 90, 300]) + expression(depth - 1) + ")"
+            return "f(" + " " * rng.choice([0, 3, 90, 300]) + expression(depth - 1) + ")"
         if kind == 3:
             return "[" + expression(depth - 1) + " for y in z]"
         if kind == 4:
             return "(" + expression(depth - 1) + " if x else\n " + expression(depth - 1) + ")"
         return "(lambda a: " + expression(depth - 1) + ")"
 
-    for number in range(chance.randrange(1, 6)):
+    for number in range(rng.randrange(1, 6)):
         pad()
         lines.append(f"def f{number}(x, z=()):")
-        for _ in range(chance.randrange(1, 8)):
+        for _ in range(rng.randrange(1, 8)):
             pad()
-            lines.append(chance.choice([
+            lines.append(rng.choice([
                 "    x = " + expression(4),
                 "    for y in z: x = " + expression(2),
                 "    while x:\n\n        x = " + expression(3),
@@ -98,7 +98,7 @@ class Lines(unittest.TestCase):
         compared = 0
         for module in MODULES:
             code = compile(source_of(module), module, "exec", dont_inherit=True)
-            # Decoding starts at the head of the table each time: very long codes would take minutes.
+            # Each decoding starts at the beginning of the table: very long code would take minutes.
             compared += sum(self.compare(inner) for inner in codes_in(code) if len(inner.co_code) < 20_000)
         self.assertGreater(compared, 100_000)
 

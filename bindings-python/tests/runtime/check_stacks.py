@@ -1,4 +1,4 @@
-"""The walk gives exactly the frames that the interpreter shows: every shape of call, outside and inside a handler."""
+"""The walk gives exactly the interpreter's frames: for every kind of call, outside and inside a handler."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import functools
 import sys
 import unittest
 
-from doors import own_stack, runtime, without_columns
+from native_testing import own_stack, runtime, without_columns
 
 
 class Stacks(unittest.TestCase):
@@ -18,7 +18,7 @@ class Stacks(unittest.TestCase):
         self.assertFalse(truncated)
         self.assertEqual(without_columns(frames), expected)
 
-    def look(self):
+    def check_walk(self):
         walked, expected = runtime.walk(), own_stack()
         self.assert_same(walked, expected)
         walked, expected = runtime.walk_in_handler(), own_stack()
@@ -30,10 +30,10 @@ class Stacks(unittest.TestCase):
             return inner()
 
         def inner():
-            return self.look()
+            return self.check_walk()
 
         names = [frame[0].rpartition(".")[2] for frame in outer()]
-        self.assertEqual(names[:4], ["look", "inner", "outer", "test_a_plain_function"])
+        self.assertEqual(names[:4], ["check_walk", "inner", "outer", "test_a_plain_function"])
 
     def test_the_line_is_that_of_the_call_and_not_of_the_statement(self):
         def wide(*values):
@@ -41,9 +41,9 @@ class Stacks(unittest.TestCase):
 
         wide(
             1,
-            self.look(),
+            self.check_walk(),
             [
-                self.look(),
+                self.check_walk(),
             ],
         )
 
@@ -63,15 +63,15 @@ class Stacks(unittest.TestCase):
 
     def test_a_generator_at_each_of_its_turns(self):
         def numbers():
-            self.look()
+            self.check_walk()
             yield 1
-            self.look()
+            self.check_walk()
             yield from inner()
-            self.look()
+            self.check_walk()
 
         def inner():
-            yield self.look()
-            yield self.look()
+            yield self.check_walk()
+            yield self.check_walk()
 
         self.assertEqual(len(list(numbers())), 3)
 
@@ -80,10 +80,10 @@ class Stacks(unittest.TestCase):
             try:
                 yield
             except KeyError:
-                self.look()
+                self.check_walk()
                 yield
             finally:
-                self.look()
+                self.check_walk()
 
         generator = holding()
         next(generator)
@@ -93,7 +93,7 @@ class Stacks(unittest.TestCase):
     def test_coroutines_show_the_whole_chain_of_awaits(self):
         async def leaf():
             await asyncio.sleep(0)
-            return self.look()
+            return self.check_walk()
 
         async def middle():
             return await leaf()
@@ -103,23 +103,23 @@ class Stacks(unittest.TestCase):
             return first
 
         names = [frame[0].rpartition(".")[2] for frame in asyncio.run(root())]
-        self.assertEqual(names[:3], ["look", "leaf", "middle"])
+        self.assertEqual(names[:3], ["check_walk", "leaf", "middle"])
 
     def test_async_generators_and_context_managers(self):
         @contextlib.asynccontextmanager
         async def scope():
-            self.look()
+            self.check_walk()
             yield
-            self.look()
+            self.check_walk()
 
         async def counted():
             for number in range(3):
-                self.look()
+                self.check_walk()
                 yield number
 
         async def root():
             async with scope():
-                return [number async for number in counted() if self.look()]
+                return [number async for number in counted() if self.check_walk()]
 
         self.assertEqual(asyncio.run(root()), [0, 1, 2])
 
@@ -128,11 +128,11 @@ class Stacks(unittest.TestCase):
             try:
                 raise ValueError("x")
             except ValueError:
-                self.look()
+                self.check_walk()
                 try:
                     raise
                 finally:
-                    self.look()
+                    self.check_walk()
 
         with self.assertRaises(ValueError):
             failing()
@@ -140,70 +140,70 @@ class Stacks(unittest.TestCase):
             try:
                 1 / 0
             finally:
-                self.look()
+                self.check_walk()
 
     def test_comprehensions_and_lambdas(self):
-        [self.look() for _ in range(2)]
-        {self.look()[0]: None for _ in range(2)}
-        list(self.look() for _ in range(2))
-        (lambda: self.look())()
-        [[self.look() for _ in range(1)] for _ in range(1)]
+        [self.check_walk() for _ in range(2)]
+        {self.check_walk()[0]: None for _ in range(2)}
+        list(self.check_walk() for _ in range(2))
+        (lambda: self.check_walk())()
+        [[self.check_walk() for _ in range(1)] for _ in range(1)]
 
     def test_calls_that_come_back_through_c(self):
-        sorted([3, 1, 2], key=lambda _: len(self.look()))
-        list(map(lambda _: self.look(), [1, 2]))
-        max([1, 2], key=functools.partial(lambda tag, _: len(self.look()), "tag"))
-        functools.reduce(lambda a, b: self.look(), [1, 2, 3])
-        eval("look()", {"look": self.look})
-        exec("def f():\n  look()\nf()", {"look": self.look})
+        sorted([3, 1, 2], key=lambda _: len(self.check_walk()))
+        list(map(lambda _: self.check_walk(), [1, 2]))
+        max([1, 2], key=functools.partial(lambda tag, _: len(self.check_walk()), "tag"))
+        functools.reduce(lambda a, b: self.check_walk(), [1, 2, 3])
+        eval("check_walk()", {"check_walk": self.check_walk})
+        exec("def f():\n  check_walk()\nf()", {"check_walk": self.check_walk})
 
     def test_methods_properties_and_constructors(self):
         check = self
 
         class Base:
             def __init__(self):
-                check.look()
+                check.check_walk()
 
             def __init_subclass__(cls):
-                check.look()
+                check.check_walk()
 
             @property
             def value(self):
-                return check.look()
+                return check.check_walk()
 
             @classmethod
             def build(cls):
-                check.look()
+                check.check_walk()
                 return cls()
 
             @staticmethod
             def plain():
-                return check.look()
+                return check.check_walk()
 
             def __getattr__(self, name):
-                return check.look()
+                return check.check_walk()
 
             def __call__(self):
-                return check.look()
+                return check.check_walk()
 
             def __del__(self):
-                check.look()
+                check.check_walk()
 
             def __add__(self, other):
-                return check.look()
+                return check.check_walk()
 
             def __iter__(self):
-                check.look()
+                check.check_walk()
                 return iter(())
 
         class Derived(Base):
-            check.look()
+            check.check_walk()
 
             def __init__(self):
                 super().__init__()
-                check.look()
+                check.check_walk()
 
-        for _ in range(20):  # until the interpreter has specialised the calls
+        for _ in range(20):  # until the interpreter has specialized the calls
             thing = Derived.build()
             thing.value, thing.missing, thing.plain(), thing(), thing + 1, list(thing)
             del thing
@@ -211,7 +211,7 @@ class Stacks(unittest.TestCase):
     def test_closures_with_many_cells(self):
         def outer(a, b, c, d, e, f, g, h, i, j):
             def inner():
-                return a, b, c, d, e, f, g, h, i, j, self.look()
+                return a, b, c, d, e, f, g, h, i, j, self.check_walk()
 
             return inner()
 
@@ -219,14 +219,14 @@ class Stacks(unittest.TestCase):
             outer(*range(10))
 
     def test_names_files_and_lines_of_generated_code(self):
-        source = "\n" * 299 + "def größe():\n    return look()\nresult = größe()\n"
-        scope = {"look": self.look}
+        source = "\n" * 299 + "def größe():\n    return check_walk()\nresult = größe()\n"
+        scope = {"check_walk": self.check_walk}
         exec(compile(source, "<shop/größe 名前 𝔘>", "exec"), scope)
         self.assertEqual(scope["result"][1][1:], ("<shop/größe 名前 𝔘>", 300, 301))
 
     def test_code_replaced_and_relocated(self):
         def subject():
-            return self.look()
+            return self.check_walk()
 
         code = subject.__code__
         changes = dict(co_firstlineno=70_000, co_filename="moved.py", co_name="renamed")

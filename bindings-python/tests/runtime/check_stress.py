@@ -1,5 +1,5 @@
-"""Everything at once, sampled at 2 kHz: threads that come and go, code that comes and goes, recursion, generators,
-exceptions, labels, collections. Nothing crashes, nothing hangs, every stack is one that could stand."""
+"""All kinds of code at once, sampled at 2 kHz: short-lived threads, short-lived code, recursion, generators, exceptions,
+labels, garbage collections. Nothing crashes, nothing hangs, and every stack is possible."""
 
 import collections
 import contextvars
@@ -9,12 +9,12 @@ import threading
 import time
 import unittest
 
-from doors import runtime, variable
+from native_testing import runtime, variable
 
 SECONDS = float(os.environ.get("SPANPROF_STRESS_SECONDS", "4"))
 THREADS = int(os.environ.get("SPANPROF_STRESS_THREADS", "12"))
 
-#: What may call what among the stress functions; anything else on a stack was never there.
+#: The possible callers of each stress function; any other caller on a stack is an error.
 CALLERS = {
     "spin_recursion": {"spin_recursion", "worker"},
     "spin_generator": {"spin_generators", "spin_generator"},
@@ -129,7 +129,7 @@ def spin_back_and_forth(seconds):
 
 class Stress(unittest.TestCase):
     def check_edges(self, samples):
-        """Counts the known pairs of caller and callee; each must be one that the program can make."""
+        """Counts the known pairs of caller and callee; each must be possible in the program."""
         edges = 0
         for _, _, frames in samples:
             names = [last(name) for name, _ in frames]

@@ -1,9 +1,9 @@
-"""Strings are read from memory as they are, whatever their storage."""
+"""Strings of every internal representation are read from memory unchanged."""
 
 import random
 import unittest
 
-from doors import runtime
+from native_testing import runtime
 
 
 class Strings(unittest.TestCase):
@@ -15,10 +15,10 @@ class Strings(unittest.TestCase):
             self.assert_read(string)
 
     def test_random_strings_of_each_width(self):
-        chance = random.Random(7)
+        rng = random.Random(7)
         for top in (0x7F, 0xFF, 0xD7FF, 0x10FFFF):
             for _ in range(200):
-                points = (chance.randrange(1, top) for _ in range(chance.randrange(60)))
+                points = (rng.randrange(1, top) for _ in range(rng.randrange(60)))
                 self.assert_read("".join(chr(point) for point in points if not 0xD800 <= point <= 0xDFFF))
 
     def test_lone_surrogates_become_replacement_characters(self):

@@ -1,4 +1,4 @@
-"""The wall walk: other threads' stacks from outside, without the GIL, while they wait, run and end."""
+"""The wall walk: stacks of other threads, without the GIL, while they wait, run and end."""
 
 import collections
 import contextvars
@@ -9,19 +9,19 @@ import threading
 import time
 import unittest
 
-from doors import runtime, stack_of, variable, without_columns
+from native_testing import runtime, stack_of, variable, without_columns
 
 
-#: Nothing here takes this long on any machine; a test that waits longer fails.
-PATIENCE_S = 30
-#: Stacks of running threads to be judged, within so long. How many come depends on how often the thread stands: one that
-#: has a processor to itself hardly does. Before callers had to show the same instruction in all reads, 1 of 20,000 was torn.
-AIM, ENOUGH = 20_000, 500
-JUDGED_S = 8
+#: Timeout of a wait, far above its duration on any machine.
+TIMEOUT_S = 30
+#: Stacks of running threads to check, and the time limit. The number depends on how often the thread is preempted, which is
+#: rare on an idle processor. Before callers had to have the same instruction in all reads, 1 of 20,000 was torn.
+TARGET_STACKS, MIN_STACKS = 20_000, 500
+MAX_CHECK_S = 8
 
 
-class Waiting:
-    """A thread that waits under a few frames until told."""
+class WaitingThread:
+    """A thread that waits below a few frames until it is released."""
 
     def __init__(self, depth, context=0):
         self.go = threading.Event()
@@ -50,9 +50,9 @@ class Threads(unittest.TestCase):
     def handles(self):
         return dict(runtime.threads())
 
-    def walked_while_it_stands(self, thread):
-        """What the interpreter says of a thread before and after it was walked, and the walk: the same stack both times."""
-        deadline = time.monotonic() + PATIENCE_S
+    def walk_while_unchanged(self, thread):
+        """A thread's own stack, equal before and after the walk, and the walk."""
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             before = stack_of(sys._current_frames().get(thread.ident))
             handle = self.handles().get(thread.native_id)
@@ -61,13 +61,13 @@ class Threads(unittest.TestCase):
             walked = runtime.walk_other(thread.native_id, handle)
             if stack_of(sys._current_frames().get(thread.ident)) == before:
                 return before, walked
-        self.fail("the thread never stands still")
+        self.fail("the thread's stack changes during every walk")
 
     def test_each_waiting_thread_is_listed_and_walked_exactly(self):
-        waiting = [Waiting(depth, depth * 1000 + 1) for depth in range(1, 20)]
+        waiting = [WaitingThread(depth, depth * 1000 + 1) for depth in range(1, 20)]
         try:
             for thread in waiting:
-                expected, (outcome, found, context, _) = self.walked_while_it_stands(thread.thread)
+                expected, (outcome, found, context, _) = self.walk_while_unchanged(thread.thread)
                 self.assertEqual(outcome, "walked")
                 self.assertEqual(without_columns(found), expected)
                 self.assertEqual(context, thread.context)
@@ -104,7 +104,7 @@ class Threads(unittest.TestCase):
             for body, thread in zip(bodies, threads):
                 while body.__name__ not in str(stack_of(sys._current_frames().get(thread.ident))):
                     time.sleep(0.01)
-                expected, (outcome, found, *_) = self.walked_while_it_stands(thread)
+                expected, (outcome, found, *_) = self.walk_while_unchanged(thread)
                 self.assertEqual(outcome, "walked", body)
                 self.assertEqual(without_columns(found), expected)
                 self.assertTrue(any(body.__name__ in frame[0] for frame in found))
@@ -119,7 +119,7 @@ class Threads(unittest.TestCase):
         self.assertIn(threading.main_thread().native_id, self.handles())
 
     def test_an_ended_thread_is_neither_listed_nor_walked(self):
-        thread = Waiting(3)
+        thread = WaitingThread(3)
         native_id = thread.thread.native_id
         handle = self.handles()[native_id]
         thread.end()
@@ -133,7 +133,7 @@ class Threads(unittest.TestCase):
             outcome, frames, *_ = runtime.walk_other(threading.get_native_id(), handle)
             self.assertEqual((outcome, frames), ("no_thread_state", []))
 
-    def test_running_threads_give_stacks_that_stood(self):
+    def test_running_threads_give_consistent_stacks(self):
         # Each function calls only its own successors: any other edge was never on a stack.
         successors = {"root": {"even"}, "even": {"odd", "leaf_even"}, "odd": {"even", "leaf_odd"}}
         stopping = False
@@ -161,12 +161,12 @@ class Threads(unittest.TestCase):
             nonlocal stopping
             stopping = True
 
-        self.judge_running(root, stop, successors, threads=3)
+        self.check_running(root, stop, successors, threads=3)
         stopping = False
-        self.judge_running(root, stop, successors, threads=1)
+        self.check_running(root, stop, successors, threads=1)
 
-    def test_frames_of_all_sizes_give_stacks_that_stood(self):
-        # What a popped frame left behind is hidden under a larger frame, whose unused part keeps it as it was.
+    def test_frames_of_all_sizes_give_consistent_stacks(self):
+        # A larger frame covers a popped one; its unused part keeps the popped frame's contents.
         successors, lines = {"tick": set()}, ["def tick(number):", "    return number + 1"]
         for chain, widths in enumerate(([1, 90, 1, 40], [40, 1, 1, 5, 1], [1, 1, 12, 1, 90, 1], [2, 1], [90])):
             for level, width in enumerate(widths):
@@ -184,19 +184,19 @@ class Threads(unittest.TestCase):
         lines += [f"        number = chain_{chain}_0(number)" for chain in range(5)]
         scope = {"variable": variable, "get_native_id": threading.get_native_id, "stopping": False}
         exec("\n".join(lines), scope)
-        self.judge_running(scope["root"], lambda: scope.update(stopping=True), successors, threads=1)
+        self.check_running(scope["root"], lambda: scope.update(stopping=True), successors, threads=1)
 
-    def judge_running(self, root, stop, successors, threads):
-        """Walks running threads until enough stacks came out: each pair of caller and callee must be a possible one."""
+    def check_running(self, root, stop, successors, threads):
+        """Walks running threads until there are enough stacks: each pair of caller and callee must be possible."""
         running = [threading.Thread(target=contextvars.Context().run, args=(root,)) for _ in range(threads)]
         for thread in running:
             thread.start()
         walked, torn, outcomes = 0, collections.Counter(), collections.Counter()
-        deadline = time.monotonic() + JUDGED_S
+        deadline = time.monotonic() + MAX_CHECK_S
         before = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)
         try:
-            while walked < AIM and time.monotonic() < deadline:
+            while walked < TARGET_STACKS and time.monotonic() < deadline:
                 handles = self.handles()
                 for thread in running:
                     if thread.native_id not in handles:
@@ -216,7 +216,7 @@ class Threads(unittest.TestCase):
                             if pair[1] not in successors.get(pair[0], ()):
                                 torn[pair] += count
                         if len(inner) > 1:
-                            self.assertIn(context, (0, thread.native_id), "nobody else's context")
+                            self.assertIn(context, (0, thread.native_id), "the context of another thread")
         finally:
             stop()
             sys.setswitchinterval(before)
@@ -225,7 +225,7 @@ class Threads(unittest.TestCase):
         if "SPANPROF_SHOW" in os.environ:
             print(threads, "threads", dict(outcomes), dict(torn))
         self.assertEqual(torn, {}, outcomes)
-        self.assertGreaterEqual(walked, ENOUGH, outcomes)
+        self.assertGreaterEqual(walked, MIN_STACKS, outcomes)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ const DOORS: [&str; 12] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/door.rs",
     "bindings-python/src/ffi/mod.rs",
-    "bindings-python/src/ffi/pending.rs",
+    "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
     "bindings-python/src/ffi/otel_calls.rs",

@@ -1,6 +1,6 @@
-//! Where CPython keeps what the walk reads: one file per version, offsets in bytes and nothing else. Taken from each
-//! version's own headers; 3.13 and later also publish most of them at run time, and [`super::self_check`] compares.
-//! Read by the walk, the resolver and the self-checks. Not here: how a field is used.
+//! Offsets in bytes of the CPython structures that the walk reads: one file per version. Taken from each version's headers.
+//! 3.13 and later also publish most of them at run time, which the start compares (`interpreter`). Read by the walk, the
+//! resolver and the self-check.
 
 mod v3_10;
 mod v3_11;
@@ -12,7 +12,7 @@ mod v3_9;
 
 /// The layout of one version on a 64-bit machine, with the GIL.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct InterpreterLayout {
     /// Major and minor number.
     pub version: (u8, u8),
     /// Fields of the thread state.
@@ -23,16 +23,16 @@ pub struct Layout {
     pub code: CodeLayout,
     /// Fields of `str`.
     pub text: TextLayout,
-    /// How `int` keeps its size.
+    /// How `int` stores its size.
     pub integer: IntegerForm,
     /// Format of the line table.
     pub line_table: LineTableFormat,
-    /// Whether the low 32 bits alone are the reference count (the word has flags above them).
+    /// Whether only the low 32 bits are the reference count (the bits above are flags).
     pub short_reference_count: bool,
     /// Whether `PyCode_AddWatcher` exists.
     pub has_code_watchers: bool,
-    /// What `_PyRuntime` publishes, and what this layout expects to find there.
-    pub published: &'static [Published],
+    /// The offsets that `_PyRuntime` publishes, with the values that this layout expects.
+    pub published: &'static [PublishedOffset],
 }
 
 /// Fields of `PyThreadState`. `next` is at 8 and `interp` at 16 in every version.
@@ -44,12 +44,12 @@ pub struct ThreadLayout {
     pub id: ThreadId,
 }
 
-/// How a thread state names its thread.
+/// How a thread state identifies its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadId {
     /// `native_thread_id`: the kernel's thread id.
     Kernel(usize),
-    /// `thread_id`: the `pthread_t`, which is the address of the C library's record of the thread.
+    /// `thread_id`: the `pthread_t`, which is the address of the C library's thread descriptor (`struct pthread`).
     Pthread(usize),
 }
 
@@ -73,14 +73,14 @@ pub struct FrameObjectLayout {
     pub code: usize,
     /// Index of the last instruction (32 bits, -1 before the first).
     pub last_instruction: usize,
-    /// Bytes of byte code per step of that index: 1 when it counts bytes, 2 when it counts code units.
+    /// Bytes of bytecode per step of that index: 1 when it counts bytes, 2 when it counts code units.
     pub bytes_per_step: i64,
 }
 
 /// `_PyInterpreterFrame` from 3.11. All fields lie in its first 80 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct InterpreterFrameLayout {
-    /// Where the thread state keeps the current frame.
+    /// Location of the current frame.
     pub current: CurrentFrame,
     /// The code object; from 3.14 with tag bits in the low three bits.
     pub code: usize,
@@ -88,17 +88,17 @@ pub struct InterpreterFrameLayout {
     pub previous: usize,
     /// Pointer to the last (3.13: current) instruction.
     pub instruction: usize,
-    /// Who owns the frame.
+    /// The frame's owner (`enum _frameowner`).
     pub owner: usize,
     /// Owners from this value on are entry frames of the interpreter itself, without Python code.
     pub first_entry_owner: u8,
-    /// End of the used part of the data stack's current chunk, in the thread state; the chunk itself stands 8 before it.
+    /// End of the used part of the data stack's current chunk, in the thread state; the pointer to the chunk is 8 bytes before.
     pub data_stack_top: usize,
-    /// How large a frame is.
+    /// Size of a frame.
     pub size: FrameSize,
 }
 
-/// Where the code object says how large its frames are.
+/// Location of the frame size in the code object.
 #[derive(Clone, Copy, Debug)]
 pub enum FrameSize {
     /// The whole in words (32 bits).
@@ -112,7 +112,7 @@ pub enum FrameSize {
     },
 }
 
-/// Where the thread state keeps the current frame.
+/// Location of the current frame.
 #[derive(Clone, Copy, Debug)]
 pub enum CurrentFrame {
     /// Through a `_PyCFrame` on the C stack, one per activation of the interpreter loop (3.11, 3.12).
@@ -121,7 +121,7 @@ pub enum CurrentFrame {
         holder: usize,
         /// The frame, in the `_PyCFrame`.
         frame: usize,
-        /// The `_PyCFrame` of the activation below.
+        /// The `_PyCFrame` of the previous activation, in the `_PyCFrame`.
         below: usize,
         /// How the bottom frame of an activation is marked.
         bottom: ActivationBottom,
@@ -154,7 +154,7 @@ pub struct CodeLayout {
     pub instructions: Option<InstructionsLayout>,
 }
 
-/// The byte code inside the code object.
+/// The bytecode inside the code object.
 #[derive(Clone, Copy, Debug)]
 pub struct InstructionsLayout {
     /// The first instruction.
@@ -166,13 +166,13 @@ pub struct InstructionsLayout {
 /// Sizes of the headers of `str`. `length` is at 16 and `state` at 32 in every version.
 #[derive(Clone, Copy, Debug)]
 pub struct TextLayout {
-    /// Where the characters of a compact ASCII string begin.
+    /// Start of the characters of a compact ASCII string.
     pub ascii_bytes: usize,
-    /// Where the characters of another compact string begin; a string that is not compact has its pointer there.
+    /// Start of the characters of another compact string; a non-compact string has its pointer there.
     pub compact_bytes: usize,
 }
 
-/// How `int` keeps its size; the digits of 30 bits are at 24.
+/// How `int` stores its size; the 30-bit digits start at 24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntegerForm {
     /// `ob_size` at 16: number of digits, negative for negative numbers (up to 3.11).
@@ -184,9 +184,9 @@ pub enum IntegerForm {
 /// Format of the table that maps instructions to lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineTableFormat {
-    /// 3.9: pairs of unsigned byte-code and signed line deltas.
+    /// 3.9: pairs of unsigned bytecode deltas and signed line deltas.
     Lnotab,
-    /// 3.10: ranges of byte code with signed line deltas (PEP 626).
+    /// 3.10: ranges of bytecode with signed line deltas (PEP 626).
     Ranges,
     /// 3.11 and later: variable-length entries with columns (PEP 657).
     Locations,
@@ -194,16 +194,16 @@ pub enum LineTableFormat {
 
 /// One offset that `_PyRuntime` publishes (3.13 and later).
 #[derive(Clone, Copy, Debug)]
-pub struct Published {
-    /// What it is.
+pub struct PublishedOffset {
+    /// Structure and field.
     pub name: &'static str,
-    /// Where in `_PyRuntime` it stands (64 bits).
+    /// Offset in `_PyRuntime` (64 bits).
     pub at: usize,
-    /// What it must say.
+    /// The expected value.
     pub offset: u64,
 }
 
-/// Fields of the objects that never moved from 3.9 to 3.15; each is confirmed by the self-checks.
+/// Offsets that are the same from 3.9 to 3.15; the self-checks confirm each.
 pub mod fixed {
     /// `ob_type` of every object.
     pub const TYPE: usize = 8;
@@ -235,8 +235,8 @@ pub mod fixed {
     pub const NODE_CHILDREN: usize = 16;
 }
 
-/// The layout of a version; `None` when nobody has verified one.
-pub fn for_version(version: (u8, u8)) -> Option<&'static Layout> {
+/// The layout of a version; `None` for an unsupported version.
+pub fn for_version(version: (u8, u8)) -> Option<&'static InterpreterLayout> {
     Some(match version {
         (3, 9) => &v3_9::LAYOUT,
         (3, 10) => &v3_10::LAYOUT,
@@ -254,14 +254,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_supported_version_has_the_layout_that_bears_its_number() {
+    fn each_supported_version_has_the_layout_with_its_number() {
         for minor in 9..=15 {
             assert_eq!(for_version((3, minor)).unwrap().version, (3, minor));
         }
     }
 
     #[test]
-    fn a_version_nobody_verified_has_no_layout() {
+    fn an_unsupported_version_has_no_layout() {
         for version in [(2, 7), (3, 8), (3, 16), (4, 0)] {
             assert!(for_version(version).is_none());
         }

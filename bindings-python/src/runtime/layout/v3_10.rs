@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const LAYOUT: Layout = Layout {
+pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 10),
     thread: ThreadLayout { context: 240, id: ThreadId::Pthread(176) },
     frames: FrameChain::Objects(FrameObjectLayout {

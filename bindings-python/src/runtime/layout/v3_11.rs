@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const LAYOUT: Layout = Layout {
+pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 11),
     thread: ThreadLayout { context: 224, id: ThreadId::Kernel(160) },
     frames: FrameChain::Interpreter(InterpreterFrameLayout {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub const LAYOUT: Layout = Layout {
+pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 12),
     thread: ThreadLayout { context: 208, id: ThreadId::Kernel(144) },
     frames: FrameChain::Interpreter(InterpreterFrameLayout {

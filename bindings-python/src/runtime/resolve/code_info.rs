@@ -1,5 +1,5 @@
-//! What a code object says of itself, copied out of it: name, file, first line, line table. Read on the drain thread
-//! without the GIL, or by the code-end notice with it. Not here: when such a copy may be believed ([`super::Resolver`]).
+//! Copies name, file, first line and line table of a code object. Called on the drain thread without the GIL, or by the
+//! code-end hook with it. Not here: the check that the copy is valid ([`super::FrameResolver`]).
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use spanprof_signal::guarded;
 use super::line_table::{self, Position};
 use super::text;
 use crate::runtime::frame_word::FrameWord;
-use crate::runtime::layout::{fixed, Layout, LineTableFormat};
+use crate::runtime::layout::{fixed, InterpreterLayout, LineTableFormat};
 
-/// Tables of larger code are not copied: the frame then shows its first line.
+/// Larger tables are not copied: the frame then shows its first line.
 const MAX_LINE_TABLE_BYTES: usize = 1 << 20;
 
-/// A copy of what names a code object.
+/// A copy of a code object's names and line table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeInfo {
     /// Qualified name (plain name up to 3.10).
@@ -28,8 +28,8 @@ pub struct CodeInfo {
 }
 
 impl CodeInfo {
-    /// Copies the code object at `code`; `None` when something there is not readable as one.
-    pub fn read(layout: &Layout, code: usize) -> Option<Self> {
+    /// Copies the code object at `code`; `None` when it is not readable.
+    pub fn read(layout: &InterpreterLayout, code: usize) -> Option<Self> {
         let pointer = |offset: usize| guarded::read_u64(code.checked_add(offset)?).map(|word| word as usize);
         let name = text::read(&layout.text, pointer(layout.code.name)?)?;
         let file = text::read(&layout.text, pointer(layout.code.file)?)?;
@@ -44,14 +44,14 @@ impl CodeInfo {
         Some(Self {
             name: name.into(),
             file: file.into(),
-            // A negative first line exists in made-up code only.
+            // Only artificial code objects have a negative first line.
             first_line: if first_line > i32::MAX as u32 { 0 } else { first_line },
             format: layout.line_table,
             line_table,
         })
     }
 
-    /// Line and column of the instruction at `unit`; `None` stands for "before the first instruction".
+    /// Line and column of the instruction at `unit`; `None` means "before the first instruction".
     pub fn position(&self, unit: Option<u32>) -> Position {
         match unit {
             Some(unit) => line_table::position(self.format, &self.line_table, self.first_line, unit),
@@ -59,7 +59,7 @@ impl CodeInfo {
         }
     }
 
-    /// The frame a person sees.
+    /// The resolved frame.
     pub fn frame(&self, word: FrameWord) -> Frame {
         let position = self.position(word.unit());
         Frame {
@@ -72,7 +72,7 @@ impl CodeInfo {
         }
     }
 
-    /// About how much memory the copy takes.
+    /// Approximate memory use.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.file.len() + self.line_table.len()
     }

@@ -1,14 +1,14 @@
-//! Line tables: from an instruction to its line and column, for the three formats of CPython 3.9 to 3.15. Pure: bytes in,
-//! position out, and any bytes whatever give some answer without a panic. Not here: where the bytes come from.
+//! Decodes line tables: from an instruction to its line and column, for the three formats of CPython 3.9 to 3.15. Pure: bytes
+//! in, position out; arbitrary bytes give some result without a panic.
 
 use crate::runtime::layout::LineTableFormat;
 
 /// Line and column (1-based) of an instruction; 0 when the table has none for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The line; 0 for instructions the compiler made up.
+    /// The line; 0 for artificial instructions of the compiler.
     pub line: u32,
-    /// The column in bytes, from 1; 0 when the table carries none.
+    /// The column in bytes, from 1; 0 when the table has none.
     pub column: u32,
 }
 
@@ -26,7 +26,7 @@ fn line_only(line: i64) -> Position {
     Position { line: u32::try_from(line).unwrap_or(0), column: 0 }
 }
 
-/// Pairs (bytes of code, signed line step): a step counts from its address on.
+/// Pairs (bytes of code, signed line step): a step applies from its address on.
 fn lnotab(table: &[u8], first_line: u32, byte: u64) -> Position {
     let mut line = i64::from(first_line);
     let mut address = 0u64;
@@ -40,7 +40,7 @@ fn lnotab(table: &[u8], first_line: u32, byte: u64) -> Position {
     line_only(line)
 }
 
-/// Pairs (length of a range, signed line step); -128 means that the range has no line and the line does not move.
+/// Pairs (length of a range, signed line step); -128 means that the range has no line and the line is unchanged.
 fn ranges(table: &[u8], first_line: u32, byte: u64) -> Position {
     let mut line = i64::from(first_line);
     let mut end = 0u64;
@@ -88,7 +88,7 @@ impl Locations<'_> {
                 Self::LONG => {
                     line = line.wrapping_add(self.signed());
                     let _end_line = self.unsigned();
-                    // Stored plus one, 0 for none: already our form.
+                    // Stored plus one, 0 for none, like `Position::column`.
                     column = u32::try_from(self.unsigned()).unwrap_or(0);
                 }
                 _ => {}
@@ -108,7 +108,7 @@ impl Locations<'_> {
         Some(first)
     }
 
-    /// Numbers that the kinds above leave unread (end columns).
+    /// Skips the numbers that `find` does not read (end columns).
     fn skip_to_head(&mut self) {
         while let Some((&first, rest)) = self.bytes.split_first() {
             if first & 0x80 != 0 {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_lnotab_step_counts_from_its_address_on() {
+    fn an_lnotab_step_applies_from_its_address_on() {
         // 0: line 10, 6: line 11, 8: line 9.
         let table = [6, 1, 2, 0xfe];
         let line = |unit| position(LineTableFormat::Lnotab, &table, 10, unit).line;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_a_line_has_line_zero_and_moves_nothing() {
+    fn a_range_without_a_line_has_line_zero_and_leaves_later_lines_unchanged() {
         // 0..4: line 10, 4..6: none, 6..8: line 12.
         let table = [4, 0, 2, 0x80, 2, 2];
         let line = |unit| position(LineTableFormat::Ranges, &table, 10, unit).line;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_give_an_answer_without_a_panic() {
+    fn arbitrary_bytes_are_decoded_without_a_panic() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for length in 0..400usize {
             let table: Vec<u8> = (0..length)

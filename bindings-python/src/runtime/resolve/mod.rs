@@ -1,6 +1,6 @@
-//! Names and lines for raw frames, on the drain thread and without the GIL: from the copy that the end of a code object
-//! left behind, else from live memory, read under a check that the object did not end meanwhile (`code_lifetime` has the
-//! proof). Called by the engine through the `Runtime` trait. Not here: caching of resolved frames, which the engine does.
+//! Resolves raw frames to names and lines, on the drain thread and without the GIL. The source is the tombstone of an ended
+//! code object, else live memory, read under a check that the object did not end meanwhile (`code_lifetime` has the proof).
+//! Called by the engine through the `Runtime` trait. Not here: caching of resolved frames, which the engine does.
 
 mod code_info;
 mod line_table;
@@ -18,17 +18,17 @@ use spanprof_signal::RawFrame;
 
 use super::code_lifetime::{self, Tombstone};
 use super::frame_word::FrameWord;
-use super::layout::Layout;
+use super::layout::InterpreterLayout;
 use super::sampled_code_signal::{is_at_or_after, SAMPLED_CODE};
 
-/// A tombstone is kept this long after the drain took it from the queue: all samples of the code are in the ring by then,
-/// and the drain comes by several times a second. One that comes too late finds its bucket marked and no name.
+/// A tombstone is kept this long after the drain took it from the queue. All samples of the code object are in the ring by
+/// then, and the drain runs several times a second. For a later sample the bucket is marked as lost, and the frame has no name.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(3);
-/// Tombstones kept at one time take at most this much memory; beyond it the oldest go first.
+/// Memory limit of the kept tombstones; beyond it the oldest are dropped first.
 const MAX_KEPT_BYTES: usize = 4 << 20;
-/// Names of live code kept at one time.
+/// Limit of cached live code objects.
 const MAX_LIVE: usize = 65_536;
-/// A live read that lost this many races in a row is given up.
+/// Attempts of a live read that races with ending code objects.
 const MAX_READS: usize = 16;
 
 #[cfg(feature = "testing")]
@@ -36,10 +36,10 @@ pub use text::read as read_text;
 
 /// Resolves raw frames. One per process, used by one thread at a time.
 #[derive(Default)]
-pub struct Resolver {
-    live: HashMap<u64, Live>,
-    ended: HashMap<u64, Vec<Buried>>,
-    /// Order in which tombstones go.
+pub struct FrameResolver {
+    live: HashMap<u64, LiveCode>,
+    ended: HashMap<u64, Vec<EndedCode>>,
+    /// Tombstones in the order of their expiry.
     expiry: VecDeque<Expiry>,
     kept_bytes: usize,
     unresolved: u64,
@@ -51,41 +51,41 @@ struct Expiry {
     bytes: usize,
 }
 
-struct Live {
+struct LiveCode {
     info: CodeInfo,
     generation: u32,
 }
 
-struct Buried {
+struct EndedCode {
     generation: u32,
     info: Option<CodeInfo>,
 }
 
-impl Resolver {
-    /// The frame as a person sees it; `None` when its code can no longer be named.
-    pub fn frame(&mut self, layout: &Layout, raw: RawFrame) -> Option<Frame> {
+impl FrameResolver {
+    /// The resolved frame; `None` when its code object can no longer be identified.
+    pub fn frame(&mut self, layout: &InterpreterLayout, raw: RawFrame) -> Option<Frame> {
         self.code_info(layout, raw).map(|info| info.frame(FrameWord(raw.at)))
     }
 
-    /// The copy of the code that `frame` saw; `None` when it can no longer be known.
-    fn code_info(&mut self, layout: &Layout, frame: RawFrame) -> Option<&CodeInfo> {
+    /// The copy of the code object that `frame` sampled; `None` when it can no longer be identified.
+    fn code_info(&mut self, layout: &InterpreterLayout, frame: RawFrame) -> Option<&CodeInfo> {
         let generation = FrameWord(frame.at).generation();
         for _ in 0..MAX_READS {
             self.collect();
-            if self.buried_index(frame.code, generation).is_some() {
+            if self.tombstone_index(frame.code, generation).is_some() {
                 break;
             }
             match self.read_live(layout, frame.code, generation) {
-                Reading::Done => break,
-                Reading::Gone => {
+                LiveReadOutcome::Done => break,
+                LiveReadOutcome::Gone => {
                     self.unresolved += 1;
                     return None;
                 }
-                Reading::Raced => {}
+                LiveReadOutcome::Raced => {}
             }
         }
-        let found = match self.buried_index(frame.code, generation) {
-            Some(index) => self.ended.get(&frame.code).and_then(|graves| graves.get(index)?.info.as_ref()),
+        let found = match self.tombstone_index(frame.code, generation) {
+            Some(index) => self.ended.get(&frame.code).and_then(|ended| ended.get(index)?.info.as_ref()),
             None => self.live.get(&frame.code).map(|live| &live.info),
         };
         if found.is_none() {
@@ -94,34 +94,34 @@ impl Resolver {
         found
     }
 
-    /// The grave of the life that a frame of `generation` saw: the earliest that ended at or after it.
-    fn buried_index(&self, code: u64, generation: u32) -> Option<usize> {
+    /// The tombstone of the lifetime that a frame of `generation` sampled: the earliest one that ended at or after it.
+    fn tombstone_index(&self, code: u64, generation: u32) -> Option<usize> {
         // Ends of one address are queued in their order.
-        self.ended.get(&code)?.iter().position(|grave| is_at_or_after(grave.generation, generation))
+        self.ended.get(&code)?.iter().position(|tombstone| is_at_or_after(tombstone.generation, generation))
     }
 
-    /// Makes sure that `live` holds the code that now lives at this address, seen at `generation`.
-    fn read_live(&mut self, layout: &Layout, code: u64, generation: u32) -> Reading {
+    /// Ensures that `live` holds the live code object at this address, which was sampled at `generation`.
+    fn read_live(&mut self, layout: &InterpreterLayout, code: u64, generation: u32) -> LiveReadOutcome {
         let now = SAMPLED_CODE.generation(code);
         if SAMPLED_CODE.is_lost(code, generation) {
-            return Reading::Gone;
+            return LiveReadOutcome::Gone;
         }
-        // The end of the code behind it would have been collected, unless it was lost.
+        // A cached code object has not ended: its tombstone would have been collected, unless it was lost.
         if self.live.get(&code).is_some_and(|live| !SAMPLED_CODE.is_lost(code, live.generation)) {
-            return Reading::Done;
+            return LiveReadOutcome::Done;
         }
         let info = CodeInfo::read(layout, code as usize);
-        // Acquire: what was read above was read before the generation below. Partner: the fence in `SampledCode::end`.
+        // Acquire: orders the reads above before the load of the generation below. Pairs with the fence in `SampledCode::end`.
         fence(Ordering::Acquire);
         if SAMPLED_CODE.generation(code) != now {
-            return Reading::Raced;
+            return LiveReadOutcome::Raced;
         }
-        let Some(info) = info else { return Reading::Gone };
+        let Some(info) = info else { return LiveReadOutcome::Gone };
         if self.live.len() >= MAX_LIVE {
             self.live.clear();
         }
-        self.live.insert(code, Live { info, generation: now });
-        Reading::Done
+        self.live.insert(code, LiveCode { info, generation: now });
+        LiveReadOutcome::Done
     }
 
     /// Takes the tombstones out of the queue.
@@ -130,51 +130,51 @@ impl Resolver {
             let bytes = tombstone.bytes();
             let Tombstone { code, generation, info } = tombstone;
             self.live.remove(&code);
-            self.ended.entry(code).or_default().push(Buried { generation, info });
+            self.ended.entry(code).or_default().push(EndedCode { generation, info });
             self.expiry.push_back(Expiry { due: Instant::now() + TOMBSTONE_LIFE, code, bytes });
             self.kept_bytes += bytes;
         }
     }
 
-    /// Called once per pass of the drain: takes new tombstones, lets old ones go, and names the codes that went.
+    /// Called once per pass of the drain: collects new tombstones, drops expired ones and returns their code addresses.
     pub fn pass(&mut self, now: Instant) -> Vec<u64> {
         self.collect();
-        let mut forgotten = Vec::new();
+        let mut expired = Vec::new();
         while let Some(&Expiry { due, code, bytes }) = self.expiry.front() {
             if due > now && self.kept_bytes <= MAX_KEPT_BYTES {
                 break;
             }
             self.expiry.pop_front();
             self.kept_bytes -= bytes;
-            if let Entry::Occupied(mut graves) = self.ended.entry(code) {
-                let oldest = graves.get_mut().remove(0);
-                // Before the grave goes: a frame that still comes for it must not read the next life's names.
+            if let Entry::Occupied(mut ended) = self.ended.entry(code) {
+                let oldest = ended.get_mut().remove(0);
+                // Before the tombstone is dropped: a late frame must not get the names of the next lifetime.
                 SAMPLED_CODE.lose(code, oldest.generation);
-                if graves.get().is_empty() {
-                    graves.remove();
+                if ended.get().is_empty() {
+                    ended.remove();
                 }
             }
-            forgotten.push(code);
+            expired.push(code);
         }
-        forgotten
+        expired
     }
 
-    /// Frames that could no longer be named.
+    /// Number of frames whose code object could not be identified.
     pub fn unresolved(&self) -> u64 {
         self.unresolved
     }
 
-    /// Tombstones kept now.
+    /// Number of tombstones kept now.
     pub fn tombstones(&self) -> usize {
         self.expiry.len()
     }
 }
 
-enum Reading {
-    /// `live` holds the code.
+enum LiveReadOutcome {
+    /// `live` holds the code object.
     Done,
-    /// It cannot be known any more, or is not readable.
+    /// The code object cannot be identified, or is not readable.
     Gone,
-    /// A code of the bucket ended during the read: look for its tombstone and start over.
+    /// A code object of the bucket ended during the read: check its tombstone and retry.
     Raced,
 }

@@ -1,18 +1,18 @@
-//! Python strings read from memory, without the GIL: every kind (ASCII, Latin-1, UCS-2, UCS-4; compact or not). Surrogates
-//! become U+FFFD. Called by [`super::code_info`]; knows nothing of code objects.
+//! Reads Python strings from memory, without the GIL: every kind (ASCII, Latin-1, UCS-2, UCS-4; compact or not). Surrogates
+//! become U+FFFD. Called by [`super::code_info`].
 
 use spanprof_signal::guarded;
 
 use crate::runtime::layout::{fixed, TextLayout};
 
-/// Longer names and paths are cut here and end in `…`.
+/// Longer names and paths are truncated and end in `…`.
 pub const MAX_CHARACTERS: usize = 2048;
 
 const KIND_SHIFT: u32 = 2;
 const COMPACT: u32 = 1 << 5;
 const ASCII: u32 = 1 << 6;
 
-/// The `str` object at `address`; `None` when it is not readable as one.
+/// The `str` object at `address`; `None` when it is not readable.
 pub fn read(layout: &TextLayout, address: usize) -> Option<String> {
     let length = usize::try_from(guarded::read_u64(address.checked_add(fixed::TEXT_LENGTH)?)?).ok()?;
     let state = guarded::read_u64(address.checked_add(fixed::TEXT_STATE)?)? as u32;
@@ -26,7 +26,7 @@ pub fn read(layout: &TextLayout, address: usize) -> Option<String> {
     let data = match (state & COMPACT != 0, state & ASCII != 0) {
         (true, true) => address.checked_add(layout.ascii_bytes)?,
         (true, false) => address.checked_add(layout.compact_bytes)?,
-        // A subclass of str, or a string of the old kind: a pointer to the characters.
+        // A subclass of str, or a legacy string: a pointer to the characters.
         (false, _) => guarded::read_u64(address.checked_add(layout.compact_bytes)?)? as usize,
     };
     let bytes = read_bytes(data, kept * width)?;
@@ -44,7 +44,7 @@ pub fn read(layout: &TextLayout, address: usize) -> Option<String> {
 /// A copy of `length` bytes at `address`.
 pub fn read_bytes(address: usize, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0u8; length];
-    // SAFETY: `bytes` has exactly `length` bytes and was allocated just now: it cannot overlap the source.
+    // SAFETY: `bytes` has exactly `length` bytes and is newly allocated, so it cannot overlap the source.
     let copied = length == 0 || unsafe { guarded::copy(bytes.as_mut_ptr(), address, length) };
     copied.then_some(bytes)
 }

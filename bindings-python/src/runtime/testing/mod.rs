@@ -1,5 +1,5 @@
-//! Doors for the Python-driven tests of this room: walks, names, contexts and a small sampler of its own, without the
-//! engine. Built with the feature `testing` only; never part of a wheel.
+//! Functions for the runtime's tests in Python: walks, names, contexts and a small sampler, without the engine. Built with the
+//! feature `testing` only; never part of a wheel.
 
 mod sampler;
 
@@ -14,7 +14,7 @@ use super::frame_word::FrameWord;
 use super::resolve::{read_text, CodeInfo};
 use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
 
-/// Function, file, first line, line, column; or the reason alone.
+/// Function, file, first line, line, column; or only the reason.
 type NamedFrame = (String, String, u32, u32, u32);
 
 /// Adds the functions to `module`.
@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start, module)?)?;
     module.add_function(wrap_pyfunction!(use_context_variable, module)?)?;
     module.add_function(wrap_pyfunction!(set_thread_context, module)?)?;
-    module.add_function(wrap_pyfunction!(watch_switching, module)?)?;
+    module.add_function(wrap_pyfunction!(watch_greenlet_switches, module)?)?;
     module.add_function(wrap_pyfunction!(hide_context_functions, module)?)?;
     module.add_function(wrap_pyfunction!(walk, module)?)?;
     module.add_function(wrap_pyfunction!(walk_in_handler, module)?)?;
@@ -33,7 +33,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(text, module)?)?;
     module.add_function(wrap_pyfunction!(integer, module)?)?;
     module.add_function(wrap_pyfunction!(statistics, module)?)?;
-    module.add_function(wrap_pyfunction!(measure, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(faults, module)?)?;
     module.add_function(wrap_pyfunction!(panic_inside, module)?)?;
@@ -48,7 +47,7 @@ fn runtime(py: Python<'_>) -> PyResult<std::sync::Arc<PythonRuntime>> {
         .map_err(|error| PyRuntimeError::new_err((error.kind.name(), error.message.clone(), error.hint.clone())))
 }
 
-/// Recognises the interpreter; gives its version and the degraded modes.
+/// Creates the runtime; returns the interpreter's version and the degraded modes.
 #[pyfunction]
 fn start(py: Python<'_>) -> PyResult<(String, Vec<&'static str>)> {
     guarded::install();
@@ -69,13 +68,13 @@ fn set_thread_context(py: Python<'_>, id: u64) -> PyResult<u64> {
     Ok(runtime(py)?.set_thread_context(py, id))
 }
 
-/// As the binding does when greenlet is imported.
+/// Registers greenlet, as the binding does when it is imported.
 #[pyfunction]
-fn watch_switching(function: &Bound<'_, PyAny>) -> bool {
-    super::watch_switching(function)
+fn watch_greenlet_switches(function: &Bound<'_, PyAny>) -> bool {
+    super::watch_greenlet_switches(function)
 }
 
-/// As on an interpreter that exports no C functions for context variables; only before the first scope of the process.
+/// Simulates an interpreter that exports no C functions for context variables; must precede the first scope of the process.
 #[pyfunction]
 fn hide_context_functions() {
     crate::ffi::symbols::hide_context_functions();
@@ -86,7 +85,7 @@ fn named(runtime: &PythonRuntime, raw: &RawFrame) -> NamedFrame {
         return (format!("[{}]", reason.name()), String::new(), 0, 0, 0);
     }
     let mut frames = Vec::new();
-    // There is one resolver: a second one would take tombstones away from it.
+    // Uses the runtime's resolver, because a second one would remove tombstones from the queue.
     runtime.resolve(*raw, 0, &mut frames);
     match frames.pop() {
         Some(frame) => (frame.function.to_string(), frame.file.to_string(), frame.start_line, frame.line, frame.column),
@@ -128,18 +127,18 @@ fn walk(py: Python<'_>, depth: usize) -> PyResult<Walked> {
 
 fn walk_here(stack: &mut RawStack<'_>) -> Captured {
     let context = HandlerContext { ucontext: std::ptr::null_mut(), thread_id: 0 };
-    // SAFETY: the calling thread's own chain stands still while it is here.
+    // SAFETY: the calling thread's chain does not change during this call.
     unsafe { capture_signal::capture(&context, stack) }
 }
 
-/// The same inside a signal handler on the calling thread.
+/// Walks the calling thread inside a signal handler.
 #[pyfunction]
 fn walk_in_handler(py: Python<'_>) -> PyResult<Walked> {
     let runtime = runtime(py)?;
     Ok(sampler::capture_by_signal(|captured, stack| report(&runtime, captured, stack)))
 }
 
-/// Walks another thread as the wall sampler would.
+/// Walks another thread as the wall sampler does.
 #[pyfunction]
 #[pyo3(signature = (thread_id, handle, depth = 512))]
 fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> PyResult<Walked> {
@@ -153,23 +152,23 @@ fn walk_other(py: Python<'_>, thread_id: u32, handle: u64, depth: usize) -> PyRe
     }))
 }
 
-/// Walks another thread `rounds` times, as fast as can be: each distinct outcome and stack with how often it came out.
+/// Walks another thread `rounds` times without pause: each distinct outcome and stack with its count.
 #[pyfunction]
 fn walk_other_often(py: Python<'_>, thread_id: u32, handle: u64, rounds: u32) -> PyResult<Vec<(Walked, u32)>> {
     let runtime = runtime(py)?;
     Ok(py.detach(|| {
-        let mut seen: HashMap<(String, Vec<RawFrame>, u64), u32> = HashMap::new();
+        let mut counts: HashMap<(String, Vec<RawFrame>, u64), u32> = HashMap::new();
         let mut frames = vec![RawFrame::default(); 512];
         for _ in 0..rounds {
             let mut stack = RawStack::new(&mut frames);
             // SAFETY: reads are guarded; the handle came from `threads`.
             let captured = unsafe { capture_other::capture_other(handle, thread_id, &mut stack) };
-            *seen.entry((outcome(captured), stack.frames().to_vec(), id_of(stack.context))).or_default() += 1;
+            *counts.entry((outcome(captured), stack.frames().to_vec(), id_of(stack.context))).or_default() += 1;
         }
         let name = |(outcome, frames, id): (String, Vec<RawFrame>, u64)| {
             (outcome, frames.iter().map(|raw| named(&runtime, raw)).collect(), id, false)
         };
-        seen.into_iter().map(|(stack, count)| (name(stack), count)).collect()
+        counts.into_iter().map(|(stack, count)| (name(stack), count)).collect()
     }))
 }
 
@@ -178,100 +177,60 @@ fn walk_other_often(py: Python<'_>, thread_id: u32, handle: u64, rounds: u32) ->
 fn threads(py: Python<'_>) -> PyResult<Vec<(u32, u64)>> {
     let runtime = runtime(py)?;
     Ok(py.detach(|| {
-        let mut found = Vec::new();
-        runtime.threads(&mut found);
-        found.into_iter().map(|thread| (thread.thread_id, thread.handle)).collect()
+        let mut threads = Vec::new();
+        runtime.threads(&mut threads);
+        threads.into_iter().map(|thread| (thread.thread_id, thread.handle)).collect()
     }))
 }
 
 /// Name, file, first line, and line and column of every instruction.
-type Positions = (String, String, u32, Vec<(u32, u32)>);
+type CodePositions = (String, String, u32, Vec<(u32, u32)>);
 
-/// A code object as read from memory.
+/// Reads a code object from memory.
 #[pyfunction]
-fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<Positions> {
+fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<CodePositions> {
     let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
     let info = CodeInfo::read(&interpreter.layout, code.as_ptr() as usize)
         .ok_or_else(|| PyRuntimeError::new_err("the code object is not readable"))?;
-    let found = (0..units).map(|unit| info.frame(FrameWord::new(0, i64::from(unit))));
-    let lines = found.map(|frame| (frame.line, frame.column)).collect();
+    let frames = (0..units).map(|unit| info.frame(FrameWord::new(0, i64::from(unit))));
+    let lines = frames.map(|frame| (frame.line, frame.column)).collect();
     Ok((info.name.to_string(), info.file.to_string(), info.first_line, lines))
 }
 
-/// A string as read from memory.
+/// Reads a string from memory.
 #[pyfunction]
 fn text(string: &Bound<'_, PyAny>) -> Option<String> {
     read_text(&interpreter::current()?.layout.text, string.as_ptr() as usize)
 }
 
-/// An `int` as the handler reads it.
+/// Reads an `int` as the handler does.
 #[pyfunction]
 fn integer(object: &Bound<'_, PyAny>) -> Option<u64> {
     context_signal::integer(interpreter::current()?, object.as_ptr() as usize)
 }
 
-/// What `stats()` would say.
+/// The runtime's statistics.
 #[pyfunction]
 fn statistics(py: Python<'_>) -> PyResult<Vec<(&'static str, String)>> {
-    let mut found = Vec::new();
-    runtime(py)?.stats(&mut found);
-    Ok(found)
+    let mut statistics = Vec::new();
+    runtime(py)?.stats(&mut statistics);
+    Ok(statistics)
 }
 
-/// Guarded reads that met a fault.
+/// Number of guarded reads that faulted.
 #[pyfunction]
 fn faults() -> u64 {
     guarded::faults()
 }
 
-/// A call of the binding that fails by a panic.
+/// A call of the binding that panics.
 #[pyfunction]
 fn panic_inside() {
-    crate::error::quiet((), || panic!("on purpose"));
+    crate::error::ffi_guard((), || panic!("on purpose"));
 }
 
 #[pyfunction]
 fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
     runtime(py)?.after_fork_in_child();
     Ok(())
-}
-
-/// Nanoseconds per call, warm: of the walk of the calling thread, of its context look-up alone, of the walk from outside,
-/// of naming one frame that is not cached.
-#[pyfunction]
-fn measure(py: Python<'_>, what: &str, rounds: u32) -> PyResult<(f64, usize)> {
-    let runtime = runtime(py)?;
-    let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
-    // SAFETY: reads a pthread key.
-    let thread = unsafe { (interpreter.current_thread)() } as usize;
-    // SAFETY: names the calling thread.
-    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    let mut frames = vec![RawFrame::default(); 512];
-    let mut stack = RawStack::new(&mut frames);
-    walk_here(&mut stack);
-    let first = stack.frames().first().copied().unwrap_or_default();
-    let mut out = Vec::new();
-    let begin = thread_cpu_ns();
-    for _ in 0..rounds {
-        stack.clear();
-        match what {
-            "walk" => _ = walk_here(&mut stack),
-            "context" => _ = std::hint::black_box(context_signal::read(interpreter, thread)),
-            // SAFETY: reads are guarded; the state is the calling thread's.
-            "walk_other" => _ = unsafe { capture_other::capture_other(thread as u64, thread_id, &mut stack) },
-            "resolve" => {
-                out.clear();
-                runtime.resolve(first, 0, &mut out);
-            }
-            _ => return Err(PyRuntimeError::new_err("expected walk, context, walk_other or resolve")),
-        }
-    }
-    Ok(((thread_cpu_ns() - begin) as f64 / f64::from(rounds), stack.len()))
-}
-
-fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists on every Linux; `time` is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,5 +1,5 @@
-//! A sampler just big enough for the tests: a thread sends a signal to every Python thread, the handler walks and pushes
-//! into a ring, the same thread drains and names. The engine has the real one.
+//! A minimal sampler for the tests: a thread sends a signal to every Python thread, the handler walks and pushes into a ring,
+//! the same thread drains and resolves. Not here: the production sampler, which is the engine's.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ fn signal_number() -> i32 {
 }
 
 fn install(handler: unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void)) {
-    // SAFETY: an all-zero action is valid, then filled; the signal is nobody else's in a test process.
+    // SAFETY: an all-zero action is valid, then filled; no other code in a test process uses the signal.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -54,15 +54,15 @@ unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, ucontext: *mut l
         let errno = libc::__errno_location();
         let saved = *errno;
         if let Some(ring) = RING.load(Ordering::Acquire).as_ref() {
-            let mut frames = [RawFrame { code: 0, at: 0 }; DEPTH];
-            let mut stack = RawStack::new(&mut frames);
+            let mut buffer = [RawFrame { code: 0, at: 0 }; DEPTH];
+            let mut stack = RawStack::new(&mut buffer);
             let thread_id = libc::syscall(libc::SYS_gettid) as u32;
             let captured = capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack);
             let reason;
-            let shown = match captured {
+            let frames = match captured {
                 Captured::Walked => stack.frames(),
-                Captured::Dropped(why) => {
-                    reason = [RawFrame::reason(why)];
+                Captured::Dropped(drop_reason) => {
+                    reason = [RawFrame::reason(drop_reason)];
                     &reason
                 }
             };
@@ -74,7 +74,7 @@ unsafe extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, ucontext: *mut l
                 values: [1, 1],
                 key: 0,
                 context: stack.context,
-                frames: shown,
+                frames,
             };
             if ring.push(&sample).is_err() {
                 DROPPED.fetch_add(1, Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn fresh_ring() -> &'static Ring {
     }
 }
 
-/// Begins to sample all Python threads every `interval_us` microseconds; drains every `drain_ms` milliseconds.
+/// Starts sampling all Python threads every `interval_us` microseconds; drains every `drain_ms` milliseconds.
 #[pyfunction]
 pub fn sampler_start(py: Python<'_>, interval_us: u64, drain_ms: u64) -> PyResult<()> {
     let runtime = runtime(py)?;
@@ -109,14 +109,14 @@ pub fn sampler_start(py: Python<'_>, interval_us: u64, drain_ms: u64) -> PyResul
 fn run(runtime: &PythonRuntime, ring: &Ring, interval_us: u64, drain_ms: u64) -> Report {
     let mut report = Report::default();
     let mut threads = Vec::new();
-    // SAFETY: names the process.
+    // SAFETY: identifies the process.
     let process = unsafe { libc::getpid() };
     let mut drained = std::time::Instant::now();
     while RUNNING.load(Ordering::Acquire) {
         threads.clear();
         runtime.threads(&mut threads);
         for thread in &threads {
-            // SAFETY: a signal whose handler is installed, to a thread of this process or to none.
+            // SAFETY: the signal's handler is installed; the target is a thread of this process or none.
             unsafe { libc::syscall(libc::SYS_tgkill, process, thread.thread_id, signal_number()) };
             report.sent += 1;
         }
@@ -126,7 +126,7 @@ fn run(runtime: &PythonRuntime, ring: &Ring, interval_us: u64, drain_ms: u64) ->
             drained = std::time::Instant::now();
         }
     }
-    // A signal on its way still finds the ring.
+    // Signals that are still pending use the ring.
     std::thread::sleep(Duration::from_millis(20));
     drain(runtime, ring, &mut report);
     report
@@ -141,8 +141,8 @@ fn drain(runtime: &PythonRuntime, ring: &Ring, report: &mut Report) {
         let mut named = Vec::with_capacity(sample.frames.len());
         let mut reason = String::new();
         for &raw in sample.frames {
-            if let Some(why) = raw.as_reason() {
-                reason = why.name().into();
+            if let Some(drop_reason) = raw.as_reason() {
+                reason = drop_reason.name().into();
                 continue;
             }
             frames.clear();
@@ -157,13 +157,13 @@ fn drain(runtime: &PythonRuntime, ring: &Ring, report: &mut Report) {
     COLLECTED.store(report.samples.len() as u64, Ordering::Relaxed);
 }
 
-/// Samples that were drained since the start. How many a second brings depends on the machine.
+/// Number of samples drained since the start. The rate depends on the machine.
 #[pyfunction]
 pub fn sampler_collected() -> u64 {
     COLLECTED.load(Ordering::Relaxed)
 }
 
-/// Ends sampling: samples, signals sent, samples that found no room.
+/// Stops sampling: samples, signals sent, samples dropped because the ring was full.
 #[pyfunction]
 pub fn sampler_stop(py: Python<'_>) -> (Vec<Sample>, u64, u64) {
     RUNNING.store(false, Ordering::Release);
@@ -186,7 +186,7 @@ unsafe extern "C" fn on_one(_: i32, _: *mut libc::siginfo_t, ucontext: *mut libc
     FRAMES.set(frames);
 }
 
-/// Raises the signal on this thread and reports what its handler saw.
+/// Raises the signal on this thread and reports the stack that its handler captured.
 pub fn capture_by_signal(report: impl FnOnce(Captured, &RawStack<'_>) -> Walked) -> Walked {
     ONE.set(None);
     FRAMES.set([RawFrame::default(); DEPTH]);

@@ -1,4 +1,5 @@
-"""The native module missing, damaged or of another machine: the program runs, one warning says why, calls do nothing."""
+"""The native module is missing, damaged or for another architecture: the program runs, one warning reports it, calls do
+nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import textwrap
 import pytest
 import spanprof
 from spanprof import _spanprof as native
-from spanprof import absent
+from spanprof import noop
 
 PROGRAM = """
 import asyncio, time
@@ -65,8 +66,8 @@ def run(folder: pathlib.Path, program: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("damage", ["deleted", "empty", "garbage", "cut", "another machine"])
-def test_a_program_runs_without_the_native_module_and_is_told_once(copy_of_the_package, damage):
+@pytest.mark.parametrize("damage", ["deleted", "empty", "garbage", "truncated", "other architecture"])
+def test_a_program_runs_without_the_native_module_and_warns_once(copy_of_the_package, damage):
     copy, library = copy_of_the_package
     data = library.read_bytes()
     library.unlink()
@@ -74,9 +75,9 @@ def test_a_program_runs_without_the_native_module_and_is_told_once(copy_of_the_p
         library.write_bytes(b"")
     elif damage == "garbage":
         library.write_bytes(b"not a library" * 1000)
-    elif damage == "cut":
+    elif damage == "truncated":
         library.write_bytes(data[:4096])
-    elif damage == "another machine":
+    elif damage == "other architecture":
         library.write_bytes(data[:18] + b"\xb7\x00" + data[20:])
     done = run(copy.parent, PROGRAM)
     assert done.returncode == 0, done.stderr
@@ -84,10 +85,10 @@ def test_a_program_runs_without_the_native_module_and_is_told_once(copy_of_the_p
     assert done.stderr.count("spanprof does nothing in this process") == 1
 
 
-def test_a_free_threaded_build_is_declined_by_start_and_not_by_a_warning(copy_of_the_package):
+def test_a_free_threaded_build_is_rejected_by_start_and_not_by_a_warning(copy_of_the_package):
     copy, library = copy_of_the_package
     library.unlink()
-    # Such a build looks for libraries of another suffix, and pip gives it the wheel without native code.
+    # Such a build loads libraries with another suffix, and pip installs the wheel without native code.
     done = run(
         copy.parent,
         """
@@ -112,7 +113,7 @@ def test_a_free_threaded_build_is_declined_by_start_and_not_by_a_warning(copy_of
     assert done.stderr == ""
 
 
-def test_calls_without_the_native_module_cost_next_to_nothing(copy_of_the_package):
+def test_calls_without_the_native_module_have_constant_cost(copy_of_the_package):
     copy, library = copy_of_the_package
     library.unlink()
     done = run(
@@ -120,10 +121,10 @@ def test_calls_without_the_native_module_cost_next_to_nothing(copy_of_the_packag
         """
         import dis, inspect
         import spanprof
-        from spanprof import absent
+        from spanprof import noop
 
         # No loop, no allocation, no lock: each call is a constant.
-        for name, function in vars(absent).items():
+        for name, function in vars(noop).items():
             if inspect.isfunction(function):
                 names = {step.opname for step in dis.get_instructions(function)}
                 assert not names & {"FOR_ITER", "JUMP_BACKWARD", "SETUP_WITH", "BEFORE_WITH"}, name
@@ -133,13 +134,13 @@ def test_calls_without_the_native_module_cost_next_to_nothing(copy_of_the_packag
     assert done.returncode == 0, done.stderr
 
 
-def test_the_stand_in_has_every_name_of_the_native_module():
+def test_the_noop_module_has_every_name_of_the_native_module():
     public = {name for name in vars(native) if not name.startswith("_")}
-    stood_in = {name for name in vars(absent) if not name.startswith("_")}
-    assert public - stood_in <= {"LinkToken", "Carried"}
+    replaced = {name for name in vars(noop) if not name.startswith("_")}
+    assert public - replaced <= {"LinkToken", "BoundCall"}
 
 
-def test_the_stubs_name_what_the_native_module_has():
+def test_the_type_stubs_declare_every_name_of_the_native_module():
     stubs = ast.parse((pathlib.Path(spanprof.__file__).parent / "_spanprof.pyi").read_text())
     named = {node.name for node in stubs.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     named |= {node.target.id for node in stubs.body if isinstance(node, ast.AnnAssign)}
@@ -147,13 +148,13 @@ def test_the_stubs_name_what_the_native_module_has():
     assert named - {"Done"} <= set(vars(native))
 
 
-def test_the_stand_ins_functions_take_the_same_arguments():
-    for name, function in vars(absent).items():
+def test_the_functions_of_the_noop_module_take_the_same_arguments():
+    for name, function in vars(noop).items():
         real = getattr(native, name, None)
         if not inspect.isfunction(function) or real is None:
             continue
         try:
-            theirs = inspect.signature(real).parameters
+            parameters = inspect.signature(real).parameters
         except ValueError:
             continue
-        assert list(theirs) == list(inspect.signature(function).parameters), name
+        assert list(parameters) == list(inspect.signature(function).parameters), name

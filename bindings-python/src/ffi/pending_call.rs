@@ -1,4 +1,4 @@
-//! Asks the interpreter's main thread to do something soon, from any thread and without the GIL. Used by the log only.
+//! Schedules a pending call on the interpreter's main thread, from any thread and without the GIL. Used by the log only.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,35 +8,35 @@ use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::catching;
+use crate::error::ffi_guard;
 
-/// `spanprof.host_log.send_courier`, set when the package is imported.
-static ASKED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
+/// `spanprof.host_log.start_log_thread`, set when the package is imported.
+static FUNCTION: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Sets what the main thread calls when it is asked.
-pub fn set_asked(function: Bound<'_, PyAny>) {
-    let old = ASKED.swap(function.into_ptr(), Ordering::AcqRel);
+/// Sets the function that the main thread calls.
+pub fn set_function(function: Bound<'_, PyAny>) {
+    let old = FUNCTION.swap(function.into_ptr(), Ordering::AcqRel);
     // SAFETY: null or the reference leaked by the previous call; the argument proves that the GIL is held.
     unsafe { ffi::Py_XDECREF(old) };
 }
 
-/// Asks; false when the interpreter has no room for another request.
+/// Schedules the call; false when the interpreter's queue of pending calls is full.
 ///
-/// Must not be called once the interpreter has begun to end; the log's `closed` sees to that.
-pub fn ask_main_thread() -> bool {
+/// Must not be called during finalization; the log's `closed` flag prevents it.
+pub fn schedule() -> bool {
     // SAFETY: callable from any thread without the GIL while the interpreter lives (function's contract).
     unsafe { ffi::Py_AddPendingCall(Some(call), ptr::null_mut()) == 0 }
 }
 
-/// Runs on the main thread, with the GIL, between two byte codes of whatever it executes. An exception that is not ours to
-/// keep (Ctrl-C arriving meanwhile) goes on into the program.
+/// Runs on the main thread, with the GIL, between two bytecodes. Exceptions outside `Exception` (Ctrl-C) propagate into the
+/// program.
 extern "C" fn call(_argument: *mut c_void) -> c_int {
-    catching(0, || {
-        let function = ASKED.load(Ordering::Acquire);
+    ffi_guard(0, || {
+        let function = FUNCTION.load(Ordering::Acquire);
         if function.is_null() {
             return 0;
         }
-        // SAFETY: pending calls run with the GIL held; ASKED holds a reference of its own.
+        // SAFETY: pending calls run with the GIL held; FUNCTION holds a reference of its own.
         let (py, function) = unsafe {
             let py = Python::assume_attached();
             (py, Bound::from_borrowed_ptr(py, function))

@@ -1,11 +1,11 @@
-"""The runtime's doors for tests, and what the tests share. `cargo xtask test` runs them on each interpreter, with the
-wheel that it builds for tests (feature `testing`). By hand, with no package at all and the library as
-`_spanprof.abi3.so` on PYTHONPATH:
+"""Imports the runtime's functions for tests, and reads the interpreter's own stacks. `cargo xtask test` runs the checks on
+each interpreter, with the wheel that it builds for tests (feature `testing`). By hand, without the package and with the
+library as `_spanprof.abi3.so` on PYTHONPATH:
 
     cargo build -p spanprof-python --features extension-module,testing
     python -m unittest discover -s bindings-python/tests/runtime -p 'check_*.py'
 
-Not here: the engine, which has its own tests.
+Not here: tests of the engine.
 """
 
 import contextvars
@@ -27,22 +27,22 @@ HAS_QUALNAMES = sys.version_info >= (3, 11)
 
 
 def name_of(code):
-    """The name that a frame of `code` must show."""
+    """The expected function name of a frame of `code`."""
     return code.co_qualname if HAS_QUALNAMES else code.co_name
 
 
 def stack_of(frame):
-    """What the interpreter says of a frame and its callers: (name, file, first line, line), leaf first."""
-    found = []
+    """The interpreter's own stack of a frame: (name, file, first line, line) of it and its callers, leaf first."""
+    frames = []
     while frame is not None:
         code = frame.f_code
-        found.append((name_of(code), code.co_filename, code.co_firstlineno, frame.f_lineno or 0))
+        frames.append((name_of(code), code.co_filename, code.co_firstlineno, frame.f_lineno or 0))
         frame = frame.f_back
-    return found
+    return frames
 
 
 def own_stack():
-    """The caller's stack, as the interpreter says."""
+    """The interpreter's own stack of the caller."""
     return stack_of(sys._getframe(1))
 
 

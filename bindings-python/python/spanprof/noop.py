@@ -1,6 +1,6 @@
-"""Stands in for the native module when it cannot be loaded: every call is there, does nothing and costs next to nothing.
+"""No-op replacement of the native module when that cannot be loaded: every function exists and does nothing.
 
-The program runs as it would without a profiler; one warning at import says why. Not here: any profiling.
+The program runs as without a profiler; one warning at import reports the reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 version = "0"
 outcome_prefix = "spanprof: stopped"
 variable = None
-#: Message and hint where this kind of interpreter is never profiled: ``start`` raises them, as the native module would.
+#: Message and hint for an unsupported interpreter: ``start`` raises them, as the native module would.
 declined: tuple[str, str] | None = None
 
 
 class Scope:
-    """What ``tag_wrapper`` returns here: enters and leaves, decorates into the function itself."""
+    """Scope without effect: decoration returns the function itself."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ def resume_current_thread() -> None:
     return None
 
 
-def watch_switching(function: object) -> bool:
+def watch_greenlet_switches(function: object) -> bool:
     return False
 
 
@@ -119,7 +119,7 @@ def take_log_line() -> None:
     return None
 
 
-def log_not_fetched() -> None:
+def log_fetch_failed() -> None:
     return None
 
 
@@ -127,7 +127,7 @@ def close_log() -> None:
     return None
 
 
-def set_asked(function: Callable) -> None:
+def set_log_notifier(function: Callable) -> None:
     return None
 
 
@@ -163,7 +163,7 @@ def set_current(id: int) -> None:
     return None
 
 
-def carry(function: Callable) -> Callable:
+def bind_context(function: Callable) -> Callable:
     return function
 
 
