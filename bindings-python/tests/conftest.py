@@ -13,12 +13,12 @@ import spanprof  # noqa: F401  (fails here, with one clear message, when the pac
 from pprof_reader import Profiles
 from spanprof import threads
 
-# Executors carry labels once a profiler was started; the scope tests run without one.
+# `start` installs the hooks for executors; the scope tests run without it.
 threads.install()
 
 
 class Target:
-    """A program that was profiled into a directory of its own."""
+    """A completed program, with its own directory of profiles."""
 
     def __init__(self, directory: pathlib.Path, completed: subprocess.CompletedProcess) -> None:
         self.directory = directory

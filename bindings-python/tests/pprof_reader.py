@@ -1,6 +1,6 @@
 """Reads the gzip-compressed pprof files of a directory: the tests' own reader, independent of the code under test.
 
-Knows of profile.proto what a test asks for: samples with their frames, values, labels and link. Not a validator.
+Decodes the part of profile.proto that the tests need: samples with frames, values, labels and link. Not a validator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A real receiver for the tests: ``spanprof serve`` on free ports, asked through the command line; and a dead one."""
+"""Receivers for the tests: ``spanprof serve`` on free ports, queried by the command line; and unreachable ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Receiver:
         self.grpc_endpoint = f"http://127.0.0.1:{self.url.rsplit(':', 1)[1]}"
 
     def top(self, *flags: str) -> dict:
-        """What ``spanprof top --json`` says of everything received so far."""
+        """The output of ``spanprof top --json`` for everything received so far."""
         done = subprocess.run([*SPANPROF, "top", self.url, "--json", *flags], capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
@@ -54,20 +54,20 @@ def serving(directory: pathlib.Path) -> Iterator[Receiver]:
 
 @contextlib.contextmanager
 def never_answering() -> Iterator[str]:
-    """The address of a receiver that accepts connections and says nothing."""
+    """The address of a receiver that accepts connections and sends no response."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def refused() -> str:
-    """An address where nobody listens."""
+    """An address that refuses connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def wait_until(condition, seconds: float = 30) -> None:
-    """Returns when the condition holds; fails when it does not in time."""
+    """Returns when the condition holds; fails after the timeout."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""How short-lived processes end: each delivers its last window, ends as it would without a profiler, or is counted."""
+"""The end of short-lived processes: each delivers its last window and ends as without a profiler, or is counted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_cpu_time_of_a_parent_and_its_children_is_whole_however_they_end(run_target, way):
+def test_the_cpu_time_of_a_parent_and_its_children_is_complete_however_they_end(run_target, way):
     target = run_target(
         """
 import concurrent.futures, multiprocessing, os, signal, time
@@ -67,7 +67,7 @@ in_family()
 assert spanprof.stats()["process.children_cut_off"] == 0
 """
     )
-    # What ran since the last sample is lost: an interval and a half per process at most.
+    # The time since the last sample is lost: at most an interval and a half per process.
     assert 0.95 * 2.4 < sum(seconds_by_process(target, "in_family").values()) < 1.05 * 2.4
 
 
@@ -130,7 +130,7 @@ time.sleep(30)
     assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.4, rel=0.1)
 
 
-def test_sigterm_and_os_exit_wait_for_no_dead_receiver(run_target):
+def test_sigterm_and_os_exit_do_not_wait_for_a_dead_receiver(run_target):
     run_target(
         BURN
         + """
@@ -149,7 +149,7 @@ def ends_within(seconds, end):
     assert took < seconds, took
 
 spanprof.start(endpoint=sys.argv[1], stop_timeout=0.1)
-# Generous: the machine may be busy. Without a bound of their own they would take much longer.
+# Generous, because the machine may be busy. Without their own bound they would take much longer.
 ends_within(5, lambda: os._exit(0))
 ends_within(5, lambda: os.kill(os.getpid(), signal.SIGTERM))
 """,
@@ -158,14 +158,14 @@ ends_within(5, lambda: os.kill(os.getpid(), signal.SIGTERM))
     )
 
 
-def test_handlers_of_the_program_for_sigterm_come_first_before_and_after_the_start(run_target):
+def test_sigterm_handlers_of_the_program_take_precedence_before_and_after_the_start(run_target):
     target = run_target(
         """
         import os, signal
         import spanprof
 
         def handler(*_):
-            # At once: two processes write.
+            # One unbuffered write, because two processes write.
             os.write(1, b"handled\\n")
 
         if os.fork() == 0:
@@ -202,26 +202,26 @@ assert spanprof.stats()["process.children_cut_off"] == 3, spanprof.stats()
     )
 
 
-def test_a_child_forked_while_a_line_waits_for_the_first_import_of_logging_ends(run_target):
+def test_a_child_forked_while_a_log_line_is_pending_before_the_first_import_of_logging_ends(run_target):
     run_target(
         """
 import os, sys, threading, time
 import spanprof
 
-asked, is_forked = threading.Event(), threading.Event()
+import_started, is_forked = threading.Event(), threading.Event()
 
-class SlowDisk:
+class SlowFinder:
     def find_spec(self, name, path=None, target=None):
         if name == "logging" and threading.current_thread() is not threading.main_thread():
-            asked.set()
+            import_started.set()
             is_forked.wait(20)
 
 assert "logging" not in sys.modules
-sys.meta_path.insert(0, SlowDisk())
+sys.meta_path.insert(0, SlowFinder())
 spanprof.start(upload_interval=0.1)
-# The line about the first window comes in this time, on a thread that the main thread starts between two of its steps.
+# The line about the first window is logged in this time, on a thread that a pending call of the main thread starts.
 end = time.monotonic() + 2
-while not asked.is_set() and time.monotonic() < end:
+while not import_started.is_set() and time.monotonic() < end:
     sum(range(5000))
     time.sleep(0.01)
 pid = os.fork()
@@ -233,13 +233,13 @@ end = time.monotonic() + 20
 while os.waitpid(pid, os.WNOHANG) == (0, 0):
     if time.monotonic() > end:
         os.kill(pid, 9)
-        sys.exit("the child hangs at its end")
+        sys.exit("the child hangs at exit")
     time.sleep(0.01)
 """
     )
 
 
-def test_a_warning_reaches_standard_error_where_the_program_has_no_logging(run_target):
+def test_a_warning_reaches_standard_error_when_the_program_does_not_import_logging(run_target):
     target = run_target(
         """
 import sys
@@ -248,7 +248,7 @@ import spanprof
 spanprof.start()
 spanprof.start()
 spanprof.stop()
-assert "logging" not in sys.modules, "imported for the profiler's sake"
+assert "logging" not in sys.modules, "the profiler imported logging"
 """
     )
     assert "start() was called again" in target.stderr

@@ -1,4 +1,4 @@
-"""The Python runner of the conformance suite: the cases of ``core/conformance`` through this package's own API."""
+"""Runs the conformance suite for Python: the cases of ``core/conformance`` through this package's API."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def context_inside(scopes: list[dict[str, str]]) -> int:
 
 
 def run_cases() -> dict[str, str]:
-    """What each case said: its own name, or what did not hold."""
-    said = {}
+    """The result of each case: its own name, or the failed expectation."""
+    results = {}
     for path in CASES:
         text = path.read_text()
         try:
-            said[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_inside)
+            results[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_inside)
         except AssertionError as problem:
-            said[path.stem] = str(problem)
-    return said
+            results[path.stem] = str(problem)
+    return results
 
 
 @pytest.fixture(scope="module")
-def said() -> dict[str, str]:
-    # In a process of its own: cases set the limits of the process's tables.
+def results() -> dict[str, str]:
+    # In its own process, because cases set the limits of the process's tables.
     code = "import json, test_conformance; print(json.dumps(test_conformance.run_cases()))"
     folder = pathlib.Path(__file__).parent
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=100)
@@ -47,8 +47,8 @@ def said() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", [path.stem for path in CASES])
-def test_conformance_case_holds_in_python(case, said):
-    assert said[case] == case
+def test_conformance_case_holds_in_python(case, results):
+    assert results[case] == case
 
 
 def test_conformance_of_the_public_names():

@@ -1,4 +1,4 @@
-"""Programs that become daemons: they fork twice, close every descriptor that they do not know, and open files of their own."""
+"""Programs that become daemons: they fork twice, close all descriptors, the profiler's included, and open their own files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_daemon_that_closes_every_descriptor_is_profiled_and_keeps_its_files(r
         target = run_target(
             DAEMON.format(settings={"endpoint": receiver.url, "clock": clock}, before_closing=before_closing),
             SPANPROF_FILE_DIRECTORY="",
-            # CPython 3.12 and later warns at each fork beside any other thread, the profiler's included.
+            # CPython 3.12 and later warns at each fork if there is any other thread, the profiler's included.
             PYTHONWARNINGS="default,ignore:This process:DeprecationWarning",
         )
         assert target.stderr == ""

@@ -1,4 +1,4 @@
-"""The middleware for Django, under a real Django: routes, sync and async views, WSGI and ASGI."""
+"""The middleware for Django with a real Django: routes, sync and async views, WSGI and ASGI."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from django.conf import settings  # noqa: E402
 from django.http import HttpResponse  # noqa: E402
 from django.urls import include, path, re_path  # noqa: E402
 
-seen: list = []
+contexts: list = []
 
 
-def look(request, *_groups, **_parts):
-    seen.append(native.describe())
+def view(request, *_groups, **_parts):
+    contexts.append(native.describe())
     return HttpResponse("ok")
 
 
-async def look_async(request, **_parts):
+async def async_view(request, **_parts):
     await asyncio.sleep(0)
-    return look(request)
+    return view(request)
 
 
-def fail(request):
-    look(request)
+def failing_view(request):
+    view(request)
     raise KeyError("mine")
 
 
 urls = types.ModuleType("urls_of_test_django")
 urls.urlpatterns = [
-    path("cart/<int:number>/", look),
-    path("async/<slug:name>", look_async),
-    path("shop/", include([path("items/", look)])),
-    re_path(r"^old/(\d+)$", look),
-    path("fail/", fail),
-    path("", look),
+    path("cart/<int:number>/", view),
+    path("async/<slug:name>", async_view),
+    path("shop/", include([path("items/", view)])),
+    re_path(r"^old/(\d+)$", view),
+    path("fail/", failing_view),
+    path("", view),
 ]
 sys.modules["urls_of_test_django"] = urls
 settings.configure(
@@ -62,16 +62,16 @@ ROUTES = {
 }
 
 
-def labels_seen() -> list[dict]:
-    labels = [found["labels"] for found in seen]
-    seen.clear()
+def take_labels() -> list[dict]:
+    labels = [context["labels"] for context in contexts]
+    contexts.clear()
     return labels
 
 
 @pytest.mark.parametrize("requested", ROUTES)
 def test_a_request_carries_its_method_and_route_under_wsgi(requested):
     assert Client().get(requested).status_code == 200
-    assert labels_seen() == [{"http.request.method": "GET", "http.route": ROUTES[requested]}]
+    assert take_labels() == [{"http.request.method": "GET", "http.route": ROUTES[requested]}]
     assert native.current() == 0
 
 
@@ -82,7 +82,7 @@ def test_a_request_carries_its_method_and_route_under_asgi(requested):
         assert native.current() == 0
 
     asyncio.run(request())
-    assert labels_seen() == [{"http.request.method": "GET", "http.route": ROUTES[requested]}]
+    assert take_labels() == [{"http.request.method": "GET", "http.route": ROUTES[requested]}]
 
 
 def test_interleaved_requests_each_carry_their_own_route():
@@ -91,14 +91,14 @@ def test_interleaved_requests_each_carry_their_own_route():
         await asyncio.gather(*(client.get("/async/tea" if number % 2 else "/cart/7/") for number in range(40)))
 
     asyncio.run(main())
-    routes = [labels["http.route"] for labels in labels_seen()]
+    routes = [labels["http.route"] for labels in take_labels()]
     assert sorted(routes) == sorted(["/async/<slug:name>", "/cart/<int:number>/"] * 20)
 
 
 def test_a_view_that_raises_leaves_no_labels_and_its_exception_is_djangos():
     with pytest.raises(KeyError, match="mine"):
         Client().get("/fail/")
-    assert labels_seen() == [{"http.request.method": "GET", "http.route": "/fail/"}]
+    assert take_labels() == [{"http.request.method": "GET", "http.route": "/fail/"}]
     assert native.current() == 0
 
 
@@ -107,5 +107,5 @@ def test_a_path_without_a_route_and_a_trace_of_the_caller():
     assert native.current() == 0
     trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     Client().get("/", headers={"traceparent": f"00-{trace}-{span}-01"})
-    assert [(found["trace_id"], found["span_id"]) for found in seen] == [(trace, span)]
-    seen.clear()
+    assert [(context["trace_id"], context["span_id"]) for context in contexts] == [(trace, span)]
+    contexts.clear()

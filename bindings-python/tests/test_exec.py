@@ -1,4 +1,4 @@
-"""Programs that replace themselves while each thread is sampled by traps: the new program ends by its own code."""
+"""Programs that call `exec` while each thread is sampled by traps: no trap kills the new program."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ in_program()
         assert nanoseconds / 1e9 == pytest.approx(0.5, rel=0.1)
 
 
-def test_other_clocks_leave_the_functions_of_os_as_they_are(run_target):
+def test_other_clocks_do_not_wrap_the_functions_of_os(run_target):
     run_target(
         """
         import os

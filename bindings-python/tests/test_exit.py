@@ -1,4 +1,4 @@
-"""The end of a program: the last window arrives when the receiver lives, and the end is not delayed when it does not."""
+"""The end of a program: the last window arrives at a live receiver, and a dead one does not delay the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDINGS = {
     "end of the program": "last_work()",
     "sys.exit": "last_work()\nsys.exit(0)",
     "uncaught exception": "last_work()\nraise KeyError('mine')",
-    "exit in a thread's wake": "threading.Thread(target=last_work).start()",
+    "last work in a thread": "threading.Thread(target=last_work).start()",
     "stop()": "last_work()\nassert spanprof.stop() is True",
     "work in atexit": "atexit.register(last_work)",
 }
@@ -41,7 +41,7 @@ def receiver(tmp_path_factory):
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_last_window_arrives_whole(run_target, receiver, ending, protocol):
+def test_the_last_window_arrives_complete(run_target, receiver, ending, protocol):
     service = f"{ending} over {protocol}"
     run_target(
         BURN + "spanprof.start()\n" + ENDINGS[ending],
@@ -58,7 +58,7 @@ def test_the_last_window_arrives_whole(run_target, receiver, ending, protocol):
 @pytest.mark.parametrize("ending", ["", "raise KeyError('mine')", "assert spanprof.stop() is False"])
 @pytest.mark.parametrize("fault", ["refused", "never answering"])
 def test_a_dead_receiver_delays_the_end_by_the_stop_timeout_at_most(run_target, ending, fault):
-    # Registered before `start`, so that it runs after the profiler's own end.
+    # Registered before `start`, so that it runs after the profiler's exit hook.
     source = "import atexit, time\natexit.register(lambda: print(time.monotonic() - began))\n" + BURN
     with never_answering() as silent:
         target = run_target(
@@ -94,7 +94,7 @@ spanprof.stop()
     assert float(target.stdout) < 1
 
 
-def test_flush_says_whether_it_was_delivered_within_its_time(run_target, receiver):
+def test_flush_returns_whether_it_delivered_within_its_timeout(run_target, receiver):
     run_target(
         BURN + "spanprof.start()\nburn(0.2)\nassert spanprof.flush(20) is True\n",
         SPANPROF_ENDPOINT=receiver.url,
@@ -114,7 +114,7 @@ assert time.monotonic() - began < 1
     )
 
 
-def test_what_was_sampled_while_the_receiver_was_away_arrives_when_it_is_back(run_target, tmp_path):
+def test_samples_taken_during_an_outage_of_the_receiver_arrive_after_it(run_target, tmp_path):
     address = refused()
     port = address.rsplit(":", 1)[1]
     target = run_target(
@@ -142,15 +142,15 @@ server.wait()
     assert "last_work" in rows
 
 
-def test_the_first_window_of_a_short_program_needs_no_upload_interval(run_target):
+def test_a_program_shorter_than_the_upload_interval_delivers_its_window(run_target):
     began = time.monotonic()
     target = run_target(BURN + "spanprof.start(upload_interval=600)\nlast_work()\n")
     assert target.profiles().through("last_work")
     assert time.monotonic() - began < 30
 
 
-def test_programs_that_end_while_the_profiler_wants_to_say_something_end_cleanly(run_target):
-    # The first window closes, and its line is said, at the very moment in which the interpreter ends.
+def test_programs_that_end_while_a_log_line_is_pending_end_cleanly(run_target):
+    # The first window closes, and its line is logged, while the interpreter is finalized.
     for tenths in range(12):
         target = run_target(
             BURN

@@ -1,4 +1,4 @@
-"""gevent and greenlet: each greenlet has labels and stacks of its own, patched or not."""
+"""gevent and greenlet: each greenlet has its own labels and stacks, with and without monkey patching."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ assert wrong == 0, wrong
     assert profiles.nanoseconds >= 0.7e9
 
 
-def test_patched_threads_and_pools_work_as_without_us(run_target):
+def test_patched_threads_and_pools_work_as_without_the_profiler(run_target):
     run_target(
         "from gevent import monkey; monkey.patch_all()\n"
         + BURN
@@ -90,7 +90,7 @@ assert spanprof.stop() is True
     )
 
 
-def test_plain_greenlets_switching_by_hand_keep_their_contexts(run_target):
+def test_greenlets_that_switch_explicitly_keep_their_contexts(run_target):
     run_target(
         BURN
         + """
@@ -121,7 +121,7 @@ assert child.dead and _spanprof.describe()["labels"] == {}
     )
 
 
-def test_a_greenlet_starts_without_labels_and_has_them_where_it_is_given_the_context(run_target):
+def test_a_greenlet_starts_without_labels_unless_it_is_given_the_context(run_target):
     run_target(
         """
         import contextvars
@@ -131,7 +131,7 @@ def test_a_greenlet_starts_without_labels_and_has_them_where_it_is_given_the_con
 
         seen = {}
 
-        def look(name):
+        def record_labels(name):
             for _ in range(3):
                 seen.setdefault(name, []).append(_spanprof.describe()["labels"])
                 gevent.sleep(0)
@@ -140,11 +140,11 @@ def test_a_greenlet_starts_without_labels_and_has_them_where_it_is_given_the_con
         greenlets = []
         for number in range(3):
             with spanprof.tag_wrapper({"n": str(number)}):
-                greenlets.append(gevent.spawn(look, f"bare {number}"))
-                greenlets.append(gevent.spawn(contextvars.copy_context().run, look, f"given {number}"))
+                greenlets.append(gevent.spawn(record_labels, f"plain {number}"))
+                greenlets.append(gevent.spawn(contextvars.copy_context().run, record_labels, f"given {number}"))
         gevent.joinall(greenlets, raise_error=True)
         for number in range(3):
-            assert seen[f"bare {number}"] == [{}] * 3
+            assert seen[f"plain {number}"] == [{}] * 3
             assert seen[f"given {number}"] == [{"n": str(number)}] * 3
         """
     )

@@ -1,4 +1,4 @@
-"""Labels that no one should give: nothing raises, legal text survives unchanged, the rest is cut or replaced and counted."""
+"""Invalid and extreme labels: nothing raises, valid text is unchanged, the rest is truncated or replaced and counted."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def labels_under(labels: object) -> dict[str, str]:
     "text",
     ["", " ", "a,b=c", "line\nbreak\ttab", "ünïcødé", "日本語", "\u202eright to left", "🙂", "__proto__", "'\";--", "%s %d {x}"],
 )
-def test_legal_text_comes_back_as_it_was(text):
+def test_valid_text_is_unchanged(text):
     assert labels_under({"key": text}) == {"key": text}
 
 
 def test_other_values_become_their_text():
-    class Colour(str, enum.Enum):
+    class Color(str, enum.Enum):
         RED = "red"
 
-    given = {"int": 7, "none": None, "float": 1.5, "bool": True, "bytes": b"x", "list": [1], 5: "int key", "enum": Colour.RED}
+    given = {"int": 7, "none": None, "float": 1.5, "bool": True, "bytes": b"x", "list": [1], 5: "int key", "enum": Color.RED}
     seen = labels_under(given)
     assert seen["int"] == "7" and seen["none"] == "None" and seen["bool"] == "True" and seen["5"] == "int key"
     assert seen["bytes"] == "b'x'" and seen["list"] == "[1]" and seen["enum"] == "red"
@@ -38,7 +38,7 @@ def test_other_values_become_their_text():
     "mapping",
     [types.MappingProxyType({"a": "1"}), collections.OrderedDict(a="1"), collections.ChainMap({"a": "1"}), collections.UserDict(a="1")],
 )
-def test_any_mapping_is_taken(mapping):
+def test_any_mapping_is_accepted(mapping):
     assert labels_under(mapping) == {"a": "1"}
 
 
@@ -55,7 +55,7 @@ def test_lone_surrogates_are_replaced():
     assert list(labels_under({"k\udfff": "value"}).values()) == ["value"]
 
 
-def test_a_nul_character_neither_ends_the_text_nor_the_program():
+def test_a_nul_character_does_not_truncate_the_text():
     (value,) = labels_under({"key": "before\0after"}).values()
     assert value.startswith("before") and value.endswith("after")
 
@@ -90,7 +90,7 @@ def test_values_whose_text_raises_do_not_raise_here():
 
 
 @pytest.mark.parametrize("labels", [None, 5, "text", [1, 2], [("a", "1")], object(), Raises(), {1, 2}])
-def test_what_is_no_mapping_gives_no_labels_and_does_not_raise(labels):
+def test_a_value_that_is_not_a_mapping_gives_no_labels_and_does_not_raise(labels):
     assert labels_under(labels) == {}
 
 
@@ -111,7 +111,7 @@ def test_keywords_are_labels_too(call, expected):
 
 
 @pytest.mark.parametrize("call", ["tag_wrapper(None)", "tag_wrapper('abc')", "tag_wrapper()", "tag_wrapper('a', 'b')", "tag_wrapper(7)"])
-def test_what_is_no_label_is_one_warning_and_the_body_runs(run_target, call):
+def test_invalid_arguments_log_one_warning_and_the_body_runs(run_target, call):
     target = run_target(
         f"""
         import spanprof
@@ -126,7 +126,7 @@ def test_what_is_no_label_is_one_warning_and_the_body_runs(run_target, call):
     assert target.stderr.count("tag_wrapper() expects a mapping") == 1, target.stderr
 
 
-def test_a_decorated_class_stays_a_class_with_one_warning(caplog):
+def test_a_decorated_class_is_unchanged_with_one_warning(caplog):
     @spanprof.tag_wrapper({"a": "1"})
     class Job:
         pass
@@ -160,7 +160,7 @@ def test_a_mapping_that_changes_itself_while_it_is_read_does_not_crash():
     labels_under(Growing(a="1"))
 
 
-def test_a_wrong_trace_id_stays_a_label():
+def test_an_invalid_trace_id_remains_a_label():
     assert labels_under({"trace_id": "not hex"}) == {"trace_id": "not hex"}
 
 
@@ -172,7 +172,7 @@ def test_pyroscope_values_with_commas_and_equals_signs_do_not_mix():
 
 
 def test_two_hundred_thousand_different_values_stay_bounded_and_never_raise(run_target):
-    # In a process of its own: the label sets of a process are never forgotten, so the rest of the suite would have none.
+    # In its own process: label sets are never freed, so none would be left for the rest of the suite.
     run_target(
         """
         import resource

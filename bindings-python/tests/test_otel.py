@@ -1,4 +1,4 @@
-"""The active OpenTelemetry span links itself to the samples, with no code of the user's, wherever the span itself goes."""
+"""Samples are linked to the active OpenTelemetry span without code in the program, in every task and thread of the span."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ids(span, root=None) -> tuple[str, str, str]:
 NOTHING = ("", "", "")
 
 
-def test_the_current_span_is_the_link_and_the_outer_one_comes_back():
+def test_the_current_span_is_the_link_and_the_outer_one_is_restored():
     assert linked() == NOTHING
     with tracer.start_as_current_span("root") as root:
         assert linked() == ids(root)
@@ -139,7 +139,7 @@ def test_tasks_and_executors_started_in_a_span_are_linked_to_it():
         assert pool.submit(linked).result() == NOTHING
 
 
-def test_detaching_in_a_foreign_context_behaves_as_without_us(caplog):
+def test_detaching_in_another_context_behaves_as_without_the_profiler(caplog):
     attached = contextvars.copy_context()
     span = tracer.start_span("span")
     token = attached.run(otel_context.attach, trace.set_span_in_context(span))
@@ -244,7 +244,7 @@ def test_pyroscopes_span_processor_names_the_profile_of_local_roots(run_target):
     )
 
 
-def test_opentelemetry_is_not_imported_for_our_sake(run_target):
+def test_starting_does_not_import_opentelemetry(run_target):
     run_target(
         """
         import sys

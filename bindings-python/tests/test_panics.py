@@ -1,4 +1,4 @@
-"""What goes wrong inside the profiler is a line of its log, and no text of Rust's on standard error."""
+"""A panic inside the profiler is a line of its log; Rust's panic message is not on standard error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def test_a_panic_inside_the_profiler_is_logged_and_writes_nothing_to_standard_er
 
         lines = []
 
-        class Keeps(logging.Handler):
+        class RecordingHandler(logging.Handler):
             def emit(self, record):
                 lines.append(record.getMessage())
 
-        logging.getLogger("spanprof").addHandler(Keeps())
+        logging.getLogger("spanprof").addHandler(RecordingHandler())
         spanprof.start(upload_interval=0.2)
         native._testing.panic_inside()
         until = time.monotonic() + 30

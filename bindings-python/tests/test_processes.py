@@ -1,4 +1,4 @@
-"""Children profile themselves: fork, multiprocessing with each start method, pools. Nothing in them calls the profiler."""
+"""Child processes are profiled without a call in them: fork, multiprocessing with each start method, pools."""
 
 from __future__ import annotations
 
@@ -173,14 +173,14 @@ def test_secrets_of_the_configuration_are_in_no_command_line_and_no_environment_
         import multiprocessing, os
         import spanprof
 
-        def look():
+        def print_process_data():
             for name in ("cmdline", "environ"):
                 print(open(f"/proc/self/{name}").read().replace("\\0", " "))
             print("header", spanprof.stats()["config.headers"])
 
         if __name__ == "__main__":
             spanprof.start(headers={"authorization": "marker"}, stop_timeout=0.2)
-            process = multiprocessing.get_context("spawn").Process(target=look)
+            process = multiprocessing.get_context("spawn").Process(target=print_process_data)
             process.start()
             process.join()
         """
@@ -189,7 +189,7 @@ def test_secrets_of_the_configuration_are_in_no_command_line_and_no_environment_
     assert "header" in target.stdout and "authorization" in target.stdout
 
 
-def test_a_hundred_forks_while_sampling_hang_and_crash_never(run_target):
+def test_a_hundred_forks_while_sampling_neither_hang_nor_crash(run_target):
     run_target(
         BURN
         + """
@@ -234,7 +234,7 @@ def test_a_hook_of_the_program_that_runs_before_ours_in_the_child_finds_no_profi
 import spanprof
 
 def early():
-    # The parent's profiler, whose threads are not here, is nobody's business any more.
+    # The parent's profiler, whose threads do not exist here, is not accessible.
     answers.extend([spanprof.stats(), spanprof.flush(30), spanprof.stop()])
     with spanprof.tag_wrapper({"job": "early"}):
         pass
@@ -283,7 +283,7 @@ os.waitpid(pid, 0)
     assert sum(seconds_by_process(target, "in_child").values()) == pytest.approx(0.4, rel=0.25)
 
 
-def test_subprocesses_run_as_ever(run_target):
+def test_subprocesses_run_unchanged(run_target):
     run_target(
         """
         import subprocess, sys
@@ -297,7 +297,7 @@ def test_subprocesses_run_as_ever(run_target):
     )
 
 
-def test_a_subprocess_with_a_function_before_exec_starts_no_profiler_and_writes_nothing_of_its_own(run_target):
+def test_a_subprocess_with_preexec_fn_starts_no_profiler_and_writes_nothing(run_target):
     # With close_fds, its default, `subprocess` closes the profiler's descriptors in a child where it was just started.
     run_target(
         BURN
@@ -326,16 +326,16 @@ def test_workers_that_uwsgi_forks_in_c_profile_themselves_once(run_target, had_a
 import ctypes, types
 import spanprof
 
-# As uWSGI does it: a module of its own in the process, workers forked in C, one hook called in each.
+# Like uWSGI: a built-in module in the process, workers forked in C, one hook called in each.
 uwsgi = sys.modules["uwsgi"] = types.ModuleType("uwsgi")
 if sys.argv[1] == "True":
     uwsgi.post_fork_hook = lambda: print("hook of the program", flush=True)
 spanprof.start()
 burn(0.1)
-for times_told in (1, 2):
+for calls in (1, 2):
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
-        for _ in range(times_told):
+        for _ in range(calls):
             uwsgi.post_fork_hook()
         in_child()
         print("child", os.getpid(), flush=True)

@@ -1,4 +1,4 @@
-"""Profiles of real programs: shares, labels and totals as their own clocks tell, and the verbs around them."""
+"""Profiles of real programs: shares, labels and totals compared with the programs' own clocks; and the API functions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ deep(20)
     assert deepest.frames.count("deep") == 21
 
 
-def test_time_in_c_code_without_the_gil_is_charged_to_the_calling_function(run_target):
+def test_time_in_c_code_without_the_gil_is_attributed_to_the_calling_function(run_target):
     target = run_target(
         """
         import hashlib, time
@@ -136,13 +136,13 @@ def test_wall_profiles_show_where_a_program_waits(run_target):
     assert waited == pytest.approx(1e9, rel=0.25)
 
 
-def test_the_wall_clock_lets_a_process_sleep_that_idles(run_target):
+def test_the_wall_clock_lets_an_idle_process_sleep(run_target):
     target = run_target(
         """
         import pathlib, re, time
         import spanprof
 
-        def looks():
+        def wakeups():
             for thread in pathlib.Path("/proc/self/task").iterdir():
                 try:
                     status = (thread / "status").read_text()
@@ -157,18 +157,18 @@ def test_the_wall_clock_lets_a_process_sleep_that_idles(run_target):
         spanprof.start(wall=True)
         # Until the thread has its name.
         time.sleep(0.3)
-        began, before = time.monotonic(), looks()
+        began, before = time.monotonic(), wakeups()
         waiting()
-        print((looks() - before) / (time.monotonic() - began), time.monotonic() - began)
+        print((wakeups() - before) / (time.monotonic() - began), time.monotonic() - began)
         """
     )
-    looks_per_second, seconds = map(float, target.stdout.split())
-    assert 0 < looks_per_second <= 20
+    wakeups_per_second, seconds = map(float, target.stdout.split())
+    assert 0 < wakeups_per_second <= 20
     waited = sum(sample.nanoseconds for sample in target.profiles("wall").through("waiting"))
     assert waited == pytest.approx(seconds * 1e9, rel=0.1)
 
 
-def test_the_verbs_work_in_any_order_and_twice(run_target):
+def test_the_api_functions_work_in_any_order_and_twice(run_target):
     target = run_target(
         BURN
         + """
@@ -200,7 +200,7 @@ burn(0.2)
     assert target.profiles().nanoseconds == pytest.approx(0.6e9, rel=0.15)
 
 
-def test_a_hundred_cycles_from_four_threads_leave_nothing_behind(run_target):
+def test_a_hundred_cycles_from_four_threads_leak_no_descriptor_and_no_thread(run_target):
     run_target(
         """
         import os, random, threading, time
@@ -218,14 +218,14 @@ def test_a_hundred_cycles_from_four_threads_leave_nothing_behind(run_target):
                 spanprof.flush(0.1) if random.random() < 0.2 else None
                 spanprof.stop()
 
-        def open_things():
+        def open_resources():
             return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
         done = False
         spanprof.start()
         spanprof.stop()
         time.sleep(0.1)
-        before = open_things()
+        before = open_resources()
         burner = threading.Thread(target=busy)
         burner.start()
         threads = [threading.Thread(target=cycle, args=(n,)) for n in range(4)]
@@ -237,7 +237,7 @@ def test_a_hundred_cycles_from_four_threads_leave_nothing_behind(run_target):
         done = True
         burner.join()
         time.sleep(0.3)
-        after = open_things()
+        after = open_resources()
         assert after <= before, (before, after)
         """,
         SPANPROF_FILE_KEEP="5",
@@ -247,7 +247,7 @@ def test_a_hundred_cycles_from_four_threads_leave_nothing_behind(run_target):
 @pytest.mark.parametrize(
     "variable", [{"SPANPROF_DISABLED": "1"}, {"OTEL_SDK_DISABLED": "true"}, {"SPANPROF_ENABLED": "false"}]
 )
-def test_a_kill_switch_keeps_the_profiler_out_of_the_process(run_target, variable):
+def test_a_kill_switch_prevents_threads_and_signal_handlers(run_target, variable):
     target = run_target(
         """
         import os, signal, threading
@@ -276,7 +276,7 @@ def test_a_kill_switch_keeps_the_profiler_out_of_the_process(run_target, variabl
         ({"config_file": "/does/not/exist.yaml"}, ["/does/not/exist.yaml"]),
     ],
 )
-def test_an_impossible_setting_is_an_error_that_says_what_was_expected(run_target, config, words):
+def test_an_invalid_setting_raises_an_error_with_the_expected_value(run_target, config, words):
     target = run_target(
         f"""
         import json, spanprof
@@ -312,7 +312,7 @@ def test_an_unknown_setting_is_a_warning_with_the_nearest_name(run_target):
     assert "sampel_rate" in target.stderr and "`sample_rate`" in target.stderr
 
 
-def test_the_first_window_says_one_line_on_the_hosts_logger(run_target):
+def test_the_first_window_logs_one_line(run_target):
     target = run_target(
         BURN
         + """

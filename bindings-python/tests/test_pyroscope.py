@@ -1,4 +1,4 @@
-"""Pyroscope's documented Python snippets, with the import renamed, against a receiver that reads what arrives."""
+"""Pyroscope's documented Python snippets run with the import renamed, and their profiles are correct."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import spanprof
 from spanprof import pyroscope
 
 
-def test_the_documented_configuration_is_understood():
+def test_the_documented_configuration_is_translated():
     ours = pyroscope.translated(
         dict(
             application_name="my.python.app",
@@ -44,12 +44,12 @@ def test_the_documented_configuration_is_understood():
     }
 
 
-def test_a_profile_of_waiting_threads_too_is_our_wall_profile():
+def test_oncpu_false_enables_the_wall_profile():
     assert pyroscope.translated({"oncpu": False}) == {"wall": True}
     assert pyroscope.translated({"oncpu": False, "wall": False}) == {"wall": False}
 
 
-def test_our_names_win_over_pyroscopes():
+def test_our_names_take_precedence_over_pyroscopes():
     given = {"service_name": "ours", "application_name": "theirs", "headers": {"a": "1"}, "http_headers": {"a": "2"}}
     assert pyroscope.translated(given) == {"service_name": "ours", "headers": {"a": "1"}}
     given = {"application_name": "theirs", "service_name": "ours"}
@@ -146,7 +146,7 @@ def test_pyroscopes_variables_configure_an_unchanged_program(run_target):
     assert {s.labels["zone"] for s in target.profiles().samples} == {"a"}
 
 
-def test_every_name_of_pyroscopes_package_is_there_and_positional_arguments_too(run_target):
+def test_every_name_and_positional_argument_of_pyroscopes_package_exists(run_target):
     target = run_target(
         """
         import sys

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_sees_what_it_sees_under_python_and_is_profiled(run_target):
+def test_a_program_runs_as_under_python_and_is_profiled(run_target):
     plain = run_target(PROGRAM, "a", "--b", expect=3)
     assert not plain.profiles().files
     ran = run_target(PROGRAM, "a", "--b", command=RUN, expect=3)
@@ -105,7 +105,7 @@ def test_a_traceback_and_an_exit_code_are_those_of_python(tmp_path, source, way)
 
     def done(*command: str) -> tuple[int, list[str]]:
         ran = subprocess.run([*command, *way], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "SPANPROF_DISABLED": "1"})
-        # The launcher's own line comes before those of the program.
+        # Without the line of the launcher, which precedes those of the program.
         lines = [line for line in ran.stderr.splitlines() if not line.startswith("spanprof run: not profiled: disabled by")]
         return ran.returncode, lines
 
@@ -113,7 +113,7 @@ def test_a_traceback_and_an_exit_code_are_those_of_python(tmp_path, source, way)
 
 
 @pytest.mark.parametrize("way", ["/dev/stdin", "-", "/dev/fd/0"])
-def test_a_program_that_comes_through_a_pipe_runs(way):
+def test_a_program_read_from_a_pipe_runs(way):
     source = "import sys, time\nprint('ran', sys.argv[0], __name__)\nassert not sys.stdin.read()\nsys.exit(7)\n"
     environment = {**os.environ, "SPANPROF_DISABLED": "1"}
     ran = subprocess.run([*RUN, way, "a"], input=source, capture_output=True, text=True, env=environment)
@@ -135,7 +135,7 @@ def test_the_outcome_is_one_line_on_standard_error(run_target):
     assert line.startswith("spanprof: stopped after ") and " samples, clock " in line and "1 file delivered to" in line
 
 
-def test_the_outcome_with_a_receiver_that_is_not_there_is_one_line_with_the_reason(run_target):
+def test_the_outcome_without_a_receiver_is_one_line_with_the_reason(run_target):
     dead = {"SPANPROF_FILE_DIRECTORY": "", "SPANPROF_ENDPOINT": "http://127.0.0.1:1"}
     line = outcome_of(run_target(PROGRAM, command=RUN, expect=3, **dead))
     assert "nothing delivered to http://127.0.0.1:1" in line and "cannot connect" in line
@@ -160,7 +160,7 @@ def test_output_writes_a_flame_graph_without_a_receiver(run_target, tmp_path):
         assert "main_work" in (tmp_path / "flame.html").read_text()
 
 
-def test_a_configuration_that_cannot_work_is_said_and_the_program_runs(run_target):
+def test_an_invalid_configuration_is_reported_and_the_program_runs(run_target):
     target = run_target("print('ran')", command=[*RUN, "--sample-rate=0"])
     assert target.stdout.strip() == "ran"
     assert target.stderr.startswith("spanprof run: not profiled: sample_rate (code) must lie between 1 and 10000 Hz")
@@ -176,13 +176,13 @@ def test_a_configuration_that_cannot_work_is_said_and_the_program_runs(run_targe
         (["-x", "x.py"], "unknown option"),
     ],
 )
-def test_a_command_line_that_cannot_be_understood_says_what_was_expected(arguments, words):
+def test_an_invalid_command_line_reports_the_expected_form(arguments, words):
     done = subprocess.run([*RUN, *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert words in done.stderr and "spanprof run" in done.stderr
 
 
-def test_every_other_verb_is_the_native_command_line(tmp_path):
+def test_every_other_command_is_the_native_command_line(tmp_path):
     def command(*arguments: str) -> subprocess.CompletedProcess:
         return subprocess.run([sys.executable, "-m", "spanprof", *arguments], capture_output=True, text=True)
 
@@ -194,7 +194,7 @@ def test_every_other_verb_is_the_native_command_line(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["run", "--help"], ["--help"]])
-def test_help_for_a_reader_who_went_away_ends_in_silence(arguments):
+def test_help_into_a_closed_pipe_ends_without_an_error_message(arguments):
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:

@@ -1,4 +1,4 @@
-"""The runtime's own checks (stacks, lines, strings, threads, contexts, code lifetime), in a process without the package."""
+"""Runs the checks of the runtime (stacks, lines, strings, threads, contexts, code lifetime) in a process without the package."""
 
 from __future__ import annotations
 

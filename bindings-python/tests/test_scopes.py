@@ -1,4 +1,4 @@
-"""Scopes of labels: what is current where, on every way into and out of a scope. Needs no running profiler."""
+"""Label scopes: which labels are current, for every way to enter and leave a scope. Needs no running profiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_labels_are_current_inside_the_scope_and_gone_after_it():
     assert labels() == {}
 
 
-def test_inner_scopes_add_and_override_and_the_outer_comes_back():
+def test_inner_scopes_add_and_override_and_the_outer_labels_are_restored():
     with spanprof.tag_wrapper({"a": "1", "b": "1"}):
         with spanprof.tag_wrapper({"b": "2", "c": "2"}):
             assert labels() == {"a": "1", "b": "2", "c": "2"}
@@ -73,7 +73,7 @@ def test_a_scope_object_shared_by_interleaved_tasks_restores_each_task():
     asyncio.run(main())
 
 
-def test_scopes_left_out_of_order_take_only_their_own_labels_away():
+def test_scopes_left_out_of_order_remove_only_their_own_labels():
     outer = spanprof.tag_wrapper({"outer": "1"})
     inner = spanprof.tag_wrapper({"inner": "1"})
     outer.__enter__()
@@ -83,7 +83,7 @@ def test_scopes_left_out_of_order_take_only_their_own_labels_away():
     assert labels() == {}
 
 
-def test_a_scope_left_in_a_foreign_context_changes_nothing_there_and_never_raises():
+def test_a_scope_left_in_another_context_changes_nothing_there_and_never_raises():
     scope = spanprof.tag_wrapper({"request": "one"})
     entered = contextvars.copy_context()
     entered.run(scope.__enter__)
@@ -109,7 +109,7 @@ def test_async_with_attaches_labels():
     asyncio.run(main())
 
 
-def test_exit_stacks_take_scopes():
+def test_exit_stacks_accept_scopes():
     with contextlib.ExitStack() as stack:
         stack.enter_context(spanprof.tag_wrapper({"a": "1"}))
         stack.enter_context(spanprof.tag_wrapper({"b": "2"}))
@@ -148,7 +148,7 @@ def test_a_decorated_method_gets_its_instance():
     assert Service().handle() == ("service", {"a": "1"})
 
 
-def test_a_decorated_coroutine_function_is_labelled_while_it_runs():
+def test_a_decorated_coroutine_function_is_labeled_while_it_runs():
     @spanprof.tag_wrapper({"a": "1"})
     async def handle(value: int) -> tuple:
         await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_a_decorated_coroutine_function_is_labelled_while_it_runs():
     assert labels() == {}
 
 
-def test_a_decorated_generator_is_labelled_inside_and_never_in_the_loop_around_it():
+def test_a_decorated_generator_is_labeled_inside_and_never_in_the_loop_around_it():
     seen = []
 
     @spanprof.tag_wrapper({"a": "1"})
@@ -208,7 +208,7 @@ def test_closing_a_decorated_generator_runs_its_cleanup_under_the_labels():
     assert labels() == {}
 
 
-def test_a_decorated_async_generator_is_labelled_inside_and_not_around():
+def test_a_decorated_async_generator_is_labeled_inside_and_never_in_the_loop_around_it():
     @spanprof.tag_wrapper({"a": "1"})
     async def numbers():
         for number in range(3):
@@ -222,7 +222,7 @@ def test_a_decorated_async_generator_is_labelled_inside_and_not_around():
     assert asyncio.run(main()) == [(0, {}), (1, {}), (2, {})]
 
 
-def test_an_async_generator_finalised_by_the_event_loop_disturbs_no_other_task():
+def test_an_async_generator_finalized_by_the_event_loop_changes_no_other_task():
     async def leaking():
         with spanprof.tag_wrapper({"generator": "yes"}):
             yield 1
@@ -248,7 +248,7 @@ def test_an_async_generator_finalised_by_the_event_loop_disturbs_no_other_task()
     assert labels() == {}
 
 
-def test_tasks_callbacks_and_threads_of_asyncio_inherit_what_was_current():
+def test_tasks_callbacks_and_threads_of_asyncio_inherit_the_current_labels():
     async def main() -> None:
         loop = asyncio.get_running_loop()
         called = loop.create_future()
@@ -275,10 +275,10 @@ async def _labels_later() -> dict:
 def test_calls_submitted_to_a_thread_pool_carry_the_labels_and_leave_none_behind():
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         with spanprof.tag_wrapper({"a": "1"}):
-            labelled = pool.submit(labels)
+            labeled = pool.submit(labels)
             partial = pool.submit(functools.partial(labels))
             mapped = pool.map(lambda _: labels(), range(3))
-        assert labelled.result() == partial.result() == {"a": "1"}
+        assert labeled.result() == partial.result() == {"a": "1"}
         assert list(mapped) == [{"a": "1"}] * 3
         assert pool.submit(labels).result() == {}
 
@@ -323,7 +323,7 @@ def test_pyroscopes_thread_tags_stay_until_removed_with_the_same_value():
     assert labels() == {}
 
 
-def test_a_scope_is_made_by_tag_wrapper_only_and_says_so():
+def test_only_tag_wrapper_creates_scopes():
     with pytest.raises(TypeError, match="tag_wrapper"):
         native.Scope()
     with pytest.raises(TypeError, match="exactly one function"):
@@ -345,7 +345,7 @@ def test_a_hundred_thousand_scopes_leave_no_reference_behind():
     assert abs(sys.getrefcount(None) - none_before) < 1000
 
 
-def test_the_methods_of_a_scope_serve_their_own_class_and_nothing_else():
+def test_the_methods_of_a_scope_reject_other_classes():
     scope = spanprof.tag_wrapper({"a": "1"})
     enter, leave = scope.__enter__, scope.__exit__
     enter()
@@ -366,14 +366,14 @@ def test_the_methods_of_a_scope_serve_their_own_class_and_nothing_else():
     assert len({id(method) for method in many}) == 100
 
 
-def test_an_open_scope_that_its_own_context_holds_is_collected_with_it():
-    class Seen:
+def test_an_open_scope_referenced_by_its_own_context_is_garbage_collected():
+    class Sentinel:
         pass
 
     holder = contextvars.ContextVar("holder")
     ends = []
 
-    def suspended(seen: Seen):
+    def suspended(seen: Sentinel):
         with spanprof.tag_wrapper({"a": "1"}):
             try:
                 yield seen
@@ -381,7 +381,7 @@ def test_an_open_scope_that_its_own_context_holds_is_collected_with_it():
                 ends.append("closed")
 
     def leave_open() -> weakref.ref:
-        seen = Seen()
+        seen = Sentinel()
         generator = suspended(seen)
         holder.set(generator)
         next(generator)
@@ -392,7 +392,7 @@ def test_an_open_scope_that_its_own_context_holds_is_collected_with_it():
     assert seen() is None and ends == ["closed"]
 
 
-def test_a_context_is_as_it_was_once_its_outermost_scope_has_ended():
+def test_a_context_keeps_no_entry_after_its_outermost_scope_has_ended():
     def count() -> int:
         before = len(contextvars.copy_context())
         with spanprof.tag_wrapper({"a": "1"}):

@@ -1,5 +1,5 @@
-"""Processes under a filter of system calls, as containers and systemd have them: whatever the filter does, the profiler starts and the
-program lives."""
+"""Processes with a seccomp filter, as in containers and systemd units: for each action of the filter, the profiler starts and
+the program continues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-# By linux/filter.h and linux/seccomp.h: looks at the number of the system call alone.
+# By linux/filter.h and linux/seccomp.h: compares only the number of the system call.
 SANDBOX = """
 import ctypes, struct, sys, time
 
@@ -32,7 +32,7 @@ PROCESS_VM_READV = 310
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of system calls are those of x86-64")
 @pytest.mark.parametrize("clock", ["cpu", "wall"])
 @pytest.mark.parametrize("action", ACTIONS)
-def test_no_memory_is_read_by_system_calls_even_while_another_fault_handler_is_in_force(run_target, action, clock):
+def test_no_memory_is_read_by_system_calls_even_while_another_fault_handler_is_installed(run_target, action, clock):
     target = run_target(
         SANDBOX
         + f"""
@@ -42,7 +42,7 @@ import spanprof
 deny({PROCESS_VM_READV}, {ACTIONS[action]})
 assert spanprof.start(cpu={clock == "cpu"}, wall={clock == "wall"}, upload_interval=0.3)
 in_sandbox()
-# The program's handlers replace ours; reads fail until ours are back.
+# The program's handlers replace ours; reads fail until ours are installed again.
 faulthandler.enable()
 in_sandbox()
 time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Real servers with worker processes: every worker profiles itself, labelled by request, and the servers end as ever."""
+"""Real servers with worker processes: every worker is profiled, its samples have request labels, and the servers end normally."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def processes_in(profiles: Profiles) -> set[str]:
     }
 
 
-def assert_requests_are_labelled(profiles: Profiles, cart_route: str) -> None:
+def assert_requests_are_labeled(profiles: Profiles, cart_route: str) -> None:
     wrong = missing = right = 0
     for function, route in (("cart", cart_route), ("checkout", "/checkout")):
         for sample in profiles.through(function):
@@ -156,7 +156,7 @@ def test_gunicorn_workers_profile_themselves(tmp_path, flags):
     profiles = Profiles(tmp_path / "profiles")
     assert answered <= processes_in(profiles)
     assert len(answered) == 2
-    assert_requests_are_labelled(profiles, "/cart/<user>")
+    assert_requests_are_labeled(profiles, "/cart/<user>")
     seconds = sum(sample.nanoseconds for sample in profiles.samples if "burn" in sample.frames) / 1e9
     assert seconds == pytest.approx(161 * 0.02, rel=0.2)
 
@@ -176,7 +176,7 @@ def test_uvicorn_workers_profile_themselves(tmp_path, workers):
         answered = load(address, 160)
     profiles = Profiles(tmp_path / "profiles")
     assert answered <= processes_in(profiles)
-    assert_requests_are_labelled(profiles, "/cart/{user}")
+    assert_requests_are_labeled(profiles, "/cart/{user}")
 
 
 def test_an_unmodified_server_is_profiled_by_run(tmp_path):

@@ -1,4 +1,4 @@
-"""Other users of our signals, before and after us: all keep working, and no signal ever ends the program."""
+"""Other users of the profiler's signals, installed before and after it: all keep working, and no signal ends the program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def profiled():
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_faulthandler_reports_a_crash_as_it_does_without_us(run_target, order):
+def test_faulthandler_reports_a_crash_as_without_the_profiler(run_target, order):
     target = run_target(
         BURN
         + f"""
@@ -45,7 +45,7 @@ def test_a_crash_without_faulthandler_still_ends_the_process_by_its_signal(run_t
     run_target(BURN + "spanprof.start()\nburn(0.1)\nctypes.string_at(8)\n", expect=-11)
 
 
-def test_a_handler_for_sigprof_installed_before_us_gets_its_signals(run_target):
+def test_a_handler_for_sigprof_installed_before_the_start_gets_its_signals(run_target):
     run_target(
         BURN
         + """
@@ -65,7 +65,7 @@ assert len(seen) == 51
     )
 
 
-def test_a_handler_for_sigprof_installed_after_us_gets_its_signals_and_nothing_crashes(run_target):
+def test_a_handler_for_sigprof_installed_after_the_start_gets_its_signals_and_nothing_crashes(run_target):
     run_target(
         BURN
         + """
@@ -83,7 +83,7 @@ burn(0.1)
     )
 
 
-def test_the_interval_timer_of_another_profiler_keeps_its_rhythm(run_target):
+def test_the_interval_timer_of_another_profiler_keeps_its_interval(run_target):
     run_target(
         BURN
         + """
@@ -99,7 +99,7 @@ signal.setitimer(signal.ITIMER_PROF, 0)
     )
 
 
-def test_a_handler_for_sigurg_installed_after_us_stays_and_profiling_goes_on_within_two_windows(run_target):
+def test_a_handler_for_sigurg_installed_after_the_start_stays_and_profiling_resumes_within_two_windows(run_target):
     target = run_target(
         BURN
         + """
@@ -108,12 +108,12 @@ burn(0.2)
 seen = []
 signal.signal(signal.SIGURG, lambda *_: seen.append(1))
 burn(2.5)
-before, got = profiled(), len(seen)
+before, handled = profiled(), len(seen)
 burn(0.5)
 assert profiled() > before + 5, (before, profiled())
-assert len(seen) == got, "the program's handler gets no signals of ours any more"
+assert len(seen) == handled, "the program's handler still gets signals of the profiler"
 os.kill(os.getpid(), signal.SIGURG)
-assert len(seen) == got + 1
+assert len(seen) == handled + 1
 assert spanprof.stats()["clock.signal"] == signal.SIGPROF
 """
     )
@@ -134,7 +134,7 @@ for _ in range(20):
     )
 
 
-def test_termination_works_as_without_us(run_target):
+def test_termination_works_as_without_the_profiler(run_target):
     run_target(BURN + "spanprof.start()\nburn(0.1)\nos.kill(os.getpid(), signal.SIGTERM)\n", expect=-15)
     target = run_target(
         BURN
@@ -150,11 +150,11 @@ burn(5)
     assert target.profiles().through("burn")
 
 
-def test_ctrl_c_interrupts_a_program_as_without_us(run_target):
+def test_ctrl_c_interrupts_a_program_as_without_the_profiler(run_target):
     target = run_target(
         BURN
         + """
-# Whoever runs the tests may ignore it.
+# The test runner may ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 spanprof.start()
 burn(0.3)
@@ -168,7 +168,7 @@ except KeyboardInterrupt:
     assert target.stdout.strip() == "interrupted"
 
 
-BUSY_BESIDE = (
+BUSY_THREAD = (
     BURN
     + """
 import select, socket
@@ -185,10 +185,10 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 @pytest.mark.parametrize("clock", ["auto", "thread_timer"])
-def test_sleeps_and_polls_of_c_code_are_not_cut_short(run_target, clock):
+def test_sleeps_and_polls_of_c_code_are_not_interrupted(run_target, clock):
     # The kernel never restarts usleep and poll after a handler ran; the handler of the clocks does.
     run_target(
-        BUSY_BESIDE
+        BUSY_THREAD
         + f"spanprof.start(sample_rate=1000, clock={clock!r})"
         + """
 try:
@@ -206,10 +206,10 @@ finally:
     )
 
 
-def test_restartable_system_calls_are_not_cut_short_on_any_clock(run_target):
-    # The perf clock counts kernel time too, so its signal may come while a call is on its way to sleep: SA_RESTART.
+def test_restartable_system_calls_are_not_interrupted_on_any_clock(run_target):
+    # The perf clock also counts kernel time, so its signal may arrive while a call is about to sleep: SA_RESTART.
     run_target(
-        BUSY_BESIDE
+        BUSY_THREAD
         + """
 spanprof.start(sample_rate=1000)
 reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""Subinterpreters: start() declines with the reason, and the profile of the main interpreter goes on, labels included."""
+"""Subinterpreters: start() raises an error with the reason, and the main interpreter is still profiled, with its labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ try:
     spanprof.start(service_name="inside")
     print("started")
 except spanprof.SpanprofError as error:
-    print("declined:", error.kind, "|", error.message)
+    print("rejected:", error.kind, "|", error.message)
 with spanprof.tag_wrapper({"a": "1"}):
     sum(range(1000))
 """
@@ -58,10 +58,10 @@ assert spanprof.stop() is True
 
 @pytest.mark.parametrize("order", ["main_first", "inside_first"])
 @pytest.mark.parametrize("kind", ["legacy", "isolated"])
-def test_a_subinterpreter_is_declined_and_the_main_one_is_profiled(run_target, kind, order):
+def test_a_subinterpreter_is_rejected_and_the_main_one_is_profiled(run_target, kind, order):
     target = run_target(PROGRAM, order, kind, INSIDE)
-    said = "declined: unsupported_runtime | start() was called in "
-    assert said in target.stdout and "subinterpreter" in target.stdout and "started" not in target.stdout, target.stdout
+    expected = "rejected: unsupported_runtime | start() was called in "
+    assert expected in target.stdout and "subinterpreter" in target.stdout and "started" not in target.stdout, target.stdout
     assert "RuntimeWarning" not in target.stderr, target.stderr
-    # Twenty samples and more were due; one would do to show that the main interpreter's labels are still found.
+    # More than twenty samples are expected; one shows that the main interpreter's labels are still read.
     assert target.profiles().by_label("where")["after"] > 0

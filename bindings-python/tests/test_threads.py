@@ -1,8 +1,8 @@
-"""Labels of threads that inherit them, and of interpreters that lack the C functions for context variables."""
+"""Labels that threads inherit, and labels on interpreters that lack the C functions for context variables."""
 
 from __future__ import annotations
 
-# Runs with `inherit_threads` as the first argument says; prints the labels that new threads start with.
+# The first argument sets `inherit_threads`; prints the initial labels of new threads.
 _THREADS = """
     import sys, threading
     import spanprof
@@ -32,7 +32,7 @@ _THREADS = """
 """
 
 
-def test_with_inherit_threads_a_thread_starts_with_the_labels_of_its_maker(run_target):
+def test_with_inherit_threads_a_thread_starts_with_the_labels_of_its_creator(run_target):
     target = run_target(_THREADS, "yes")
     inner = "{'a': '1', 'b': '2', 'c': '3'}"
     assert target.stdout.splitlines() == ["{'a': '1'}", inner, "{'a': '1'}", "{}"], target.stderr
@@ -43,7 +43,7 @@ def test_without_inherit_threads_a_thread_starts_without_labels(run_target):
     assert target.stdout.splitlines() == ["{}", "{'c': '3'}", "{'a': '1'}", "{}"], target.stderr
 
 
-def test_without_the_c_functions_for_context_variables_labels_are_right_all_the_same(run_target):
+def test_without_the_c_functions_for_context_variables_labels_are_still_correct(run_target):
     target = run_target(
         """
         import asyncio
@@ -80,11 +80,11 @@ def test_without_the_c_functions_for_context_variables_labels_are_right_all_the_
 
         spanprof.start(service_name="without-functions")
         assert "PyContextVar" in spanprof.stats()["python.missing_functions"]
-        with spanprof.tag_wrapper({"part": "labelled"}):
+        with spanprof.tag_wrapper({"part": "labeled"}):
             spin(0.5)
         assert spanprof.stop()
         """,
     )
     by_part = target.profiles().by_label("part")
-    # The program burns nothing else but its start; a machine under load delays what it measures, and adds none.
-    assert by_part["labelled"] > sum(by_part.values()) / 2 > 0
+    # Apart from its start the program uses no other CPU time; load on the machine adds none.
+    assert by_part["labeled"] > sum(by_part.values()) / 2 > 0

@@ -1,4 +1,4 @@
-"""What type checkers see of the package: real types, with every key of the configuration by its name."""
+"""The package under type checkers: precise types, and every configuration key by its name."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_correct_program_has_no_errors_under_strict(tmp_path):
         "text: str = spanprof.tag_wrapper({})(len)([])",
     ],
 )
-def test_a_wrong_program_is_told(tmp_path, line):
+def test_an_incorrect_program_has_errors(tmp_path, line):
     assert "error:" in checked(tmp_path, f"import spanprof\n{line}\n")
 
 

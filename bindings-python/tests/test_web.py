@@ -1,4 +1,4 @@
-"""Middlewares around real frameworks: each request's samples carry method, route and trace; responses are unchanged."""
+"""Middlewares with real frameworks: each request's samples carry method, route and trace; responses are unchanged."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_fastapi_requests_carry_method_route_and_trace():
     assert native.describe()["labels"] == {}
 
 
-def test_the_application_and_the_server_see_the_scope_they_would_see_without_us():
+def test_the_application_and_the_server_get_the_same_scope_as_without_the_middleware():
     seen = []
 
     async def server(scope, receive, send):
@@ -77,7 +77,7 @@ def test_the_application_and_the_server_see_the_scope_they_would_see_without_us(
     assert seen[0]["path_params"] == {"item": "1"}
 
 
-def test_a_hundred_requests_in_flight_never_see_each_others_labels():
+def test_a_hundred_concurrent_requests_have_only_their_own_labels():
     app = FastAPI()
 
     @app.get("/a/{number}")
@@ -139,7 +139,7 @@ def test_lifespan_passes_through_untouched():
     assert seen[0][0] is scope and seen[0][1] == {}
 
 
-def test_an_unknown_method_is_no_label_of_its_own():
+def test_an_unknown_method_is_labeled_as_other():
     seen = []
 
     async def app(scope, receive, send):
@@ -200,7 +200,7 @@ def test_flask_requests_carry_method_route_and_trace_also_while_streaming():
     assert native.describe()["labels"] == {}
 
 
-def test_wsgi_bodies_keep_their_meaning():
+def test_wsgi_bodies_are_unchanged():
     class FileWrapper:
         def __init__(self, file):
             self.file = file
@@ -230,7 +230,7 @@ def test_wsgi_bodies_keep_their_meaning():
     assert native.describe()["labels"] == {}
 
 
-def test_streamed_responses_of_fastapi_are_labelled():
+def test_streamed_responses_of_fastapi_are_labeled():
     app = FastAPI()
 
     @app.get("/parts/{count}")
