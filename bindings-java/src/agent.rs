@@ -1,6 +1,6 @@
-//! The door to the VM's loader of agents: `-agentpath:…/libspanprof_java.so=serviceName=checkout,sampleRate=99`, at the
-//! start of the VM or while it runs. The profiler begins when the VM is ready and ends with it; a program that has the
-//! package on its class path finds it running. Nothing here keeps the VM from starting.
+//! The native agent: `-agentpath:…/libspanprof_java.so=serviceName=checkout,sampleRate=99`, at the start of the VM or
+//! attached later. The profiler starts at `VMInit` and stops at `VMDeath`; a program with the package on its class path
+//! finds it running. No error here stops the VM from starting.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::io::Write;
@@ -10,65 +10,65 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
 use spanprof::Profiler;
 
-use crate::door::{self, Started};
-use crate::runtime::{self, Callbacks, Environment, Event, Jvmti};
+use crate::entry_points::{self, Started};
+use crate::runtime::{self, Callbacks, Environment, Jvmti, JvmtiEvent};
 use crate::{convert, natives};
 
-/// What the VM was given behind the library's path.
+/// The options after the library's path.
 static OPTIONS: Mutex<String> = Mutex::new(String::new());
 
-/// The VM starts.
+/// Loaded at the start of the VM.
 ///
 /// # Safety
 /// Called by the VM.
 #[no_mangle]
 pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *const c_char, _: *mut c_void) -> jint {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the VM passes itself, and null or a text that ends in NUL.
+        // SAFETY: the VM passes itself, and null or a NUL-terminated string.
         unsafe {
-            keep(vm, options);
-            wait_until_ready(vm)
+            store(vm, options);
+            request_init_event(vm)
         }
     }));
-    say_unless_well(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
     JNI_OK
 }
 
-/// The VM runs already.
+/// Attached to the running VM.
 ///
 /// # Safety
 /// Called by the VM.
 #[no_mangle]
 pub unsafe extern "system" fn Agent_OnAttach(vm: *mut JavaVM, options: *const c_char, _: *mut c_void) -> jint {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: as above; the thread that loads agents into a running VM is one of Java's.
+        // SAFETY: as above; the attaching thread is a Java thread.
         unsafe {
-            keep(vm, options);
-            wait_for_the_end(vm)?;
-            begin(runtime::environment().ok_or("the VM does not know this thread")?)
+            store(vm, options);
+            request_death_event(vm)?;
+            begin(runtime::environment().ok_or("this thread is not attached to the VM")?)
         }
     }));
-    say_unless_well(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
     JNI_OK
 }
 
-fn say_unless_well(outcome: Result<(), String>) {
+fn report_error(outcome: Result<(), String>) {
     if let Err(message) = outcome {
-        say(&format!("spanprof: this process is not profiled: {message}"));
+        print(&format!("spanprof: this process is not profiled: {message}"));
     }
 }
 
-/// There is no logger of the program's here. Standard output is the program's own.
-fn say(line: &str) {
+/// Writes to standard error: the program's logger is not available here, and standard output belongs to the program.
+fn print(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", convert::message(line));
 }
 
 /// # Safety
-/// `vm` is the running VM; `options` is null or ends in NUL.
-unsafe fn keep(vm: *mut JavaVM, options: *const c_char) {
+/// `vm` is the running VM; `options` is null or NUL-terminated.
+unsafe fn store(vm: *mut JavaVM, options: *const c_char) {
     runtime::set_vm(vm);
     if !options.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let text = unsafe { CStr::from_ptr(options) }.to_string_lossy().into_owned();
         *OPTIONS.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -76,55 +76,55 @@ unsafe fn keep(vm: *mut JavaVM, options: *const c_char) {
 
 /// # Safety
 /// `vm` is the running VM.
-unsafe fn wait_until_ready(vm: *mut JavaVM) -> Result<(), String> {
-    // SAFETY: the caller's promise.
-    let jvmti = unsafe { wait_for_the_end(vm) }?;
-    jvmti.notify(Event::VmInit, true)
+unsafe fn request_init_event(vm: *mut JavaVM) -> Result<(), String> {
+    // SAFETY: guaranteed by the caller.
+    let jvmti = unsafe { request_death_event(vm) }?;
+    jvmti.notify(JvmtiEvent::VmInit, true)
 }
 
-/// An environment of the agent's own, whose events come before those of the runtime, which is made later.
+/// A separate JVMTI environment: its events precede those of the runtime's environment, which is created later.
 ///
 /// # Safety
 /// `vm` is the running VM.
-unsafe fn wait_for_the_end(vm: *mut JavaVM) -> Result<Jvmti, String> {
-    // SAFETY: the caller's promise.
+unsafe fn request_death_event(vm: *mut JavaVM) -> Result<Jvmti, String> {
+    // SAFETY: guaranteed by the caller.
     let jvmti = unsafe { Jvmti::of(vm) }?;
     let mut callbacks = Callbacks::none();
-    callbacks.on_thread(Event::VmInit, on_ready);
-    callbacks.on_end(on_end);
+    callbacks.on_thread(JvmtiEvent::VmInit, on_vm_init);
+    callbacks.on_end(on_vm_death);
     jvmti.set_callbacks(&callbacks)?;
-    jvmti.notify(Event::VmDeath, true)?;
+    jvmti.notify(JvmtiEvent::VmDeath, true)?;
     Ok(jvmti)
 }
 
-unsafe extern "system" fn on_ready(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
-    // SAFETY: the VM passes the environment of its first thread.
+unsafe extern "system" fn on_vm_init(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
+    // SAFETY: the VM passes the JNI environment of its first thread.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { begin(env) }));
-    say_unless_well(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
 }
 
-unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv) {
+unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
     let _ = catch_unwind(|| Profiler::running().map(|profiler| profiler.stop()));
 }
 
 /// # Safety
-/// `env` is the calling thread's.
+/// `env` is the calling thread's JNI environment.
 unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
-    // Until the package, if it is there, brings the lines to the program's own logger.
-    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| say(&convert::message(line)))));
+    // Prints log lines until the package, if present, forwards them to the program's logger.
+    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| print(&convert::message(line)))));
     let options = OPTIONS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         runtime::share(env, &natives::all());
         let command = runtime::property(c"sun.java.command").unwrap_or_default();
-        let mut applications = runtime::applications::gate();
+        let mut applications = runtime::applications::lock();
         let code = convert::agent_options(options);
-        let outcome = door::start(env, code, program_name(&command), &[], true);
+        let outcome = entry_points::start(env, code, program_name(&command), &[], true);
         if let Ok(Started::Running) = outcome {
             applications.hold_by_agent();
         }
         drop(applications);
-        runtime::take_warning().iter().for_each(|line| say(line));
+        runtime::take_warning().iter().for_each(|line| print(line));
         match outcome {
             Ok(Started::Running | Started::Off) => Ok(()),
             Ok(Started::Declined(message)) => Err(message),
@@ -133,7 +133,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
     }
 }
 
-/// The program as a person would say it: the name of the JAR, or of the main class.
+/// A short program name: that of the JAR, or of the main class.
 fn program_name(command: &str) -> String {
     let program = command.split(' ').next().unwrap_or_default();
     match program.strip_suffix(".jar") {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_called_by_its_jar_or_its_main_class() {
+    fn a_program_is_named_after_its_jar_or_its_main_class() {
         assert_eq!(program_name("/srv/app/checkout.jar --port 80"), "checkout");
         assert_eq!(program_name("com.shop.Checkout now"), "Checkout");
         assert_eq!(program_name("shop.module/com.shop.Checkout"), "Checkout");

@@ -1,12 +1,12 @@
-//! What scopes say, as the door handles it: five words (label set, trace id in two halves, span id, local root) with
-//! labels on top. No state of its own.
+//! A thread's context as five words (label set, trace id in two halves, span id, local root span id), and operations that
+//! add labels to it. No state.
 
 use spanprof::context::{self, ContextRow, LabelSetId, Link};
 
-/// Label set, trace id in two halves, span id, local root span id: bytes of ids in their own order.
+/// Label set, trace id in two halves, span id, local root span id: the bytes of ids in memory order.
 pub type Words = [u64; 5];
 
-/// The row that the words are.
+/// Converts words into a context row.
 pub fn row_of(words: &Words) -> ContextRow {
     let mut trace_id = [0; 16];
     trace_id[..8].copy_from_slice(&words[1].to_ne_bytes());
@@ -33,19 +33,19 @@ fn words_of(row: &ContextRow) -> Words {
     ]
 }
 
-/// `parent` with labels on top, given as `[key, value, key, value, …]`; valid `trace_id` and `span_id` become the link.
+/// `parent` with additional labels `[key, value, key, value, …]`; valid `trace_id` and `span_id` become the span link.
 pub fn child(parent: &Words, keys_and_values: &[String]) -> Words {
     let pairs: Vec<(&str, &str)> =
         keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
     words_of(&context::with_labels(row_of(parent), &pairs))
 }
 
-/// `parent` with what was prepared on top.
+/// `parent` merged with a prepared context.
 pub fn merged(parent: &Words, prepared: &Words) -> Words {
     words_of(&context::merge(row_of(parent), row_of(prepared)))
 }
 
-/// The labels of a set, flat.
+/// The labels of a set: key, value, key, value, ….
 pub fn labels_of(label_set: u32) -> Vec<String> {
     context::labels_of(LabelSetId(label_set)).into_iter().flat_map(|(key, value)| [key, value]).collect()
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_link_go_on_top_of_the_parents() {
+    fn a_child_has_the_parents_labels_and_link_and_its_own() {
         let outer = child(
             &[0; 5],
             &texts(&["trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7", "a", "1"]),

@@ -1,32 +1,32 @@
-//! The options of an agent into the core's keys and values, and the settings of this binding alone. No policy: what a
-//! value means is the core's. Called by the doors.
+//! Parses agent options into configuration keys and values, and declares the options of this binding. No policy: the core
+//! interprets the values. Called by the entry points.
 
 use spanprof::config::{in_camel_case, snake_case, BindingOption, OptionValues, KEYS};
 use spanprof::{Config, ConfigValue};
 
 use crate::runtime::StackWalk;
 
-/// Under this key the package hands over the options of its agent as one text.
+/// The key under which the package passes its agent's options as one string.
 const AGENT_OPTIONS: &str = "agent_options";
 
-/// What an agent was given behind its path.
+/// Parsed agent options.
 #[derive(Debug, Default, PartialEq)]
 pub struct AgentOptions {
     pub settings: Vec<(String, ConfigValue)>,
-    /// Parts that are no settings.
+    /// Messages about parts that are not settings.
     pub warnings: Vec<String>,
 }
 
-/// An agent's options: `key=value` pairs with commas between them. A key that takes a map takes the pairs behind it as well,
-/// up to the next key: `tags=region=eu,zone=b,sampleRate=99`.
+/// Parses agent options: comma-separated `key=value` pairs. A key with a map value also takes the following pairs up to the
+/// next key: `tags=region=eu,zone=b,sampleRate=99`.
 pub fn options(text: &str) -> AgentOptions {
-    let mut read = AgentOptions::default();
-    // The text of the map that further pairs belong to.
+    let mut parsed = AgentOptions::default();
+    // The value of the map key that further pairs extend.
     let mut map: Option<String> = None;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let pair = part.split_once('=').map(|(key, value)| (snake_case(key.trim()), value.trim()));
         let is_key = pair.as_ref().is_some_and(|(key, _)| is_key(key));
-        let last = read.settings.last_mut().map(|(_, value)| value);
+        let last = parsed.settings.last_mut().map(|(_, value)| value);
         match (pair, &mut map, last) {
             (Some(_), Some(pairs), Some(last)) if !is_key => {
                 *pairs += ",";
@@ -35,14 +35,14 @@ pub fn options(text: &str) -> AgentOptions {
             }
             (Some((key, value)), _, _) => {
                 map = takes_map(&key).then(|| value.to_owned());
-                read.settings.push((key, ConfigValue::Text(value.to_owned())));
+                parsed.settings.push((key, ConfigValue::Text(value.to_owned())));
             }
-            (None, _, _) => read.warnings.push(format!(
+            (None, _, _) => parsed.warnings.push(format!(
                 "option `{part}` of the agent is ignored: expected key=value, such as serviceName=checkout,sampleRate=99"
             )),
         }
     }
-    read
+    parsed
 }
 
 fn is_key(name: &str) -> bool {
@@ -53,32 +53,32 @@ fn takes_map(name: &str) -> bool {
     KEYS.iter().any(|key| key.name == name && key.type_name == "map of text")
 }
 
-/// The options of the VM's own agent as settings given in code.
+/// The options of the native agent as settings in code.
 pub fn agent_options(text: String) -> Vec<(String, ConfigValue)> {
     vec![(AGENT_OPTIONS.to_owned(), ConfigValue::Text(text))]
 }
 
-/// Takes the options of an agent out of the settings given in code, and puts in what they say.
+/// Replaces agent options in the settings by the keys they contain; returns warnings.
 pub fn take_agent_options(code: &mut Vec<(String, ConfigValue)>) -> Vec<String> {
     let Some(at) = code.iter().position(|(key, _)| key == AGENT_OPTIONS) else { return Vec::new() };
     let ConfigValue::Text(text) = code.remove(at).1 else { return Vec::new() };
-    let read = options(&text);
-    code.extend(read.settings);
-    read.warnings
+    let parsed = options(&text);
+    code.extend(parsed.settings);
+    parsed.warnings
 }
 
-/// A message with keys as a user of this package writes them.
+/// A message with keys in camelCase, as in this package's API.
 pub fn message(text: &str) -> String {
     in_camel_case(text, &OPTIONS)
 }
 
-/// What this binding can be told beyond the keys of the core.
+/// Options of this binding beyond the core's keys.
 pub static OPTIONS: [BindingOption; 2] = [
     BindingOption {
         name: "stack_walk",
         values: OptionValues::Choice(&["auto", "own", "vm"]),
         default: "auto",
-        doc: "who walks the stacks; leave it out for the best that works here",
+        doc: "the stack walker; by default the best one that works in this VM",
     },
     // Read in Java, before this library is loaded.
     BindingOption {
@@ -89,7 +89,7 @@ pub static OPTIONS: [BindingOption; 2] = [
     },
 ];
 
-/// Who walks the stacks under this configuration.
+/// The stack walker that a configuration selects.
 pub fn stack_walk(config: &Config) -> StackWalk {
     match config.option("stack_walk") {
         "vm" => StackWalk::ByVm,
@@ -102,22 +102,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_an_agent_are_keys_and_values() {
-        let given = options("serviceName=checkout, sampleRate=99,,endpoint=http://a/?b=c");
+    fn agent_options_are_parsed_into_keys_and_values() {
+        let parsed = options("serviceName=checkout, sampleRate=99,,endpoint=http://a/?b=c");
         let text = |key: &str, value: &str| (key.to_owned(), ConfigValue::Text(value.to_owned()));
-        let wanted = [text("service_name", "checkout"), text("sample_rate", "99"), text("endpoint", "http://a/?b=c")];
-        assert_eq!(given.settings, wanted);
-        assert_eq!((given.warnings, options("")), (Vec::new(), AgentOptions::default()));
+        let expected = [text("service_name", "checkout"), text("sample_rate", "99"), text("endpoint", "http://a/?b=c")];
+        assert_eq!(parsed.settings, expected);
+        assert_eq!((parsed.warnings, options("")), (Vec::new(), AgentOptions::default()));
     }
 
     #[test]
     fn a_key_that_takes_a_map_takes_the_pairs_up_to_the_next_key() {
-        let given = options("tags=region=eu, zone=b,sampleRate=99,resourceAttributes=a=1,b=2");
+        let parsed = options("tags=region=eu, zone=b,sampleRate=99,resourceAttributes=a=1,b=2");
         let text = |key: &str, value: &str| (key.to_owned(), ConfigValue::Text(value.to_owned()));
-        let wanted =
+        let expected =
             [text("tags", "region=eu,zone=b"), text("sample_rate", "99"), text("resource_attributes", "a=1,b=2")];
-        assert_eq!(given.settings, wanted);
-        let config = Config::load_with_options(&given.settings, &Default::default(), &OPTIONS).unwrap();
+        assert_eq!(parsed.settings, expected);
+        let config = Config::load_with_options(&parsed.settings, &Default::default(), &OPTIONS).unwrap();
         assert_eq!(
             config.tags.into_iter().collect::<Vec<_>>(),
             [("region", "eu"), ("zone", "b")].map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -125,17 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_no_setting_is_a_warning_and_an_unknown_key_is_for_the_core() {
-        let given = options("foo,sampelRate=99");
-        assert_eq!(given.settings, [("sampel_rate".to_owned(), ConfigValue::Text("99".to_owned()))]);
-        assert!(given.warnings.len() == 1 && given.warnings[0].contains("option `foo`"), "{:?}", given.warnings);
+    fn a_part_that_is_not_a_setting_is_a_warning_and_an_unknown_key_is_left_to_the_core() {
+        let parsed = options("foo,sampelRate=99");
+        assert_eq!(parsed.settings, [("sampel_rate".to_owned(), ConfigValue::Text("99".to_owned()))]);
+        assert!(parsed.warnings.len() == 1 && parsed.warnings[0].contains("option `foo`"), "{:?}", parsed.warnings);
         let mut code = vec![("agent_options".to_owned(), ConfigValue::Text("foo,clock=auto".to_owned()))];
         assert_eq!(take_agent_options(&mut code).len(), 1);
         assert_eq!(code, [("clock".to_owned(), ConfigValue::Text("auto".to_owned()))]);
     }
 
     #[test]
-    fn how_stacks_are_walked_is_an_option_of_this_binding_in_every_layer() {
+    fn the_stack_walker_can_be_set_in_every_configuration_layer() {
         let load = |code: &str, variables: &[(&str, &str)]| {
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             Config::load_with_options(&options(code).settings, &variables, &OPTIONS)

@@ -1,5 +1,5 @@
-//! The core's few lines on their way to `System.Logger`: queued on any thread, fetched by a daemon thread of the package,
-//! which waits here while the profiler runs. A full queue drops the new line. Not here: what is said (the core).
+//! Queue of the core's log lines for `System.Logger`: filled on any thread, read by a daemon thread of the package, which
+//! waits here while the profiler runs. A full queue drops the new line. Not here: the content of the lines (the core).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -9,22 +9,22 @@ use spanprof::{LogLevel, Profiler};
 
 use crate::convert;
 
-const MAX_WAITING: usize = 64;
-/// How long who asks waits for lines when the profiler does not run.
-const WHEN_STOPPED: Duration = Duration::from_millis(200);
-static WAITING: Mutex<Waiting> = Mutex::new(Waiting { lines: VecDeque::new(), stops: 0, held: 0 });
-static COME: Condvar = Condvar::new();
+const MAX_LINES: usize = 64;
+/// Wait for lines while the profiler does not run.
+const STOPPED_TIMEOUT: Duration = Duration::from_millis(200);
+static QUEUE: Mutex<LogQueue> = Mutex::new(LogQueue { lines: VecDeque::new(), stops: 0, reservations: 0 });
+static LINES_ADDED: Condvar = Condvar::new();
 
-struct Waiting {
+struct LogQueue {
     lines: VecDeque<(LogLevel, String)>,
-    /// How often the profiler was stopped.
+    /// Number of stops of the profiler.
     stops: u64,
-    /// Threads that stop the profiler and log its last lines themselves: a daemon thread could take them and be gone with
-    /// the VM before they are logged.
-    held: u32,
+    /// Threads that stop the profiler and log its last lines themselves. The daemon thread could take these lines and end
+    /// with the VM before it logs them.
+    reservations: u32,
 }
 
-/// Connects the core's log, once per process.
+/// Installs the core's log callback, once per process.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -33,80 +33,83 @@ pub fn install() {
     });
 }
 
-/// Says why this process is not profiled, once.
+/// Logs once why this process is not profiled.
 pub fn warn_once(line: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| queue(LogLevel::Warning, line));
 }
 
-/// Says by which lesser means this process is profiled.
+/// Logs a warning, such as about degraded profiling.
 pub fn warn(line: &str) {
     queue(LogLevel::Warning, line);
 }
 
-/// Says what needs no action.
+/// Logs a line that needs no action.
 pub fn note(line: &str) {
     queue(LogLevel::Info, line);
 }
 
 fn queue(level: LogLevel, line: &str) {
-    let mut waiting = lock();
-    if waiting.lines.len() < MAX_WAITING {
-        waiting.lines.push_back((level, convert::message(line)));
+    let mut log_queue = lock();
+    if log_queue.lines.len() < MAX_LINES {
+        log_queue.lines.push_back((level, convert::message(line)));
     }
-    drop(waiting);
-    COME.notify_all();
+    drop(log_queue);
+    LINES_ADDED.notify_all();
 }
 
-/// Wakes who waits for lines of a profiler that was stopped.
+/// Wakes threads that wait for lines: the profiler was stopped.
 pub fn stopped() {
     lock().stops += 1;
-    COME.notify_all();
+    LINES_ADDED.notify_all();
 }
 
-/// Whether lines may still come.
+/// Whether the profiler runs, so that more lines may come.
 pub fn is_running() -> bool {
     Profiler::running().is_some_and(|profiler| profiler.is_running())
 }
 
-/// All lines that wait, flat: `info` or `warning`, then the text. Waits for the first for at most `patience`, and only for
-/// a moment when the profiler does not run for the caller.
-pub fn take(patience: Duration, runs_for_caller: impl FnOnce() -> bool) -> Vec<String> {
-    // A stop after this line ends the wait, a stop before it shortens the wait.
+/// Takes all queued lines: `info` or `warning`, then the text. Waits for the first one up to `timeout`, and at most
+/// `STOPPED_TIMEOUT` if the profiler does not run for the caller.
+pub fn take(timeout: Duration, is_profiling_caller: impl FnOnce() -> bool) -> Vec<String> {
+    // A stop after this line ends the wait; a stop before it shortens the timeout.
     let stops = lock().stops;
-    // Not under the lock, which whatever ends with the last handle of a profiler might need.
-    let patience = if runs_for_caller() { patience } else { patience.min(WHEN_STOPPED) };
-    let none_yet = |waiting: &mut Waiting| (waiting.lines.is_empty() || waiting.held > 0) && waiting.stops == stops;
-    let (mut waiting, _) = COME.wait_timeout_while(lock(), patience, none_yet).unwrap_or_else(PoisonError::into_inner);
-    let lines = if waiting.held > 0 { VecDeque::new() } else { std::mem::take(&mut waiting.lines) };
-    drop(waiting);
-    flat(lines)
+    // Not under the lock: dropping the last handle of a profiler may log.
+    let timeout = if is_profiling_caller() { timeout } else { timeout.min(STOPPED_TIMEOUT) };
+    let must_wait = |log_queue: &mut LogQueue| {
+        (log_queue.lines.is_empty() || log_queue.reservations > 0) && log_queue.stops == stops
+    };
+    let (mut log_queue, _) =
+        LINES_ADDED.wait_timeout_while(lock(), timeout, must_wait).unwrap_or_else(PoisonError::into_inner);
+    let lines = if log_queue.reservations > 0 { VecDeque::new() } else { std::mem::take(&mut log_queue.lines) };
+    drop(log_queue);
+    to_strings(lines)
 }
 
-/// Lines are for the caller alone until [`release`]; gives those that wait already.
+/// Reserves lines for the caller until [`release`]; returns the queued ones.
 pub fn hold() -> Vec<String> {
-    let mut waiting = lock();
-    waiting.held += 1;
-    let lines = std::mem::take(&mut waiting.lines);
-    drop(waiting);
-    flat(lines)
+    let mut log_queue = lock();
+    log_queue.reservations += 1;
+    let lines = std::mem::take(&mut log_queue.lines);
+    drop(log_queue);
+    to_strings(lines)
 }
 
-/// Gives the lines that came since [`hold`].
+/// Returns the lines since [`hold`] and ends the reservation.
 pub fn release() -> Vec<String> {
-    let mut waiting = lock();
-    waiting.held = waiting.held.saturating_sub(1);
-    let lines = std::mem::take(&mut waiting.lines);
-    drop(waiting);
-    COME.notify_all();
-    flat(lines)
+    let mut log_queue = lock();
+    log_queue.reservations = log_queue.reservations.saturating_sub(1);
+    let lines = std::mem::take(&mut log_queue.lines);
+    drop(log_queue);
+    LINES_ADDED.notify_all();
+    to_strings(lines)
 }
 
-fn flat(lines: VecDeque<(LogLevel, String)>) -> Vec<String> {
-    let word = |level| if level == LogLevel::Info { "info" } else { "warning" };
-    lines.into_iter().flat_map(|(level, line)| [word(level).to_owned(), line]).collect()
+fn to_strings(lines: VecDeque<(LogLevel, String)>) -> Vec<String> {
+    let level_name = |level| if level == LogLevel::Info { "info" } else { "warning" };
+    lines.into_iter().flat_map(|(level, line)| [level_name(level).to_owned(), line]).collect()
 }
 
-fn lock() -> MutexGuard<'static, Waiting> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, LogQueue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,15 @@
-//! The native half of the JAR: the library that `io.spanprof.Native` loads, and that is an agent of the VM by itself.
+//! The native library of the JAR, loaded by `io.spanprof.Native`; also a native agent of the VM (`-agentpath`).
 //!
-//! Conversion only: JSON into the core's configuration, errors into texts, label sets and spans into words of a buffer. Not
-//! here: defaults, limits and messages (the core), reading HotSpot ([`runtime`]), Java conveniences (`src/main/java`).
+//! Conversion only: JSON into the core's configuration, errors into strings, label sets and span links into words of a
+//! buffer. Not here: defaults, limits and messages (the core), access to HotSpot ([`runtime`]), the Java API
+//! (`src/main/java`).
 
 mod agent;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context_calls;
 mod convert;
-mod door;
+mod entry_points;
 mod host_log;
 mod natives;
 mod packed;

@@ -1,9 +1,9 @@
-//! The native methods of `io.spanprof.Native` as a list: names, signatures and functions, for a class of another class
-//! loader that is to be served by this library. Not here: what they do (`door`).
+//! The table of native methods of `io.spanprof.Native`: names, signatures and functions, to register them for a class of
+//! another class loader. Not here: the functions (`entry_points`).
 
 use std::ffi::CStr;
 
-use crate::door;
+use crate::entry_points;
 
 /// One native method.
 pub struct NativeMethod {
@@ -14,11 +14,11 @@ pub struct NativeMethod {
 
 macro_rules! methods {
     ($($name:literal $signature:literal $function:ident,)+) => {
-        vec![$(NativeMethod { name: $name, signature: $signature, function: door::$function as *const () as usize }),+]
+        vec![$(NativeMethod { name: $name, signature: $signature, function: entry_points::$function as *const () as usize }),+]
     };
 }
 
-/// Every one of them.
+/// All native methods.
 pub fn all() -> Vec<NativeMethod> {
     methods![
         c"version" c"()[B" Java_io_spanprof_Native_version,
@@ -47,9 +47,9 @@ pub fn all() -> Vec<NativeMethod> {
 mod tests {
     use super::*;
 
-    /// `byte[] start(byte[], byte[])` as the VM writes it.
+    /// The JNI signature of a declaration such as `byte[] start(byte[], byte[])`.
     fn signature(result: &str, parameters: &str) -> String {
-        let part = |kind: &str| match kind {
+        let descriptor = |type_name: &str| match type_name {
             "byte[]" => "[B",
             "long[]" => "[J",
             "void" => "V",
@@ -59,15 +59,17 @@ mod tests {
             "Object" => "Ljava/lang/Object;",
             "Class<?>" => "Ljava/lang/Class;",
             "ByteBuffer" => "Ljava/nio/ByteBuffer;",
-            other => panic!("a new kind: {other}"),
+            other => panic!("unknown type: {other}"),
         };
-        let kinds =
-            parameters.split(", ").filter_map(|parameter| parameter.split_once(' ')).map(|(kind, _)| part(kind));
-        format!("({}){}", kinds.collect::<String>(), part(result))
+        let types = parameters
+            .split(", ")
+            .filter_map(|parameter| parameter.split_once(' '))
+            .map(|(type_name, _)| descriptor(type_name));
+        format!("({}){}", types.collect::<String>(), descriptor(result))
     }
 
     #[test]
-    fn the_list_is_that_of_the_java_class() {
+    fn the_table_matches_the_declarations_of_the_java_class() {
         let declared: Vec<(String, String)> = include_str!("main/java/io/spanprof/Native.java")
             .lines()
             .filter_map(|line| line.trim().strip_prefix("static native ")?.strip_suffix(");"))

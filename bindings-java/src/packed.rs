@@ -1,5 +1,5 @@
-//! Lists of texts as one array of bytes: each its length in four bytes of the machine's order, then UTF-8. What Java and
-//! the door pass each other, since one array is one call of the JNI.
+//! Lists of strings packed into one byte array: each string's length in four bytes of native byte order, then UTF-8. Java
+//! and the native methods pass lists in this form, since one array needs one JNI call.
 
 /// Packs a list.
 pub fn pack<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<u8> {
@@ -12,7 +12,7 @@ pub fn pack<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<u8> {
     bytes
 }
 
-/// Reads a list; what is cut short is left out.
+/// Unpacks a list; a truncated last string is omitted.
 pub fn unpack(mut bytes: &[u8]) -> Vec<String> {
     let mut texts = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
@@ -29,9 +29,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read_back_as_it_was_packed() {
+    fn a_packed_list_unpacks_to_the_same_list() {
         let texts = ["", "route", "/käse\0\u{1f9c0}"];
         assert_eq!(unpack(&pack(texts)), texts);
-        assert_eq!(unpack(&pack(texts)[..9]), ["", "r"][..1], "cut short");
+        assert_eq!(unpack(&pack(texts)[..9]), ["", "r"][..1], "truncated");
     }
 }

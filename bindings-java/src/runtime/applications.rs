@@ -1,13 +1,13 @@
-//! Which applications have started the profiler and not stopped it: several share one in a server, each by a JAR of its own
-//! or all by the server's. An application is a pair: the copy of the package that it calls (its class `Native`) and an object
-//! that stands for it (its class loader). Both are held weakly. Not here: starting and stopping (the doors). Normal threads
-//! only.
+//! The applications that hold the profiler: they have started it and not stopped it. Several applications of a server share
+//! one profiler, each with its own JAR or all with the server's. An application is identified by its copy of the package
+//! (the class `Native`) and an object of its own (its class loader), both held weakly. Not here: starting and stopping (the
+//! entry points). Not for signal handlers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jclass, jobject, JNIEnv};
 
-static APPLICATIONS: Mutex<Applications> = Mutex::new(Applications { agent: false, known: Vec::new() });
+static APPLICATIONS: Mutex<Applications> = Mutex::new(Applications { agent: false, holders: Vec::new() });
 
 /// Weak references to the two objects.
 #[derive(Clone, Copy)]
@@ -16,41 +16,42 @@ struct Application {
     object: usize,
 }
 
-/// See the head of the module.
+/// See the module documentation.
 pub struct Applications {
-    /// The agent of the VM has started it, and stops it only when the VM ends.
+    /// The native agent has started the profiler, and stops it only at `VMDeath`.
     agent: bool,
-    known: Vec<Application>,
+    holders: Vec<Application>,
 }
 
-/// What a stop by one application leaves.
+/// The holders that remain after one application has stopped the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Nobody has started it, or everybody has stopped it.
-    Nobody,
-    /// Others have started it; the caller had too, until now.
+pub enum RemainingHolders {
+    /// None.
+    None,
+    /// Other applications; the caller held it until now.
     Others,
-    /// Others have started it; the caller never did, or has stopped it before.
-    OthersAlone,
+    /// Other applications; the caller did not hold it.
+    OthersOnly,
 }
 
-/// Held through a start or a stop, so that none falls between the two halves of another.
-pub fn gate() -> MutexGuard<'static, Applications> {
+/// The lock of start and stop: each runs completely before the next one.
+pub fn lock() -> MutexGuard<'static, Applications> {
     APPLICATIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Applications {
-    /// The agent of the VM has started the profiler.
+    /// The native agent has started the profiler.
     pub fn hold_by_agent(&mut self) {
         self.agent = true;
     }
 
-    /// Counts an application that has started the profiler, once. It is not counted if the VM has no memory for a reference to it.
+    /// Adds an application that has started the profiler, once. It is not added if the VM has no memory for a weak
+    /// reference.
     ///
     /// # Safety
-    /// `env` is the calling thread's, the other two are live references of it.
+    /// `env` is the calling thread's JNI environment, the other two are live references of it.
     pub unsafe fn hold(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) {
-        // SAFETY: the caller's promise; null means that the VM has no memory left, and an exception that is taken back.
+        // SAFETY: guaranteed by the caller; null means out of memory, whose pending exception is cleared.
         unsafe {
             if self.position(env, copy, object).is_some() {
                 return;
@@ -60,81 +61,83 @@ impl Applications {
             if copy.is_null() || object.is_null() {
                 ((**env).v1_1.ExceptionClear)(env);
             }
-            self.known.push(Application { copy: copy as usize, object: object as usize });
+            self.holders.push(Application { copy: copy as usize, object: object as usize });
         }
     }
 
-    /// Whether an application holds it.
+    /// Whether an application holds the profiler.
     ///
     /// # Safety
     /// As for `hold`.
     pub unsafe fn is_held_by(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.position(env, copy, object) }.is_some()
     }
 
-    /// Whether any application that calls a copy of the package holds it.
+    /// Whether any application that uses this copy of the package holds the profiler.
     ///
     /// # Safety
     /// As for `hold`.
-    pub unsafe fn is_held_through(&mut self, env: *mut JNIEnv, copy: jclass) -> bool {
-        // SAFETY: the caller's promise.
+    pub unsafe fn is_held_by_copy(&mut self, env: *mut JNIEnv, copy: jclass) -> bool {
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            self.forget_ended(env);
-            self.known.iter().any(|known| is_same(env, known.copy, copy))
+            self.remove_collected(env);
+            self.holders.iter().any(|holder| is_same(env, holder.copy, copy))
         }
     }
 
-    /// An application stops it.
+    /// Removes an application that stops the profiler.
     ///
     /// # Safety
     /// As for `hold`.
-    pub unsafe fn release(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> Left {
-        // SAFETY: the caller's promise.
-        let held = unsafe { self.position(env, copy, object) };
-        if let Some(position) = held {
-            let known = self.known.swap_remove(position);
-            // SAFETY: as above; nobody else has the references.
-            unsafe { delete(env, known) };
+    pub unsafe fn release(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> RemainingHolders {
+        // SAFETY: guaranteed by the caller.
+        let position = unsafe { self.position(env, copy, object) };
+        if let Some(position) = position {
+            let holder = self.holders.swap_remove(position);
+            // SAFETY: as above; the references are not used elsewhere.
+            unsafe { delete(env, holder) };
         }
-        match (self.agent || !self.known.is_empty(), held) {
-            (false, _) => Left::Nobody,
-            (true, Some(_)) => Left::Others,
-            (true, None) => Left::OthersAlone,
+        match (self.agent || !self.holders.is_empty(), position) {
+            (false, _) => RemainingHolders::None,
+            (true, Some(_)) => RemainingHolders::Others,
+            (true, None) => RemainingHolders::OthersOnly,
         }
     }
 
-    /// The program ends: nobody holds it any more.
+    /// The program ends: removes all holders.
     ///
     /// # Safety
-    /// `env` is the calling thread's.
+    /// `env` is the calling thread's JNI environment.
     pub unsafe fn release_all(&mut self, env: *mut JNIEnv) {
         self.agent = false;
-        // SAFETY: the caller's promise; nobody else has the references.
-        self.known.drain(..).for_each(|known| unsafe { delete(env, known) });
+        // SAFETY: guaranteed by the caller; the references are not used elsewhere.
+        self.holders.drain(..).for_each(|holder| unsafe { delete(env, holder) });
     }
 
-    /// How many hold it, the VM's agent among them.
+    /// The number of holders, the native agent included.
     pub fn count(&self) -> usize {
-        self.known.len() + usize::from(self.agent)
+        self.holders.len() + usize::from(self.agent)
     }
 
     unsafe fn position(&mut self, env: *mut JNIEnv, copy: jclass, object: jobject) -> Option<usize> {
-        // SAFETY: the callers' promise.
+        // SAFETY: guaranteed by the callers.
         unsafe {
-            self.forget_ended(env);
-            self.known.iter().position(|known| is_same(env, known.copy, copy) && is_same(env, known.object, object))
+            self.remove_collected(env);
+            self.holders
+                .iter()
+                .position(|holder| is_same(env, holder.copy, copy) && is_same(env, holder.object, object))
         }
     }
 
-    /// Applications whose objects were collected will never stop it.
-    unsafe fn forget_ended(&mut self, env: *mut JNIEnv) {
+    /// Removes applications whose objects were garbage collected: they can never stop the profiler.
+    unsafe fn remove_collected(&mut self, env: *mut JNIEnv) {
         let null = std::ptr::null_mut();
-        // SAFETY: the callers' promise; a weak reference whose object was collected equals null.
-        self.known.retain(|known| unsafe {
-            let has_ended = is_same(env, known.copy, null) || is_same(env, known.object, null);
+        // SAFETY: guaranteed by the callers; a weak reference to a collected object equals null.
+        self.holders.retain(|holder| unsafe {
+            let has_ended = is_same(env, holder.copy, null) || is_same(env, holder.object, null);
             if has_ended {
-                delete(env, *known);
+                delete(env, *holder);
             }
             !has_ended
         });
@@ -142,14 +145,14 @@ impl Applications {
 }
 
 unsafe fn is_same(env: *mut JNIEnv, weak: usize, object: jobject) -> bool {
-    // SAFETY: the callers' promise: a weak reference that is not deleted, and one of the calling thread's.
+    // SAFETY: guaranteed by the callers: a weak reference that is not deleted, and a reference of the calling thread.
     unsafe { ((**env).v1_1.IsSameObject)(env, weak as jobject, object) }
 }
 
-unsafe fn delete(env: *mut JNIEnv, known: Application) {
-    // SAFETY: the callers' promise; null is no reference and nothing to delete.
+unsafe fn delete(env: *mut JNIEnv, holder: Application) {
+    // SAFETY: guaranteed by the callers; null references are not deleted.
     unsafe {
-        for weak in [known.copy, known.object] {
+        for weak in [holder.copy, holder.object] {
             if weak != 0 {
                 ((**env).v1_2.DeleteWeakGlobalRef)(env, weak as jobject);
             }

@@ -1,29 +1,30 @@
-//! Which piece of generated code a program counter lies in. Guarded reads only: code comes and goes while we look.
+//! Finds the code blob that holds a program counter, in HotSpot's code heaps. Guarded reads only: other threads add and
+//! free blobs concurrently.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::layout::{CodeBegin, Layout};
+use super::layout::{CodeBegin, VmLayout};
 use super::memory_signal::{byte, int, pointer, word};
 
-/// Steps back in the segment map; each goes back by up to 254 segments.
+/// Upper bound of steps back in the segment map; each goes back by up to 254 segments.
 const MAX_STEPS: usize = 100_000;
 const NO_SEGMENT: u8 = 255;
 
-/// What a piece of code is.
+/// The kind of a code blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A compiled method.
+pub enum BlobKind {
+    /// An nmethod of a Java method.
     Compiled,
-    /// The code by which Java calls a native method: it has one frame, and nothing is ever done to it.
-    Wrapper,
-    /// The stubs by which frames of a virtual thread return into the heap.
-    Continuation,
-    /// Any other code of the VM's own making.
+    /// The wrapper of a native method: one frame, never deoptimized.
+    NativeWrapper,
+    /// The stub that returns frames of a virtual thread into heap stack chunks.
+    ContinuationStub,
+    /// Any other blob.
     Stub,
 }
 
-/// The blob that holds `pc`.
-pub fn blob_of(layout: &Layout, pc: usize) -> Option<usize> {
+/// The code blob that holds `pc`.
+pub fn blob_of(layout: &VmLayout, pc: usize) -> Option<usize> {
     for heap in layout.heaps.iter().take_while(|heap| **heap != 0) {
         let low = word(heap + layout.heap_low)?;
         if pc < low || pc >= word(heap + layout.heap_high)? {
@@ -46,75 +47,74 @@ pub fn blob_of(layout: &Layout, pc: usize) -> Option<usize> {
         if back != 0 || byte(block + layout.block_used)? == 0 {
             return None;
         }
-        // The header is one word longer than its last field, up to the next word.
+        // The header ends at the next word boundary after its last field.
         return Some((block + layout.block_used + 8) & !7);
     }
     None
 }
 
-/// Texts that name compiled code, by address: the VM has one of each.
+/// Addresses of the blob names of compiled code; the VM has one string of each.
 static COMPILED_NAMES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// What a blob is, by the VM's own name for it.
+/// The kind of a blob, by its name.
 #[inline]
-pub fn kind_of(layout: &Layout, blob: usize) -> Option<Kind> {
+pub fn kind_of(layout: &VmLayout, blob: usize) -> Option<BlobKind> {
     let name = word(blob + layout.blob_name)?;
-    let known = |kind: usize| COMPILED_NAMES[kind].load(Ordering::Relaxed) == name;
-    if known(0) {
-        return Some(Kind::Compiled);
+    let has_name = |kind: usize| COMPILED_NAMES[kind].load(Ordering::Relaxed) == name;
+    if has_name(0) {
+        return Some(BlobKind::Compiled);
     }
-    if known(1) {
-        return Some(Kind::Wrapper);
+    if has_name(1) {
+        return Some(BlobKind::NativeWrapper);
     }
     let bytes = |at: usize| word(name.checked_add(at)?).map(usize::to_ne_bytes);
-    let (known, kind) = match &bytes(0)? {
-        b"nmethod\0" => (&COMPILED_NAMES[0], Kind::Compiled),
-        b"native n" => (&COMPILED_NAMES[1], Kind::Wrapper),
-        b"StubRout" if &bytes(14)? == b"continua" => return Some(Kind::Continuation),
-        _ => return Some(Kind::Stub),
+    let (cached_name, kind) = match &bytes(0)? {
+        b"nmethod\0" => (&COMPILED_NAMES[0], BlobKind::Compiled),
+        b"native n" => (&COMPILED_NAMES[1], BlobKind::NativeWrapper),
+        b"StubRout" if &bytes(14)? == b"continua" => return Some(BlobKind::ContinuationStub),
+        _ => return Some(BlobKind::Stub),
     };
-    known.store(name, Ordering::Relaxed);
+    cached_name.store(name, Ordering::Relaxed);
     Some(kind)
 }
 
-/// The VM's name of a blob, for the drain thread.
-pub fn name_of(layout: &Layout, blob: usize) -> Option<String> {
+/// The name of a blob, for the drain thread.
+pub fn name_of(layout: &VmLayout, blob: usize) -> Option<String> {
     let mut at = pointer_to_text(layout, blob)?;
     let mut text = Vec::new();
     while text.len() < 128 {
         match byte(at)? {
             0 => break,
-            letter => text.push(letter),
+            character => text.push(character),
         }
         at += 1;
     }
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn pointer_to_text(layout: &Layout, blob: usize) -> Option<usize> {
+fn pointer_to_text(layout: &VmLayout, blob: usize) -> Option<usize> {
     word(blob + layout.blob_name).filter(|name| *name >= 4096)
 }
 
 /// Where the code of a blob begins.
 #[inline]
-pub fn code_begin(layout: &Layout, blob: usize) -> Option<usize> {
+pub fn code_begin(layout: &VmLayout, blob: usize) -> Option<usize> {
     match layout.blob_code_begin {
         CodeBegin::Pointer(offset) => pointer(blob + offset),
         CodeBegin::Offset(offset) => Some(blob.wrapping_add(int(blob + offset)? as usize)),
     }
 }
 
-/// From where on the code has its frame; beyond everything when it never has.
+/// The address from which the frame is complete; beyond the code if it never is.
 #[inline]
-pub fn frame_complete(layout: &Layout, blob: usize, code_begin: usize) -> Option<usize> {
+pub fn frame_complete(layout: &VmLayout, blob: usize, code_begin: usize) -> Option<usize> {
     let offset = int(blob + layout.blob_frame_complete)? as u16;
     Some(code_begin.wrapping_add(usize::from(offset)))
 }
 
-/// The frame of a blob's code in bytes, its return address included; 0 when it has none of a fixed size.
+/// Frame size in bytes, including the return address; 0 if the blob has no fixed frame size.
 #[inline]
-pub fn frame_bytes(layout: &Layout, blob: usize) -> Option<usize> {
-    const LARGEST_WORDS: i32 = 1 << 17;
-    int(blob + layout.blob_frame_size)
-        .map(|words| if (1..LARGEST_WORDS).contains(&words) { words as usize * 8 } else { 0 })
+pub fn frame_bytes(layout: &VmLayout, blob: usize) -> Option<usize> {
+    const MAX_WORDS: i32 = 1 << 17;
+    int(blob + layout.blob_frame_size).map(|words| if (1..MAX_WORDS).contains(&words) { words as usize * 8 } else { 0 })
 }

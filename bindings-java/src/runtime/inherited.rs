@@ -1,7 +1,7 @@
-//! Labels that new threads start with, platform or virtual, where `inheritThreads` asks for it. Java knows them, having seen
-//! the thread being made (its `InheritedScope`); it is asked on the new thread before the thread's work begins. The VM tells
-//! of each virtual thread's start, which costs every virtual thread: asked for while threads inherit only. Not here: which
-//! threads inherit (Java). Normal threads only.
+//! Labels that new threads inherit, platform or virtual, if `inheritThreads` is set. Java stores them when the thread is
+//! created (`InheritedScope`); a callback opens them on the new thread before its work begins. The VM reports each start of
+//! a virtual thread, at a cost for every virtual thread; the event is enabled only while threads inherit. Not here: which
+//! threads inherit (Java). Not for signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,40 +9,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jclass, jmethodID, jobject, JNIEnv};
 
-use super::jvmti::{Environment, Event};
+use super::jvmti::{Environment, JvmtiEvent};
 
-/// A class, held weakly, and its method `begin`: one for each class loader that labels threads.
-struct Asked {
+/// A class, held weakly, and its method `begin`: one per class loader that labels threads.
+struct StartCallback {
     class: usize,
     method: usize,
 }
 
-/// Whether any thread may inherit. Changed under the lock.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// Whether any thread may inherit. Changed only under the lock.
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-fn lock() -> MutexGuard<'static, Vec<Asked>> {
-    static ASKED: Mutex<Vec<Asked>> = Mutex::new(Vec::new());
-    ASKED.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Vec<StartCallback>> {
+    static CALLBACKS: Mutex<Vec<StartCallback>> = Mutex::new(Vec::new());
+    CALLBACKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `static void begin()` of a class called on each new thread, as long as the class lives. False when that cannot be.
+/// Calls `static void begin()` of a class on each new thread while the class lives. False if that is not possible.
 ///
 /// # Safety
-/// `env` is the calling thread's, `class` a reference of it to a class.
+/// `env` is the calling thread's JNI environment, `class` a reference of it.
 pub unsafe fn register(env: *mut JNIEnv, class: jclass) -> bool {
-    let mut asked = lock();
-    // SAFETY: the caller's promise; weak references are deleted under the lock, under which alone they are used. What
-    // fails leaves an exception behind.
+    let mut callbacks = lock();
+    // SAFETY: guaranteed by the caller; weak references are used and deleted only under the lock. Failed calls leave a
+    // pending exception.
     unsafe {
-        asked.retain(|known| {
-            let is_gone = ((**env).v1_1.IsSameObject)(env, known.class as jobject, std::ptr::null_mut());
+        callbacks.retain(|callback| {
+            let is_gone = ((**env).v1_1.IsSameObject)(env, callback.class as jobject, std::ptr::null_mut());
             if is_gone {
-                ((**env).v1_2.DeleteWeakGlobalRef)(env, known.class as jobject);
+                ((**env).v1_2.DeleteWeakGlobalRef)(env, callback.class as jobject);
             }
             !is_gone
         });
-        if asked.iter().any(|known| ((**env).v1_1.IsSameObject)(env, known.class as jobject, class)) {
-            begin_asking();
+        if callbacks.iter().any(|callback| ((**env).v1_1.IsSameObject)(env, callback.class as jobject, class)) {
+            enable();
             return true;
         }
         let method = ((**env).v1_1.GetStaticMethodID)(env, class, c"begin".as_ptr(), c"()V".as_ptr());
@@ -51,50 +51,50 @@ pub unsafe fn register(env: *mut JNIEnv, class: jclass) -> bool {
             ((**env).v1_1.ExceptionClear)(env);
             return false;
         }
-        asked.push(Asked { class: weak as usize, method: method as usize });
+        callbacks.push(StartCallback { class: weak as usize, method: method as usize });
     }
-    begin_asking();
+    enable();
     true
 }
 
-/// Under the lock.
-fn begin_asking() {
-    if !ANY.swap(true, Ordering::AcqRel) {
-        // Where there are no virtual threads, or the VM does not tell of them, platform threads inherit all the same.
-        let _ = super::tools().map(|jvmti| jvmti.notify_virtual_threads(Event::VirtualThreadStart, true));
+/// Called under the lock.
+fn enable() {
+    if !IS_ENABLED.swap(true, Ordering::AcqRel) {
+        // If the VM has no virtual threads or no events for them, platform threads still inherit.
+        let _ = super::jvmti().map(|jvmti| jvmti.notify_virtual_threads(JvmtiEvent::VirtualThreadStart, true));
     }
 }
 
-/// No thread inherits until the next [`register`]: the profiler stopped.
-pub fn end_asking() {
-    let _asked = lock();
-    if ANY.swap(false, Ordering::AcqRel) {
-        let _ = super::tools().map(|jvmti| jvmti.notify(Event::VirtualThreadStart, false));
+/// Disables inheritance until the next [`register`]: the profiler has stopped.
+pub fn disable() {
+    let _callbacks = lock();
+    if IS_ENABLED.swap(false, Ordering::AcqRel) {
+        let _ = super::jvmti().map(|jvmti| jvmti.notify(JvmtiEvent::VirtualThreadStart, false));
     }
 }
 
-/// Each virtual thread's first words.
+/// `VirtualThreadStart`, on the new virtual thread.
 ///
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_virtual_start(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
-    // SAFETY: the VM passes the environment of the thread that carries it; one that tells of its start may run Java.
+    // SAFETY: the VM passes the carrier's JNI environment; a virtual thread may run Java in its start event.
     let _ = catch_unwind(AssertUnwindSafe(|| unsafe { begin(env) }));
 }
 
-/// The calling thread's first words.
+/// Runs the callbacks on the calling thread, which has just started.
 ///
 /// # Safety
-/// `env` is the calling thread's, which may run Java.
+/// `env` is the JNI environment of the calling thread, which may run Java.
 pub unsafe fn begin(env: *mut JNIEnv) {
-    if !ANY.load(Ordering::Acquire) {
+    if !IS_ENABLED.load(Ordering::Acquire) {
         return;
     }
-    // SAFETY: the caller's promise; a reference that is not null keeps the class, and so its method, alive.
+    // SAFETY: guaranteed by the caller; a non-null reference keeps the class and its method alive.
     unsafe {
         let held: Vec<(jobject, usize)> = lock()
             .iter()
-            .map(|known| (((**env).v1_2.NewLocalRef)(env, known.class as jobject), known.method))
+            .map(|callback| (((**env).v1_2.NewLocalRef)(env, callback.class as jobject), callback.method))
             .filter(|(class, _)| !class.is_null())
             .collect();
         for (class, method) in held {

@@ -1,33 +1,33 @@
-//! Where the fields lie that the walk and the names need, and which of two forms compiled code has. Offsets only; made
-//! once from what the VM says of itself, then read by handlers for ever.
+//! Field offsets that the stack walker and the name resolution use, and which of two forms compiled code has. Computed once
+//! from VMStructs, then read by handlers.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::memory_signal::{int, pointer, word};
-use super::structures::Structures;
+use super::vm_structs::VmStructs;
 
 pub const MAX_HEAPS: usize = 4;
 
-/// Where the debug information of compiled code lies.
+/// Location of the debug info of compiled code.
 #[derive(Clone, Copy, Debug)]
-pub enum Scopes {
-    /// Inside the code's own block (to JDK 22).
-    Inside { pcs: usize, pcs_end: usize, data: usize, metadata: usize },
-    /// In blocks of its own (from JDK 23).
-    Apart { immutable: usize, pcs: usize, data: usize, mutable: usize, relocation_size: usize },
+pub enum DebugInfo {
+    /// Inside the code blob (to JDK 22).
+    InBlob { pc_descs: usize, pc_descs_end: usize, data: usize, metadata: usize },
+    /// In separately allocated memory (from JDK 23).
+    Separate { immutable: usize, pc_descs: usize, data: usize, mutable: usize, relocation_size: usize },
 }
 
-/// Where the code of a blob begins.
+/// How a blob's `code_begin` is stored.
 #[derive(Clone, Copy, Debug)]
 pub enum CodeBegin {
     Pointer(usize),
     Offset(usize),
 }
 
-/// See the head of the module. What each step of a walk reads comes first, in one cache line.
+/// See the module documentation. The fields that each step of a walk reads come first, in one cache line.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Layout {
+pub struct VmLayout {
     pub code_low: usize,
     pub code_high: usize,
     pub interpreter: (usize, usize),
@@ -51,9 +51,9 @@ pub struct Layout {
     pub blob_code_begin: CodeBegin,
     pub compiled_method: usize,
     pub original_pc: usize,
-    pub scopes: Scopes,
-    /// What the VM's packed integers count from.
-    pub packed_base: u32,
+    pub debug_info: DebugInfo,
+    /// Excluded byte values of the VM's UNSIGNED5 encoding: 1 from JDK 20, else 0.
+    pub unsigned5_base: u32,
     pub const_method: usize,
     pub const_method_size: usize,
     pub constants: usize,
@@ -73,9 +73,9 @@ pub struct Layout {
     pub anchor_fp: usize,
 }
 
-impl Layout {
-    /// The layout of a VM, or the first thing that it does not tell.
-    pub fn of(s: &Structures, java_version: u32) -> Result<Self, String> {
+impl VmLayout {
+    /// The layout of a VM, or the first item that VMStructs lack.
+    pub fn of(s: &VmStructs, java_version: u32) -> Result<Self, String> {
         let memory = s.offset("CodeHeap", "_memory")?;
         let (low, high) = (s.offset("VirtualSpace", "_low")?, s.offset("VirtualSpace", "_high")?);
         let stub_queue = word(s.address("AbstractInterpreter", "_code")?).ok_or("the interpreter")?;
@@ -117,8 +117,8 @@ impl Layout {
             compile_id: s.offset("nmethod", "_compile_id")?,
             compiled_method: compiled("_method")?,
             original_pc: s.offset("nmethod", "_orig_pc_offset")?,
-            scopes: scopes(s)?,
-            packed_base: u32::from(java_version >= 20),
+            debug_info: debug_info(s)?,
+            unsigned5_base: u32::from(java_version >= 20),
             const_method: s.offset("Method", "_constMethod")?,
             const_method_size: s.size("ConstMethod")?,
             constants: s.offset("ConstMethod", "_constants")?,
@@ -151,25 +151,25 @@ impl Layout {
     }
 }
 
-fn scopes(s: &Structures) -> Result<Scopes, String> {
+fn debug_info(s: &VmStructs) -> Result<DebugInfo, String> {
     if let Some(immutable) = s.offset_if_known("nmethod", "_immutable_data") {
-        return Ok(Scopes::Apart {
+        return Ok(DebugInfo::Separate {
             immutable,
-            pcs: s.offset("nmethod", "_scopes_pcs_offset")?,
+            pc_descs: s.offset("nmethod", "_scopes_pcs_offset")?,
             data: s.offset("nmethod", "_scopes_data_offset")?,
             mutable: s.offset("CodeBlob", "_mutable_data")?,
             relocation_size: s.offset("CodeBlob", "_relocation_size")?,
         });
     }
-    Ok(Scopes::Inside {
-        pcs: s.offset("nmethod", "_scopes_pcs_offset")?,
-        pcs_end: s.offset("nmethod", "_dependencies_offset")?,
+    Ok(DebugInfo::InBlob {
+        pc_descs: s.offset("nmethod", "_scopes_pcs_offset")?,
+        pc_descs_end: s.offset("nmethod", "_dependencies_offset")?,
         data: s.offset("CompiledMethod", "_scopes_data_begin")?,
         metadata: s.offset("nmethod", "_metadata_offset")?,
     })
 }
 
-fn heaps(s: &Structures) -> Result<[usize; MAX_HEAPS], String> {
+fn heaps(s: &VmStructs) -> Result<[usize; MAX_HEAPS], String> {
     let list = word(s.address("CodeCache", "_heaps")?).ok_or("the list of code heaps")?;
     let count = s.offset("GrowableArrayBase", "_len").or_else(|_| s.offset("GenericGrowableArray", "_len"))?;
     let count = int(list + count).ok_or("the number of code heaps")?;
@@ -184,18 +184,18 @@ fn heaps(s: &Structures) -> Result<[usize; MAX_HEAPS], String> {
     Ok(heaps)
 }
 
-static PUBLISHED: AtomicPtr<Layout> = AtomicPtr::new(std::ptr::null_mut());
+static PUBLISHED: AtomicPtr<VmLayout> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Gives the layout to the handlers, for the life of the process.
-pub fn publish(layout: Layout) -> &'static Layout {
-    let layout: &'static Layout = Box::leak(Box::new(layout));
+/// Publishes the layout to handlers, for the life of the process.
+pub fn publish(layout: VmLayout) -> &'static VmLayout {
+    let layout: &'static VmLayout = Box::leak(Box::new(layout));
     PUBLISHED.store(std::ptr::from_ref(layout).cast_mut(), Ordering::Release);
     layout
 }
 
-/// The layout; `None` before it was published.
+/// The layout; `None` before it is published.
 #[inline]
-pub fn published() -> Option<&'static Layout> {
+pub fn published() -> Option<&'static VmLayout> {
     // SAFETY: only leaked boxes are ever stored there.
     unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }
 }

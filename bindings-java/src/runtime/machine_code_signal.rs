@@ -1,27 +1,27 @@
-//! One instruction of generated code: its bytes, where the next one is, and where it branches to. What following such code
-//! needs (`instructions_signal`, `nearby_signal`). Not a disassembler: instructions that compilers do not emit have no
-//! length. Guarded reads only; on other machines than x86-64 nothing is read.
+//! Decodes one instruction of generated code: its bytes, its length and its branch target. Used by `instructions_signal`
+//! and `attribution_signal`. Not a disassembler: instructions that HotSpot's compilers do not emit have no length. Guarded
+//! reads only; x86-64 only.
 
 use super::memory_signal::word;
 
-/// An instruction, with what follows it.
+/// An instruction and the bytes after it.
 pub struct Instruction {
     at: usize,
     pub code: [u8; 16],
 }
 
-/// What may come after an instruction in place of the next one.
+/// Where an instruction branches to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
     Jump(usize),
-    /// Or the next one.
+    /// The target or the next instruction.
     Conditional(usize),
-    /// What the stack or a register tells.
-    Away,
+    /// A return or an indirect jump.
+    Indirect,
 }
 
 impl Instruction {
-    /// The instruction at an address; `None` where nothing can be read.
+    /// The instruction at an address; `None` if the memory cannot be read.
     pub fn at(at: usize) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") {
             return None;
@@ -32,7 +32,7 @@ impl Instruction {
         Some(Self { at, code })
     }
 
-    /// The address behind it; `None` behind instructions of unknown length.
+    /// The address of the next instruction; `None` if the length is unknown.
     pub fn next(&self) -> Option<usize> {
         Some(self.at + length(&self.code)?)
     }
@@ -44,19 +44,19 @@ impl Instruction {
             [0xeb, distance, ..] => Some(Branch::Jump(to(2, i32::from(distance as i8)))),
             [0x70..=0x7f, distance, ..] => Some(Branch::Conditional(to(2, i32::from(distance as i8)))),
             [0x0f, 0x80..=0x8f, a, b, c, d, ..] => Some(Branch::Conditional(to(6, i32::from_le_bytes([a, b, c, d])))),
-            [0xc3 | 0xc2, ..] => Some(Branch::Away),
-            [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => Some(Branch::Away),
+            [0xc3 | 0xc2, ..] => Some(Branch::Indirect),
+            [0xff, operand, ..] | [0x41, 0xff, operand, ..] if operand >> 3 & 7 == 4 => Some(Branch::Indirect),
             _ => None,
         }
     }
 }
 
-/// Vector instructions of the first map that carry a number.
-fn numbered(opcode: u8) -> bool {
+/// SSE/AVX instructions of opcode map 1 with an 8-bit immediate.
+fn has_immediate(opcode: u8) -> bool {
     matches!(opcode, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6)
 }
 
-/// Bytes of the instruction that `code` begins with; `None` for those that such code does not have.
+/// Length in bytes of the first instruction in `code`; `None` for instructions that compilers do not emit.
 pub fn length(code: &[u8; 16]) -> Option<usize> {
     let byte = |at: usize| code.get(at).copied();
     let prefixes = code.iter().take_while(|byte| matches!(byte, 0x66 | 0xf0 | 0xf2 | 0xf3)).count();
@@ -64,34 +64,34 @@ pub fn length(code: &[u8; 16]) -> Option<usize> {
     let mut at = prefixes + usize::from(byte(prefixes)? & 0xf0 == 0x40);
     let opcode = byte(at)?;
     at += 1;
-    let number = if code[..prefixes].contains(&0x66) { 2 } else { 4 };
-    let selects = (byte(at)? >> 3) & 7;
-    let (has_operand, immediate) = match opcode {
+    let immediate_bytes = if code[..prefixes].contains(&0x66) { 2 } else { 4 };
+    let extension = (byte(at)? >> 3) & 7;
+    let (has_modrm, immediate) = match opcode {
         0x00..=0x3f if opcode & 7 < 4 => (true, 0),
         0x00..=0x3f if opcode & 7 == 4 => (false, 1),
-        0x00..=0x3f if opcode & 7 == 5 => (false, number),
+        0x00..=0x3f if opcode & 7 == 5 => (false, immediate_bytes),
         0x63 | 0x84..=0x8b | 0x8d | 0xd1 | 0xd3 | 0xfe => (true, 0),
         0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 | 0xc6 => (true, 1),
-        0x69 | 0x81 | 0xc7 => (true, number),
-        0xf6 => (true, usize::from(selects < 2)),
-        0xf7 => (true, if selects < 2 { number } else { 0 }),
-        // Up, down, call, jump.
-        0xff if selects < 3 || selects == 4 => (true, 0),
+        0x69 | 0x81 | 0xc7 => (true, immediate_bytes),
+        0xf6 => (true, usize::from(extension < 2)),
+        0xf7 => (true, if extension < 2 { immediate_bytes } else { 0 }),
+        // inc, dec, call, jmp.
+        0xff if extension < 3 || extension == 4 => (true, 0),
         0x50..=0x5f | 0x90 | 0x98 | 0x99 | 0x9c | 0x9d | 0xab => (false, 0),
         0x6a | 0x70..=0x7f | 0xa8 | 0xeb => (false, 1),
-        0x68 | 0xa9 => (false, number),
+        0x68 | 0xa9 => (false, immediate_bytes),
         0xc2 => (false, 2),
         0xc3 => (false, 0),
         0xe8 | 0xe9 => (false, 4),
         0xb8..=0xbf => (false, if wide { 8 } else { 4 }),
-        // Two-byte opcodes: branches, those with a number, those without operands, the rest.
+        // Two-byte opcodes: branches, those with an immediate, those without ModRM, the rest.
         0x0f => {
             let second = byte(at)?;
             at += 1;
             match second {
                 0x80..=0x8f => (false, 4),
                 0xa4 | 0xac | 0xba => (true, 1),
-                _ if numbered(second) => (true, 1),
+                _ if has_immediate(second) => (true, 1),
                 0x38 | 0x3a => {
                     at += 1;
                     (true, usize::from(second == 0x3a))
@@ -101,22 +101,22 @@ pub fn length(code: &[u8; 16]) -> Option<usize> {
                 _ => (true, 0),
             }
         }
-        // Vector instructions: the opcode comes behind one, two or three bytes.
+        // VEX and EVEX prefixes of one, two or three bytes before the opcode.
         0xc5 => {
             at += 2;
-            (byte(at - 1)? != 0x77, usize::from(numbered(byte(at - 1)?)))
+            (byte(at - 1)? != 0x77, usize::from(has_immediate(byte(at - 1)?)))
         }
         0xc4 | 0x62 => {
             let map = byte(at)? & if opcode == 0xc4 { 0x1f } else { 3 };
             at += if opcode == 0xc4 { 3 } else { 4 };
-            (true, usize::from(map == 3 || (map == 1 && numbered(byte(at - 1)?))))
+            (true, usize::from(map == 3 || (map == 1 && has_immediate(byte(at - 1)?))))
         }
         _ => return None,
     };
-    if has_operand {
-        let operand = byte(at)?;
+    if has_modrm {
+        let modrm = byte(at)?;
         at += 1;
-        at += match (operand >> 6, operand & 7) {
+        at += match (modrm >> 6, modrm & 7) {
             (3, _) => 0,
             (0, 4) if byte(at)? & 7 == 5 => 5,
             (0, 4) => 1,
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_those_of_the_machine() {
+    fn instruction_lengths_match_the_architecture() {
         for code in [
             &[0x48, 0x8b, 0x04, 0x25, 1, 0, 0, 0][..],
             &[0x48, 0x8b, 0x05, 1, 2, 3, 4],
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_branch_leads_from_behind_itself() {
+    fn a_branch_target_is_relative_to_the_next_instruction() {
         for (code, branch) in [
             (&[0xe9, 3, 0, 0, 0][..], Some((5 + 3, false))),
             (&[0xeb, 0xfe], Some((0, false))),
@@ -194,7 +194,11 @@ mod tests {
         for code in [&[0xc3][..], &[0xff, 0xe1], &[0x41, 0xff, 0xe2]] {
             let mut padded = [0x90u8; 32];
             padded[..code.len()].copy_from_slice(code);
-            assert_eq!(Instruction::at(padded.as_ptr() as usize).unwrap().branch(), Some(Branch::Away), "{code:x?}");
+            assert_eq!(
+                Instruction::at(padded.as_ptr() as usize).unwrap().branch(),
+                Some(Branch::Indirect),
+                "{code:x?}"
+            );
         }
     }
 }

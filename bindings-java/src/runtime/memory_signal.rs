@@ -1,8 +1,8 @@
-//! Words of memory that may not be there, through the core's guarded door. Safe in handlers and on the drain thread.
+//! Guarded reads of memory that may be unmapped (`spanprof_signal::guarded`). Safe in handlers and on the drain thread.
 
 use spanprof_signal::guarded;
 
-/// No address of a process lies above this.
+/// User-space addresses lie below this bound.
 const HIGHEST: usize = 1 << 47;
 
 #[inline]
@@ -28,7 +28,7 @@ pub fn byte(address: usize) -> Option<u8> {
     word(address).map(|word| word as u8)
 }
 
-/// A pointer to something of the VM: word-aligned and no small number.
+/// A pointer to a VM structure: word-aligned and not a small number.
 #[inline]
 pub fn pointer(address: usize) -> Option<usize> {
     word(address).filter(|pointer| pointer.is_multiple_of(8) && *pointer >= 4096 && *pointer < HIGHEST)

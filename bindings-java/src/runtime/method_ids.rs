@@ -1,7 +1,7 @@
-//! Methods by the VM's ids, for stacks that the VM walks. The VM gives ids only for classes whose methods somebody asked
-//! for, so each class is asked as it is prepared. An id dangles once its class is unloaded, and may then be given again:
-//! each is kept with a weak reference to its class, and asked about only while that class is held.
-//! Normal threads only. Not here: the frames (`names`).
+//! Methods by JVMTI id, for stacks from `AsyncGetCallTrace`. The VM creates ids only for classes whose methods were
+//! queried, so each class is queried when it is prepared. An id dangles once its class is unloaded, and may be reused. Each
+//! id is stored with a weak reference to its class, and used only while that class is held. Not for signal handlers. Not
+//! here: the frames (`names`).
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -10,100 +10,100 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use jni::sys::{jobject, JNIEnv};
 use spanprof::Profiler;
 
-use super::guest_thread;
+use super::attached_thread;
 use super::jvmti::{Environment, Jvmti};
-use super::names::{class_name, Named};
+use super::names::{class_name, MethodInfo};
 
-/// Classes after whose learning the gone ones are looked for.
+/// Number of classes at which the first sweep of unloaded classes runs.
 const FIRST_SWEEP: usize = 16_384;
 
-struct Entry {
+struct MethodEntry {
     class: u64,
-    /// Ring position from which on the id is this method's.
+    /// Ring position from which the id denotes this method.
     since: u64,
 }
 
 #[derive(Default)]
-struct Known {
-    /// Weak references, by our own numbers.
+struct MethodIds {
+    /// Weak references, by class number.
     classes: HashMap<u64, usize>,
-    methods: HashMap<usize, Entry>,
+    methods: HashMap<usize, MethodEntry>,
     last_class: u64,
     sweep_at: usize,
-    /// Where ids were given again; not told yet.
-    given_again: Vec<u64>,
+    /// Ring positions at which ids were reused, not yet reported.
+    reused: Vec<u64>,
 }
 
-fn known() -> MutexGuard<'static, Known> {
-    static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
-    KNOWN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+fn method_ids() -> MutexGuard<'static, MethodIds> {
+    static METHOD_IDS: OnceLock<Mutex<MethodIds>> = OnceLock::new();
+    METHOD_IDS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Learns every class that is loaded; those that come are learnt by [`on_prepare`].
+/// Registers every loaded class; later classes are registered by [`on_prepare`].
 ///
 /// # Safety
-/// `env` is the calling thread's.
+/// `env` is the calling thread's JNI environment.
 pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv) -> Result<(), String> {
-    jvmti.ask_for_sources();
-    // SAFETY: the caller's promise; the references live while they are visited.
-    unsafe { jvmti.each_loaded_class(env, |class| learn(jvmti, env, class)) }
+    jvmti.add_source_capabilities();
+    // SAFETY: guaranteed by the caller; the references live while they are visited.
+    unsafe { jvmti.each_loaded_class(env, |class| register_class(jvmti, env, class)) }
 }
 
-/// The ring holds nothing of a run before.
+/// A session begins: the ring holds no frames of an earlier session.
 pub fn session_begins() {
-    let mut known = known();
-    known.given_again.clear();
-    known.methods.values_mut().for_each(|entry| entry.since = 0);
+    let mut method_ids = method_ids();
+    method_ids.reused.clear();
+    method_ids.methods.values_mut().for_each(|entry| entry.since = 0);
 }
 
-/// Ring positions at which ids took another meaning, since the last call.
-pub fn take_given_again() -> Vec<u64> {
-    std::mem::take(&mut known().given_again)
+/// Takes the ring positions at which ids were reused since the last call.
+pub fn take_reused() -> Vec<u64> {
+    std::mem::take(&mut method_ids().reused)
 }
 
-/// The VM loads a class: it makes ids, and walks, only where somebody wants to hear of that.
+/// `ClassLoad`: `AsyncGetCallTrace` works only if this event is enabled.
 ///
 /// # Safety
 /// Touches nothing.
 pub unsafe extern "system" fn on_load(_: *mut Environment, _: *mut JNIEnv, _: jobject, _: jobject) {}
 
-/// The VM has prepared a class: from here on its methods run.
+/// `ClassPrepare`: the class's methods may run from here on.
 ///
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_prepare(_: *mut Environment, env: *mut JNIEnv, _: jobject, class: jobject) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Some(jvmti) = super::tools() {
+        if let Some(jvmti) = super::jvmti() {
             // SAFETY: the VM passes the thread's environment and a reference to the class.
-            unsafe { learn(jvmti, env, class) };
+            unsafe { register_class(jvmti, env, class) };
         }
     }));
 }
 
 /// # Safety
 /// `env` is the calling thread's, `class` a live reference of it.
-unsafe fn learn(jvmti: Jvmti, env: *mut JNIEnv, class: jobject) {
-    // SAFETY: the caller's promise.
+unsafe fn register_class(jvmti: Jvmti, env: *mut JNIEnv, class: jobject) {
+    // SAFETY: guaranteed by the caller.
     let methods = unsafe { jvmti.methods_of(class) };
     let Some(first) = methods.first() else { return };
     let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
-    let mut known = known();
-    let before = known.methods.get(first).and_then(|entry| known.classes.get(&entry.class)).copied();
-    // SAFETY: the caller's promise; a weak reference that is listed was not deleted.
+    let mut method_ids = method_ids();
+    let before = method_ids.methods.get(first).and_then(|entry| method_ids.classes.get(&entry.class)).copied();
+    // SAFETY: guaranteed by the caller; a stored weak reference is not deleted.
     if before.is_some_and(|weak| unsafe { ((**env).v1_1.IsSameObject)(env, weak as jobject, class) }) {
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let weak = unsafe { ((**env).v1_2.NewWeakGlobalRef)(env, class) } as usize;
     if weak == 0 {
-        // SAFETY: the caller's promise; out of memory leaves an exception behind.
+        // SAFETY: guaranteed by the caller; an out-of-memory error is a pending exception.
         unsafe { ((**env).v1_1.ExceptionClear)(env) };
         return;
     }
-    known.add(&methods, weak, position);
-    if known.classes.len() >= known.sweep_at.max(FIRST_SWEEP) {
-        known.sweep(|weak| {
-            // SAFETY: the caller's promise; listed weak references are deleted here alone, and not twice.
+    method_ids.add(&methods, weak, position);
+    if method_ids.classes.len() >= method_ids.sweep_at.max(FIRST_SWEEP) {
+        method_ids.sweep(|weak| {
+            // SAFETY: guaranteed by the caller; stored weak references are deleted here only, and once.
             unsafe {
                 let is_gone = ((**env).v1_1.IsSameObject)(env, weak as jobject, std::ptr::null_mut());
                 if is_gone {
@@ -115,23 +115,23 @@ unsafe fn learn(jvmti: Jvmti, env: *mut JNIEnv, class: jobject) {
     }
 }
 
-impl Known {
+impl MethodIds {
     fn add(&mut self, methods: &[usize], weak: usize, position: u64) {
         self.last_class += 1;
         let class = self.last_class;
         self.classes.insert(class, weak);
-        let mut again = false;
+        let mut is_reused = false;
         for id in methods {
-            let known_before = self.methods.contains_key(id);
-            again |= known_before;
-            self.methods.insert(*id, Entry { class, since: if known_before { position } else { 0 } });
+            let was_registered = self.methods.contains_key(id);
+            is_reused |= was_registered;
+            self.methods.insert(*id, MethodEntry { class, since: if was_registered { position } else { 0 } });
         }
-        if again {
-            self.given_again.push(position);
+        if is_reused {
+            self.reused.push(position);
         }
     }
 
-    /// Forgets the classes that are gone, and their methods.
+    /// Removes unloaded classes and their methods.
     fn sweep(&mut self, mut is_gone: impl FnMut(usize) -> bool) {
         self.classes.retain(|_, weak| !is_gone(*weak));
         let classes = &self.classes;
@@ -140,19 +140,19 @@ impl Known {
     }
 }
 
-/// Our number of the class that an id at a ring position belongs to.
+/// The class number of an id at a ring position.
 pub fn class_at(id: usize, position: u64) -> Option<u64> {
-    known().methods.get(&id).filter(|entry| entry.since <= position).map(|entry| entry.class)
+    method_ids().methods.get(&id).filter(|entry| entry.since <= position).map(|entry| entry.class)
 }
 
-/// What the VM says of a method of the class with our number; `None` once the class is gone.
-pub fn read(id: usize, class: u64) -> Option<Named> {
-    let jvmti = super::tools()?;
-    let env = guest_thread::environment()?;
+/// Queries a method of the class with this number; `None` if the class was unloaded.
+pub fn read(id: usize, class: u64) -> Option<MethodInfo> {
+    let jvmti = super::jvmti()?;
+    let env = attached_thread::environment()?;
     let held = {
-        let known = known();
-        let weak = *known.classes.get(&class)?;
-        // SAFETY: this thread's environment; a listed weak reference was not deleted, for the list is locked.
+        let method_ids = method_ids();
+        let weak = *method_ids.classes.get(&class)?;
+        // SAFETY: this thread's environment; a stored weak reference is not deleted while the lock is held.
         unsafe { ((**env).v1_2.NewLocalRef)(env, weak as jobject) }
     };
     if held.is_null() {
@@ -160,10 +160,10 @@ pub fn read(id: usize, class: u64) -> Option<Named> {
     }
     // SAFETY: the class is held by a local reference of this thread; the id is of that class.
     let named = unsafe {
-        jvmti.name_of(id).zip(jvmti.signature_of(held)).map(|(method, signature)| Named {
+        jvmti.name_of(id).zip(jvmti.signature_of(held)).map(|(method, signature)| MethodInfo {
             function: format!("{}.{method}", class_of(&signature)).into(),
             file: jvmti.file_of(held).unwrap_or_default().into(),
-            lines: jvmti.lines_of(id),
+            lines: jvmti.line_numbers_of(id),
         })
     };
     // SAFETY: a local reference of this thread, used no more.
@@ -171,7 +171,7 @@ pub fn read(id: usize, class: u64) -> Option<Named> {
     named
 }
 
-/// `Lcom/shop/Cart;` as its author wrote it.
+/// The class name of a signature such as `Lcom/shop/Cart;`.
 fn class_of(signature: &str) -> String {
     class_name(signature.strip_prefix('L').and_then(|name| name.strip_suffix(';')).unwrap_or(signature))
 }
@@ -181,27 +181,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_is_given_again_names_the_new_method_from_there_on() {
-        let mut known = Known::default();
-        known.add(&[8, 16], 100, 0);
-        known.add(&[16, 24], 200, 5000);
-        let class = |id: usize| known.methods.get(&id).map(|entry| (entry.class, entry.since));
+    fn a_reused_id_names_the_new_method_from_its_ring_position_on() {
+        let mut method_ids = MethodIds::default();
+        method_ids.add(&[8, 16], 100, 0);
+        method_ids.add(&[16, 24], 200, 5000);
+        let class = |id: usize| method_ids.methods.get(&id).map(|entry| (entry.class, entry.since));
         assert_eq!([class(8), class(16), class(24)], [Some((1, 0)), Some((2, 5000)), Some((2, 0))]);
-        assert_eq!(known.given_again, [5000]);
+        assert_eq!(method_ids.reused, [5000]);
     }
 
     #[test]
-    fn classes_that_are_gone_are_forgotten_with_their_methods() {
-        let mut known = Known::default();
-        known.add(&[8], 100, 0);
-        known.add(&[16], 200, 0);
-        known.sweep(|weak| weak == 100);
-        assert!(!known.methods.contains_key(&8) && known.methods.contains_key(&16));
-        assert_eq!(known.classes.len(), 1);
+    fn unloaded_classes_are_removed_with_their_methods() {
+        let mut method_ids = MethodIds::default();
+        method_ids.add(&[8], 100, 0);
+        method_ids.add(&[16], 200, 0);
+        method_ids.sweep(|weak| weak == 100);
+        assert!(!method_ids.methods.contains_key(&8) && method_ids.methods.contains_key(&16));
+        assert_eq!(method_ids.classes.len(), 1);
     }
 
     #[test]
-    fn a_signature_is_read_as_its_class() {
+    fn a_signature_is_converted_to_its_class_name() {
         assert_eq!(class_of("Lcom/shop/Cart;"), "com.shop.Cart");
         assert_eq!(class_of("Lcom/shop/Cart$$Lambda.0x0000000800c03000;"), "com.shop.Cart$$Lambda");
     }

@@ -1,10 +1,10 @@
-//! A method of the VM as the handler sees it: whether an address is one, and the fingerprint by which the drain thread
-//! knows it again. Guarded reads only.
+//! Reads a HotSpot `Method` in the handler: validates the address and computes the fingerprint that the drain thread
+//! compares. Guarded reads only.
 
-use super::layout::Layout;
+use super::layout::VmLayout;
 use super::memory_signal::{pointer, word};
 
-/// A method that was looked at.
+/// A validated method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Method {
     pub address: usize,
@@ -14,15 +14,15 @@ pub struct Method {
 }
 
 impl Method {
-    /// The method at `address`; `None` when none lies there.
+    /// The method at `address`; `None` if the memory there is not a method.
     #[inline]
-    pub fn at(layout: &Layout, address: usize) -> Option<Self> {
+    pub fn at(layout: &VmLayout, address: usize) -> Option<Self> {
         if !address.is_multiple_of(8) || address < 4096 {
             return None;
         }
         let const_method = pointer(address + layout.const_method)?;
         let constants = pointer(const_method + layout.constants)?;
-        // Size of the code, name, signature, number: four halves in a row.
+        // Code size, name index, signature index, method number: four 16-bit fields in one word.
         let shape = word(const_method + layout.code_size)?;
         let mut fingerprint = (const_method as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ constants as u64;
         fingerprint = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ shape as u64;
@@ -30,10 +30,10 @@ impl Method {
         Some(Self { address, const_method, code_size: shape as u16, fingerprint: fingerprint ^ fingerprint >> 31 })
     }
 
-    /// The byte code index of an address within the method's code.
+    /// The bytecode index of an address within the method's code.
     #[inline]
-    pub fn index_of(&self, layout: &Layout, byte_code: usize) -> Option<u16> {
-        let index = byte_code.wrapping_sub(self.const_method + layout.const_method_size);
+    pub fn index_of(&self, layout: &VmLayout, bcp: usize) -> Option<u16> {
+        let index = bcp.wrapping_sub(self.const_method + layout.const_method_size);
         (index < usize::from(self.code_size)).then_some(index as u16)
     }
 }

@@ -1,41 +1,42 @@
-//! HotSpot behind the core's `Runtime` seam. The VM describes its own structures; the handler walks them; names are read on
-//! the drain thread. Where the structures are not what we know, or a self-test fails, the VM walks stacks itself and
-//! names its methods (`call_trace_signal`, `method_ids`): degraded, by name in `stats()`: `vm_stack_walk`. Declined: a VM that
-//! is no HotSpot, and one that has neither. Called by the doors, the core's handler and its drain thread.
+//! HotSpot's implementation of the core's `Runtime` trait. VMStructs describe the VM's data structures, the handler walks
+//! stacks with them, and the drain thread resolves names. If VMStructs are incomplete or the self-test fails,
+//! `AsyncGetCallTrace` walks stacks and JVMTI names methods (`call_trace_signal`, `method_ids`); `stats()` then reports
+//! `vm_stack_walk`. Profiling is declined if the VM is not HotSpot or supports neither way. Called by the entry points, the
+//! core's handler and its drain thread.
 
 pub mod applications;
-mod cache_signal;
+mod attached_thread;
+mod attribution_signal;
 mod call_trace_signal;
 mod capture_signal;
-mod class_calls;
 mod code_heap_signal;
-mod frame_word;
-mod guest_thread;
 pub mod inherited;
 mod instance;
-#[cfg(not(target_arch = "x86_64"))]
-mod instructions_elsewhere_signal;
 mod instructions_signal;
+#[cfg(not(target_arch = "x86_64"))]
+mod instructions_unsupported_signal;
 mod java_threads;
 mod jvmti;
+mod jvmti_classes;
 mod layout;
 mod machine_code_signal;
 mod memory_signal;
 mod method_ids;
 mod method_signal;
 mod names;
-mod nearby_signal;
-mod outside_signal;
-mod recall_signal;
+mod non_java_frames_signal;
+mod pc_cache_signal;
+mod prefetch_signal;
+mod raw_frame;
 mod registers_signal;
-mod scopes_signal;
+mod scope_desc_signal;
 mod self_test;
-mod structures;
 mod stub_names;
-mod switches;
 mod thread_groups;
 mod threads_signal;
 pub mod virtual_threads;
+mod vm_flags;
+mod vm_structs;
 mod walk_signal;
 mod wall_signal;
 
@@ -48,30 +49,30 @@ use spanprof::runtime::{Ended, Frame, FrameType, Runtime, RuntimeThread};
 use spanprof::{sys, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
-use frame_word::Place;
-use java_threads::ThreadPlaces;
-use layout::Layout;
-use names::Names;
-use structures::{Library, Structures};
+use java_threads::OsThreadOffsets;
+use layout::VmLayout;
+use names::MethodNames;
+use raw_frame::FrameKind;
+use vm_structs::{VmLibrary, VmStructs};
 
-pub use guest_thread::environment;
+pub use attached_thread::environment;
 pub use instance::share;
 pub use java_threads::own_scope;
-pub use jvmti::{Callbacks, Environment, Event, Jvmti};
+pub use jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
 pub use method_ids::session_begins;
-pub use threads_signal::{exempt, SCOPE_BYTES};
+pub use threads_signal::{exclude, SCOPE_BYTES};
 
 static VM: AtomicPtr<JavaVM> = AtomicPtr::new(std::ptr::null_mut());
 static VM_HAS_ENDED: AtomicBool = AtomicBool::new(false);
 static MAY_SIGNAL: AtomicBool = AtomicBool::new(true);
 static WARNING: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps the VM that loaded us.
+/// Stores the VM that loaded the library.
 pub fn set_vm(vm: *mut JavaVM) {
     VM.store(vm, Ordering::Release);
 }
 
-/// The VM's last words: nothing of it is called from here on.
+/// `VMDeath`: no function of the VM is called after this.
 fn vm_ends() {
     call_trace_signal::withdraw();
     VM_HAS_ENDED.store(true, Ordering::Release);
@@ -81,7 +82,7 @@ fn vm_has_ended() -> bool {
     VM_HAS_ENDED.load(Ordering::Acquire)
 }
 
-/// Whether the configuration allows signals and handlers of them. To be called before `get`.
+/// Stores whether the configuration allows signals and signal handlers. Must precede `JavaRuntime::get`.
 pub fn allow_signals(is_allowed: bool) {
     MAY_SIGNAL.store(is_allowed, Ordering::Relaxed);
 }
@@ -90,72 +91,72 @@ fn may_signal() -> bool {
     MAY_SIGNAL.load(Ordering::Relaxed)
 }
 
-/// What the user should know of how this process is profiled; once.
+/// Takes the warning about degraded profiling; it is returned once.
 pub fn take_warning() -> Option<String> {
     WARNING.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Our environment of the VM's tool interface: one for the life of the process; `None` where the VM has none.
-fn tools() -> Option<Jvmti> {
-    static TOOLS: OnceLock<Jvmti> = OnceLock::new();
-    if let Some(tools) = TOOLS.get() {
-        return Some(*tools);
+/// The profiler's JVMTI environment: one per process; `None` if the VM has no JVMTI.
+fn jvmti() -> Option<Jvmti> {
+    static JVMTI: OnceLock<Jvmti> = OnceLock::new();
+    if let Some(jvmti) = JVMTI.get() {
+        return Some(*jvmti);
     }
     let vm = VM.load(Ordering::Acquire);
     if vm.is_null() {
         return None;
     }
-    // SAFETY: the VM that loaded us runs. Of two that come at once one environment is left unused.
-    let made = unsafe { Jvmti::of(vm) }.ok()?;
-    made.set_callbacks(&java_threads::callbacks(false)).ok()?;
-    Some(*TOOLS.get_or_init(|| made))
+    // SAFETY: the VM that loaded the library runs. If two threads race, one environment stays unused.
+    let created = unsafe { Jvmti::of(vm) }.ok()?;
+    created.set_callbacks(&java_threads::callbacks(false)).ok()?;
+    Some(*JVMTI.get_or_init(|| created))
 }
 
-/// A property that the VM was started with.
+/// A system property of the VM.
 pub fn property(name: &CStr) -> Option<String> {
-    tools()?.property(name)
+    jvmti()?.property(name)
 }
 
-/// How stacks shall be walked.
+/// The stack walker to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackWalk {
-    /// By ourselves; by the VM where the self-test fails.
+    /// The own stack walker; `AsyncGetCallTrace` if the self-test fails.
     Auto,
-    /// By the VM.
+    /// `AsyncGetCallTrace`.
     ByVm,
 }
 
-/// See the head of the module.
+/// See the module documentation.
 pub struct JavaRuntime {
-    /// None where the VM walks.
-    layout: Option<&'static Layout>,
+    /// `None` if `AsyncGetCallTrace` walks the stacks.
+    layout: Option<&'static VmLayout>,
     java_version: u32,
-    /// Asked by the drain alone.
-    names: Mutex<Names>,
-    threads_named_ns: AtomicU64,
+    /// Used by the drain thread only.
+    names: Mutex<MethodNames>,
+    thread_names_read_ns: AtomicU64,
 }
 
-/// Carries the clocks where SIGURG is not free. SIGPROF belongs to the VM's flight recorder and to other profilers. Nothing
-/// uses this one, and it does not queue.
+/// The clocks' signal if SIGURG is taken. The VM's flight recorder and other profilers use SIGPROF. No known program uses
+/// SIGSTKFLT; it does not queue.
 const FALLBACK_SIGNAL: libc::c_int = libc::SIGSTKFLT;
-/// A name of a thread is believed for so long.
-const THREAD_NAMES_LAST_NS: u64 = 1_000_000_000;
+/// Cached thread names are valid for this long.
+const THREAD_NAMES_VALID_NS: u64 = 1_000_000_000;
 
 impl JavaRuntime {
-    /// The runtime of this VM, or why it cannot be profiled. Made once: a later call gets the same one.
+    /// The runtime of this VM, or the reason why it cannot be profiled. Created once; later calls return the same instance.
     ///
     /// # Safety
-    /// `env` is the calling thread's.
+    /// `env` is the calling thread's JNI environment.
     pub unsafe fn get(env: *mut JNIEnv, stack_walk: StackWalk) -> Result<Arc<Self>, String> {
         static RUNTIME: Mutex<Option<Arc<JavaRuntime>>> = Mutex::new(None);
         let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = &*runtime {
             return Ok(runtime.clone());
         }
-        // SAFETY: the caller's promise.
-        let made = Arc::new(unsafe { Self::make(env, stack_walk) }?);
-        *runtime = Some(made.clone());
-        Ok(made)
+        // SAFETY: guaranteed by the caller.
+        let created = Arc::new(unsafe { Self::make(env, stack_walk) }?);
+        *runtime = Some(created.clone());
+        Ok(created)
     }
 
     /// # Safety
@@ -165,44 +166,44 @@ impl JavaRuntime {
         if vm.is_null() {
             return Err("the library was not loaded by a VM".to_owned());
         }
-        // Without it every word of the table is a system call.
+        // Without the fault guard each guarded read is a system call.
         if may_signal() {
             sys::install_fault_guard();
         }
-        // SAFETY: the VM keeps its table for its whole life.
-        let inside = unsafe { (**vm).v1_2.GetEnv } as usize;
-        let library = Library::of(inside).ok_or("its library is not found")?;
-        let structures = Structures::read(&library).ok_or("it is no HotSpot VM")?;
-        let jvmti = tools().ok_or("it has no tool interface")?;
+        // SAFETY: the VM's function table lives as long as the VM.
+        let address_in_vm = unsafe { (**vm).v1_2.GetEnv } as usize;
+        let library = VmLibrary::of(address_in_vm).ok_or("the VM's library was not found")?;
+        let structures = VmStructs::read(&library).ok_or("it is not a HotSpot VM")?;
+        let jvmti = jvmti().ok_or("it has no JVMTI")?;
         let java_version = jvmti.java_version()?;
-        switches::record_every_place(&structures);
-        // The VM calls us, and handlers run our code, from here on.
+        vm_flags::enable_debug_non_safepoints(&structures);
+        // From here on the VM calls into the library, and handlers run its code.
         sys::pin_library();
-        let places = ThreadPlaces::of(&structures)?;
-        // SAFETY: the caller's promise.
-        unsafe { java_threads::begin(jvmti, env, places) }?;
-        let own_thread = threads_signal::of(sys::thread_id()).map_or(0, threads_signal::Row::java_thread);
-        let mut names = Names::default();
+        let offsets = OsThreadOffsets::of(&structures)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { java_threads::begin(jvmti, env, offsets) }?;
+        let calling_thread = threads_signal::of(sys::thread_id()).map_or(0, threads_signal::ThreadRow::java_thread);
+        let mut names = MethodNames::default();
         let layout = match stack_walk {
-            StackWalk::ByVm => Err("it was asked for".to_owned()),
-            StackWalk::Auto => tested_layout(&structures, java_version, own_thread, &mut names),
+            StackWalk::ByVm => Err("`stackWalk=vm` is set".to_owned()),
+            StackWalk::Auto => tested_layout(&structures, java_version, calling_thread, &mut names),
         };
         let layout = match layout {
             Ok(layout) => Some(layout),
             Err(why) => {
-                // SAFETY: the caller's promise.
-                unsafe { walk_by_vm(&library, &structures, jvmti, env, own_thread) }
-                    .map_err(|lacks| format!("our own walk: {why}; the VM's: {lacks}"))?;
+                // SAFETY: guaranteed by the caller.
+                unsafe { walk_by_vm(&library, &structures, jvmti, env, calling_thread) }
+                    .map_err(|lacks| format!("own stack walker: {why}; AsyncGetCallTrace: {lacks}"))?;
                 if stack_walk == StackWalk::Auto {
                     *WARNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!(
-                        "spanprof: stacks of this Java {java_version} cannot be walked by our own means ({why}); the VM walks \
-                         them, which costs more and shows less"
+                        "spanprof: the own stack walker does not support this Java {java_version} ({why}); AsyncGetCallTrace \
+                         walks the stacks, which costs more and shows fewer frames"
                     ));
                 }
                 None
             }
         };
-        Ok(Self { layout, java_version, names: Mutex::new(names), threads_named_ns: AtomicU64::new(0) })
+        Ok(Self { layout, java_version, names: Mutex::new(names), thread_names_read_ns: AtomicU64::new(0) })
     }
 
     fn stack_walk(&self) -> &'static str {
@@ -214,52 +215,52 @@ impl JavaRuntime {
     }
 }
 
-/// The layout in force for handlers from here on, or why ours cannot be used.
+/// The layout that handlers use from here on, or the reason why the own stack walker cannot be used.
 fn tested_layout(
-    structures: &Structures,
+    structures: &VmStructs,
     java_version: u32,
-    own_thread: usize,
-    names: &mut Names,
-) -> Result<&'static Layout, String> {
+    calling_thread: usize,
+    names: &mut MethodNames,
+) -> Result<&'static VmLayout, String> {
     if let Some(layout) = layout::published() {
         return Ok(layout);
     }
-    let layout = Layout::of(structures, java_version).map_err(|what| format!("it does not tell of {what}"))?;
-    self_test::judge(&layout, own_thread, names)?;
+    let layout = VmLayout::of(structures, java_version).map_err(|what| format!("VMStructs lack {what}"))?;
+    self_test::run(&layout, calling_thread, names)?;
     Ok(layout::publish(layout))
 }
 
-/// Has the VM walk stacks from here on.
+/// Makes `AsyncGetCallTrace` walk stacks from here on.
 ///
 /// # Safety
-/// `env` is the calling thread's.
+/// `env` is the calling thread's JNI environment.
 unsafe fn walk_by_vm(
-    library: &Library,
-    structures: &Structures,
+    library: &VmLibrary,
+    structures: &VmStructs,
     jvmti: Jvmti,
     env: *mut JNIEnv,
-    own_thread: usize,
+    calling_thread: usize,
 ) -> Result<(), String> {
     let function = library.symbol("AsyncGetCallTrace").ok_or("it has no AsyncGetCallTrace")?;
-    if own_thread == 0 {
-        return Err("it does not tell of the calling thread".to_owned());
+    if calling_thread == 0 {
+        return Err("the calling thread's JavaThread is unknown".to_owned());
     }
-    let bound = |name: &str| {
+    let code_cache_bound = |name: &str| {
         structures.address("CodeCache", name).and_then(|at| memory_signal::word(at).ok_or_else(|| name.to_owned()))
     };
     let anchor = structures.offset("JavaThread", "_anchor")? + structures.offset("JavaFrameAnchor", "_last_Java_sp")?;
-    let places = call_trace_signal::Places {
+    let addresses = call_trace_signal::CallTraceAddresses {
         function,
-        environment: (env as isize).wrapping_sub(own_thread as isize),
-        code: (bound("_low_bound")?, bound("_high_bound")?),
+        environment: (env as isize).wrapping_sub(calling_thread as isize),
+        code: (code_cache_bound("_low_bound")?, code_cache_bound("_high_bound")?),
         anchor_sp: anchor,
     };
     jvmti.set_callbacks(&java_threads::callbacks(true))?;
-    jvmti.notify(Event::ClassLoad, true)?;
-    jvmti.notify(Event::ClassPrepare, true)?;
-    // SAFETY: the caller's promise.
+    jvmti.notify(JvmtiEvent::ClassLoad, true)?;
+    jvmti.notify(JvmtiEvent::ClassPrepare, true)?;
+    // SAFETY: guaranteed by the caller.
     unsafe { method_ids::begin(jvmti, env) }?;
-    call_trace_signal::publish(places);
+    call_trace_signal::publish(addresses);
     Ok(())
 }
 
@@ -282,7 +283,7 @@ impl Runtime for JavaRuntime {
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         wall_signal::begin();
-        // Without signals threads that wait are still seen, by our own walk.
+        // Without signals the own stack walker still samples waiting threads.
         let is_possible = if may_signal() { wall_signal::install() } else { self.layout.is_some() };
         is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
     }
@@ -296,7 +297,7 @@ impl Runtime for JavaRuntime {
     }
 
     fn frames_keep(&self) -> bool {
-        // Those of our own walk have fingerprints; the VM gives ids of methods anew.
+        // Frames of the own walker have fingerprints; the VM reuses method ids.
         self.layout.is_some()
     }
 
@@ -305,46 +306,46 @@ impl Runtime for JavaRuntime {
     }
 
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
-        threads_signal::each_of_the_program(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
+        threads_signal::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
 
     fn ended(&self, out: &mut Vec<Ended>) {
-        // Threads take new names, and new threads take ids of ended ones: their names are read anew now and then.
+        // Threads are renamed, and kernel thread ids are reused: names are read again periodically.
         let now_ns = sys::monotonic_ns();
-        if now_ns.saturating_sub(self.threads_named_ns.load(Ordering::Relaxed)) > THREAD_NAMES_LAST_NS {
-            self.threads_named_ns.store(now_ns, Ordering::Relaxed);
+        if now_ns.saturating_sub(self.thread_names_read_ns.load(Ordering::Relaxed)) > THREAD_NAMES_VALID_NS {
+            self.thread_names_read_ns.store(now_ns, Ordering::Relaxed);
             let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
-            out.push(Ended { code: frame_word::THREAD, position });
+            out.push(Ended { code: raw_frame::THREAD, position });
         }
         if self.layout.is_none() {
-            let given_again = method_ids::take_given_again();
-            out.extend(given_again.into_iter().map(|position| Ended { code: frame_word::METHOD_ID, position }));
+            let reused = method_ids::take_reused();
+            out.extend(reused.into_iter().map(|position| Ended { code: raw_frame::METHOD_ID, position }));
         }
     }
 
     fn resolve(&self, frame: RawFrame, position: u64, out: &mut Vec<Frame>) {
-        let mark = |text: String| Frame { function: text.into(), ..Frame::default() };
-        match frame_word::read(frame) {
-            Place::Method { address, fingerprint, index } => {
+        let marker_frame = |text: String| Frame { function: text.into(), ..Frame::default() };
+        match raw_frame::decode(frame) {
+            FrameKind::Method { address, fingerprint, index } => {
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
                 out.extend(self.layout.and_then(|layout| names.frame(layout, address, fingerprint, index)));
             }
-            Place::MethodId { id: 0, .. } => out.push(mark("[method_without_id]".to_owned())),
-            Place::MethodId { id, index } => {
+            FrameKind::MethodId { id: 0, .. } => out.push(marker_frame("[method_without_id]".to_owned())),
+            FrameKind::MethodId { id, index } => {
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
                 out.extend(names.frame_by_id(id, index, position));
             }
-            Place::Stub(pc) => {
-                // Where the VM walks, methods that it does not name end here too.
-                let nameless = if self.layout.is_some() { "[stub]" } else { "[generated_code]" };
-                out.push(names::stub(self.layout, pc).unwrap_or_else(|| mark(nameless.to_owned())));
+            FrameKind::Stub(pc) => {
+                // With `AsyncGetCallTrace`, unnamed methods are reported as stubs too.
+                let unnamed = if self.layout.is_some() { "[stub]" } else { "[generated_code]" };
+                out.push(names::stub(self.layout, pc).unwrap_or_else(|| marker_frame(unnamed.to_owned())));
             }
-            Place::Thread(thread_id) => {
+            FrameKind::Thread(thread_id) => {
                 let name = sys::thread_name(thread_id).unwrap_or_else(|| "native thread".to_owned());
                 let function = thread_groups::of(&name).map_or_else(|| format!("[{name}]"), str::to_owned);
-                out.push(Frame { frame_type: FrameType::Native, ..mark(function) });
+                out.push(Frame { frame_type: FrameType::Native, ..marker_frame(function) });
             }
-            Place::FramesInHeap => out.push(mark("[frames_in_heap]".to_owned())),
+            FrameKind::FramesInHeap => out.push(marker_frame("[frames_in_heap]".to_owned())),
         }
     }
 
@@ -362,7 +363,7 @@ impl Runtime for JavaRuntime {
         out.push(("java.virtual_threads_labelled", labelled.to_string()));
         out.push(("java.virtual_threads_without_words", without_words.to_string()));
         out.push(("java.mounts_followed", mounts.to_string()));
-        out.push(("java.threads_asked", wall_signal::asked_so_far().to_string()));
+        out.push(("java.threads_asked", wall_signal::requests_sent().to_string()));
         out.push(("java.places_cached", hits.to_string()));
         out.push(("java.places_decoded", misses.to_string()));
         let refused = call_trace_signal::refused();

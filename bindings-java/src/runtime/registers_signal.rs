@@ -1,64 +1,63 @@
-//! The registers of an interrupted Java thread, as the walk needs them.
+//! The registers of an interrupted Java thread that the stack walker uses.
 
 #[cfg(target_arch = "x86_64")]
 use super::memory_signal::{int, word};
 
-/// What the walk needs of a machine.
+/// Registers by their role in HotSpot.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Registers {
+pub struct JavaRegisters {
     pub pc: usize,
     pub sp: usize,
     pub fp: usize,
-    /// Where the interpreter keeps its place in the byte code; at a method's entry, the caller's stack pointer.
-    pub byte_code: usize,
-    /// Where the interpreter finds the method it enters.
+    /// The interpreter's bytecode pointer; at a method's entry, the sender's stack pointer.
+    pub bcp: usize,
+    /// The method that the interpreter enters.
     pub method: usize,
-    /// Where the interpreter keeps its caller while it makes room for a method's variables, where the machine has such a
-    /// register; else 0.
-    pub kept_caller: usize,
-    /// The return address of a leaf, where the machine keeps it in a register; else 0.
+    /// The return address while the interpreter allocates locals, where the architecture has such a register; else 0.
+    pub saved_return: usize,
+    /// The link register, where the architecture has one; else 0.
     pub link: usize,
 }
 
-/// Each by the C library's number of the register that it is in.
+/// Reads each register by its index in `gregs`.
 #[cfg(target_arch = "x86_64")]
-fn by_number(register: impl Fn(libc::c_int) -> Option<usize>) -> Option<Registers> {
-    Some(Registers {
+fn by_number(register: impl Fn(libc::c_int) -> Option<usize>) -> Option<JavaRegisters> {
+    Some(JavaRegisters {
         pc: register(libc::REG_RIP)?,
         sp: register(libc::REG_RSP)?,
         fp: register(libc::REG_RBP)?,
-        byte_code: register(libc::REG_R13)?,
+        bcp: register(libc::REG_R13)?,
         method: register(libc::REG_RBX)?,
-        kept_caller: register(libc::REG_RAX)?,
+        saved_return: register(libc::REG_RAX)?,
         link: 0,
     })
 }
 
 #[cfg(target_arch = "x86_64")]
-pub fn registers(context: &libc::ucontext_t) -> Registers {
+pub fn registers(context: &libc::ucontext_t) -> JavaRegisters {
     let registers = &context.uc_mcontext.gregs;
-    by_number(|which| Some(registers[which as usize] as usize)).unwrap_or_default()
+    by_number(|index| Some(registers[index as usize] as usize)).unwrap_or_default()
 }
 
 #[cfg(target_arch = "aarch64")]
-pub fn registers(context: &libc::ucontext_t) -> Registers {
+pub fn registers(context: &libc::ucontext_t) -> JavaRegisters {
     let registers = &context.uc_mcontext;
-    let register = |which: usize| registers.regs[which] as usize;
-    Registers {
+    let register = |index: usize| registers.regs[index] as usize;
+    JavaRegisters {
         pc: registers.pc as usize,
         sp: registers.sp as usize,
         fp: register(29),
-        byte_code: register(22),
+        bcp: register(22),
         method: register(12),
-        kept_caller: 0,
+        saved_return: 0,
         link: register(30),
     }
 }
 
-/// What a thread executed when it faulted, if what lies at `frame` is the frame of a fault's handler.
+/// The registers at a fault, if `frame` is the signal frame of a SIGSEGV or SIGBUS handler.
 #[cfg(target_arch = "x86_64")]
-pub fn at_fault(frame: usize) -> Option<Registers> {
-    /// The kernel's context, as long as its C counterpart up to the registers, ends with its mask; then comes the signal.
+pub fn at_fault(frame: usize) -> Option<JavaRegisters> {
+    /// The kernel's ucontext equals the C type up to the registers, and ends with the signal mask; the siginfo follows.
     const CONTEXT: usize = 8;
     const SIGNAL: usize = CONTEXT + 304;
     const REGISTERS: usize = CONTEXT + std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
@@ -66,22 +65,22 @@ pub fn at_fault(frame: usize) -> Option<Registers> {
     if signal != libc::SIGSEGV && signal != libc::SIGBUS {
         return None;
     }
-    by_number(|which| word(frame + REGISTERS + which as usize * 8))
+    by_number(|index| word(frame + REGISTERS + index as usize * 8))
 }
 
-/// Handlers' frames of other machines are not known.
+/// Signal frames are not decoded on this architecture.
 #[cfg(target_arch = "aarch64")]
-pub fn at_fault(_frame: usize) -> Option<Registers> {
+pub fn at_fault(_frame: usize) -> Option<JavaRegisters> {
     None
 }
 
-/// The return address in a register, where the machine has one.
+/// The return address in the link register, if there is one.
 #[inline]
-pub fn link(registers: &Registers) -> Option<usize> {
+pub fn link(registers: &JavaRegisters) -> Option<usize> {
     (registers.link != 0).then_some(registers.link)
 }
 
-/// The same registers, but those of a caller.
+/// A copy of the context with the registers of a caller.
 #[cfg(target_arch = "x86_64")]
 pub fn at_caller(context: &libc::ucontext_t, [pc, sp, fp]: [usize; 3]) -> libc::ucontext_t {
     let mut callers = *context;

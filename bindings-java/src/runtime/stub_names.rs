@@ -1,4 +1,5 @@
-//! Names of the code that the VM makes for itself (copies of arrays, entries of calls), as it tells them. Normal threads only.
+//! Names of the VM's stubs (array copies, call stubs), from the JVMTI event `DynamicCodeGenerated`. Not for signal
+//! handlers.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -8,7 +9,7 @@ use jni::sys::jint;
 
 use super::jvmti::Environment;
 
-/// A VM has a few hundred, and tells of call stubs as it makes them.
+/// A VM has a few hundred, and reports call stubs as it creates them.
 const MAX_STUBS: usize = 16_384;
 
 struct Stub {
@@ -23,7 +24,7 @@ fn stubs() -> MutexGuard<'static, Vec<Stub>> {
     STUBS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The VM tells of a piece of code; of what is told twice the shorter piece has the better name.
+/// `DynamicCodeGenerated`. If a range is reported twice, the later name replaces the earlier one.
 ///
 /// # Safety
 /// Called by the VM.
@@ -32,12 +33,13 @@ pub unsafe extern "system" fn on_code(_: *mut Environment, name: *const c_char, 
         if name.is_null() || len <= 0 {
             return;
         }
-        // SAFETY: the VM passes a text that ends in NUL and lives for this call.
+        // SAFETY: the VM passes a NUL-terminated string that lives for this call.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
         let stub = Stub { start: start as usize, len: len as usize, name };
         let mut stubs = stubs();
-        let told_before = stubs.iter().position(|known| known.start == stub.start && known.len == stub.len);
-        match told_before {
+        let reported_before =
+            stubs.iter().position(|reported| reported.start == stub.start && reported.len == stub.len);
+        match reported_before {
             Some(index) => stubs[index] = stub,
             None if stubs.len() < MAX_STUBS => stubs.push(stub),
             None => {}
@@ -45,11 +47,11 @@ pub unsafe extern "system" fn on_code(_: *mut Environment, name: *const c_char, 
     }));
 }
 
-/// The name of the shortest piece of code that holds `pc`.
+/// The name of the shortest reported range that holds `pc`.
 pub fn at(pc: usize) -> Option<String> {
     let stubs = stubs();
-    let holding = stubs.iter().filter(|stub| pc.wrapping_sub(stub.start) < stub.len);
-    holding.min_by_key(|stub| stub.len).map(|stub| stub.name.clone())
+    let containing = stubs.iter().filter(|stub| pc.wrapping_sub(stub.start) < stub.len);
+    containing.min_by_key(|stub| stub.len).map(|stub| stub.name.clone())
 }
 
 #[cfg(test)]
@@ -57,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_piece_names_an_address() {
-        let told = |name: &CStr, start: usize, len: jint| {
-            // SAFETY: what the VM would pass.
+    fn the_shortest_range_names_an_address() {
+        let report = |name: &CStr, start: usize, len: jint| {
+            // SAFETY: the arguments that the VM would pass.
             unsafe { on_code(std::ptr::null_mut(), name.as_ptr(), start as *const c_void, len) };
         };
-        told(c"StubRoutines", 0x9000, 0x100);
-        told(c"copy_of_bytes", 0x9040, 0x20);
-        told(c"copy_of_words", 0x9040, 0x20);
+        report(c"StubRoutines", 0x9000, 0x100);
+        report(c"copy_of_bytes", 0x9040, 0x20);
+        report(c"copy_of_words", 0x9040, 0x20);
         assert_eq!(at(0x9050).as_deref(), Some("copy_of_words"));
         assert_eq!(at(0x9010).as_deref(), Some("StubRoutines"));
         assert_eq!(at(0x9100), None);

@@ -1,5 +1,5 @@
-//! What the VM's own threads work at, by their names: the kernel keeps 15 letters of each (`hotspot/share/gc`,
-//! `hotspot/share/compiler`, JDK 17 to 25). Their stacks end in one frame for each group, however many threads it has.
+//! Groups of the VM's internal threads by name; the kernel stores 15 characters of each (`hotspot/share/gc`,
+//! `hotspot/share/compiler`, JDK 17 to 25). Their stacks end in one frame per group, for any number of threads.
 
 const GROUPS: [(&str, &[&str]); 2] = [
     ("JIT compiler", &["C1 CompilerThre", "C2 CompilerThre", "JVMCI CompilerT", "JVMCI-native Co"]),
@@ -24,10 +24,10 @@ const GROUPS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// The group of a thread of the VM; `None` for any other thread.
+/// The group of an internal thread of the VM; `None` for any other thread.
 pub fn of(name: &str) -> Option<&'static str> {
-    let is_of = |begins: &&[&str]| begins.iter().any(|begin| name.starts_with(begin));
-    GROUPS.iter().find(|(_, begins)| is_of(begins)).map(|(group, _)| *group)
+    let is_of = |prefixes: &&[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    GROUPS.iter().find(|(_, prefixes)| is_of(prefixes)).map(|(group, _)| *group)
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_and_collectors_are_groups_and_other_threads_are_none() {
+    fn compiler_and_gc_threads_have_a_group_and_other_threads_have_none() {
         for name in ["C1 CompilerThre", "C2 CompilerThre"] {
             assert_eq!(of(name), Some("JIT compiler"), "{name}");
         }

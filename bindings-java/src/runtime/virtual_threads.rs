@@ -1,6 +1,7 @@
-//! What scopes on virtual threads say: words of the virtual thread's own, which Java writes through a direct buffer, and
-//! which the row of whatever thread carries it points to. The VM tells of each mount and unmount, which costs every virtual
-//! thread: asked for only while the profiler runs and any of them says something. Normal threads only.
+//! Context of virtual threads. Each virtual thread has scope words of its own, which Java writes through a direct buffer.
+//! The row of its carrier thread points to them while it is mounted. The VM reports each mount and unmount, at a cost for
+//! every virtual thread; these events are enabled only while the profiler runs and a virtual thread has a context. Not for
+//! signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,70 +10,70 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jni::sys::{jobject, JNIEnv};
 use spanprof::{sys, Profiler};
 
-use super::jvmti::{Environment, Event, ExtensionEvent, Jvmti};
-use super::threads_signal::{self, Row, ScopeWords};
+use super::jvmti::{Environment, ExtensionEvent, Jvmti, JvmtiEvent};
+use super::threads_signal::{self, ScopeWords, ThreadRow};
 
-/// Words are made so many at a time, and kept for the life of the process: handlers may read them at any moment.
+/// Scope words are allocated in chunks of this size and never freed: handlers may read them at any time.
 const CHUNK: usize = 1_024;
-const MOST: usize = 1 << 20;
+const MAX_SCOPES: usize = 1 << 20;
 
-/// The words of one virtual thread after another.
+/// Scope words of one virtual thread, reused after it ends.
 #[repr(C, align(64))]
 pub struct VirtualScope {
     words: ScopeWords,
-    /// 0 when Java is to ask anew before it writes: mounts are not told of, although the profiler runs.
-    is_followed: AtomicU64,
-    /// Whether it is some virtual thread's.
-    is_taken: AtomicBool,
+    /// 0 if Java must request the buffer again before it writes, since the profiler runs and mounts are not tracked.
+    is_tracked: AtomicU64,
+    /// Whether a virtual thread uses it.
+    is_used: AtomicBool,
 }
 
-/// Bytes that Java sees: the words, and whether they are followed.
+/// Size of the part that Java sees: the words and `is_tracked`.
 pub const VIRTUAL_SCOPE_BYTES: usize = size_of::<ScopeWords>() + size_of::<u64>();
 
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
-static WITHOUT_WORDS: AtomicU64 = AtomicU64::new(0);
-/// Whether mounts are told of.
-static FOLLOWED: AtomicBool = AtomicBool::new(false);
-static TAKEN: AtomicUsize = AtomicUsize::new(0);
-static KEPT: Mutex<Kept> =
-    Mutex::new(Kept { chunks: Vec::new(), free: Vec::new(), events: None, are_ends_told: false });
+static WITHOUT_SCOPE: AtomicU64 = AtomicU64::new(0);
+/// Whether mount events are enabled.
+static MOUNT_EVENTS_ENABLED: AtomicBool = AtomicBool::new(false);
+static USED: AtomicUsize = AtomicUsize::new(0);
+static SCOPES: Mutex<VirtualScopes> =
+    Mutex::new(VirtualScopes { chunks: Vec::new(), free: Vec::new(), events: None, has_end_events: false });
 
-struct Kept {
+struct VirtualScopes {
     chunks: Vec<&'static [VirtualScope]>,
     free: Vec<&'static VirtualScope>,
-    /// Mount and unmount; none where the VM does not tell of them.
+    /// Mount and unmount events; `None` if the VM lacks them.
     events: Option<[ExtensionEvent; 2]>,
-    /// Whether the VM tells of virtual threads that end.
-    are_ends_told: bool,
+    /// Whether `VirtualThreadEnd` is enabled.
+    has_end_events: bool,
 }
 
-fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+fn scopes() -> MutexGuard<'static, VirtualScopes> {
+    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Mounts told of so far, virtual threads that live and had a label, and those that found no room for one.
+/// Mount events so far, live virtual threads that have had a label, and virtual threads that got no scope words.
 pub fn counts() -> (u64, u64, u64) {
-    (MOUNTS.load(Ordering::Relaxed), TAKEN.load(Ordering::Relaxed) as u64, WITHOUT_WORDS.load(Ordering::Relaxed))
+    (MOUNTS.load(Ordering::Relaxed), USED.load(Ordering::Relaxed) as u64, WITHOUT_SCOPE.load(Ordering::Relaxed))
 }
 
-/// The words that the calling virtual thread's scopes are written to, followed from here on while the profiler runs; `None`
-/// where virtual threads cannot be followed, or when there is no room for one more.
+/// Address of the calling virtual thread's scope words, tracked from here on while the profiler runs; `None` if the VM
+/// lacks mount events, or at `MAX_SCOPES`.
 pub fn own_scope() -> Option<usize> {
-    // Also before the profiler is started.
-    let jvmti = super::tools()?;
-    let row = threads_signal::enrol(sys::thread_id(), 0);
-    let before = jvmti.thread_word(std::ptr::null_mut()).unwrap_or(0);
-    let mut kept = kept();
-    kept.hear_of_ends(jvmti)?;
+    // Works also before the profiler is started.
+    let jvmti = super::jvmti()?;
+    let row = threads_signal::register(sys::thread_id(), 0);
+    let before = jvmti.thread_local_storage(std::ptr::null_mut()).unwrap_or(0);
+    let mut scopes = scopes();
+    scopes.enable_end_events(jvmti)?;
     if is_profiled() {
-        kept.follow(jvmti)?;
+        scopes.enable_mount_events(jvmti)?;
     }
-    let scope = kept.words_of(row, before, |address| jvmti.set_thread_word(address).is_ok())?;
-    // While nothing runs there is nothing to ask anew for.
-    scope.is_followed.store(1, Ordering::Release);
-    if let Some(row) = row.filter(|_| is_followed()) {
-        // Mounted here until this call returns.
-        row.scope.carry(&scope.words);
+    let scope = scopes.scope_for(row, before, |address| jvmti.set_thread_local_storage(address).is_ok())?;
+    // While the profiler is stopped, Java need not request the buffer again.
+    scope.is_tracked.store(1, Ordering::Release);
+    if let Some(row) = row.filter(|_| are_mounts_tracked()) {
+        // The virtual thread stays mounted on this carrier until the call returns.
+        row.scope.mount(&scope.words);
     }
     Some(std::ptr::from_ref(scope) as usize)
 }
@@ -81,110 +82,111 @@ fn is_profiled() -> bool {
     Profiler::running().is_some_and(|profiler| profiler.is_running())
 }
 
-/// Whether mounts are told of.
-pub fn is_followed() -> bool {
-    FOLLOWED.load(Ordering::SeqCst)
+/// Whether mount events are enabled.
+pub fn are_mounts_tracked() -> bool {
+    MOUNT_EVENTS_ENABLED.load(Ordering::SeqCst)
 }
 
-/// The profiler runs from now on: virtual threads that say something are followed from their next mount on.
+/// A session begins: virtual threads with a context are tracked from their next mount on.
 pub fn session_begins() {
-    let Some(jvmti) = super::tools() else { return };
-    let mut kept = kept();
-    kept.taken().for_each(|scope| scope.is_followed.store(0, Ordering::SeqCst));
-    if kept.says_something() {
-        kept.follow(jvmti);
+    let Some(jvmti) = super::jvmti() else { return };
+    let mut scopes = scopes();
+    scopes.used().for_each(|scope| scope.is_tracked.store(0, Ordering::SeqCst));
+    if scopes.any_is_set() {
+        scopes.enable_mount_events(jvmti);
     }
 }
 
-/// Follows no virtual thread any more when none says anything, or nobody listens. Called when the profiler stops, and now
-/// and then on a thread of the VM's.
-pub fn rest() {
-    let Some(jvmti) = super::tools() else { return };
-    let mut kept = kept();
-    if is_followed() && !(is_profiled() && kept.says_something()) {
-        kept.follow_none(jvmti);
+/// Disables mount events if no virtual thread has a context or the profiler is stopped. Called when the profiler stops, and
+/// periodically on a thread of the VM.
+pub fn disable_unused_events() {
+    let Some(jvmti) = super::jvmti() else { return };
+    let mut scopes = scopes();
+    if are_mounts_tracked() && !(is_profiled() && scopes.any_is_set()) {
+        scopes.disable_mount_events(jvmti);
     }
-    if !is_followed() {
-        kept.hear_of_no_ends(jvmti);
+    if !are_mounts_tracked() {
+        scopes.disable_end_events(jvmti);
     }
 }
 
-impl Kept {
-    /// Words of threads that ended are given back from here on.
-    fn hear_of_ends(&mut self, jvmti: Jvmti) -> Option<()> {
+impl VirtualScopes {
+    /// Scope words of ended threads are released from here on.
+    fn enable_end_events(&mut self, jvmti: Jvmti) -> Option<()> {
         if self.events.is_none() {
-            self.events = jvmti.follow_virtual_threads(on_mount, on_unmount);
+            self.events = jvmti.register_mount_callbacks(on_mount, on_unmount);
         }
         self.events?;
-        if !self.are_ends_told {
-            jvmti.notify(Event::VirtualThreadEnd, true).ok()?;
-            self.are_ends_told = true;
+        if !self.has_end_events {
+            jvmti.notify(JvmtiEvent::VirtualThreadEnd, true).ok()?;
+            self.has_end_events = true;
         }
         Some(())
     }
 
-    fn follow(&mut self, jvmti: Jvmti) -> Option<()> {
-        if is_followed() {
+    fn enable_mount_events(&mut self, jvmti: Jvmti) -> Option<()> {
+        if are_mounts_tracked() {
             return Some(());
         }
         let events = self.events?;
-        FOLLOWED.store(true, Ordering::SeqCst);
+        MOUNT_EVENTS_ENABLED.store(true, Ordering::SeqCst);
         if !events.iter().all(|event| jvmti.notify_extension(*event, true).is_ok()) {
-            self.follow_none(jvmti);
+            self.disable_mount_events(jvmti);
             return None;
         }
         Some(())
     }
 
-    /// A scope that opens at this very moment may stay unsaid; none is said of another thread: rows are cleared when no
-    /// mount can fill them any more (`on_mount` looks again after it wrote).
-    fn follow_none(&mut self, jvmti: Jvmti) {
-        FOLLOWED.store(false, Ordering::SeqCst);
-        self.taken().for_each(|scope| scope.is_followed.store(0, Ordering::SeqCst));
+    /// A scope that opens concurrently may be missed, but no row gets another thread's context: rows are cleared after the
+    /// last mount can set them (`on_mount` checks again after its write).
+    fn disable_mount_events(&mut self, jvmti: Jvmti) {
+        MOUNT_EVENTS_ENABLED.store(false, Ordering::SeqCst);
+        self.used().for_each(|scope| scope.is_tracked.store(0, Ordering::SeqCst));
         for event in self.events.iter().flatten() {
             let _ = jvmti.notify_extension(*event, false);
         }
-        threads_signal::carry_nothing();
+        threads_signal::unmount_all();
     }
 
-    /// Words that are some thread's come back when it ends.
-    fn hear_of_no_ends(&mut self, jvmti: Jvmti) {
-        let is_over = self.are_ends_told && TAKEN.load(Ordering::Relaxed) == 0;
-        if is_over && jvmti.notify(Event::VirtualThreadEnd, false).is_ok() {
-            self.are_ends_told = false;
+    /// End events stay enabled while scope words are used.
+    fn disable_end_events(&mut self, jvmti: Jvmti) {
+        let is_unused = self.has_end_events && USED.load(Ordering::Relaxed) == 0;
+        if is_unused && jvmti.notify(JvmtiEvent::VirtualThreadEnd, false).is_ok() {
+            self.has_end_events = false;
         }
     }
 
-    fn says_something(&self) -> bool {
-        self.taken().any(|scope| scope.words.says_something())
+    fn any_is_set(&self) -> bool {
+        self.used().any(|scope| scope.words.is_set())
     }
 
-    /// The words of a virtual thread that is carried by `row`: those it has, or others, which `keep_address` keeps with it.
-    fn words_of(
+    /// The scope words of a virtual thread mounted on `row`: its own, or new ones, whose address `store_address` stores
+    /// with the thread.
+    fn scope_for(
         &mut self,
-        row: Option<&Row>,
+        row: Option<&ThreadRow>,
         before: usize,
-        keep_address: impl FnOnce(usize) -> bool,
+        store_address: impl FnOnce(usize) -> bool,
     ) -> Option<&'static VirtualScope> {
-        // Without a row of its carrier nobody would find them.
-        let scope = row.and_then(|_| read(before).or_else(|| self.take()));
+        // Without a row of its carrier, handlers could not find them.
+        let scope = row.and_then(|_| scope_at(before).or_else(|| self.allocate()));
         let Some(scope) = scope else {
-            WITHOUT_WORDS.fetch_add(1, Ordering::Relaxed);
+            WITHOUT_SCOPE.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        if before == 0 && !keep_address(std::ptr::from_ref(scope) as usize) {
-            self.give_back(scope);
+        if before == 0 && !store_address(std::ptr::from_ref(scope) as usize) {
+            self.release(scope);
             return None;
         }
         Some(scope)
     }
 
-    fn taken(&self) -> impl Iterator<Item = &'static VirtualScope> + '_ {
-        self.chunks.iter().flat_map(|chunk| chunk.iter()).filter(|scope| scope.is_taken.load(Ordering::Relaxed))
+    fn used(&self) -> impl Iterator<Item = &'static VirtualScope> + '_ {
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).filter(|scope| scope.is_used.load(Ordering::Relaxed))
     }
 
-    fn take(&mut self) -> Option<&'static VirtualScope> {
-        if self.free.is_empty() && self.chunks.len() < MOST / CHUNK {
+    fn allocate(&mut self) -> Option<&'static VirtualScope> {
+        if self.free.is_empty() && self.chunks.len() < MAX_SCOPES / CHUNK {
             let chunk: Vec<VirtualScope> = (0..CHUNK).map(|_| VirtualScope::new()).collect();
             let chunk: &'static [VirtualScope] = chunk.leak();
             self.chunks.push(chunk);
@@ -192,39 +194,39 @@ impl Kept {
         }
         let scope = self.free.pop()?;
         scope.words.clear();
-        scope.is_taken.store(true, Ordering::Relaxed);
-        TAKEN.fetch_add(1, Ordering::Relaxed);
+        scope.is_used.store(true, Ordering::Relaxed);
+        USED.fetch_add(1, Ordering::Relaxed);
         Some(scope)
     }
 
-    fn give_back(&mut self, scope: &'static VirtualScope) {
+    fn release(&mut self, scope: &'static VirtualScope) {
         scope.words.clear();
-        scope.is_followed.store(0, Ordering::Relaxed);
-        scope.is_taken.store(false, Ordering::Relaxed);
-        TAKEN.fetch_sub(1, Ordering::Relaxed);
+        scope.is_tracked.store(0, Ordering::Relaxed);
+        scope.is_used.store(false, Ordering::Relaxed);
+        USED.fetch_sub(1, Ordering::Relaxed);
         self.free.push(scope);
     }
 }
 
 impl VirtualScope {
     const fn new() -> Self {
-        Self { words: ScopeWords::empty(), is_followed: AtomicU64::new(0), is_taken: AtomicBool::new(false) }
+        Self { words: ScopeWords::empty(), is_tracked: AtomicU64::new(0), is_used: AtomicBool::new(false) }
     }
 }
 
-fn read(word: usize) -> Option<&'static VirtualScope> {
-    // SAFETY: the word is 0 or the address of words that are never freed.
+fn scope_at(word: usize) -> Option<&'static VirtualScope> {
+    // SAFETY: the word is 0 or the address of scope words, which are never freed.
     unsafe { (word as *const VirtualScope).as_ref() }
 }
 
 unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobject) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
-        let scope = super::tools().and_then(|jvmti| jvmti.thread_word(thread)).and_then(read);
-        if let (Some(scope), Some(row)) = (scope, threads_signal::enrol(sys::thread_id(), 0)) {
-            row.scope.carry(&scope.words);
-            if !is_followed() {
-                row.scope.carry_nothing();
+        let scope = super::jvmti().and_then(|jvmti| jvmti.thread_local_storage(thread)).and_then(scope_at);
+        if let (Some(scope), Some(row)) = (scope, threads_signal::register(sys::thread_id(), 0)) {
+            row.scope.mount(&scope.words);
+            if !are_mounts_tracked() {
+                row.scope.unmount();
             }
         }
     }));
@@ -233,24 +235,24 @@ unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobje
 unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
     let _ = catch_unwind(|| {
         if let Some(row) = threads_signal::of(sys::thread_id()) {
-            row.scope.carry_nothing();
+            row.scope.unmount();
         }
     });
 }
 
-/// A virtual thread's last words: a scope that nobody closed ends with it.
+/// `VirtualThreadEnd`: a scope that is still open ends with the thread.
 ///
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
     let _ = catch_unwind(|| {
-        let jvmti = super::tools()?;
-        let scope = jvmti.thread_word(std::ptr::null_mut()).and_then(read)?;
-        jvmti.set_thread_word(0).ok()?;
+        let jvmti = super::jvmti()?;
+        let scope = jvmti.thread_local_storage(std::ptr::null_mut()).and_then(scope_at)?;
+        jvmti.set_thread_local_storage(0).ok()?;
         if let Some(row) = threads_signal::of(sys::thread_id()) {
-            row.scope.carry_nothing();
+            row.scope.unmount();
         }
-        kept().give_back(scope);
+        scopes().release(scope);
         Some(())
     });
 }
@@ -259,37 +261,38 @@ pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: job
 mod tests {
     use super::*;
 
-    fn none_yet() -> Kept {
-        Kept { chunks: Vec::new(), free: Vec::new(), events: None, are_ends_told: false }
+    fn empty() -> VirtualScopes {
+        VirtualScopes { chunks: Vec::new(), free: Vec::new(), events: None, has_end_events: false }
     }
 
     #[test]
-    fn words_of_an_ended_thread_are_the_next_ones_and_say_nothing() {
-        let mut kept = none_yet();
-        let first = kept.take().unwrap();
+    fn scope_words_of_an_ended_thread_are_reused_and_empty() {
+        let mut scopes = empty();
+        let first = scopes.allocate().unwrap();
         first.words.write(&[7, 0, 0, 0, 0]);
-        assert!(kept.says_something());
-        kept.give_back(first);
-        assert_eq!(kept.taken().count(), 0);
-        let second = kept.take().unwrap();
-        assert!(std::ptr::eq(first, second) && !second.words.says_something());
-        kept.give_back(second);
+        assert!(scopes.any_is_set());
+        scopes.release(first);
+        assert_eq!(scopes.used().count(), 0);
+        let second = scopes.allocate().unwrap();
+        assert!(std::ptr::eq(first, second) && !second.words.is_set());
+        scopes.release(second);
     }
 
     #[test]
-    fn a_thread_whose_carrier_has_no_row_is_counted_and_takes_no_words() {
-        let mut kept = none_yet();
-        let before = WITHOUT_WORDS.load(Ordering::Relaxed);
-        assert!(kept.words_of(None, 0, |_| true).is_none());
-        assert_eq!((kept.taken().count(), WITHOUT_WORDS.load(Ordering::Relaxed) - before), (0, 1));
+    fn a_thread_whose_carrier_has_no_row_is_counted_and_gets_no_scope_words() {
+        let mut scopes = empty();
+        let before = WITHOUT_SCOPE.load(Ordering::Relaxed);
+        assert!(scopes.scope_for(None, 0, |_| true).is_none());
+        assert_eq!((scopes.used().count(), WITHOUT_SCOPE.load(Ordering::Relaxed) - before), (0, 1));
 
-        let row = threads_signal::enrol(900_200, 4096);
-        assert!(kept.words_of(row, 0, |_| false).is_none(), "the VM does not keep them");
-        assert_eq!(kept.taken().count(), 0);
-        let words = kept.words_of(row, 0, |_| true).unwrap();
-        let again = kept.words_of(row, std::ptr::from_ref(words) as usize, |_| panic!("they are kept already"));
+        let row = threads_signal::register(900_200, 4096);
+        assert!(scopes.scope_for(row, 0, |_| false).is_none(), "the VM does not store the address");
+        assert_eq!(scopes.used().count(), 0);
+        let words = scopes.scope_for(row, 0, |_| true).unwrap();
+        let again =
+            scopes.scope_for(row, std::ptr::from_ref(words) as usize, |_| panic!("the address is stored already"));
         assert!(std::ptr::eq(words, again.unwrap()));
-        kept.give_back(words);
-        threads_signal::leave(900_200);
+        scopes.release(words);
+        threads_signal::unregister(900_200);
     }
 }

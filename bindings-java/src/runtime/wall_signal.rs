@@ -1,12 +1,12 @@
-//! The wall walk. A thread that waits, in native code or in the VM, has left an anchor: the sampler's thread walks it from
-//! there, and the waiting thread does not notice. One that runs Java code walks itself, in the handler of a signal. One whose
-//! CPU clock stands still since it was last seen at rest has the stack it had then. While looks are rare, a waiting thread is
-//! walked instead of reading its clock: a walk takes longer and no system call.
+//! Wall-clock sampling. A thread that waits in native code or in the VM has a frame anchor: the wall sampler's thread walks
+//! it from there. A thread that runs Java code walks itself in a signal handler. A thread whose CPU clock has not advanced
+//! since it was last seen idle keeps its stack. At the reduced wall rate, a waiting thread is walked instead of reading its
+//! clock: the walk takes longer but needs no system call.
 //!
-//! # The exchange
-//! There is one asker. Whoever must walk itself is asked by a first look, and its answer taken by a later one; between them
-//! the asker waits once for all it asked in a tick. A question stays open until it is answered: a thread that waits for a
-//! processor answers when it gets one, before it does anything else.
+//! # Self-walk exchange
+//! There is one requester, the wall sampler. One tick sends a self-walk request to a thread; a later tick takes the answer.
+//! In between, the sampler waits once for all requests of the tick. A request stays pending until it is answered. A thread
+//! that waits for a CPU answers as soon as it is scheduled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -17,69 +17,69 @@ use spanprof::sys;
 use spanprof_signal::exchange::{Round, WallRequest};
 use spanprof_signal::{guarded, wall_request, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
 
-use super::layout::Layout;
-use super::threads_signal::{self, Row};
+use super::layout::VmLayout;
+use super::threads_signal::{self, ThreadRow};
 use super::{call_trace_signal, capture_signal, layout, walk_signal};
 
 /// CPU time from an answer back into the interrupted system call.
-const WAY_OUT_NS: u64 = 20_000;
-/// Threads whose stacks are kept while they stand still.
-const MAX_AT_REST: usize = 2048;
-/// Threads that are asked at one time: those that run, or wait for a processor.
-const MAX_QUESTIONS: usize = 256;
-/// Frames kept of a stack.
+const RETURN_NS: u64 = 20_000;
+/// Maximum number of idle threads with stored stacks.
+const MAX_IDLE: usize = 2048;
+/// Maximum number of pending requests: threads that run or wait for a CPU.
+const MAX_REQUESTS: usize = 256;
+/// Maximum number of frames of a self-walk.
 const MAX_FRAMES: usize = 1024;
 
-struct Answer {
+struct SelfWalk {
     frames: [RawFrame; MAX_FRAMES],
     len: usize,
     truncated: bool,
     context: Context,
-    /// The thread's CPU clock before its answer, and behind it.
+    /// The thread's CPU clock before and after the walk.
     clock_ns: [u64; 2],
-    /// Whether it was interrupted in a system call.
-    in_call: bool,
+    /// Whether the signal interrupted a system call.
+    in_system_call: bool,
 }
 
-impl Answer {
+impl SelfWalk {
     fn frames(&self) -> &[RawFrame] {
         self.frames.get(..self.len).unwrap_or(&[])
     }
 }
 
-/// Made as they are needed, and kept: a signal names one by its index.
-static QUESTIONS: [AtomicPtr<WallRequest<Answer>>; MAX_QUESTIONS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_QUESTIONS];
+/// Allocated on demand and never freed: a signal carries the index.
+static REQUESTS: [AtomicPtr<WallRequest<SelfWalk>>; MAX_REQUESTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_REQUESTS];
 static ROUND: Round = Round::new();
-static ASKED_SO_FAR: AtomicU64 = AtomicU64::new(0);
-static LOOKS_ARE_RARE: AtomicBool = AtomicBool::new(false);
+static REQUESTS_SENT: AtomicU64 = AtomicU64::new(0);
+static RATE_IS_REDUCED: AtomicBool = AtomicBool::new(false);
 
-fn question_at(index: usize) -> Option<&'static WallRequest<Answer>> {
+fn request_at(index: usize) -> Option<&'static WallRequest<SelfWalk>> {
     // SAFETY: only leaked boxes are ever stored there.
-    QUESTIONS.get(index).and_then(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+    REQUESTS.get(index).and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() })
 }
 
-/// Threads that were asked to walk themselves.
-pub fn asked_so_far() -> u64 {
-    ASKED_SO_FAR.load(Ordering::Relaxed)
+/// Number of self-walk requests.
+pub fn requests_sent() -> u64 {
+    REQUESTS_SENT.load(Ordering::Relaxed)
 }
 
-/// Installs the handler, once. False when somebody else has the signal.
+/// Installs the handler, once. False if another handler owns the signal.
 pub fn install() -> bool {
-    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && wall_request::install::<Answerer>(super::FALLBACK_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && wall_request::install::<SelfWalkHandler>(super::FALLBACK_SIGNAL)
 }
 
-/// A sampler begins: what another one was told is of another time.
+/// A wall sampler starts: discards the state of the previous one.
 pub fn begin() {
-    let mut asker = asker();
-    asker.at_rest.threads.clear();
-    let open: Vec<u32> = asker.open.keys().copied().collect();
-    open.into_iter().for_each(|thread_id| asker.close(thread_id));
+    let mut sampler = sampler();
+    sampler.idle.threads.clear();
+    let thread_ids: Vec<u32> = sampler.pending.keys().copied().collect();
+    thread_ids.into_iter().for_each(|thread_id| sampler.close(thread_id));
 }
 
 /// See [`spanprof::runtime::Runtime::looks_are_rare`].
 pub fn looks_are_rare(are_rare: bool) {
-    LOOKS_ARE_RARE.store(are_rare, Ordering::Relaxed);
+    RATE_IS_REDUCED.store(are_rare, Ordering::Relaxed);
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -87,97 +87,101 @@ pub fn looks_are_rare(are_rare: bool) {
 /// # Safety
 /// On the wall sampler's thread only.
 pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
-    asker().look(thread_id, stack)
+    sampler().sample(thread_id, stack)
 }
 
-/// Waits for the answers of all that were asked since the last call.
-pub fn wait_for_answers(patience: Duration) -> bool {
-    let mut asker = asker();
-    if std::mem::take(&mut asker.is_asking) {
-        let until_ns = sys::monotonic_ns() + patience.as_nanos() as u64;
+/// Waits for the answers to all requests since the last call.
+pub fn wait_for_answers(timeout: Duration) -> bool {
+    let mut sampler = sampler();
+    if std::mem::take(&mut sampler.has_open_round) {
+        let until_ns = sys::monotonic_ns() + timeout.as_nanos() as u64;
         ROUND.wait(|| until_ns.saturating_sub(sys::monotonic_ns()));
     }
     true
 }
 
-/// The one asker's: whom it asked, and whom it saw at rest.
-struct Asker {
-    /// By the kernel's id of the thread.
-    open: BTreeMap<u32, Open>,
-    at_rest: AtRest,
-    /// Whether a round has begun and nobody has waited for it yet.
-    is_asking: bool,
+/// The wall sampler's state: pending requests and idle threads.
+struct SamplerState {
+    /// By kernel thread id.
+    pending: BTreeMap<u32, PendingRequest>,
+    idle: IdleThreads,
+    /// Whether a round has begun that `wait_for_answers` has not ended.
+    has_open_round: bool,
 }
 
-/// A question that is not answered yet, or whose answer nobody has taken.
-struct Open {
+/// A request that is not answered yet, or whose answer was not taken.
+struct PendingRequest {
     index: usize,
     java_thread: usize,
-    /// Its CPU clock when the VM refused to walk it while it waited, as it does while a collector works; it is asked again.
+    /// The thread's CPU clock when `AsyncGetCallTrace` failed while the thread waited (a GC was running); the request is
+    /// repeated.
     refused_ns: Option<u64>,
 }
 
-fn asker() -> MutexGuard<'static, Asker> {
-    static ASKER: Mutex<Asker> =
-        Mutex::new(Asker { open: BTreeMap::new(), at_rest: AtRest { threads: BTreeMap::new() }, is_asking: false });
-    ASKER.lock().unwrap_or_else(PoisonError::into_inner)
+fn sampler() -> MutexGuard<'static, SamplerState> {
+    static SAMPLER: Mutex<SamplerState> = Mutex::new(SamplerState {
+        pending: BTreeMap::new(),
+        idle: IdleThreads { threads: BTreeMap::new() },
+        has_open_round: false,
+    });
+    SAMPLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Asker {
-    fn look(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
-        let known = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
-        let known = known.filter(|(_, java_thread)| *java_thread != 0);
-        if let Some(open) = self.open.get(&thread_id) {
-            let index = open.index;
-            let is_the_same = known.is_none_or(|(_, java_thread)| java_thread == open.java_thread);
-            if is_the_same && self.take_answer(thread_id, stack) {
+impl SamplerState {
+    fn sample(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
+        let thread = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
+        let thread = thread.filter(|(_, java_thread)| *java_thread != 0);
+        if let Some(request) = self.pending.get(&thread_id) {
+            let index = request.index;
+            let is_same_thread = thread.is_none_or(|(_, java_thread)| java_thread == request.java_thread);
+            if is_same_thread && self.take_answer(thread_id, stack) {
                 return Captured::Walked;
             }
-            if is_the_same && known.is_some() {
-                // A tick of its clock that was pending may have absorbed the signal.
+            if is_same_thread && thread.is_some() {
+                // A pending clock signal may have absorbed the request's signal.
                 wall_request::send(thread_id, index);
                 return Captured::Dropped(DropReason::SignalBlocked);
             }
-            // It ended, unanswered; a later thread may have its id.
+            // The thread ended without an answer; a later thread may have its id.
             self.close(thread_id);
         }
-        let Some((row, java_thread)) = known else { return Captured::Dropped(DropReason::NoThreadState) };
+        let Some((row, java_thread)) = thread else { return Captured::Dropped(DropReason::NoThreadState) };
         let layout = layout::published();
-        let rarely = layout.filter(|_| LOOKS_ARE_RARE.load(Ordering::Relaxed));
-        let state = rarely.and_then(|layout| walk_signal::state_without_java(layout, java_thread));
-        if rarely.is_some_and(|layout| self.at_rest.still_waits(layout, thread_id, row, state, stack)) {
+        let reduced_rate_layout = layout.filter(|_| RATE_IS_REDUCED.load(Ordering::Relaxed));
+        let state = reduced_rate_layout.and_then(|layout| walk_signal::state_without_java(layout, java_thread));
+        if reduced_rate_layout.is_some_and(|layout| self.idle.still_waits(layout, thread_id, row, state, stack)) {
             return Captured::Walked;
         }
         let Some(clock_ns) = sys::thread_cpu_ns(thread_id) else {
             return Captured::Dropped(DropReason::NoThreadState);
         };
-        if self.at_rest.repeat(thread_id, java_thread, clock_ns, state, stack) {
+        if self.idle.repeat(thread_id, java_thread, clock_ns, state, stack) {
             return Captured::Walked;
         }
         if layout.is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
             stack.context = row.scope.context();
             if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
-                walk_signal::waiting_walk_holds(stack);
-                self.at_rest.keep(thread_id, Rest::of(java_thread, clock_ns, 0, stack));
+                walk_signal::accept_waiting_walk(stack);
+                self.idle.insert(thread_id, IdleStack::of(java_thread, clock_ns, 0, stack));
                 return Captured::Walked;
             }
         }
-        // It runs, or ran meanwhile: what was seen may be torn.
+        // The thread runs, or ran during the walk: the stack may be torn.
         stack.clear();
         stack.context = Context::None;
-        self.at_rest.threads.remove(&thread_id);
-        Captured::Dropped(self.ask(thread_id, java_thread))
+        self.idle.threads.remove(&thread_id);
+        Captured::Dropped(self.request(thread_id, java_thread))
     }
 
-    /// Asks a thread to walk itself; what is to be said of it until it has.
-    fn ask(&mut self, thread_id: u32, java_thread: usize) -> DropReason {
+    /// Sends a self-walk request; returns the drop reason that applies until the answer.
+    fn request(&mut self, thread_id: u32, java_thread: usize) -> DropReason {
         if !super::may_signal() {
             return DropReason::SignalBlocked;
         }
         self.join_round();
-        let Some(index) = self.put(thread_id) else { return DropReason::TooManyThreads };
-        self.open.insert(thread_id, Open { index, java_thread, refused_ns: None });
-        ASKED_SO_FAR.fetch_add(1, Ordering::Relaxed);
+        let Some(index) = self.prepare(thread_id) else { return DropReason::TooManyThreads };
+        self.pending.insert(thread_id, PendingRequest { index, java_thread, refused_ns: None });
+        REQUESTS_SENT.fetch_add(1, Ordering::Relaxed);
         if wall_request::send(thread_id, index) {
             return DropReason::SignalBlocked;
         }
@@ -186,45 +190,45 @@ impl Asker {
     }
 
     fn join_round(&mut self) {
-        if !std::mem::replace(&mut self.is_asking, true) {
+        if !std::mem::replace(&mut self.has_open_round, true) {
             ROUND.begin();
         }
     }
 
-    /// Puts a question that is free, or a new one; its index.
-    fn put(&mut self, thread_id: u32) -> Option<usize> {
-        if self.open.len() >= MAX_QUESTIONS {
-            // Those of threads that ended meanwhile.
-            let has_ended = |(id, open): (&u32, &Open)| {
-                let lives = threads_signal::of(*id).is_some_and(|row| row.java_thread() == open.java_thread);
+    /// Prepares a free request, or a new one; returns its index.
+    fn prepare(&mut self, thread_id: u32) -> Option<usize> {
+        if self.pending.len() >= MAX_REQUESTS {
+            // Frees the requests of threads that have ended.
+            let has_ended = |(id, request): (&u32, &PendingRequest)| {
+                let lives = threads_signal::of(*id).is_some_and(|row| row.java_thread() == request.java_thread);
                 (!lives).then_some(*id)
             };
-            let ended: Vec<u32> = self.open.iter().filter_map(has_ended).collect();
+            let ended: Vec<u32> = self.pending.iter().filter_map(has_ended).collect();
             ended.into_iter().for_each(|thread_id| self.close(thread_id));
         }
-        let is_free = |index: &usize| self.open.values().all(|open| open.index != *index);
-        // One that is still being answered although nobody waits for it any more cannot be put.
-        (0..MAX_QUESTIONS).filter(is_free).find(|index| {
-            let question = question_at(*index).unwrap_or_else(|| made(*index));
-            // SAFETY: under the lock of the one asker; no answer is held.
+        let is_free = |index: &usize| self.pending.values().all(|request| request.index != *index);
+        // A withdrawn request that is still being answered cannot be reused.
+        (0..MAX_REQUESTS).filter(is_free).find(|index| {
+            let question = request_at(*index).unwrap_or_else(|| allocate(*index));
+            // SAFETY: under the lock of the only requester; no answer is borrowed.
             unsafe { question.issue(thread_id, &ROUND) }
         })
     }
 
-    /// Writes the stack that a thread answered with, if it has.
+    /// Writes the stack of an answered request.
     fn take_answer(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> bool {
-        let Some(open) = self.open.get_mut(&thread_id) else { return false };
-        let Some(question) = question_at(open.index) else { return false };
+        let Some(request) = self.pending.get_mut(&thread_id) else { return false };
+        let Some(question) = request_at(request.index) else { return false };
         let Some(answer) = question.response() else { return false };
         let [begun_ns, ended_ns] = answer.clock_ns;
-        let has_run = open.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > WAY_OUT_NS);
+        let has_run = request.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > RETURN_NS);
         let is_refused = layout::published().is_none() && call_trace_signal::is_refusal(answer.frames());
-        if is_refused && answer.in_call && !has_run {
-            // It waits: where, the VM will say when its collector is done.
-            open.refused_ns = Some(ended_ns);
-            let index = open.index;
+        if is_refused && answer.in_system_call && !has_run {
+            // It waits. `AsyncGetCallTrace` succeeds once the GC has ended.
+            request.refused_ns = Some(ended_ns);
+            let index = request.index;
             self.join_round();
-            // SAFETY: under the lock of the one asker; the answer is not looked at any more.
+            // SAFETY: under the lock of the only requester; the answer is no longer borrowed.
             unsafe { question.issue(thread_id, &ROUND) };
             wall_request::send(thread_id, index);
             return false;
@@ -238,67 +242,67 @@ impl Asker {
                 stack.push(RawFrame::reason(DropReason::InvalidFrame));
             }
         }
-        // It goes back into its system call: it is not asked again while it has burnt no more than its way there.
-        let is_whole = stack.frames().last().is_some_and(|root| root.as_reason().is_none());
-        if answer.in_call && is_whole {
-            self.at_rest.keep(thread_id, Rest::of(open.java_thread, ended_ns, WAY_OUT_NS, stack));
+        // The thread returns to its system call. It gets no new request while its clock advances no more than that takes.
+        let is_complete = stack.frames().last().is_some_and(|root| root.as_reason().is_none());
+        if answer.in_system_call && is_complete {
+            self.idle.insert(thread_id, IdleStack::of(request.java_thread, ended_ns, RETURN_NS, stack));
         }
-        self.open.remove(&thread_id);
+        self.pending.remove(&thread_id);
         true
     }
 
-    /// Takes a question back, or throws its answer away.
+    /// Withdraws a request, or discards its answer.
     fn close(&mut self, thread_id: u32) {
-        let open = self.open.remove(&thread_id);
-        if let Some(question) = open.and_then(|open| question_at(open.index)) {
-            // SAFETY: under the lock of the one asker.
+        let request = self.pending.remove(&thread_id);
+        if let Some(question) = request.and_then(|request| request_at(request.index)) {
+            // SAFETY: under the lock of the only requester.
             unsafe { question.cancel(&ROUND) };
         }
     }
 }
 
-fn made(index: usize) -> &'static WallRequest<Answer> {
-    let answer = Answer {
+fn allocate(index: usize) -> &'static WallRequest<SelfWalk> {
+    let answer = SelfWalk {
         frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
         len: 0,
         truncated: false,
         context: Context::None,
         clock_ns: [0; 2],
-        in_call: false,
+        in_system_call: false,
     };
-    let question: &'static WallRequest<Answer> = Box::leak(Box::new(WallRequest::new(answer)));
-    if let Some(place) = QUESTIONS.get(index) {
-        place.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
+    let question: &'static WallRequest<SelfWalk> = Box::leak(Box::new(WallRequest::new(answer)));
+    if let Some(slot) = REQUESTS.get(index) {
+        slot.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
     }
     question
 }
 
-/// A stack that holds as long as its thread's CPU clock stands still.
-struct Rest {
+/// The stack of an idle thread, valid while its CPU clock does not advance.
+struct IdleStack {
     java_thread: usize,
     clock_ns: u64,
-    /// What the clock may move on before it stands still.
+    /// CPU time that the thread may still use before it is idle.
     slack_ns: u64,
-    /// The VM's word for what it does, if it has no Java frames.
+    /// The thread's state in the VM, if it has no Java frames.
     state: Option<i32>,
     frames: Vec<RawFrame>,
     context: Context,
 }
 
-impl Rest {
+impl IdleStack {
     fn of(java_thread: usize, clock_ns: u64, slack_ns: u64, stack: &RawStack<'_>) -> Self {
         let frames = if stack.is_truncated() { Vec::new() } else { stack.frames().to_vec() };
         Self { java_thread, clock_ns, slack_ns, state: None, frames, context: stack.context }
     }
 }
 
-/// The threads that were seen at rest.
-struct AtRest {
-    threads: BTreeMap<u32, Rest>,
+/// The threads that were last seen idle.
+struct IdleThreads {
+    threads: BTreeMap<u32, IdleStack>,
 }
 
-impl AtRest {
-    /// Writes the stack that a thread had, if it still has it.
+impl IdleThreads {
+    /// Writes a thread's stored stack if it is still valid.
     fn repeat(
         &mut self,
         thread_id: u32,
@@ -307,37 +311,37 @@ impl AtRest {
         state: Option<i32>,
         stack: &mut RawStack<'_>,
     ) -> bool {
-        let Some(rest) = self.threads.get_mut(&thread_id) else { return false };
-        let still = rest.java_thread == java_thread && clock_ns.wrapping_sub(rest.clock_ns) <= rest.slack_ns;
-        if !still || rest.frames.is_empty() {
+        let Some(idle) = self.threads.get_mut(&thread_id) else { return false };
+        let is_idle = idle.java_thread == java_thread && clock_ns.wrapping_sub(idle.clock_ns) <= idle.slack_ns;
+        if !is_idle || idle.frames.is_empty() {
             return false;
         }
-        // It has come to rest by now.
-        (rest.clock_ns, rest.slack_ns, rest.state) = (clock_ns, 0, state);
-        stack.context = rest.context;
-        rest.frames.iter().all(|frame| stack.push(*frame));
+        // The thread is idle from here on.
+        (idle.clock_ns, idle.slack_ns, idle.state) = (clock_ns, 0, state);
+        stack.context = idle.context;
+        idle.frames.iter().all(|frame| stack.push(*frame));
         true
     }
 
-    /// Writes a thread's former stack if the thread still waits there. No system call is made: either a walk finds the same Java
-    /// frames, which a torn walk would not, or the thread has no Java frames and the VM's state of it is the same.
+    /// Writes a thread's stored stack if the thread still waits there, without a system call: either a walk finds the same
+    /// Java frames, which a torn walk would not, or the thread has no Java frames and its state in the VM is unchanged.
     fn still_waits(
         &self,
-        layout: &Layout,
+        layout: &VmLayout,
         thread_id: u32,
-        row: &Row,
+        row: &ThreadRow,
         state: Option<i32>,
         stack: &mut RawStack<'_>,
     ) -> bool {
         let java_thread = row.java_thread();
-        let rest = self.threads.get(&thread_id).filter(|rest| rest.java_thread == java_thread);
-        let Some(rest) = rest.filter(|rest| !rest.frames.is_empty()) else { return false };
+        let idle = self.threads.get(&thread_id).filter(|idle| idle.java_thread == java_thread);
+        let Some(idle) = idle.filter(|idle| !idle.frames.is_empty()) else { return false };
         let is_same = match state {
-            Some(_) => state == rest.state && rest.frames.iter().all(|frame| stack.push(*frame)),
-            None => walk_signal::walk_waiting(layout, java_thread, stack) && stack.frames() == rest.frames,
+            Some(_) => state == idle.state && idle.frames.iter().all(|frame| stack.push(*frame)),
+            None => walk_signal::walk_waiting(layout, java_thread, stack) && stack.frames() == idle.frames,
         };
         stack.context = row.scope.context();
-        let is_same = is_same && !stack.is_truncated() && stack.context == rest.context;
+        let is_same = is_same && !stack.is_truncated() && stack.context == idle.context;
         if !is_same {
             stack.clear();
             stack.context = Context::None;
@@ -345,20 +349,20 @@ impl AtRest {
         is_same
     }
 
-    fn keep(&mut self, thread_id: u32, rest: Rest) {
-        if self.threads.len() >= MAX_AT_REST && !self.threads.contains_key(&thread_id) {
+    fn insert(&mut self, thread_id: u32, idle: IdleStack) {
+        if self.threads.len() >= MAX_IDLE && !self.threads.contains_key(&thread_id) {
             self.threads.clear();
         }
-        self.threads.insert(thread_id, rest);
+        self.threads.insert(thread_id, idle);
     }
 }
 
-struct Answerer;
+struct SelfWalkHandler;
 
-impl wall_request::WallResponder for Answerer {
+impl wall_request::WallResponder for SelfWalkHandler {
     unsafe fn respond(value: usize, ucontext: *mut libc::c_void) {
-        let Some(question) = question_at(value) else { return };
-        // SAFETY: asks the kernel for a number.
+        let Some(question) = request_at(value) else { return };
+        // SAFETY: gettid has no arguments and no effects.
         let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         question.respond(thread_id, &ROUND, |answer| {
             let begun_ns = sys::current_thread_cpu_ns();
@@ -368,7 +372,7 @@ impl wall_request::WallResponder for Answerer {
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
             (answer.len, answer.truncated, answer.context) = (len, truncated, context);
             // SAFETY: the kernel's context of this signal, in its handler.
-            answer.in_call = unsafe { guarded::is_in_system_call(ucontext) };
+            answer.in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
             answer.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
         });
     }
@@ -377,28 +381,27 @@ impl wall_request::WallResponder for Answerer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::frame_word;
+    use crate::runtime::raw_frame;
 
     #[test]
-    fn a_stack_is_repeated_until_its_threads_clock_moves_or_another_thread_has_its_number() {
+    fn a_stack_is_repeated_until_its_threads_clock_advances_or_its_id_is_reused() {
         let mut frames = [RawFrame::default(); 4];
         let mut stack = RawStack::new(&mut frames);
-        stack.push(frame_word::thread(7));
-        let mut resting = AtRest { threads: BTreeMap::new() };
-        resting.keep(7, Rest::of(4096, 1_000, 0, &stack));
-        resting.keep(8, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
-        resting.keep(9, Rest::of(8192, 1_000, WAY_OUT_NS, &stack));
+        stack.push(raw_frame::thread(7));
+        let mut idle = IdleThreads { threads: BTreeMap::new() };
+        idle.insert(7, IdleStack::of(4096, 1_000, 0, &stack));
+        idle.insert(8, IdleStack::of(8192, 1_000, RETURN_NS, &stack));
+        idle.insert(9, IdleStack::of(8192, 1_000, RETURN_NS, &stack));
         let mut repeats = |thread_id, java_thread, clock_ns| {
             stack.clear();
-            resting.repeat(thread_id, java_thread, clock_ns, None, &mut stack)
-                && stack.frames() == [frame_word::thread(7)]
+            idle.repeat(thread_id, java_thread, clock_ns, None, &mut stack) && stack.frames() == [raw_frame::thread(7)]
         };
         assert!(repeats(7, 4096, 1_000));
         assert!(!repeats(7, 4096, 1_001), "it ran");
         assert!(!repeats(7, 8192, 1_000), "another thread");
-        assert!(!repeats(8, 8192, 1_001 + WAY_OUT_NS), "more than its way back");
-        assert!(repeats(9, 8192, 1_000 + WAY_OUT_NS), "its way back");
-        assert!(!repeats(9, 8192, 1_001 + WAY_OUT_NS), "it was back, and ran again");
+        assert!(!repeats(8, 8192, 1_001 + RETURN_NS), "more than the return to its system call takes");
+        assert!(repeats(9, 8192, 1_000 + RETURN_NS), "the return to its system call");
+        assert!(!repeats(9, 8192, 1_001 + RETURN_NS), "it had returned and ran again");
         assert!(!repeats(10, 4096, 1_000));
     }
 }

@@ -14,7 +14,7 @@ const FOLDERS: [&str; 5] = [
 /// The FFI doors of the bindings, and the attributes that export them; named one by one.
 const DOORS: [&str; 12] = [
     "bindings-java/src/agent.rs",
-    "bindings-java/src/door.rs",
+    "bindings-java/src/entry_points.rs",
     "bindings-python/src/ffi/mod.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/scope.rs",

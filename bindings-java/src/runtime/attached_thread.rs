@@ -1,5 +1,5 @@
-//! A thread of ours that asks the VM for names: the VM wants to know such a thread first. It stays the VM's guest until it
-//! ends, then says so by itself. Never a signal handler.
+//! Attaches threads of the profiler to the VM, so that they can call JNI and JVMTI. A thread detaches itself when it ends.
+//! Not for signal handlers.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -10,9 +10,9 @@ use spanprof::sys;
 
 use super::threads_signal;
 
-struct Guest(Cell<bool>);
+struct Attachment(Cell<bool>);
 
-impl Drop for Guest {
+impl Drop for Attachment {
     fn drop(&mut self) {
         let vm = super::VM.load(Ordering::Acquire);
         if self.0.get() && !vm.is_null() && !super::vm_has_ended() {
@@ -23,18 +23,18 @@ impl Drop for Guest {
 }
 
 thread_local! {
-    static GUEST: Guest = const { Guest(Cell::new(false)) };
+    static ATTACHMENT: Attachment = const { Attachment(Cell::new(false)) };
 }
 
-/// The calling thread's environment; `None` once the VM ends. A thread that the VM does not know becomes its guest, as a
-/// daemon that the VM's end does not wait for.
+/// The calling thread's JNI environment; `None` after `VMDeath`. An unknown thread is attached as a daemon, which the VM's
+/// end does not wait for.
 pub fn environment() -> Option<*mut JNIEnv> {
     let vm = super::VM.load(Ordering::Acquire);
     if vm.is_null() || super::vm_has_ended() {
         return None;
     }
     let mut env: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the VM keeps its table for its whole life; writes one pointer to a local.
+    // SAFETY: the VM's function table lives as long as the VM; the call writes one pointer to a local.
     if unsafe { ((**vm).v1_2.GetEnv)(vm, &mut env, JNI_VERSION_1_8) } == JNI_OK {
         return Some(env.cast());
     }
@@ -44,11 +44,11 @@ pub fn environment() -> Option<*mut JNIEnv> {
         group: std::ptr::null_mut(),
     };
     let passed = std::ptr::from_mut(&mut arguments).cast();
-    // SAFETY: as above; the VM only reads the arguments, whose name ends in NUL.
+    // SAFETY: as above; the VM only reads the arguments, whose name is NUL-terminated.
     if unsafe { ((**vm).v1_4.AttachCurrentThreadAsDaemon)(vm, &mut env, passed) } != JNI_OK {
         return None;
     }
-    GUEST.with(|guest| guest.0.set(true));
-    threads_signal::exempt(sys::thread_id());
+    ATTACHMENT.with(|attachment| attachment.0.set(true));
+    threads_signal::exclude(sys::thread_id());
     Some(env.cast())
 }

@@ -1,20 +1,20 @@
-//! The table in which HotSpot describes its own structures: where fields lie, what sizes and constants are. Read once, on
-//! a normal thread. What the fields mean is `layout`'s business.
+//! Reads VMStructs, the tables in which HotSpot exports field offsets, type sizes and constants
+//! (`hotspot/share/runtime/vmStructs.hpp`). Read once, not in handlers. The meaning of the fields is in `layout`.
 
 use std::collections::HashMap;
 use std::ffi::{c_void, CStr, CString};
 
 use super::memory_signal::{int, word};
 
-/// Names in the table are shorter than this.
+/// Upper bound of the length of a name.
 const MAX_NAME_BYTES: usize = 256;
-/// The table is shorter than this.
+/// Upper bound of the number of entries of a table.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The VM's library, for its symbols.
-pub struct Library(*mut c_void);
+/// `libjvm.so`, for its symbols.
+pub struct VmLibrary(*mut c_void);
 
-impl Library {
+impl VmLibrary {
     /// The library that holds `address`.
     pub fn of(address: usize) -> Option<Self> {
         // SAFETY: an all-zero Dl_info is a valid value to be written over.
@@ -23,12 +23,12 @@ impl Library {
         if unsafe { libc::dladdr(address as *const c_void, &mut found) } == 0 || found.dli_fname.is_null() {
             return None;
         }
-        // SAFETY: the path came from the linker; RTLD_NOLOAD loads nothing new.
+        // SAFETY: the path comes from the dynamic linker; RTLD_NOLOAD loads nothing.
         let handle = unsafe { libc::dlopen(found.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         (!handle.is_null()).then_some(Self(handle))
     }
 
-    /// Where an exported function or variable lies.
+    /// The address of an exported function or variable.
     pub fn symbol(&self, name: &str) -> Option<usize> {
         let name = CString::new(name).ok()?;
         // SAFETY: the handle is open and the name ends in NUL.
@@ -36,24 +36,24 @@ impl Library {
         (!found.is_null()).then_some(found as usize)
     }
 
-    /// The word that an exported variable holds.
+    /// The value of an exported variable.
     fn variable(&self, name: &str) -> Option<usize> {
         word(self.symbol(name)?)
     }
 }
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
-pub struct Structures {
+pub struct VmStructs {
     offsets: HashMap<(String, String), usize>,
     addresses: HashMap<(String, String), usize>,
     sizes: HashMap<String, usize>,
     constants: HashMap<String, i32>,
 }
 
-impl Structures {
-    /// Reads the table; `None` when this VM has none.
-    pub fn read(library: &Library) -> Option<Self> {
+impl VmStructs {
+    /// Reads the tables; `None` if the library does not export them.
+    pub fn read(library: &VmLibrary) -> Option<Self> {
         let mut found = Self::default();
         found.read_fields(library)?;
         let (first, stride) = (library.variable("gHotSpotVMTypes")?, "gHotSpotVMTypeEntry");
@@ -73,7 +73,7 @@ impl Structures {
         Some(found)
     }
 
-    fn read_fields(&mut self, library: &Library) -> Option<()> {
+    fn read_fields(&mut self, library: &VmLibrary) -> Option<()> {
         let first = library.variable("gHotSpotVMStructs")?;
         let at = |what: &str| library.variable(&format!("gHotSpotVMStructEntry{what}"));
         let (stride, owner, field) = (at("ArrayStride")?, at("TypeNameOffset")?, at("FieldNameOffset")?);
@@ -90,7 +90,7 @@ impl Structures {
         Some(())
     }
 
-    /// The offset of `Owner::field`; what is missing is said as such.
+    /// The offset of `Owner::field`, or its name as the error.
     pub fn offset(&self, owner: &str, field: &str) -> Result<usize, String> {
         self.offset_if_known(owner, field).ok_or_else(|| format!("{owner}::{field}"))
     }
@@ -117,7 +117,7 @@ fn entries(first: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..MAX_ENTRIES).map(move |index| first + index * stride)
 }
 
-/// A text of the VM's; `None` for the null pointer and the empty text that end the table.
+/// A C string of the VM; `None` for the null pointer and the empty string that end a table.
 fn text(address: usize) -> Option<String> {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_NAME_BYTES {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_ends_at_its_nul_and_an_empty_one_ends_the_table() {
+    fn a_string_ends_at_its_nul_and_an_empty_one_ends_the_table() {
         let words = c"ConstMethod::_constants".to_bytes_with_nul().to_vec();
         let padded: Vec<u8> = words.into_iter().chain([7; 16]).collect();
         assert_eq!(text(padded.as_ptr() as usize).as_deref(), Some("ConstMethod::_constants"));
@@ -145,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_the_table_is_not_this_vm() {
-        let library = Library::of(libc::getenv as *const () as usize).expect("the C library is loaded");
-        assert!(Structures::read(&library).is_none());
+    fn a_library_without_vm_structs_is_not_hotspot() {
+        let library = VmLibrary::of(libc::getenv as *const () as usize).expect("the C library is loaded");
+        assert!(VmStructs::read(&library).is_none());
     }
 }

@@ -1,0 +1,452 @@
+//! FFI boundary to Java: the native methods of `io.spanprof.Native`. Each converts its arguments, calls the core and
+//! converts the result. No panic and no Java exception leaves this file. Strings are passed packed (`packed`), contexts as
+//! five words (`context_calls`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
+use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
+use jni::{Env, EnvUnowned};
+use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
+use spanprof::context::labels_lost;
+use spanprof::runtime::SwitchedOff;
+use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
+
+use crate::context_calls::{self, Words};
+use crate::packed::{pack, unpack};
+use crate::runtime::applications::{self, RemainingHolders};
+use crate::runtime::{self, virtual_threads, JavaRuntime};
+use crate::{convert, host_log, natives};
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+/// Invalid arguments of API calls, such as null labels.
+static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
+
+/// The VM loads the library.
+#[no_mangle]
+pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_void) -> jint {
+    runtime::set_vm(vm);
+    let share_instance = std::panic::AssertUnwindSafe(|| {
+        if let Some(env) = runtime::environment() {
+            // SAFETY: the environment of the calling thread, which loads the library.
+            unsafe { runtime::share(env, &natives::all()) };
+        }
+    });
+    if std::panic::catch_unwind(share_instance).is_err() {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+    }
+    JNI_VERSION_1_8
+}
+
+/// Runs a native method: a panic or a JNI error is counted, and Java gets the type's default value.
+pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
+    match env.with_env(body).into_outcome() {
+        jni::Outcome::Ok(value) => value,
+        _ => {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            T::default()
+        }
+    }
+}
+
+fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
+    if array.is_null() {
+        return Ok(Vec::new());
+    }
+    env.convert_byte_array(array)
+}
+
+fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<String>> {
+    Ok(unpack(&bytes_of(env, array)?))
+}
+
+pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
+}
+
+/// Packs strings into a new Java array.
+pub fn packed_array<T: AsRef<str>>(
+    env: &mut Env<'_>,
+    texts: impl IntoIterator<Item = T>,
+) -> jni::errors::Result<LocalRef> {
+    Ok(LocalRef(env.byte_array_from_slice(&pack(texts))?.into_raw()))
+}
+
+/// A local reference returned to Java, or null.
+#[repr(transparent)]
+pub struct LocalRef(jobject);
+
+impl Default for LocalRef {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+pub fn read_words(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
+    let mut words = [0; 5];
+    array.get_region(env, 0, &mut words)?;
+    Ok(words.map(|word: jlong| word as u64))
+}
+
+fn write_words(env: &Env<'_>, array: &JLongArray<'_>, words: &Words) -> jni::errors::Result<()> {
+    array.set_region(env, 0, &words.map(|word| word as jlong))
+}
+
+/// Version of the library.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_version(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, [env!("CARGO_PKG_VERSION")]))
+}
+
+/// Starts the profiler for an application, which is identified by an object of its own. The configuration is JSON with keys
+/// in camelCase; `variables` override the environment. Returns one string on success, `running` or `off`; else kind,
+/// message and hint of the error. A VM that cannot be profiled is `off`, and is logged once.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_start<'l>(
+    env: EnvUnowned<'l>,
+    class: JClass<'l>,
+    config: JByteArray<'l>,
+    program_name: JByteArray<'l>,
+    variables: JByteArray<'l>,
+    application: JObject<'l>,
+) -> LocalRef {
+    ffi_guard(env, |env| {
+        host_log::install();
+        let (config, program_name) = (text_of(env, &config)?, text_of(env, &program_name)?);
+        let variables = texts_of(env, &variables)?;
+        let outcome = from_json(&config).and_then(|code| {
+            // SAFETY: the environment of a native method is its thread's.
+            unsafe {
+                let (raw, mut applications) = (env.get_raw(), applications::lock());
+                let is_first =
+                    applications.count() == 0 || applications.is_held_by(raw, class.as_raw(), application.as_raw());
+                let started = start(raw, code, program_name, &variables, is_first)?;
+                if let Started::Running = started {
+                    applications.hold(raw, class.as_raw(), application.as_raw());
+                }
+                Ok(started)
+            }
+        });
+        runtime::take_warning().iter().for_each(|line| host_log::warn(line));
+        match outcome {
+            Ok(Started::Running) => packed_array(env, ["running"]),
+            Ok(Started::Off) => packed_array(env, ["off"]),
+            Ok(Started::Declined(message)) => {
+                host_log::warn_once(&format!("spanprof: this process is not profiled: {message}"));
+                packed_array(env, ["off"])
+            }
+            Err(error) => error_array(env, &error),
+        }
+    })
+}
+
+/// The outcome of a start without error.
+pub enum Started {
+    Running,
+    /// Disabled by the configuration.
+    Off,
+    /// This VM cannot be profiled, with the reason.
+    Declined(String),
+}
+
+/// Starts with the keys set in code, `stackWalk` included, and variables that override the environment. If another
+/// application has started the profiler (`is_first` is false), it keeps its settings, and keys that differ are logged.
+///
+/// # Safety
+/// `env` is the calling thread's JNI environment.
+pub unsafe fn start(
+    env: *mut JNIEnv,
+    mut code: Vec<(String, ConfigValue)>,
+    program_name: String,
+    variables: &[String],
+    is_first: bool,
+) -> Result<Started, Error> {
+    let warnings = convert::take_agent_options(&mut code);
+    let mut config = Config::load_with_options(&code, &environment(variables), &convert::OPTIONS)?;
+    config.warnings.extend(warnings);
+    let stack_walk = convert::stack_walk(&config);
+    if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
+        config.service_name = program_name;
+    }
+    if !config.enabled || config.disabled_by.is_some() {
+        return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| Started::Off);
+    }
+    runtime::allow_signals(config.signals);
+    // SAFETY: guaranteed by the caller.
+    let runtime = match unsafe { JavaRuntime::get(env, stack_walk) } {
+        Ok(runtime) => runtime,
+        Err(message) => return Ok(Started::Declined(message)),
+    };
+    match Profiler::running() {
+        None => runtime::session_begins(),
+        Some(running) if !is_first => {
+            ignored_settings(&config, &running.config()).iter().for_each(|line| host_log::warn(line));
+            return Ok(if running.is_running() { Started::Running } else { Started::Off });
+        }
+        Some(_) => {}
+    }
+    let profiler = Profiler::start_with_runtime(config, runtime)?;
+    virtual_threads::session_begins();
+    Ok(if profiler.is_running() { Started::Running } else { Started::Off })
+}
+
+/// A warning about keys set in code that have no effect, since another application started the profiler first.
+fn ignored_settings(requested: &Config, running: &Config) -> Option<String> {
+    let effective: BTreeMap<_, _> = running.entries().into_iter().map(|(name, value, _)| (name, value)).collect();
+    let ignored: Vec<String> = requested
+        .entries()
+        .into_iter()
+        .filter(|(name, value, source)| *source == ConfigSource::Code && effective.get(name) != Some(value))
+        .map(|(name, value, _)| {
+            let now = effective.get(name).map_or("", String::as_str);
+            format!("{} is `{now}`, not `{value}`", camel_case(name))
+        })
+        .collect();
+    (!ignored.is_empty()).then(|| {
+        format!(
+            "spanprof: another application of this process has started the profiler, whose settings stay: {}; give all \
+             applications the same settings, or change them with update()",
+            ignored.join(", ")
+        )
+    })
+}
+
+fn error_array(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<LocalRef> {
+    packed_array(env, [error.kind.name().to_owned(), convert::message(&error.message), convert::message(&error.hint)])
+}
+
+/// An application stops the profiler. The profiler ends with its last holder, or at the end of the program (`application`
+/// is null). The open window is sent within `stopTimeout` in any case. True if everything was delivered.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
+    env: EnvUnowned<'l>,
+    class: JClass<'l>,
+    application: JObject<'l>,
+) -> bool {
+    ffi_guard(env, |env| {
+        let (raw, mut applications) = (env.get_raw(), applications::lock());
+        // SAFETY: the environment and arguments of this native method.
+        let remaining = unsafe {
+            if application.is_null() {
+                applications.release_all(raw);
+            }
+            applications.release(raw, class.as_raw(), application.as_raw())
+        };
+        let count = applications.count();
+        if remaining == RemainingHolders::None {
+            let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+            virtual_threads::disable_unused_events();
+            runtime::inherited::disable();
+            host_log::stopped();
+            return Ok(delivered);
+        }
+        drop(applications);
+        if remaining == RemainingHolders::OthersOnly {
+            host_log::note(&format!(
+                "spanprof: stop() was called by an application that has not started the profiler; it continues for the {count} that have"
+            ));
+        }
+        host_log::stopped();
+        Ok(flush(None))
+    })
+}
+
+/// Whether an application that uses this copy of the package holds the profiler.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_isHeld(env: EnvUnowned<'_>, class: JClass<'_>) -> bool {
+    // SAFETY: the environment and an argument of this native method.
+    ffi_guard(env, |env| Ok(unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) }))
+}
+
+/// Closes the open window and sends it, within `stopTimeout` if no timeout is given.
+fn flush(timeout: Option<Duration>) -> bool {
+    Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+}
+
+/// Closes the open window and sends it; a negative timeout means `stopTimeout`. True if everything was delivered in time.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_flush(env: EnvUnowned<'_>, _class: JClass<'_>, nanos: jlong) -> bool {
+    ffi_guard(env, |_| Ok(flush(u64::try_from(nanos).ok().map(Duration::from_nanos))))
+}
+
+/// Changes keys of the running profiler. Returns `changed`, `not running`, or kind, message and hint of the error.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_update<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    config: JByteArray<'l>,
+) -> LocalRef {
+    ffi_guard(env, |env| {
+        let changes = from_json(&text_of(env, &config)?);
+        let outcome = changes.and_then(|changes| match Profiler::running() {
+            Some(profiler) => profiler.update(&ConfigPatch(changes)).map(|()| "changed"),
+            None => Ok("not running"),
+        });
+        match outcome {
+            Ok(outcome) => packed_array(env, [outcome]),
+            Err(error) => error_array(env, &error),
+        }
+    })
+}
+
+/// Statistics in groups of three: name, `count` or `text`, value. Empty if the profiler does not run.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| {
+        let mut entries = Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default();
+        if !entries.is_empty() {
+            let count = |counter: &AtomicU64| StatValue::Count(counter.load(Ordering::Relaxed));
+            entries.push(("java.panics".to_owned(), count(&PANICS)));
+            entries.push(("java.invalid_arguments".to_owned(), count(&INVALID_ARGUMENTS)));
+        }
+        let texts = entries.into_iter().flat_map(|(name, value)| match value {
+            StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
+            StatValue::Text(text) => [name, "text".to_owned(), text],
+        });
+        packed_array(env, texts)
+    })
+}
+
+/// Whether samples are being taken.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
+    ffi_guard(env, |_| Ok(Profiler::running().is_some_and(|profiler| profiler.is_running())))
+}
+
+/// Counts an invalid argument of an API call.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_countInvalidArgument(_env: EnvUnowned<'_>, _class: JClass<'_>) {
+    INVALID_ARGUMENTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// All configuration keys in snake_case, in groups of three: name, type, description.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_configKeys(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()])))
+}
+
+/// Adds labels (key, value, key, value, …) to the context in `words`. True if all labels were added unchanged; labels that
+/// a limit cuts may be cut differently another time.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_child<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    labels: JByteArray<'l>,
+) -> bool {
+    ffi_guard(env, |env| {
+        let lost_before = labels_lost();
+        let child = context_calls::child(&read_words(env, &words)?, &texts_of(env, &labels)?);
+        write_words(env, &words, &child)?;
+        // Labels that another thread loses meanwhile count too: no loss is missed.
+        Ok(labels_lost() == lost_before)
+    })
+}
+
+/// Merges a prepared context into the context in `words`. False on failure.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    words: JLongArray<'l>,
+    prepared: JLongArray<'l>,
+) -> bool {
+    ffi_guard(env, |env| {
+        let merged = context_calls::merged(&read_words(env, &words)?, &read_words(env, &prepared)?);
+        write_words(env, &words, &merged)?;
+        Ok(true)
+    })
+}
+
+/// The labels of a set: key, value, key, value, ….
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_labelsOf(
+    env: EnvUnowned<'_>,
+    _class: JClass<'_>,
+    label_set: jint,
+) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, context_calls::labels_of(label_set as u32)))
+}
+
+/// A buffer of the calling platform thread's scope words; null if no row is free.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_threadBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| words_buffer(env, runtime::own_scope(), runtime::SCOPE_BYTES))
+}
+
+/// Calls `static void begin()` of a class on each new thread, platform or virtual. False if threads do not inherit.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
+    env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    callback_class: JClass<'l>,
+) -> bool {
+    ffi_guard(env, |env| {
+        let inherits = |profiler: &Profiler| profiler.is_running() && profiler.config().inherit_threads;
+        let is_enabled = Profiler::running().is_some_and(|profiler| inherits(&profiler));
+        // SAFETY: the environment and an argument of this native method.
+        Ok(is_enabled && unsafe { runtime::inherited::register(env.get_raw(), callback_class.as_raw()) })
+    })
+}
+
+/// A buffer of the calling virtual thread's scope words, and a word that is 0 while they are not tracked; null if virtual
+/// threads cannot be tracked, or no scope words are free.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_virtualBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| words_buffer(env, virtual_threads::own_scope(), virtual_threads::VIRTUAL_SCOPE_BYTES))
+}
+
+fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni::errors::Result<LocalRef> {
+    let Some(address) = address else { return Ok(LocalRef::default()) };
+    // SAFETY: the words are atomic and never freed, and only this thread writes them.
+    let buffer: JByteBuffer<'_> = unsafe { env.new_direct_byte_buffer(address as *mut jbyte as *mut u8, bytes) }?;
+    Ok(LocalRef(buffer.into_raw()))
+}
+
+/// Log lines for the host's logger: `info` or `warning`, then the text. Waits for the first line. Null if no more lines
+/// will come for this copy of the package: no application that uses it holds the profiler, and either other applications
+/// fetch the lines, or the profiler is stopped and no virtual thread is tracked.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
+    env: EnvUnowned<'l>,
+    class: JClass<'l>,
+    nanos: jlong,
+) -> LocalRef {
+    let timeout = Duration::from_nanos(nanos.max(0) as u64);
+    ffi_guard(env, |env| {
+        runtime::exclude(spanprof::sys::thread_id());
+        // SAFETY: the environment and an argument of this native method.
+        let is_held = || unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) };
+        let is_profiling_caller = || host_log::is_running() && is_held();
+        let lines = host_log::take(timeout, is_profiling_caller);
+        virtual_threads::disable_unused_events();
+        let others_fetch_lines = host_log::is_running() && !is_held();
+        let is_inactive = !host_log::is_running() && !virtual_threads::are_mounts_tracked();
+        let is_over = lines.is_empty() && (others_fetch_lines || is_inactive);
+        if is_over {
+            return Ok(LocalRef::default());
+        }
+        packed_array(env, lines)
+    })
+}
+
+/// Reserves log lines for the caller, which stops the profiler; returns the queued ones.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_holdLog(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, host_log::hold()))
+}
+
+/// Returns the lines since `holdLog` and ends the reservation.
+#[no_mangle]
+pub extern "system" fn Java_io_spanprof_Native_heldLines(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
+    ffi_guard(env, |env| packed_array(env, host_log::release()))
+}
+
+fn environment(overrides: &[String]) -> Environment {
+    let mut variables = process_environment();
+    variables.extend(overrides.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+    variables
+}
