@@ -1,6 +1,6 @@
-//! The small library that travels in the JAR beside the large one and unpacks it: the native methods of
-//! `io.spanprof.Opener`. What the JDK unpacks itself takes it half of a first start. Not here: where the two lie, and
-//! loading them (`NativeLibrary.java`, the only caller).
+//! The opener: a small library in the JAR that unpacks the large one. It has the native methods of `io.spanprof.Opener`.
+//! Unpacking with the JDK would take half of a first start. Not here: locating and loading the libraries
+//! (`NativeLibrary.java`, the only caller).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,15 +17,15 @@ use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::Errno;
 use spanprof_signal::probe;
 
-/// How much is read at once.
-const PIECE_BYTES: usize = 64 * 1024;
+/// Buffer size for reads.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The file in memory that is open until the VM has loaded it. Each class loader has a copy of this library, and loads one
-/// at a time.
+/// The in-memory file, open until the VM has loaded it. Each class loader has its own copy of this library, and loads one
+/// library at a time.
 static IN_MEMORY: Mutex<Option<File>> = Mutex::new(None);
 
-/// Unpacks what a stream has into memory. The number of the open file, under which `/proc/self/fd` has it until [`close`];
-/// −1 where that is not possible. What the stream throws is thrown.
+/// Unpacks a stream into an in-memory file. Returns the file descriptor, which is valid until [`close`]; −1 if that is not
+/// possible. Exceptions of the stream are thrown.
 ///
 /// [`close`]: Java_io_spanprof_Opener_close
 #[no_mangle]
@@ -34,26 +34,26 @@ pub extern "system" fn Java_io_spanprof_Opener_toMemory<'l>(
     _class: JClass<'l>,
     packed: JObject<'l>,
 ) -> jint {
-    through(env, |env| {
+    ffi_guard(env, |env| {
         let packed = Stream::of(env, &packed)?;
         let unpacked = memory().and_then(|mut file| unpack(packed, &mut file).map(|()| file));
         Ok(unpacked.map_or(-1, |file| {
-            let number = file.as_raw_fd();
-            keep(Some(file));
-            number
+            let descriptor = file.as_raw_fd();
+            store(Some(file));
+            descriptor
         }))
     })
     .unwrap_or(-1)
 }
 
-/// Closes what the last [`Java_io_spanprof_Opener_toMemory`] opened; what the VM has loaded stays.
+/// Closes the file of the last [`Java_io_spanprof_Opener_toMemory`]; the loaded library stays mapped.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_close(_env: EnvUnowned<'_>, _class: JClass<'_>) {
-    keep(None);
+    store(None);
 }
 
-/// Unpacks what a stream has into a new file of that path, as the kernel takes it. What kept it from that; null when it is
-/// there. What the stream throws is thrown.
+/// Unpacks a stream into a new file; the path is in the file system's encoding. Returns null on success, else the error
+/// message. Exceptions of the stream are thrown.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
     env: EnvUnowned<'l>,
@@ -61,7 +61,7 @@ pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
     packed: JObject<'l>,
     path: JByteArray<'l>,
 ) -> JByteArray<'l> {
-    through(env, |env| {
+    ffi_guard(env, |env| {
         let path = env.convert_byte_array(&path)?;
         let packed = Stream::of(env, &packed)?;
         match File::create_new(OsStr::from_bytes(&path)).and_then(|mut file| unpack(packed, &mut file)) {
@@ -72,7 +72,7 @@ pub extern "system" fn Java_io_spanprof_Opener_toFile<'l>(
     .unwrap_or_default()
 }
 
-/// A `java.io.InputStream`, read by way of one array: the library is never in the VM's heap as a whole.
+/// A `java.io.InputStream`, read through one array: the whole library is never in the Java heap.
 struct Stream<'a, 'l> {
     env: &'a mut Env<'l>,
     stream: &'a JObject<'l>,
@@ -81,16 +81,16 @@ struct Stream<'a, 'l> {
 
 impl<'a, 'l> Stream<'a, 'l> {
     fn of(env: &'a mut Env<'l>, stream: &'a JObject<'l>) -> jni::errors::Result<BufReader<Self>> {
-        let array = env.new_byte_array(PIECE_BYTES)?;
-        Ok(BufReader::with_capacity(PIECE_BYTES, Self { env, stream, array }))
+        let array = env.new_byte_array(BUFFER_BYTES)?;
+        Ok(BufReader::with_capacity(BUFFER_BYTES, Self { env, stream, array }))
     }
 
     fn next(&mut self, into: &mut [u8]) -> jni::errors::Result<usize> {
-        let wanted = into.len().min(PIECE_BYTES) as jint;
-        let read = [(&self.array).into(), 0.into(), wanted.into()];
-        let answer = self.env.call_method(self.stream, jni_str!("read"), jni_sig!("([BII)I"), &read)?;
-        // At its end a stream says −1.
-        let mut signed = vec![0; answer.i()?.clamp(0, wanted) as usize];
+        let max_bytes = into.len().min(BUFFER_BYTES) as jint;
+        let read = [(&self.array).into(), 0.into(), max_bytes.into()];
+        let read_bytes = self.env.call_method(self.stream, jni_str!("read"), jni_sig!("([BII)I"), &read)?;
+        // At its end a stream returns −1.
+        let mut signed = vec![0; read_bytes.i()?.clamp(0, max_bytes) as usize];
         self.array.get_region(self.env, 0, &mut signed)?;
         into.iter_mut().zip(&signed).for_each(|(to, from)| *to = *from as u8);
         Ok(signed.len())
@@ -103,25 +103,25 @@ impl Read for Stream<'_, '_> {
     }
 }
 
-/// Runs one native method; nothing when the VM or its memory failed it, or it panicked.
-fn through<'l, T>(mut env: EnvUnowned<'l>, body: impl FnOnce(&mut Env<'l>) -> jni::errors::Result<T>) -> Option<T> {
+/// Runs a native method; `None` if a JNI call failed or it panicked.
+fn ffi_guard<'l, T>(mut env: EnvUnowned<'l>, body: impl FnOnce(&mut Env<'l>) -> jni::errors::Result<T>) -> Option<T> {
     match env.with_env(body).into_outcome() {
         Outcome::Ok(value) => Some(value),
         _ => None,
     }
 }
 
-fn keep(file: Option<File>) {
+fn store(file: Option<File>) {
     *IN_MEMORY.lock().unwrap_or_else(PoisonError::into_inner) = file;
 }
 
-/// A new file that lies nowhere but in memory, and that programs may run from.
+/// Creates an executable in-memory file.
 fn memory() -> io::Result<File> {
     if probe::is_filtered() && probe::surviving(&[&[libc::SYS_memfd_create]]) == 0 {
         return Err(io::Error::other("the seccomp filter ends processes that call memfd_create"));
     }
     let create = |flags| memfd_create("libspanprof_java.so", flags);
-    // Before Linux 6.3 every one may be run from, and none may say so.
+    // Before Linux 6.3 all in-memory files are executable, and the flag is unknown.
     let created = create(MemfdFlags::CLOEXEC | MemfdFlags::EXEC).or_else(|error| match error {
         Errno::INVAL => create(MemfdFlags::CLOEXEC),
         other => Err(other),
@@ -129,10 +129,10 @@ fn memory() -> io::Result<File> {
     Ok(File::from(created?))
 }
 
-/// Writes what an LZ4 frame holds. It says its length, which tells one that is cut off, and a checksum.
+/// Unpacks an LZ4 frame. Its content size detects truncation; it also has a checksum.
 fn unpack(mut packed: impl BufRead, to: &mut impl Write) -> io::Result<()> {
     let expected =
-        length_of(packed.fill_buf()?).ok_or_else(|| io::Error::other("it is no LZ4 frame that says its length"))?;
+        content_size(packed.fill_buf()?).ok_or_else(|| io::Error::other("not an LZ4 frame with a content size"))?;
     let mut blocks = FrameDecoder::new(packed);
     let mut written = 0;
     loop {
@@ -147,16 +147,16 @@ fn unpack(mut packed: impl BufRead, to: &mut impl Write) -> io::Result<()> {
     }
     match written == expected {
         true => Ok(()),
-        false => Err(io::Error::other(format!("it is cut off: {written} bytes of {expected}"))),
+        false => Err(io::Error::other(format!("truncated: {written} of {expected} bytes"))),
     }
 }
 
-/// The length of the content, where the frame's descriptor has it (LZ4 frame format 1.6, "Frame Descriptor").
-fn length_of(head: &[u8]) -> Option<u64> {
-    const SAYS_LENGTH: u8 = 1 << 3;
-    let says = head.get(4)? & SAYS_LENGTH != 0;
+/// The content size, if the frame descriptor has it (LZ4 frame format 1.6, "Frame Descriptor").
+fn content_size(head: &[u8]) -> Option<u64> {
+    const HAS_CONTENT_SIZE: u8 = 1 << 3;
+    let has_size = head.get(4)? & HAS_CONTENT_SIZE != 0;
     let length = head.get(6..14)?.try_into().ok().map(u64::from_le_bytes)?;
-    says.then_some(length)
+    has_size.then_some(length)
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts that repeat themselves now and then, as a library does; several blocks of them.
+    /// Data with occasional repetitions, like a library; several blocks.
     fn library() -> Vec<u8> {
         (0..700_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> (n % 29)).to_le_bytes()).collect()
     }
@@ -184,18 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_memory_holds_what_was_packed() {
+    fn an_in_memory_file_has_the_packed_content() {
         let mut file = memory().unwrap();
         unpack(&packed(&library())[..], &mut file).unwrap();
-        let mut held = Vec::new();
+        let mut content = Vec::new();
         file.rewind().unwrap();
-        file.read_to_end(&mut held).unwrap();
-        assert!(held == library());
-        let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        assert_eq!(place.to_str(), Some("/memfd:libspanprof_java.so (deleted)"));
+        file.read_to_end(&mut content).unwrap();
+        assert!(content == library());
+        let target = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        assert_eq!(target.to_str(), Some("/memfd:libspanprof_java.so (deleted)"));
     }
 
-    /// Where a reader that takes blocks only sees nothing wrong: all but the last, behind which all is there.
+    /// Ends of all blocks but the last: a reader that checks blocks only does not detect truncation there.
     fn ends_of_blocks(frame: &[u8]) -> Vec<usize> {
         let length_at = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().unwrap()) & !(1 << 31);
         let mut ends = vec![15];
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_damaged_is_an_error() {
+    fn truncated_or_damaged_input_is_an_error() {
         let whole = packed(&library());
         for length in ends_of_blocks(&whole).into_iter().chain([0, 3, 4, 7, 14, 100, whole.len() / 2]) {
             assert!(unpack(&whole[..length], &mut Vec::new()).is_err(), "{length} of {}", whole.len());
