@@ -10,8 +10,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * A thread to which the kernel gives no files in memory starts the profiler: the call is refused, or with {@code kill} as the second
- * word ends the process. The filter is this thread's alone.
+ * Starts the profiler on a thread that may not create in-memory files: memfd_create fails, or with {@code kill} as the
+ * second argument ends the process. The seccomp filter applies to this thread only.
  */
 public final class NoMemoryFiles {
     private static final int PR_SET_SECCOMP = 22;
@@ -23,7 +23,7 @@ public final class NoMemoryFiles {
 
     private NoMemoryFiles() {}
 
-    /** A filter that looks at the system call's number alone (linux/filter.h, linux/seccomp.h). */
+    /** A filter that compares the system call number only (linux/filter.h, linux/seccomp.h). */
     private static MemorySegment filter(Arena arena, int action) {
         int[][] steps = {{0x20, 0}, {0x15 | 1 << 24, MEMFD_CREATE}, {0x06, action}, {0x06, ALLOWED}};
         MemorySegment code = arena.allocate(8L * steps.length, 8);
@@ -37,18 +37,18 @@ public final class NoMemoryFiles {
         return program;
     }
 
-    public static void main(String[] words) throws Throwable {
+    public static void main(String[] args) throws Throwable {
         Linker linker = Linker.nativeLinker();
         ValueLayout.OfLong number = ValueLayout.JAVA_LONG;
         MethodHandle prctl = linker.downcallHandle(linker.defaultLookup().find("prctl").orElseThrow(),
                 FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, number, number, number, number));
-        int action = words.length > 1 && words[1].equals("kill") ? KILL_PROCESS : PERMISSION_DENIED;
+        int action = args.length > 1 && args[1].equals("kill") ? KILL_PROCESS : PERMISSION_DENIED;
         try (Arena arena = Arena.ofConfined()) {
             int isPermitted = (int) prctl.invokeExact(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L);
             int isDenied = (int) prctl.invokeExact(PR_SET_SECCOMP, 2L, filter(arena, action).address(), 0L, 0L);
             System.out.println("sandboxed " + (isPermitted == 0 && isDenied == 0 ? 1 : 0));
         }
-        Spanprof.start(SpanprofConfig.builder().serviceName("sandboxed").fileDirectory(words[0]).build());
+        Spanprof.start(SpanprofConfig.builder().serviceName("sandboxed").fileDirectory(args[0]).build());
         System.out.println("runs " + (Spanprof.isRunning() ? 1 : 0));
         String mapped = Files.readString(Path.of("/proc/self/maps"));
         System.out.println("from_memory " + (mapped.contains("memfd:libspanprof_java.so") ? 1 : 0));

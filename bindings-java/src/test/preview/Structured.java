@@ -5,7 +5,7 @@ import java.util.Map;
 import java.util.concurrent.StructuredTaskScope;
 import java.util.concurrent.StructuredTaskScope.Joiner;
 
-/** A request whose subtasks run on virtual threads of a scope, with a scoped value among what they know. */
+/** A request whose subtasks run on virtual threads of a scope, with a scoped value. */
 public final class Structured {
     private static final ScopedValue<String> TENANT = ScopedValue.newInstance();
     private static volatile double sum;
@@ -50,9 +50,9 @@ public final class Structured {
         }
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         Spanprof.start(SpanprofConfig.builder()
-                .serviceName("structured").sampleRate(250).fileDirectory(words[0]).inheritThreads(words.length > 1).build());
+                .serviceName("structured").sampleRate(250).fileDirectory(args[0]).inheritThreads(args.length > 1).build());
         ScopedValue.where(TENANT, "acme").call(() -> {
             request();
             return null;

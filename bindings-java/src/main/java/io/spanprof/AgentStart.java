@@ -1,15 +1,17 @@
 package io.spanprof;
 
-/** Starts the profiler with the settings of an agent. {@link SpanprofAgent} calls it by name, where Java can load it. */
+/**
+ * Starts the profiler with the agent's settings. {@link SpanprofAgent} calls it by name, if this Java version can load it.
+ */
 final class AgentStart {
     private AgentStart() {}
 
-    /** A setting that cannot work is one warning; the program runs on. */
+    /** An invalid setting is logged as a warning; the program continues. */
     static void start(String settings) {
         try {
             SpanprofConfig.Builder config = SpanprofConfig.builder();
             if (settings != null) {
-                // The library reads them, as it does where it is an agent by itself.
+                // The library parses them, as for the native agent.
                 config.set("agentOptions", settings);
             }
             Spanprof.start(config.build(), AgentStart.class);

@@ -5,31 +5,31 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
 /**
- * Brings the profiler's few lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one that
- * {@link Spanprof#setLogger} named.
+ * Forwards the profiler's log lines to the program's logger: {@link System.Logger} {@code spanprof}, or the one set by
+ * {@link Spanprof#setLogger}.
  */
 final class HostLog {
-    private static volatile System.Logger chosen;
-    /** How often lines were asked for, and whether a thread waits for them; under the lock of this class. */
-    private static long asked;
+    private static volatile System.Logger customLogger;
+    /** Number of calls of {@code begin}, and whether a thread waits for lines; guarded by the lock of this class. */
+    private static long requests;
     private static boolean isWaiting;
-    /** Whether the VM ends: loggers of the JDK may have lost their handlers, which a hook like ours removes. */
+    /** Whether the VM shuts down: the JDK's own shutdown hook removes the handlers of its loggers. */
     private static volatile boolean programEnds;
 
     private HostLog() {}
 
-    static void to(System.Logger logger) {
-        chosen = logger;
+    static void setLogger(System.Logger logger) {
+        customLogger = logger;
     }
 
-    /** Sees to it that one thread waits for lines, as long as any may come; it never keeps the program alive. */
+    /** Starts the daemon thread that waits for lines, if there is none. */
     static synchronized void begin() {
-        asked++;
+        requests++;
         if (!isWaiting) {
             Thread thread = new Thread(null, null, "spanprof-log", 256 * 1024, false) {
                 @Override
                 public void run() {
-                    bringLines();
+                    forwardLines();
                 }
             };
             thread.setDaemon(true);
@@ -40,28 +40,28 @@ final class HostLog {
     }
 
     static void warn(String line) {
-        say(System.Logger.Level.WARNING, line);
+        log(System.Logger.Level.WARNING, line);
     }
 
     static void programEnds() {
         programEnds = true;
     }
 
-    /** The outcome of a call; its lines are logged on this thread, before it returns. */
+    /** The result of a call; its log lines are logged on this thread before it returns. */
     static boolean logging(BooleanSupplier call) {
-        say(Native.holdLog());
+        log(Native.holdLog());
         try {
             return call.getAsBoolean();
         } finally {
-            say(Native.heldLines());
+            log(Native.heldLines());
         }
     }
 
-    /** The program's logger may fail: that is not our business, and no reason to fail louder. */
-    private static void say(System.Logger.Level level, String line) {
+    /** Exceptions of the program's logger are ignored. */
+    private static void log(System.Logger.Level level, String line) {
         try {
-            System.Logger logger = chosen != null ? chosen : System.getLogger("spanprof");
-            if (programEnds && level == System.Logger.Level.WARNING && isOfTheJdk(logger)) {
+            System.Logger logger = customLogger != null ? customLogger : System.getLogger("spanprof");
+            if (programEnds && level == System.Logger.Level.WARNING && isJdkLogger(logger)) {
                 if (logger.isLoggable(level)) {
                     System.err.println(level + ": " + line);
                 }
@@ -73,28 +73,28 @@ final class HostLog {
         }
     }
 
-    private static boolean isOfTheJdk(System.Logger logger) {
+    private static boolean isJdkLogger(System.Logger logger) {
         return Object.class.getModule().equals(logger.getClass().getModule())
                 || "java.logging".equals(logger.getClass().getModule().getName());
     }
 
-    private static void say(byte[] packed) {
+    private static void log(byte[] packed) {
         if (packed == null) {
             return;
         }
         List<String> lines = Packed.unpack(packed);
         for (int i = 0; i + 1 < lines.size(); i += 2) {
             boolean isInfo = lines.get(i).equals("info");
-            say(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
+            log(isInfo ? System.Logger.Level.INFO : System.Logger.Level.WARNING, lines.get(i + 1));
         }
     }
 
-    private static void bringLines() {
+    private static void forwardLines() {
         long seen;
         do {
-            seen = asked();
+            seen = requests();
             for (byte[] packed = lines(); packed != null; packed = lines()) {
-                say(packed);
+                log(packed);
             }
         } while (!isOver(seen));
     }
@@ -103,17 +103,17 @@ final class HostLog {
         return Native.logLines(TimeUnit.SECONDS.toNanos(60));
     }
 
-    private static synchronized long asked() {
-        return asked;
+    private static synchronized long requests() {
+        return requests;
     }
 
-    /** When no application of this class loader profiles any more, nothing of the class loader stays behind in the VM. */
+    /** Ends the daemon thread if there was no further call of {@code begin}, so that the VM does not keep this class loader. */
     private static synchronized boolean isOver(long seen) {
-        if (asked != seen) {
+        if (requests != seen) {
             return false;
         }
         isWaiting = false;
-        AtEnd.forget();
+        ShutdownHook.removeIfUnused();
         return true;
     }
 }

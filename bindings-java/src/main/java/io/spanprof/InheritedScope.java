@@ -7,68 +7,68 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.ThreadFactory;
 
 /**
- * What a thread hands to the threads that it makes itself, platform or virtual, where {@code inheritThreads} asks for it:
- * what its scopes say at that moment. A thread that comes from a factory is an executor's: it will work for others, and
- * starts with nothing, unless the executor makes one for each task.
+ * Context that a new thread, platform or virtual, inherits from its creator if {@code inheritThreads} is set. A thread
+ * created by a factory belongs to an executor and works for other requests; it inherits nothing, unless the executor
+ * creates one thread per task.
  *
- * <p>Where a thread is made the JDK asks for the value that it inherits; the new thread finds the value when it begins. A
- * value is an array: no thread that lives on holds on to our classes.
+ * <p>The JDK computes the inherited value when a thread is created; the new thread reads it when it starts. The value is an
+ * array, so that long-lived threads keep no reference to these classes.
  */
 final class InheritedScope {
-    private static final long[] NOTHING = {};
-    /** A factory is near the top of the stack on which a thread is made. */
-    private static final int MOST_FRAMES = 64;
-    /** They make a thread for each task, which works for nobody else; by name, since not every Java has them. */
+    private static final long[] EMPTY = {};
+    /** Upper bound of the frames searched for a factory. */
+    private static final int MAX_FRAMES = 64;
+    /** Executors that create one thread per task; by name, since older Java versions lack them. */
     private static final Set<String> THREAD_PER_TASK = Set.of("java.util.concurrent.ThreadPerTaskExecutor",
             "java.util.concurrent.StructuredTaskScope", "java.util.concurrent.StructuredTaskScopeImpl");
 
-    private static final ThreadLocal<long[]> GIVEN = new InheritableThreadLocal<>() {
+    private static final ThreadLocal<long[]> INHERITED = new InheritableThreadLocal<>() {
         @Override
         protected long[] childValue(long[] own) {
             try {
-                LongBuffer said = ThreadScope.existing();
-                boolean saysSomething = said != null && ThreadScope.isOpen(said);
-                boolean isGiven = saysSomething && Native.inherit(InheritedScope.class)
-                        && !Makers.STACK.walk(frames -> isForOthers(frames.limit(MOST_FRAMES).iterator()));
-                return isGiven ? ThreadScope.words(said) : NOTHING;
+                LongBuffer words = ThreadScope.existing();
+                boolean hasContext = words != null && ThreadScope.isOpen(words);
+                boolean isInherited = hasContext && Native.inherit(InheritedScope.class)
+                        && !CreationStack.WALKER.walk(frames -> isPooled(frames.limit(MAX_FRAMES).iterator()));
+                return isInherited ? ThreadScope.words(words) : EMPTY;
             } catch (RuntimeException | Error failed) {
-                // The thread must be made.
-                return NOTHING;
+                // An exception here would stop the program from creating the thread.
+                return EMPTY;
             }
         }
     };
 
     private InheritedScope() {}
 
-    /** The calling thread has its first scope: from here on it may have something to hand on. */
+    /** Registers the callback when a thread opens its first scope. */
     static void prepare() {
         if (Native.inherit(InheritedScope.class)) {
-            GIVEN.set(NOTHING);
+            INHERITED.set(EMPTY);
         }
     }
 
-    /** Called by the library on each new thread, before the thread's work. */
+    /** Called by the library on each new thread, before its work. */
     private static void begin() {
-        long[] given = GIVEN.get();
-        if (given == null) {
-            // To ask has left an entry behind, which every thread made by this one would be asked to inherit.
-            GIVEN.remove();
-        } else if (given.length == ThreadScope.WORDS) {
+        long[] inherited = INHERITED.get();
+        if (inherited == null) {
+            // `get` has created an entry, which threads created by this one would inherit.
+            INHERITED.remove();
+        } else if (inherited.length == ThreadScope.WORDS) {
             LongBuffer words = ThreadScope.current();
             if (words != null) {
-                ThreadScope.write(words, given);
+                ThreadScope.write(words, inherited);
             }
         }
     }
 
-    /** Whether a factory makes the thread, and whoever called the outermost factory keeps it for more than one task. */
-    private static boolean isForOthers(Iterator<StackWalker.StackFrame> frames) {
-        boolean isForOthers = false;
+    /** Whether a factory creates the thread, and its caller does not create one thread per task. */
+    private static boolean isPooled(Iterator<StackWalker.StackFrame> frames) {
+        boolean isPooled = false;
         boolean wasFactory = false;
         while (frames.hasNext()) {
             StackWalker.StackFrame frame = frames.next();
             if (isFactory(frame)) {
-                isForOthers = true;
+                isPooled = true;
                 wasFactory = true;
             } else if (wasFactory) {
                 if (THREAD_PER_TASK.contains(frame.getClassName())) {
@@ -77,7 +77,7 @@ final class InheritedScope {
                 wasFactory = false;
             }
         }
-        return isForOthers;
+        return isPooled;
     }
 
     private static boolean isFactory(StackWalker.StackFrame frame) {
@@ -87,12 +87,12 @@ final class InheritedScope {
                         || ForkJoinPool.ForkJoinWorkerThreadFactory.class.isAssignableFrom(type));
     }
 
-    /** Made where threads inherit only: not every program may look at its stacks. */
-    private static final class Makers {
-        /** A factory that is a lambda has a hidden frame. */
-        static final StackWalker STACK = StackWalker.getInstance(
+    /** Initialized only if threads inherit: a security policy may forbid stack walking. */
+    private static final class CreationStack {
+        /** A lambda factory has a hidden frame. */
+        static final StackWalker WALKER = StackWalker.getInstance(
                 Set.of(StackWalker.Option.RETAIN_CLASS_REFERENCE, StackWalker.Option.SHOW_HIDDEN_FRAMES));
 
-        private Makers() {}
+        private CreationStack() {}
     }
 }

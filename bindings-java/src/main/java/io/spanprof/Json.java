@@ -3,7 +3,7 @@ package io.spanprof;
 import java.time.Duration;
 import java.util.Map;
 
-/** Writes configuration values as JSON, for the library. Values of other types are their text. */
+/** Writes configuration values as JSON for the library. Values of other types are written as strings. */
 final class Json {
     private Json() {}
 
@@ -48,13 +48,13 @@ final class Json {
     private static void quote(StringBuilder json, String text) {
         json.append('"');
         for (int i = 0; i < text.length(); i++) {
-            char letter = text.charAt(i);
-            if (letter == '"' || letter == '\\') {
-                json.append('\\').append(letter);
-            } else if (letter < ' ') {
-                json.append(String.format("\\u%04x", (int) letter));
+            char character = text.charAt(i);
+            if (character == '"' || character == '\\') {
+                json.append('\\').append(character);
+            } else if (character < ' ') {
+                json.append(String.format("\\u%04x", (int) character));
             } else {
-                json.append(letter);
+                json.append(character);
             }
         }
         json.append('"');

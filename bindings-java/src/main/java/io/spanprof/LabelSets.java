@@ -4,28 +4,28 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * Label sets by the texts that they are made of, and by the two sets that they are merged of: small tables in front of the
- * library's, which a call takes many times as long to reach. What a number stands for never changes, so nothing in here
- * grows old. Texts are kept, of bounded length, and nothing else of the program's.
+ * Caches of label set ids, by the strings of a set and by the two sets of a merge. They avoid JNI calls, which take many
+ * times as long as a lookup. The meaning of an id never changes, so entries never expire. They keep strings of bounded
+ * length and no other objects of the program.
  */
 final class LabelSets {
-    private static final int MERGED = 1024;
-    private static final int KNOWN = 512;
-    /** Beyond so many characters texts are not kept. */
-    private static final int MOST_CHARACTERS = 256;
-    /** Three numbers of sets make a word: parent, child, result. */
+    private static final int MERGE_ENTRIES = 1024;
+    private static final int STRING_ENTRIES = 512;
+    /** Sets with more characters are not cached. */
+    private static final int MAX_CHARACTERS = 256;
+    /** Three set ids per word: parent, child, result. */
     private static final int BITS = 21;
 
-    private static final AtomicLongArray MERGES = new AtomicLongArray(MERGED);
-    /** Races between threads lose an entry, no more: each is read whole or not at all. */
-    private static final Known[] TEXTS = new Known[KNOWN];
+    private static final AtomicLongArray MERGES = new AtomicLongArray(MERGE_ENTRIES);
+    /** A race between threads may lose an entry; entries are immutable. */
+    private static final CachedSet[] STRING_SETS = new CachedSet[STRING_ENTRIES];
 
-    /** Keys and values in turn, and the set that they make. */
-    private record Known(String[] texts, long set) {}
+    /** Alternating keys and values, and their label set. */
+    private record CachedSet(String[] texts, long set) {}
 
     private LabelSets() {}
 
-    /** The set {@code parent} with the labels of {@code child} on top. */
+    /** The label set {@code parent} with the labels of {@code child} added. */
     static long merged(long parent, long child) {
         if (parent == 0 || parent == child) {
             return child;
@@ -34,62 +34,62 @@ final class LabelSets {
             return parent;
         }
         long pair = parent << BITS | child;
-        int place = place(Long.hashCode(pair), MERGED);
-        long found = MERGES.getOpaque(place);
+        int slot = slot(Long.hashCode(pair), MERGE_ENTRIES);
+        long found = MERGES.getOpaque(slot);
         if (found >>> BITS == pair) {
             return found & (1 << BITS) - 1;
         }
-        long second = MERGES.getOpaque(place ^ 1);
+        long second = MERGES.getOpaque(slot ^ 1);
         if (second >>> BITS == pair) {
             return second & (1 << BITS) - 1;
         }
-        return mergedAnew(parent, child, place, found);
+        return mergeUncached(parent, child, slot, found);
     }
 
-    private static long mergedAnew(long parent, long child, int place, long before) {
+    private static long mergeUncached(long parent, long child, int slot, long before) {
         long[] words = {parent, 0, 0, 0, 0};
-        boolean isDone = Native.merge(words, new long[] {child, 0, 0, 0, 0});
+        boolean isMerged = Native.merge(words, new long[] {child, 0, 0, 0, 0});
         long result = words[0];
-        if (isDone && (parent | child | result) >>> BITS == 0) {
-            MERGES.setOpaque(place ^ 1, before);
-            MERGES.setOpaque(place, (parent << BITS | child) << BITS | result);
+        if (isMerged && (parent | child | result) >>> BITS == 0) {
+            MERGES.setOpaque(slot ^ 1, before);
+            MERGES.setOpaque(slot, (parent << BITS | child) << BITS | result);
         }
         return result;
     }
 
-    /** The set of so many texts, keys and values in turn; {@code hash} is over all of them. */
+    /** The set of {@code count} alternating keys and values; {@code hash} covers all of them. */
     static long of(String[] texts, int count, int hash) {
-        int place = place(hash, KNOWN);
-        Known found = TEXTS[place];
+        int slot = slot(hash, STRING_ENTRIES);
+        CachedSet found = STRING_SETS[slot];
         if (found != null && isOf(found, texts, count)) {
             return found.set;
         }
-        Known second = TEXTS[place ^ 1];
+        CachedSet second = STRING_SETS[slot ^ 1];
         if (second != null && isOf(second, texts, count)) {
             return second.set;
         }
-        return ofAnew(texts, count, place, found);
+        return setUncached(texts, count, slot, found);
     }
 
-    private static boolean isOf(Known known, String[] texts, int count) {
-        return Arrays.equals(known.texts, 0, known.texts.length, texts, 0, count);
+    private static boolean isOf(CachedSet cached, String[] texts, int count) {
+        return Arrays.equals(cached.texts, 0, cached.texts.length, texts, 0, count);
     }
 
-    private static long ofAnew(String[] texts, int count, int place, Known before) {
-        String[] own = Arrays.copyOf(texts, count);
+    private static long setUncached(String[] texts, int count, int slot, CachedSet before) {
+        String[] copy = Arrays.copyOf(texts, count);
         long[] words = new long[ThreadScope.WORDS];
-        boolean isWhole = Native.child(words, Packed.pack(Arrays.asList(own)));
-        // What the library's limits cut may be cut otherwise another time.
-        if (isWhole && Arrays.stream(own).mapToInt(String::length).sum() <= MOST_CHARACTERS) {
-            TEXTS[place ^ 1] = before;
-            TEXTS[place] = new Known(own, words[0]);
+        boolean isComplete = Native.child(words, Packed.pack(Arrays.asList(copy)));
+        // Labels cut by a limit may be cut differently another time.
+        if (isComplete && Arrays.stream(copy).mapToInt(String::length).sum() <= MAX_CHARACTERS) {
+            STRING_SETS[slot ^ 1] = before;
+            STRING_SETS[slot] = new CachedSet(copy, words[0]);
         }
         return words[0];
     }
 
-    /** Of two places side by side the first, where the newest entry is. */
-    private static int place(int hash, int places) {
+    /** The first of two adjacent slots; it holds the newest entry. */
+    private static int slot(int hash, int slots) {
         int mixed = hash * 0x9E3779B9;
-        return (mixed >>> 16) & (places - 2);
+        return (mixed >>> 16) & (slots - 2);
     }
 }

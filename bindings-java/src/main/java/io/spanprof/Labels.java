@@ -4,7 +4,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
 
-/** Labels made ready once and used many times: the quickest way into {@link Spanprof#tag(Labels)}. */
+/** Prepared labels for repeated use: the fastest argument of {@link Spanprof#tag(Labels)}. */
 public final class Labels {
     private static final String TRACE_ID = "trace_id";
     private static final String SPAN_ID = "span_id";
@@ -22,7 +22,7 @@ public final class Labels {
         this.span = span;
     }
 
-    /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the link to the span. */
+    /** Labels from a map; {@code trace_id} and {@code span_id} with valid hex values become the span link. */
     public static Labels of(Map<String, ?> labels) {
         if (!NativeLibrary.isReady() || InvalidArgument.isNull(labels, "tag() or Labels.of()", "there are no labels")) {
             return NONE;
@@ -30,8 +30,8 @@ public final class Labels {
         try {
             return read(labels);
         } catch (RuntimeException | Error failure) {
-            // The map is the program's own, and so are its failures, which a request must not see.
-            InvalidArgument.report("labels cannot be read: their map threw " + failure.getClass().getName(),
+            // The program's map may throw; a request must not fail because of it.
+            InvalidArgument.report("labels cannot be read: the map threw " + failure.getClass().getName(),
                     "there are no labels");
             return NONE;
         }
@@ -46,23 +46,23 @@ public final class Labels {
         return (labelSet | traceHigh | traceLow | span) == 0;
     }
 
-    /** Whether they name a trace. */
+    /** Whether they contain a trace id. */
     boolean hasTrace() {
         return (traceHigh | traceLow) != 0;
     }
 
-    /** Null for null, and where the value's own method fails. */
+    /** The string of a value; null for null, and if its {@code toString()} throws. */
     private static String text(String key, Object value) {
         try {
             return value == null ? null : value.toString();
         } catch (RuntimeException | Error failure) {
-            InvalidArgument.report("the value of label `" + key + "` has no text: its toString() threw "
+            InvalidArgument.report("the value of label `" + key + "` cannot be converted: its toString() threw "
                     + failure.getClass().getName(), "the label is left out");
             return null;
         }
     }
 
-    /** What is null on either side is left out. */
+    /** Labels with a null key or value are skipped. */
     private static Labels read(Map<String, ?> labels) {
         String[] texts = new String[2 * labels.size()];
         int count = 0;
@@ -72,28 +72,28 @@ public final class Labels {
         long span = 0;
         for (Map.Entry<String, ?> label : labels.entrySet()) {
             String key = label.getKey();
-            Object given = label.getValue();
-            String value = given instanceof String text ? text : text(key, given);
+            Object object = label.getValue();
+            String value = object instanceof String text ? text : text(key, object);
             if (key == null || value == null) {
                 continue;
             }
             if (value.length() == Hex.TRACE_DIGITS && key.equals(TRACE_ID)) {
-                byte[] letters = Hex.letters(value);
-                if (Hex.isId(letters, Hex.TRACE_DIGITS)) {
-                    traceHigh = Hex.word(letters, 0);
-                    traceLow = Hex.word(letters, Hex.SPAN_DIGITS);
+                byte[] digits = Hex.bytesOf(value);
+                if (Hex.isId(digits, Hex.TRACE_DIGITS)) {
+                    traceHigh = Hex.word(digits, 0);
+                    traceLow = Hex.word(digits, Hex.SPAN_DIGITS);
                     continue;
                 }
             }
             if (value.length() == Hex.SPAN_DIGITS && key.equals(SPAN_ID)) {
-                byte[] letters = Hex.letters(value);
-                if (Hex.isId(letters, Hex.SPAN_DIGITS)) {
-                    span = Hex.word(letters, 0);
+                byte[] digits = Hex.bytesOf(value);
+                if (Hex.isId(digits, Hex.SPAN_DIGITS)) {
+                    span = Hex.word(digits, 0);
                     continue;
                 }
             }
             if (count == texts.length) {
-                // The map grows meanwhile.
+                // Another thread added entries to the map.
                 texts = Arrays.copyOf(texts, count + 2);
             }
             texts[count] = key;

@@ -2,22 +2,22 @@ package io.spanprof;
 
 import java.nio.ByteBuffer;
 
-/** The native methods of the library; {@link NativeLibrary} loads it. Texts are packed ({@link Packed}). */
+/** The native methods of the library, which {@link NativeLibrary} loads. Strings are packed ({@link Packed}). */
 final class Native {
     private Native() {}
 
     static native byte[] version();
 
     /**
-     * {@code variables}: names and values in turn, in place of those of the environment. {@code application}: stands for the
-     * application, held weakly.
+     * {@code variables}: alternating names and values that override environment variables. {@code application}: identifies
+     * the application, held weakly.
      */
     static native byte[] start(byte[] config, byte[] programName, byte[] variables, Object application);
 
-    /** {@code application}: as given to {@code start}; null at the end of the program. */
+    /** {@code application}: as passed to {@code start}; null at the end of the program. */
     static native boolean stop(Object application);
 
-    /** Whether an application that calls this class has started the profiler and not stopped it. */
+    /** Whether an application that uses this class holds the profiler. */
     static native boolean isHeld();
 
     static native boolean flush(long nanos);
@@ -32,28 +32,28 @@ final class Native {
 
     static native byte[] configKeys();
 
-    /** Puts labels on top of the scope in {@code words}. True when each of them is there as it was given. */
+    /** Adds labels to the context in {@code words}. True if all labels were added unchanged. */
     static native boolean child(long[] words, byte[] labels);
 
-    /** Puts a prepared scope on top of the scope in {@code words}. False when that failed. */
+    /** Merges a prepared context into the context in {@code words}. False on failure. */
     static native boolean merge(long[] words, long[] prepared);
 
     static native byte[] labelsOf(int labelSet);
 
-    /** The calling platform thread's words, or null. */
+    /** The calling platform thread's scope words, or null. */
     static native ByteBuffer threadBuffer();
 
-    /** The calling virtual thread's words, and whether they are followed; null where they cannot be. */
+    /** The calling virtual thread's scope words, and whether it is tracked; null if it cannot be. */
     static native ByteBuffer virtualBuffer();
 
-    /** Has {@code begin} of a class called on each new thread, platform or virtual; false where threads inherit nothing. */
+    /** Calls {@code begin} of a class on each new thread, platform or virtual; false if threads do not inherit. */
     static native boolean inherit(Class<?> asked);
 
     static native byte[] logLines(long nanos);
 
-    /** Until {@link #heldLines} no other thread is given lines; those that wait already. */
+    /** Returns the queued lines; until {@link #heldLines} other threads get no lines. */
     static native byte[] holdLog();
 
-    /** What waits, for the thread that called {@link #holdLog}. */
+    /** Returns the lines since {@link #holdLog} and ends the reservation. */
     static native byte[] heldLines();
 }

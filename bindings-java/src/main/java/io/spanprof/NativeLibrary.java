@@ -20,115 +20,116 @@ import java.util.jar.JarFile;
 import java.util.zip.ZipEntry;
 
 /**
- * Finds and loads the library: beside the JAR when it lies there, else out of the JAR, by way of a directory that only
- * its owner may touch. When that fails every verb does nothing, and one warning says why.
+ * Loads the native library: a file beside the JAR if there is one, else unpacked from the JAR by way of a private
+ * directory. On failure every method of the API does nothing, and one warning states the reason.
  */
 final class NativeLibrary {
-    /** Where libraries may be written when the temporary directory does not allow it. */
+    /** The directory for the unpacked library, in place of the temporary directory. */
     static final String DIRECTORY_PROPERTY = "spanprof.libraryDirectory";
 
-    /** Set by the library itself, for its copies. */
+    /** Set by the first copy of the library for later copies. */
     private static final String INSTANCE_PROPERTY = "io.spanprof.instance";
     static final String FILE = "libspanprof_java.so";
-    /** As it travels. */
+    /** The compressed library in the JAR. */
     private static final String PACKED = FILE + ".lz4";
     private static final String OPENER = "libspanprof_java_opener.so";
-    /** Names tried for a directory that nobody has yet. */
+    /** Attempts to create a private directory with an unused name. */
     private static final int ATTEMPTS = 100;
-    private static volatile boolean loaded;
-    private static volatile boolean tried;
+    private static volatile boolean isLoaded;
+    private static volatile boolean isAttempted;
 
     private NativeLibrary() {}
 
     /**
-     * Whether it is loaded; where another class loader has brought it into this process, this one joins it now: they share
-     * one profiler.
+     * Whether the library is loaded. If another class loader has loaded it into this process, it is loaded here too; both
+     * share one profiler.
      */
     static boolean isLoaded() {
-        return loaded || !tried && System.getProperty(INSTANCE_PROPERTY) != null && load();
+        return isLoaded || !isAttempted && System.getProperty(INSTANCE_PROPERTY) != null && load();
     }
 
-    /** Whether it is loaded, or can be now: labels may be given before the profiler is started. */
+    /** Whether the library is loaded or can be loaded now: labels may be set before the profiler is started. */
     static boolean isReady() {
-        return loaded || !tried && load();
+        return isLoaded || !isAttempted && load();
     }
 
-    /** Loads the library, once. False when there is none that works here. */
+    /** Loads the library, once. False if no library can be loaded. */
     static synchronized boolean load() {
-        if (!tried) {
+        if (!isAttempted) {
             try {
-                loadFirstThatWorks();
-                loaded = true;
+                loadFirstUsable();
+                isLoaded = true;
             } catch (SecurityException denied) {
-                HostLog.warn("spanprof: this process is not profiled: the security manager of this program denies what loading "
-                        + "the library needs, " + denied.getMessage()
+                HostLog.warn("spanprof: this process is not profiled: the security manager of this program denies a "
+                        + "permission that loading the library needs, " + denied.getMessage()
                         + "; grant spanprof.jar java.security.AllPermission in its policy, or run without a security manager");
             } catch (IOException | LinkageError | RuntimeException failure) {
                 HostLog.warn("spanprof: this process is not profiled: " + failure.getMessage());
             } finally {
-                // Last: who comes meanwhile waits for the outcome.
-                tried = true;
+                // Set last: concurrent callers wait for the outcome.
+                isAttempted = true;
             }
         }
-        return loaded;
+        return isLoaded;
     }
 
-    private static void loadFirstThatWorks() throws IOException {
-        List<String> refused = new ArrayList<>();
+    private static void loadFirstUsable() throws IOException {
+        List<String> failures = new ArrayList<>();
         Path beside = besideJar();
         if (beside != null) {
             try {
                 System.load(beside.toString());
                 return;
             } catch (UnsatisfiedLinkError failure) {
-                // Among others: an application of this server has it loaded from there, and the VM lets one only.
-                refused.add(beside + ": " + failure.getMessage());
+                // For example, another application of this server has loaded this file: the VM allows one class loader per
+                // file.
+                failures.add(beside + ": " + failure.getMessage());
             }
         }
-        boolean isWithin = isWithin();
-        if (!isWithin && beside == null) {
+        boolean isInJar = isInJar();
+        if (!isInJar && beside == null) {
             throw new IOException("the JAR has no library for " + platform());
         }
-        boolean mayLieInMemory = namedDirectory() == null;
+        boolean mayUseMemory = configuredDirectory() == null;
         for (Path directory : directories()) {
             try {
-                loadThrough(directory, isWithin ? null : beside, mayLieInMemory);
+                loadFrom(directory, isInJar ? null : beside, mayUseMemory);
                 return;
             } catch (IOException | UnsatisfiedLinkError failure) {
-                refused.add(directory + ": " + failure.getMessage());
+                failures.add(directory + ": " + failure.getMessage());
             }
         }
-        throw new IOException("the library cannot be loaded (" + String.join("; ", refused) + "); set -D"
-                + DIRECTORY_PROPERTY + " to a directory from which programs may run");
+        throw new IOException("the library cannot be loaded (" + String.join("; ", failures) + "); set -D"
+                + DIRECTORY_PROPERTY + " to a directory on a file system that is not mounted noexec");
     }
 
-    /** By files of the owner's alone, gone again as soon as they are loaded: a copy of that library, or what the JAR has. */
-    private static void loadThrough(Path directory, Path library, boolean mayLieInMemory) throws IOException {
-        Path own = ownDirectory(directory);
-        Path file = own.resolve(FILE);
+    /** Loads through a private file that is deleted after loading: a copy of {@code library}, or the library from the JAR. */
+    private static void loadFrom(Path directory, Path library, boolean mayUseMemory) throws IOException {
+        Path privateDirectory = createPrivateDirectory(directory);
+        Path file = privateDirectory.resolve(FILE);
         try {
             if (library != null) {
                 Files.copy(library, file);
             } else {
-                loadOpener(own);
-                if (mayLieInMemory && isLoadedFromMemory(file)) {
+                loadOpener(privateDirectory);
+                if (mayUseMemory && isLoadedFromMemory(file)) {
                     return;
                 }
                 unpack(file);
             }
             System.load(file.toString());
         } finally {
-            // What cannot go, as on a network's disk, is no failure.
+            // A file that cannot be deleted, such as on a network file system, is not an error.
             file.toFile().delete();
-            own.toFile().delete();
+            privateDirectory.toFile().delete();
         }
     }
 
-    /** The small library that unpacks the other. */
-    private static void loadOpener(Path own) throws IOException {
-        Path file = own.resolve(OPENER);
+    /** Loads the opener library. */
+    private static void loadOpener(Path privateDirectory) throws IOException {
+        Path file = privateDirectory.resolve(OPENER);
         try {
-            try (InputStream opener = travelling(OPENER); OutputStream out = new FileOutputStream(file.toFile())) {
+            try (InputStream opener = openResource(OPENER); OutputStream out = new FileOutputStream(file.toFile())) {
                 opener.transferTo(out);
             }
             System.load(file.toString());
@@ -137,15 +138,15 @@ final class NativeLibrary {
         }
     }
 
-    /** Without a file to be written. False where memory may hold no library, or none may be run from there. */
+    /** Loads the library from an in-memory file. False if that is not allowed or not possible. */
     private static boolean isLoadedFromMemory(Path link) {
-        try (InputStream packed = travelling(PACKED)) {
-            int number = Opener.toMemory(packed);
-            if (number < 0) {
+        try (InputStream packed = openResource(PACKED)) {
+            int descriptor = Opener.toMemory(packed);
+            if (descriptor < 0) {
                 return false;
             }
-            // The VM and the linker tell libraries apart by their names: this one is nobody else's.
-            Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + number));
+            // The VM and the dynamic linker identify libraries by path: this path is unique.
+            Files.createSymbolicLink(link, Path.of("/proc/self/fd/" + descriptor));
             System.load(link.toString());
             return true;
         } catch (IOException | UnsupportedOperationException | UnsatisfiedLinkError notFromMemory) {
@@ -157,7 +158,7 @@ final class NativeLibrary {
     }
 
     private static void unpack(Path file) throws IOException {
-        try (InputStream packed = travelling(PACKED)) {
+        try (InputStream packed = openResource(PACKED)) {
             Charset names = Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8"));
             byte[] failure = Opener.toFile(packed, file.toString().getBytes(names));
             if (failure != null) {
@@ -166,38 +167,38 @@ final class NativeLibrary {
         }
     }
 
-    /** Puts the library into a directory from which programs may run; its path there. */
+    /** Unpacks the library into a directory; returns its path. */
     static Path unpackInto(Path directory) throws IOException {
-        if (!isWithin()) {
+        if (!isInJar()) {
             throw new IOException("the JAR has no library for " + platform());
         }
         if (!Files.isDirectory(directory)) {
             Files.createDirectories(directory);
         }
-        Path own = ownDirectory(directory);
-        Path file = own.resolve(FILE);
+        Path privateDirectory = createPrivateDirectory(directory);
+        Path file = privateDirectory.resolve(FILE);
         try {
-            loadOpener(own);
+            loadOpener(privateDirectory);
             unpack(file);
             return Files.move(file, directory.resolve(FILE), StandardCopyOption.REPLACE_EXISTING);
         } finally {
             file.toFile().delete();
-            own.toFile().delete();
+            privateDirectory.toFile().delete();
         }
     }
 
-    private static boolean isWithin() throws IOException {
-        try (InputStream opener = travelling(OPENER)) {
+    private static boolean isInJar() throws IOException {
+        try (InputStream opener = openResource(OPENER)) {
             return opener != null;
         }
     }
 
-    /** What the JAR has for this platform under that name; null when it has none. */
-    private static InputStream travelling(String name) throws IOException {
+    /** The JAR's file of that name for this platform; null if there is none. */
+    private static InputStream openResource(String name) throws IOException {
         String resource = "native/" + platform() + "/" + name;
         Path jar = jar();
         if (jar != null && Files.isRegularFile(jar)) {
-            // As a resource it would take ten milliseconds: the JDK makes its connections ready for that.
+            // Opening it as a resource takes ten milliseconds, since the JDK initializes its URL connections.
             JarFile files = new JarFile(jar.toFile());
             ZipEntry entry = files.getEntry("io/spanprof/" + resource);
             if (entry != null) {
@@ -214,15 +215,15 @@ final class NativeLibrary {
     }
 
     /**
-     * A new directory of the owner's alone. By {@link Files#createTempDirectory} it takes a third of a first start: the
-     * JDK's random numbers are slow to begin. What somebody else made before is refused, whatever its name.
+     * Creates a directory accessible only to its owner. {@link Files#createTempDirectory} takes a third of a first start,
+     * since the JDK's secure random numbers are slow to initialize. An existing directory is never used.
      */
-    private static Path ownDirectory(Path parent) throws IOException {
+    private static Path createPrivateDirectory(Path parent) throws IOException {
         FileAttribute<?> owners = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
         for (int attempt = 1;; attempt++) {
-            Path own = parent.resolve("spanprof-" + System.currentTimeMillis() + "-" + System.nanoTime());
+            Path privateDirectory = parent.resolve("spanprof-" + System.currentTimeMillis() + "-" + System.nanoTime());
             try {
-                return Files.createDirectory(own, owners);
+                return Files.createDirectory(privateDirectory, owners);
             } catch (FileAlreadyExistsException taken) {
                 if (attempt == ATTEMPTS) {
                     throw taken;
@@ -231,33 +232,33 @@ final class NativeLibrary {
         }
     }
 
-    /** The directory that the property or its variable names; null where none does. */
-    private static String namedDirectory() {
+    /** The directory set by the property or its environment variable, or null. */
+    private static String configuredDirectory() {
         return System.getProperty(DIRECTORY_PROPERTY, System.getenv("SPANPROF_LIBRARY_DIRECTORY"));
     }
 
     private static List<Path> directories() {
         List<Path> directories = new ArrayList<>();
-        String theirs = System.getProperty("pyroscope.tmp.dir", System.getenv("PYROSCOPE_TMP_DIR"));
-        String named = namedDirectory();
-        String asked = named != null ? named : theirs;
-        if (asked != null) {
-            directories.add(Path.of(asked));
+        String pyroscopeDirectory = System.getProperty("pyroscope.tmp.dir", System.getenv("PYROSCOPE_TMP_DIR"));
+        String configured = configuredDirectory();
+        String preferred = configured != null ? configured : pyroscopeDirectory;
+        if (preferred != null) {
+            directories.add(Path.of(preferred));
         }
         directories.add(Path.of(System.getProperty("java.io.tmpdir", "/tmp")));
-        // Memory, for machines whose temporary directory is read-only or runs nothing.
+        // A file system in memory, for machines whose temporary directory is read-only or mounted noexec.
         directories.add(Path.of("/dev/shm"));
         return directories;
     }
 
-    /** The library beside the JAR; null where there is none to read. */
+    /** The library beside the JAR; null if there is no readable one. */
     private static Path besideJar() {
         Path jar = jar();
         Path beside = jar == null ? null : jar.resolveSibling(FILE).toAbsolutePath();
         return beside != null && Files.isReadable(beside) ? beside : null;
     }
 
-    /** The JAR, or the directory of the classes; null for classes that come from elsewhere. */
+    /** The JAR, or the directory of the classes; null for other class sources. */
     private static Path jar() {
         try {
             return Path.of(NativeLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
@@ -270,8 +271,8 @@ final class NativeLibrary {
 
     static String platform() {
         String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
-        String machine = System.getProperty("os.arch");
-        boolean isIntel = machine.equals("amd64") || machine.equals("x86_64");
-        return system + "-" + (isIntel ? "x86_64" : machine);
+        String architecture = System.getProperty("os.arch");
+        boolean isIntel = architecture.equals("amd64") || architecture.equals("x86_64");
+        return system + "-" + (isIntel ? "x86_64" : architecture);
     }
 }

@@ -7,7 +7,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** Lists of texts as one array: each its length in four bytes, then UTF-8. What the library and Java pass each other. */
+/**
+ * Lists of strings packed into one byte array: each string's length in four bytes, then UTF-8. The library and Java pass
+ * lists in this form.
+ */
 final class Packed {
     private Packed() {}
 
@@ -25,7 +28,7 @@ final class Packed {
         return packed.array();
     }
 
-    /** Keys and values in turn; what is null on either side is left out. */
+    /** Alternating keys and values; pairs with a null key or value are skipped. */
     static byte[] pack(Map<String, ?> labels) {
         List<String> texts = new ArrayList<>(2 * labels.size());
         for (Map.Entry<String, ?> label : labels.entrySet()) {
@@ -37,7 +40,7 @@ final class Packed {
         return pack(texts);
     }
 
-    /** An empty list for null, which the library gives when it failed inside. */
+    /** An empty list for null, which the library returns after an internal failure. */
     static List<String> unpack(byte[] bytes) {
         List<String> texts = new ArrayList<>();
         if (bytes == null) {

@@ -4,15 +4,14 @@ import java.nio.LongBuffer;
 import java.util.Arrays;
 
 /**
- * Labels that are on every sample of this thread, platform or virtual, until it is closed; what was there before is then
- * there again.
+ * Labels of every sample of this thread, platform or virtual, until it is closed. Closing restores the previous labels.
  */
 public final class Scope implements AutoCloseable {
     static final Scope NONE = new Scope(null, null, true, 0, 0, 0, 0, 0);
 
     private Thread owner;
     private final LongBuffer words;
-    /** What was said before, if anything was. */
+    /** The thread's context before this scope, unless it is the outermost. */
     private final boolean isOutermost;
     private final long labelSet;
     private final long traceHigh;
@@ -32,7 +31,10 @@ public final class Scope implements AutoCloseable {
         this.root = root;
     }
 
-    /** Labels on top of what the thread says now: theirs win, and their link replaces its when they have one. */
+    /**
+     * Adds labels to the thread's context: new values replace old ones, and a span link in the labels replaces the current
+     * one.
+     */
     static Scope open(Labels labels) {
         if (InvalidArgument.isNull(labels, "tag()", "the work runs without labels")) {
             return NONE;
@@ -42,7 +44,7 @@ public final class Scope implements AutoCloseable {
         if (words == null) {
             return NONE;
         }
-        // One way through, so that the compilers see one object, which need not be made where it goes nowhere.
+        // A single allocation site lets the JIT compilers eliminate the object by escape analysis.
         boolean isOutermost = !ThreadScope.isOpen(words);
         long labelSet = 0;
         long traceHigh = 0;
@@ -65,27 +67,27 @@ public final class Scope implements AutoCloseable {
         return new Scope(Thread.currentThread(), words, isOutermost, labelSet, traceHigh, traceLow, span, root);
     }
 
-    /** What the calling thread says now. */
-    static long[] wordsHere() {
+    /** The calling thread's context. */
+    static long[] currentWords() {
         LongBuffer own = ThreadScope.existing();
         return own == null ? new long[ThreadScope.WORDS] : ThreadScope.words(own);
     }
 
-    /** What another thread said, in place of what this one says. */
-    static Scope replace(long[] said) {
-        long[] before = wordsHere();
-        if (Arrays.equals(said, before)) {
+    /** Replaces this thread's context by that of another thread. */
+    static Scope replace(long[] context) {
+        long[] before = currentWords();
+        if (Arrays.equals(context, before)) {
             return NONE;
         }
         LongBuffer words = ThreadScope.current();
         if (words == null) {
             return NONE;
         }
-        ThreadScope.write(words, said);
+        ThreadScope.write(words, context);
         return new Scope(Thread.currentThread(), words, false, before[0], before[1], before[2], before[3], before[4]);
     }
 
-    /** Does nothing the second time, and on another thread than the one that opened it. */
+    /** Has no effect when called again, or on a thread other than the one that opened it. */
     @Override
     public void close() {
         Thread thread = owner;

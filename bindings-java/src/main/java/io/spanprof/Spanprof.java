@@ -16,40 +16,39 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * The profiler of this process. Every verb may be called from any thread, any number of times; after {@link #start}
- * nothing is thrown at the program. An argument that is null is counted, and the verb does what it can without it: labels
- * are left out, and what cannot be wrapped is returned as null, for its receiver to refuse. Work given to
- * {@link #tagWrapper} must not be null: it would throw without the profiler too.
+ * The profiler of this process. Every method may be called from any thread, any number of times. After {@link #start} no
+ * method throws into the program. A null argument is counted, and the method works without it: labels are skipped, and null
+ * work is returned as null. Work passed to {@link #tagWrapper} must not be null: it would throw without the profiler too.
  */
 public final class Spanprof {
     private Spanprof() {}
 
-    /** Work that may throw what it declares: {@link #tagWrapper} passes its value and its exceptions through. */
+    /** Work with a declared exception: {@link #tagWrapper} returns its value and throws its exceptions. */
     @FunctionalInterface
     public interface Work<T, E extends Exception> {
         T call() throws E;
     }
 
-    /** Starts with what the environment and the configuration file say. */
+    /** Starts the profiler with the settings of the environment and the configuration file. */
     public static boolean start() {
         return start(SpanprofConfig.builder().build());
     }
 
     /**
-     * Starts the profiler. True when samples are being taken afterwards; false when switched off, or when there is no
-     * library for this machine or this VM cannot be profiled, which is said in one warning.
+     * Starts the profiler. True if it takes samples afterwards. False if it is disabled, there is no library for this
+     * machine, or this VM cannot be profiled, which is logged as one warning.
      *
      * <p>The applications of one process share one profiler, which runs until each application that started it has stopped
-     * it. An application is known by its context class loader; to start it twice is to start it once. The settings are those
-     * of the first start; a later one that differs is a warning.
+     * it. An application is identified by its context class loader; starting it twice has no effect. The settings are those
+     * of the first start; a later start with other settings logs a warning.
      *
-     * @throws SpanprofException when the configuration cannot work, or this system cannot be profiled
+     * @throws SpanprofException when the configuration is invalid, or this system cannot be profiled
      */
     public static boolean start(SpanprofConfig config) {
         return start(config, application());
     }
 
-    /** For an application that an object stands for. */
+    /** Starts the profiler for an application identified by an object. */
     static boolean start(SpanprofConfig config, Object application) {
         if (InvalidArgument.isNull(config, "start()", "the environment and the defaults apply")) {
             return start(SpanprofConfig.builder().build(), application);
@@ -58,36 +57,36 @@ public final class Spanprof {
             return false;
         }
         byte[] programName = programName().getBytes(StandardCharsets.UTF_8);
-        byte[] variables = Packed.pack(Variables.given());
+        byte[] variables = Packed.pack(Variables.read());
         List<String> outcome = Packed.unpack(Native.start(json(config), programName, variables, application));
         HostLog.begin();
         check(outcome);
         boolean isRunning = outcome.equals(List.of("running"));
         if (isRunning) {
-            AtEnd.stop();
+            ShutdownHook.install();
         }
         return isRunning;
     }
 
     /**
-     * Stops, and sends the last window within {@code stopTimeout}. True when every window since the start was delivered.
-     * Where other applications of the process, or an agent, have started the profiler too, it goes on for them.
+     * Stops the profiler and sends the last window within {@code stopTimeout}. True if every window since the start was
+     * delivered. If other applications of the process or an agent have started the profiler too, it continues for them.
      */
     public static boolean stop() {
         if (!NativeLibrary.isLoaded()) {
             return true;
         }
         boolean isDelivered = HostLog.logging(() -> Native.stop(application()));
-        AtEnd.forget();
+        ShutdownHook.removeIfUnused();
         return isDelivered;
     }
 
-    /** Closes the open window and sends it. True when everything was delivered within {@code stopTimeout}. */
+    /** Closes the open window and sends it. True if everything was delivered within {@code stopTimeout}. */
     public static boolean flush() {
         return !NativeLibrary.isLoaded() || Native.flush(-1);
     }
 
-    /** Closes the open window and sends it. True when everything was delivered in time. */
+    /** Closes the open window and sends it. True if everything was delivered in time. */
     public static boolean flush(Duration timeout) {
         if (InvalidArgument.isNull(timeout, "flush()", "stopTimeout applies")) {
             return flush();
@@ -95,19 +94,19 @@ public final class Spanprof {
         return !NativeLibrary.isLoaded() || Native.flush(nanoseconds(timeout));
     }
 
-    /** Ages are a very long time. */
+    /** Converts to nanoseconds; saturates instead of throwing on overflow. */
     private static long nanoseconds(Duration time) {
         try {
             return Math.max(0, time.toNanos());
-        } catch (ArithmeticException ages) {
+        } catch (ArithmeticException overflow) {
             return time.isNegative() ? 0 : Long.MAX_VALUE;
         }
     }
 
     /**
-     * Changes settings of the running profiler. False when none runs.
+     * Changes settings of the running profiler. False if none runs.
      *
-     * @throws SpanprofException when a key cannot change while running, or its value cannot work; nothing has changed then
+     * @throws SpanprofException when a key cannot change while running, or its value is invalid; then no setting has changed
      */
     public static boolean update(SpanprofConfig changes) {
         if (InvalidArgument.isNull(changes, "update()", "nothing changes")) {
@@ -121,7 +120,7 @@ public final class Spanprof {
         return outcome.equals(List.of("changed"));
     }
 
-    /** The profiler's own health: counters as {@link Long}, facts as {@link String}; empty when it does not run. */
+    /** Statistics of the profiler: counters as {@link Long}, other values as {@link String}; empty if it does not run. */
     public static Map<String, Object> stats() {
         Map<String, Object> stats = new LinkedHashMap<>();
         if (NativeLibrary.isLoaded()) {
@@ -134,17 +133,17 @@ public final class Spanprof {
         return stats;
     }
 
-    /** Whether samples are being taken. */
+    /** Whether the profiler takes samples. */
     public static boolean isRunning() {
         return NativeLibrary.isLoaded() && Native.isRunning();
     }
 
     /**
-     * Where the profiler's few lines go: of levels INFO and WARNING. Null for what it is before: {@link System.Logger}
-     * {@code spanprof}.
+     * Sets the logger for the profiler's lines, of levels INFO and WARNING. Null restores the default, {@link
+     * System.Logger} {@code spanprof}.
      */
     public static void setLogger(System.Logger logger) {
-        HostLog.to(logger);
+        HostLog.setLogger(logger);
     }
 
     /** Labels every sample of this thread until the scope is closed; use it in {@code try (…)}. */
@@ -152,12 +151,12 @@ public final class Spanprof {
         return NativeLibrary.isReady() ? Scope.open(Labels.of(labels)) : Scope.NONE;
     }
 
-    /** As {@link #tag(Map)}, with labels made ready before. */
+    /** As {@link #tag(Map)}, with prepared labels. */
     public static Scope tag(Labels labels) {
         return Scope.open(labels);
     }
 
-    /** Runs work with labels on every sample of it; gives its value, throws what it throws. */
+    /** Runs work with labels on all its samples; returns its value and throws its exceptions. */
     public static <T, E extends Exception> T tagWrapper(Map<String, ?> labels, Work<T, E> work) throws E {
         Scope scope = tag(labels);
         try {
@@ -167,7 +166,7 @@ public final class Spanprof {
         }
     }
 
-    /** As {@link #tagWrapper(Map, Work)}, with labels made ready before. */
+    /** As {@link #tagWrapper(Map, Work)}, with prepared labels. */
     public static <T, E extends Exception> T tagWrapper(Labels labels, Work<T, E> work) throws E {
         Scope scope = tag(labels);
         try {
@@ -187,7 +186,7 @@ public final class Spanprof {
         }
     }
 
-    /** As {@link #tagWrapper(Map, Runnable)}, with labels made ready before. */
+    /** As {@link #tagWrapper(Map, Runnable)}, with prepared labels. */
     public static void tagWrapper(Labels labels, Runnable work) {
         Scope scope = tag(labels);
         try {
@@ -198,14 +197,14 @@ public final class Spanprof {
     }
 
     /**
-     * Work that says, wherever it runs, what the scopes of this thread say now: labels and span. For work handed to other
-     * threads one piece at a time.
+     * Wraps work so that it runs with this thread's current context (labels and span link) on any thread. For single tasks
+     * that are handed to other threads.
      */
     public static Runnable wrap(Runnable work) {
         if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().over(work);
+        return CapturedContext.capture().wrap(work);
     }
 
     /** As {@link #wrap(Runnable)}, for work with a value. */
@@ -213,7 +212,7 @@ public final class Spanprof {
         if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().over(work);
+        return CapturedContext.capture().wrap(work);
     }
 
     /** As {@link #wrap(Runnable)}, for stages of a {@link java.util.concurrent.CompletableFuture}. */
@@ -221,7 +220,7 @@ public final class Spanprof {
         if (InvalidArgument.isNull(work, "wrapSupplier()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().overSupplier(work);
+        return CapturedContext.capture().wrapSupplier(work);
     }
 
     /** As {@link #wrapSupplier}. */
@@ -229,7 +228,7 @@ public final class Spanprof {
         if (InvalidArgument.isNull(work, "wrapFunction()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().overFunction(work);
+        return CapturedContext.capture().wrapFunction(work);
     }
 
     /** As {@link #wrapSupplier}. */
@@ -237,7 +236,7 @@ public final class Spanprof {
         if (InvalidArgument.isNull(work, "wrapBiFunction()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().overBiFunction(work);
+        return CapturedContext.capture().wrapBiFunction(work);
     }
 
     /** As {@link #wrapSupplier}. */
@@ -245,10 +244,10 @@ public final class Spanprof {
         if (InvalidArgument.isNull(work, "wrapConsumer()", "null is returned")) {
             return null;
         }
-        return CarriedScope.here().overConsumer(work);
+        return CapturedContext.capture().wrapConsumer(work);
     }
 
-    /** An executor whose tasks say what the scopes of the thread that handed them over said then. */
+    /** An executor that runs each task with the context of the submitting thread. */
     public static Executor wrap(Executor executor) {
         if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
             return null;
@@ -256,25 +255,25 @@ public final class Spanprof {
         return work -> executor.execute(wrap(work));
     }
 
-    /** As {@link #wrap(Executor)}; all else is the executor's own. */
+    /** As {@link #wrap(Executor)}; all other methods are delegated to the executor. */
     public static ExecutorService wrap(ExecutorService executor) {
         if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
             return null;
         }
-        return new CarryingExecutor<>(executor);
+        return new PropagatingExecutor<>(executor);
     }
 
-    /** As {@link #wrap(Executor)}; periodic work keeps what was said when it was scheduled. */
+    /** As {@link #wrap(Executor)}; periodic work keeps the context of the thread that scheduled it. */
     public static ScheduledExecutorService wrap(ScheduledExecutorService executor) {
         if (InvalidArgument.isNull(executor, "wrap()", "null is returned")) {
             return null;
         }
-        return new CarryingScheduler(executor);
+        return new PropagatingScheduler(executor);
     }
 
     /**
-     * A factory whose threads say what the scopes of the thread that asked for them said: for a thread per task, as
-     * structured concurrency makes them. Threads of a pool would keep what their first task said.
+     * A factory whose threads run with the context of the thread that requested them: for a thread per task, as in
+     * structured concurrency. Threads of a pool would keep the context of their first task.
      */
     public static ThreadFactory wrapThreadFactory(ThreadFactory factory) {
         if (InvalidArgument.isNull(factory, "wrapThreadFactory()", "null is returned")) {
@@ -283,12 +282,12 @@ public final class Spanprof {
         return work -> factory.newThread(wrap(work));
     }
 
-    /** Servers give the threads that start and stop an application its class loader, wherever this class comes from. */
+    /** Identifies the application by the context class loader, which servers set on the threads that start and stop it. */
     private static Object application() {
         try {
             ClassLoader loader = Thread.currentThread().getContextClassLoader();
             return loader != null ? loader : Spanprof.class;
-        } catch (SecurityException mayNotAsk) {
+        } catch (SecurityException denied) {
             return Spanprof.class;
         }
     }
@@ -303,7 +302,7 @@ public final class Spanprof {
         }
     }
 
-    /** The program as a person would say it: the name of the JAR, or of the main class. */
+    /** A short program name: that of the JAR, or of the main class. */
     private static String programName() {
         String command = System.getProperty("sun.java.command", "").split(" ", 2)[0];
         if (command.endsWith(".jar")) {

@@ -4,9 +4,9 @@ import io.spanprof.entry.JavaSupport;
 import java.lang.reflect.InvocationTargetException;
 
 /**
- * {@code -javaagent:spanprof.jar=serviceName=checkout,sampleRate=99}: starts the profiler before the program. What keeps it
- * from starting is one warning; the program runs on. Compiled for Java 8: an older VM than the profiler needs must be able
- * to load this class.
+ * {@code -javaagent:spanprof.jar=serviceName=checkout,sampleRate=99}: starts the profiler before the program. A failure to
+ * start is logged as one warning; the program continues. Compiled for Java 8, so that older VMs can load this class and
+ * report that they are not supported.
  */
 public final class SpanprofAgent {
     private SpanprofAgent() {}
@@ -21,7 +21,7 @@ public final class SpanprofAgent {
         start(settings);
     }
 
-    /** Whatever leaves this method ends the VM. */
+    /** An exception thrown from here would end the VM. */
     private static void start(String settings) {
         if (!JavaSupport.isSupported()) {
             return;

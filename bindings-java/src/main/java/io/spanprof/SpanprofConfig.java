@@ -9,8 +9,8 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * Settings given in code. What is not given comes from {@code SPANPROF_*} and {@code OTEL_*} variables, the
- * configuration file and the defaults; docs/configuration.md says what each key means.
+ * Settings in code. Other settings come from {@code SPANPROF_*} and {@code OTEL_*} variables, the configuration file and
+ * the defaults. docs/configuration.md describes the keys.
  */
 public final class SpanprofConfig {
     private final Map<String, Object> values;
@@ -19,12 +19,12 @@ public final class SpanprofConfig {
         this.values = values;
     }
 
-    /** Nothing is set yet. */
+    /** A builder without settings. */
     public static Builder builder() {
         return new Builder();
     }
 
-    /** Keys in camelCase, as {@link Builder#set} takes them. */
+    /** Settings from a map with keys in camelCase, as for {@link Builder#set}. */
     public static SpanprofConfig of(Map<String, ?> values) {
         Builder builder = builder();
         if (!InvalidArgument.isNull(values, "SpanprofConfig.of()", "nothing is set")) {
@@ -49,7 +49,7 @@ public final class SpanprofConfig {
 
         private Builder() {}
 
-        /** Pairs with a null on either side are left out; a map that is null is a key that is not set. */
+        /** Copies a map without pairs that contain null; null for a null map, which leaves the key unset. */
         private static Map<String, String> copy(Map<String, String> pairs) {
             if (pairs == null) {
                 return null;
@@ -60,13 +60,13 @@ public final class SpanprofConfig {
             return copy;
         }
 
-        /** Any key by its name in camelCase. A name that is no key is a warning that tells the nearest one. */
+        /** Sets a key by its name in camelCase. An unknown name is logged as a warning with the nearest key. */
         public Builder set(String key, Object value) {
             values.put(key, value);
             return this;
         }
 
-        /** What is set so far, as settings of their own. */
+        /** An immutable copy of the settings so far. */
         public SpanprofConfig build() {
             return new SpanprofConfig(Collections.unmodifiableMap(new LinkedHashMap<>(values)));
         }

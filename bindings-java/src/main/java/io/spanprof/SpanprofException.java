@@ -1,6 +1,6 @@
 package io.spanprof;
 
-/** The profiler could not start, or not change as asked. Nothing else is ever thrown at the program. */
+/** The profiler could not start, or could not apply an update. No other exception is thrown into the program. */
 public final class SpanprofException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -13,12 +13,12 @@ public final class SpanprofException extends RuntimeException {
         this.hint = hint;
     }
 
-    /** What kind of failure it is, such as {@code invalid_config}; the same names in every language. */
+    /** The kind of failure, such as {@code invalid_config}; the names are equal in all languages. */
     public String kind() {
         return kind;
     }
 
-    /** The way out; empty when there is none. */
+    /** How to fix the failure; empty if unknown. */
     public String hint() {
         return hint;
     }

@@ -6,38 +6,41 @@ import java.nio.ByteOrder;
 import java.nio.LongBuffer;
 
 /**
- * What the scopes open on one thread say, in words that the profiler's signal handler reads on the same thread, or on the
- * one that carries it. The first word is 0 while nothing is said; it is cleared first and written last.
+ * A thread's context in words that the profiler's signal handler reads on the same thread, or on its carrier. The first
+ * word is 0 if there is no context; it is cleared first and written last.
  *
- * <p>A thread keeps the words as a buffer of the JDK's and nothing of ours: threads that live on, as those of a server do
- * when an application is taken away, do not hold on to the application's classes.
+ * <p>A thread keeps the words as a buffer of the JDK: long-lived threads, such as a server's after an application is
+ * undeployed, keep no reference to the application's classes.
  */
 final class ThreadScope {
     /** Label set, trace id in two halves, span id, local root span id. */
     static final int WORDS = 5;
 
     private static final ThreadLocal<LongBuffer> OF_THREAD = new ThreadLocal<>();
-    /** Behind the words of a virtual thread: 0 while its mounts are not told of, so that nobody would find the words. */
-    private static final int IS_FOLLOWED = 1 + WORDS;
+    /**
+     * Index after the words of a virtual thread: 0 while its mounts are not tracked, so that handlers cannot find the
+     * words.
+     */
+    private static final int IS_TRACKED = 1 + WORDS;
 
     private ThreadScope() {}
 
-    /** The calling thread's, or null: without the library, or beyond the most threads. */
+    /** The calling thread's words; null without the library, or if no row is free. */
     static LongBuffer current() {
         return current(OF_THREAD.get());
     }
 
-    /** As the other, of a thread that has these by now, if any. */
+    /** As {@link #current()}, for a thread whose words, if any, are {@code existing}. */
     static LongBuffer current(LongBuffer existing) {
-        return existing != null && isRead(existing) ? existing : make();
+        return existing != null && isTracked(existing) ? existing : allocate();
     }
 
-    /** The calling thread's if it has any yet. */
+    /** The calling thread's words; null if it has none yet. */
     static LongBuffer existing() {
         return OF_THREAD.get();
     }
 
-    private static LongBuffer make() {
+    private static LongBuffer allocate() {
         if (!NativeLibrary.isReady()) {
             return null;
         }
@@ -52,8 +55,8 @@ final class ThreadScope {
         return buffer;
     }
 
-    private static boolean isRead(LongBuffer buffer) {
-        return buffer.capacity() == IS_FOLLOWED || buffer.get(IS_FOLLOWED) != 0;
+    private static boolean isTracked(LongBuffer buffer) {
+        return buffer.capacity() == IS_TRACKED || buffer.get(IS_TRACKED) != 0;
     }
 
     /** Whether any scope is open. */
@@ -77,12 +80,12 @@ final class ThreadScope {
 
     static void write(LongBuffer buffer, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.put(0, 0);
-        // The handler interrupts this very thread: only the compilers must keep the order.
+        // The handler runs on this thread: only compiler reordering must be prevented.
         VarHandle.storeStoreFence();
         begin(buffer, labelSet, traceHigh, traceLow, span, root);
     }
 
-    /** As {@link #write}, where nothing is said. */
+    /** As {@link #write}, for a thread without context. */
     static void begin(LongBuffer buffer, long labelSet, long traceHigh, long traceLow, long span, long root) {
         buffer.put(1, labelSet);
         buffer.put(2, traceHigh);

@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.nio.file.Path;
 
 /**
- * {@code java -cp spanprof.jar io.spanprof.Unpack DIRECTORY}: puts the library into a directory, for {@code -agentpath:}, or
- * to lie beside the JAR where no file may be written later.
+ * {@code java -cp spanprof.jar io.spanprof.Unpack DIRECTORY}: unpacks the library into a directory, for {@code
+ * -agentpath:}, or beside the JAR if no file can be written at run time.
  */
 final class Unpack {
     private static final String USAGE =
@@ -13,15 +13,15 @@ final class Unpack {
 
     private Unpack() {}
 
-    public static void main(String[] words) {
-        if (words.length != 1 || words[0].startsWith("-")) {
+    public static void main(String[] arguments) {
+        if (arguments.length != 1 || arguments[0].startsWith("-")) {
             System.err.println(USAGE);
             System.exit(2);
         }
         try {
-            System.out.println(NativeLibrary.unpackInto(Path.of(words[0]).toAbsolutePath()));
+            System.out.println(NativeLibrary.unpackInto(Path.of(arguments[0]).toAbsolutePath()));
         } catch (IOException | RuntimeException | UnsatisfiedLinkError failure) {
-            System.err.println("spanprof: the library cannot be put into " + words[0] + ": " + failure);
+            System.err.println("spanprof: the library cannot be unpacked into " + arguments[0] + ": " + failure);
             System.exit(1);
         }
     }

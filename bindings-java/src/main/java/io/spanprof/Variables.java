@@ -10,39 +10,38 @@ import java.util.Properties;
 import java.util.TreeMap;
 
 /**
- * Settings given to the VM as properties: {@code -Dotel.service.name=checkout} is {@code OTEL_SERVICE_NAME=checkout}, and wins
- * over it. So are those that begin with {@code spanprof.} and {@code pyroscope.}, and the lines of the file that
- * {@code pyroscope.configuration.file} names, or of {@code pyroscope.properties} where the program was started, over which
- * the environment wins.
+ * Settings from system properties: {@code -Dotel.service.name=checkout} overrides {@code OTEL_SERVICE_NAME}. Properties
+ * that begin with {@code spanprof.} and {@code pyroscope.} work alike. The environment overrides the lines of the file
+ * {@code pyroscope.configuration.file}, or of {@code pyroscope.properties} in the working directory.
  */
 final class Variables {
     private static final String FILE = "PYROSCOPE_CONFIGURATION_FILE";
-    private static final String USUAL_FILE = "pyroscope.properties";
+    private static final String DEFAULT_FILE = "pyroscope.properties";
 
     private Variables() {}
 
-    static Map<String, String> given() {
-        return given(System.getProperties(), System.getenv(), Path.of(""));
+    static Map<String, String> read() {
+        return read(System.getProperties(), System.getenv(), Path.of(""));
     }
 
-    static Map<String, String> given(Properties properties, Map<String, String> environment, Path startedIn) {
-        Map<String, String> own = named(properties);
+    static Map<String, String> read(Properties properties, Map<String, String> environment, Path workingDirectory) {
+        Map<String, String> overrides = variables(properties);
         Map<String, String> all = new TreeMap<>();
-        String file = own.getOrDefault(FILE, environment.get(FILE));
-        Path usual = startedIn.resolve(USUAL_FILE);
-        if (file != null || Files.isReadable(usual)) {
-            all.putAll(named(read(file != null ? Path.of(file) : usual)));
+        String file = overrides.getOrDefault(FILE, environment.get(FILE));
+        Path defaultFile = workingDirectory.resolve(DEFAULT_FILE);
+        if (file != null || Files.isReadable(defaultFile)) {
+            all.putAll(variables(load(file != null ? Path.of(file) : defaultFile)));
             all.keySet().removeAll(environment.keySet());
         }
-        all.putAll(own);
+        all.putAll(overrides);
         return all;
     }
 
-    private static Map<String, String> named(Properties properties) {
+    private static Map<String, String> variables(Properties properties) {
         Map<String, String> variables = new TreeMap<>();
         for (String property : properties.stringPropertyNames()) {
-            boolean isOurs = property.startsWith("spanprof.") && !property.equals(NativeLibrary.DIRECTORY_PROPERTY);
-            if (isOurs || property.startsWith("otel.") || property.startsWith("pyroscope.")) {
+            boolean isSpanprof = property.startsWith("spanprof.") && !property.equals(NativeLibrary.DIRECTORY_PROPERTY);
+            if (isSpanprof || property.startsWith("otel.") || property.startsWith("pyroscope.")) {
                 variables.put(variable(property), properties.getProperty(property));
             }
         }
@@ -55,12 +54,12 @@ final class Variables {
         return words.toUpperCase(Locale.ROOT);
     }
 
-    private static Properties read(Path file) {
+    private static Properties load(Path file) {
         Properties properties = new Properties();
         try (Reader text = Files.newBufferedReader(file)) {
             properties.load(text);
         } catch (IOException | IllegalArgumentException failure) {
-            HostLog.warn("spanprof: " + file + " cannot be read, it is ignored: " + failure);
+            HostLog.warn("spanprof: " + file + " cannot be read and is ignored: " + failure);
         }
         return properties;
     }

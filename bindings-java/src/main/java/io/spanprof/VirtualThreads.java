@@ -4,7 +4,7 @@ import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 
-/** Whether a thread is virtual, on every Java: before 21 none is. */
+/** Whether a thread is virtual; always false before Java 21. */
 final class VirtualThreads {
     private static final MethodHandle IS_VIRTUAL = find();
 

@@ -12,7 +12,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The library as an agent of the VM by itself, and one instance of it for every class loader. */
+/** The library as a native agent, and one instance of it for all class loaders. */
 class AgentPathTest {
     @TempDir
     static Path unpacked;
@@ -25,7 +25,7 @@ class AgentPathTest {
         return Files.exists(library) ? library : NativeLibrary.unpackInto(unpacked);
     }
 
-    /** The plain program with the library as its agent. */
+    /** Runs the plain program with the library as its agent. */
     private List<String> runWith(String settings, String... options) throws Exception {
         List<String> all = new ArrayList<>(List.of(options));
         all.add("-agentpath:" + library() + "=fileDirectory=" + profiles + "," + settings);
@@ -33,49 +33,49 @@ class AgentPathTest {
     }
 
     @Test
-    void theLibraryAloneProfilesAProgramToItsEnd() throws Exception {
+    void theNativeAgentProfilesAProgramToItsEnd() throws Exception {
         runWith("sampleRate=250");
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
-    void interpretedCodeIsProfiledFromTheFirstInstantToo() throws Exception {
+    void interpretedCodeIsProfiledFromTheStart() throws Exception {
         runWith("sampleRate=250", "-Xint");
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
-    void theVmCanWalkTheStacksOfAnAgentToo() throws Exception {
+    void theNativeAgentSupportsAsyncGetCallTrace() throws Exception {
         runWith("sampleRate=250,stackWalk=vm");
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
-    void aSettingThatCannotWorkIsOneWarningAndTheProgramRunsOn() throws Exception {
-        List<String> said = runWith("sampleRate=fast");
-        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+    void anInvalidSettingIsOneWarningAndTheProgramContinues() throws Exception {
+        List<String> output = runWith("sampleRate=fast");
+        List<String> warnings = output.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("sampleRate"), warnings::toString);
     }
 
     @Test
     void applicationsOfTwoClassLoadersShareOneProfiler() throws Exception {
-        List<String> said = Programs.run(TwoLoaders.class, List.of(), profiles.toString());
-        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
-        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
-        assertEquals(2, Programs.number(said, "copies_in_memory"), said::toString);
-        bothApplicationsAreOne();
+        List<String> output = Programs.run(TwoLoaders.class, List.of(), profiles.toString());
+        assertEquals(1, Programs.number(output, "second_sees_it_running"), output::toString);
+        assertEquals(1, Programs.number(output, "stopped_by_second"), output::toString);
+        assertEquals(2, Programs.number(output, "copies_in_memory"), output::toString);
+        assertOneProfilerForBothApplications();
     }
 
     @Test
-    void anAgentServesThePackageOfEveryClassLoader() throws Exception {
+    void theNativeAgentIsSharedWithThePackageOfEveryClassLoader() throws Exception {
         List<String> options = List.of("-agentpath:" + library() + "=sampleRate=250,fileDirectory=" + profiles);
-        List<String> said = Programs.run(TwoLoaders.class, options, profiles.toString());
-        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
-        bothApplicationsAreOne();
+        List<String> output = Programs.run(TwoLoaders.class, options, profiles.toString());
+        assertEquals(1, Programs.number(output, "second_sees_it_running"), output::toString);
+        assertOneProfilerForBothApplications();
     }
 
-    private void bothApplicationsAreOne() throws IOException {
+    private void assertOneProfilerForBothApplications() throws IOException {
         List<ProfileFile.Sample> work = ProfileFile.readAll(profiles).stream()
                 .filter(sample -> sample.has("io.spanprof.programs.TwoLoaders$Application.work")).toList();
         long labelled = ProfileFile.sum(work, sample -> "second".equals(sample.labels().get("application")));

@@ -10,9 +10,9 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Several applications of one server: the profiler runs until each that started it has stopped it. */
+/** Several applications of one server: the profiler runs until each application that started it has stopped it. */
 class ApplicationsTest {
-    private static final List<String> COUNTED = List.of("after_the_first_stopped 1", "after_it_stopped_again 1",
+    private static final List<String> EXPECTED = List.of("after_the_first_stopped 1", "after_it_stopped_again 1",
             "after_one_that_never_started_stopped 1", "first_is_gone 1", "while_the_second_remains 1", "after_all_stopped 0");
 
     @TempDir
@@ -22,37 +22,37 @@ class ApplicationsTest {
         return Programs.run(Applications.class, List.of(options), profiles.toString(), jar);
     }
 
-    private static List<String> answers(List<String> said) {
-        return said.stream().filter(line -> line.matches("[a-z_]+ [01]")).toList();
+    private static List<String> states(List<String> output) {
+        return output.stream().filter(line -> line.matches("[a-z_]+ [01]")).toList();
     }
 
     @Test
-    void startsAndStopsAreCountedWhereEachApplicationHasItsOwnJar() throws Exception {
-        List<String> said = run("own");
-        assertEquals(COUNTED, answers(said), said::toString);
-        assertTrue(!ProfileFile.readAll(profiles).isEmpty(), said::toString);
+    void startsAndStopsAreCountedIfEachApplicationHasItsOwnJar() throws Exception {
+        List<String> output = run("own");
+        assertEquals(EXPECTED, states(output), output::toString);
+        assertTrue(!ProfileFile.readAll(profiles).isEmpty(), output::toString);
     }
 
     @Test
-    void startsAndStopsAreCountedWhereTheServerHasTheJarForAll() throws Exception {
-        List<String> said = run("shared");
-        assertEquals(COUNTED, answers(said), said::toString);
+    void startsAndStopsAreCountedIfTheServerHasTheJarForAllApplications() throws Exception {
+        List<String> output = run("shared");
+        assertEquals(EXPECTED, states(output), output::toString);
     }
 
     @Test
     void settingsThatDifferFromThoseOfTheFirstStartAreOneWarning() throws Exception {
-        List<String> said = run("own");
-        List<String> warnings = said.stream().filter(line -> line.contains("whose settings stay")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+        List<String> output = run("own");
+        List<String> warnings = output.stream().filter(line -> line.contains("whose settings stay")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("sampleRate is `250`, not `50`"), warnings::toString);
     }
 
     @Test
-    void noApplicationEndsWhatAnAgentBegan() throws Exception {
+    void noApplicationStopsAProfilerThatAnAgentStarted() throws Exception {
         Path jar = LibraryTest.jar(profiles, true);
-        List<String> said = run("own", "-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
-        List<String> expected = new ArrayList<>(COUNTED);
+        List<String> output = run("own", "-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
+        List<String> expected = new ArrayList<>(EXPECTED);
         expected.set(expected.size() - 1, "after_all_stopped 1");
-        assertEquals(expected, answers(said), said::toString);
+        assertEquals(expected, states(output), output::toString);
     }
 }

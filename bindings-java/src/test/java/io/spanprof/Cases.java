@@ -13,23 +13,23 @@ import java.util.stream.Stream;
 import org.yaml.snakeyaml.Yaml;
 
 /**
- * The cases of the conformance suite through this package's own API. A program of its own: cases set the limits of the
+ * Runs the cases of the conformance suite through this package's API. A separate program: cases set the limits of the
  * process's tables.
  */
 public final class Cases {
-    /** Keys whose maps hold the user's own names. */
-    private static final Set<String> OF_THE_USER = Set.of("tags", "resource_attributes", "headers");
+    /** Keys whose maps have names chosen by the user. */
+    private static final Set<String> USER_MAPS = Set.of("tags", "resource_attributes", "headers");
 
-    /** What the library asks back while a case runs. */
+    /** Called by the library while a case runs. */
     private static final class Runner {
-        /** What this thread says inside scopes, outermost first: each its number of labels, then keys and values. */
+        /** The thread's context inside scopes, outermost first: each is its number of labels, then keys and values. */
         long[] inside(byte[] scopes) {
             return inside(Packed.unpack(scopes), 0);
         }
 
         private long[] inside(List<String> flat, int at) {
             if (at == flat.size()) {
-                return Scope.wordsHere();
+                return Scope.currentWords();
             }
             int end = at + 1 + 2 * Integer.parseInt(flat.get(at));
             Map<String, String> labels = new LinkedHashMap<>();
@@ -42,7 +42,7 @@ public final class Cases {
 
     private Cases() {}
 
-    /** The case's name, or an empty one and what did not hold. */
+    /** The case's name, or an empty string and the failure. */
     private static native byte[] runCase(byte[] text, byte[] config, Runner runner);
 
     static List<String> run(String text) {
@@ -52,12 +52,12 @@ public final class Cases {
         return Packed.unpack(runCase(text.getBytes(StandardCharsets.UTF_8), json, new Runner()));
     }
 
-    /** A case's configuration as a user of this package writes it. */
+    /** A case's configuration with this package's key names. */
     private static Map<String, Object> options(Map<?, ?> written) {
         Map<String, Object> options = new LinkedHashMap<>();
         written.forEach((key, value) -> {
             String name = String.valueOf(key);
-            options.put(camelCase(name), OF_THE_USER.contains(name) ? value : option(value));
+            options.put(camelCase(name), USER_MAPS.contains(name) ? value : option(value));
         });
         return options;
     }
@@ -84,14 +84,14 @@ public final class Cases {
         }
     }
 
-    /** One line for each case in a folder: {@code case}, its file's name, what it said, with tabs between them. */
-    public static void main(String[] words) throws IOException {
+    /** One tab-separated line for each case in a folder: {@code case}, its file name, its result. */
+    public static void main(String[] args) throws IOException {
         if (!NativeLibrary.load()) {
             throw new AssertionError("the library of this build is on the class path");
         }
-        for (Path file : in(Path.of(words[0]))) {
-            String said = String.join("\t", run(Files.readString(file))).replace("\n", "\\n");
-            System.out.println("case\t" + file.getFileName() + "\t" + said);
+        for (Path file : in(Path.of(args[0]))) {
+            String output = String.join("\t", run(Files.readString(file))).replace("\n", "\\n");
+            System.out.println("case\t" + file.getFileName() + "\t" + output);
         }
         String broken = "{name: x, law: y, steps: [{sample: {at_ms: 1, value: 10, stack: a}}, "
                 + "{close: {at_ms: 10, samples: {cpu: [\"b 1\"]}}}]}";

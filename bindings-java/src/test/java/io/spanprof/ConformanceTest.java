@@ -14,11 +14,11 @@ import org.junit.jupiter.api.TestFactory;
 /** The Java runner of the conformance suite. */
 class ConformanceTest {
     private static final Path CASES = Path.of("../core/conformance/cases");
-    private static List<String> said;
+    private static List<String> output;
 
     @BeforeAll
     static void run() throws Exception {
-        said = Programs.run(Cases.class, List.of(), CASES.toString());
+        output = Programs.run(Cases.class, List.of(), CASES.toString());
     }
 
     @TestFactory
@@ -27,14 +27,14 @@ class ConformanceTest {
                 DynamicTest.dynamicTest(file, () -> {
                     String name = file.substring(0, file.length() - ".yaml".length());
                     String start = "case\t" + file + "\t";
-                    assertEquals(List.of(start + name), said.stream().filter(line -> line.startsWith(start)).toList());
+                    assertEquals(List.of(start + name), output.stream().filter(line -> line.startsWith(start)).toList());
                 }));
     }
 
     @Test
-    void thereAreCasesAndOneThatDoesNotHoldIsTold() throws Exception {
+    void thereAreCasesAndAFailingCaseIsReported() throws Exception {
         assertTrue(Cases.in(CASES).size() >= 30);
-        String broken = said.stream().filter(line -> line.startsWith("broken\t")).findFirst().orElseThrow();
+        String broken = output.stream().filter(line -> line.startsWith("broken\t")).findFirst().orElseThrow();
         assertTrue(broken.contains("\"b 1\"") && broken.contains("\"a 1\""), broken);
     }
 }

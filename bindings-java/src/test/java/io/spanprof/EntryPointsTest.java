@@ -19,16 +19,16 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** The classes that a VM or a service loader loads by itself must load in VMs older than the profiler supports. */
+/** Classes that a VM or a service loader loads by itself must load in VMs older than the profiler supports. */
 class EntryPointsTest {
     /** Class-file version of Java 8. */
     private static final int JAVA_8 = 52;
     private static final int CLASS = 7;
     private static final int UTF_8 = 1;
 
-    private final Path classes = Programs.placeOf(Spanprof.class);
+    private final Path classes = Programs.locationOf(Spanprof.class);
 
-    /** Named by the manifest that the POM writes. */
+    /** Entry points in the manifest, as written by the POM. */
     private static Set<String> ofManifest() throws IOException {
         Matcher entry = Pattern.compile("<(?:Premain|Agent|Launcher-Agent|Main)-Class>(.*?)</")
                 .matcher(Files.readString(Path.of("pom.xml")));
@@ -49,7 +49,7 @@ class EntryPointsTest {
         return names;
     }
 
-    /** Its class-file version, and adds the classes that its constant pool names. */
+    /** Returns a class's class-file version, and adds the classes in its constant pool to {@code named}. */
     private static int read(Path file, Set<String> named) throws IOException {
         try (DataInputStream in = new DataInputStream(Files.newInputStream(file))) {
             in.readInt();
@@ -100,7 +100,7 @@ class EntryPointsTest {
     }
 
     @Test
-    void theAgentDeclaresBothWaysIn() throws ReflectiveOperationException {
+    void theAgentDeclaresBothEntryPoints() throws ReflectiveOperationException {
         for (String name : List.of("premain", "agentmain")) {
             assertEquals(void.class, SpanprofAgent.class.getMethod(name, String.class).getReturnType());
         }

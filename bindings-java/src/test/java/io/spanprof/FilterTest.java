@@ -23,7 +23,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** What samples of a request would carry, asked by a servlet inside a real server of either name. */
+/** The labels and span of a request's samples, read by a servlet in a real server of either servlet API. */
 class FilterTest {
     private static final String TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
     private static final String SPAN = "00f067aa0ba902b7";
@@ -31,7 +31,7 @@ class FilterTest {
     private static final String SPRING = "org.springframework.web.servlet.HandlerMapping.bestMatchingPattern";
 
     private final Server server = new Server(new InetSocketAddress("127.0.0.1", 0));
-    /** What the threads of the server said after the filter. */
+    /** Labels of the server's threads after the filter. */
     private final Set<String> afterwards = ConcurrentHashMap.newKeySet();
 
     @BeforeAll
@@ -45,8 +45,8 @@ class FilterTest {
     }
 
     /** Labels of this thread, and its span. */
-    private static String said() {
-        long[] words = Scope.wordsHere();
+    private static String labels() {
+        long[] words = Scope.currentWords();
         TreeMap<String, String> labels = new TreeMap<>();
         var flat = Packed.unpack(Native.labelsOf((int) words[0]));
         for (int i = 0; i + 1 < flat.size(); i += 2) {
@@ -60,8 +60,8 @@ class FilterTest {
         return path.startsWith("/spring") ? "/spring/{size}" : null;
     }
 
-    /** A span of this process, around some requests. */
-    private static Scope own(String path) {
+    /** A span of this process, active in some requests. */
+    private static Scope localSpan(String path) {
         Map<String, String> span = Map.of("trace_id", TRACE, "span_id", OWN_SPAN);
         return Spanprof.tag(path.startsWith("/traced") ? span : Map.of());
     }
@@ -76,7 +76,7 @@ class FilterTest {
             if (route != null) {
                 request.setAttribute(SPRING, route);
             }
-            response.getWriter().print(said());
+            response.getWriter().print(labels());
         }
     }
 
@@ -90,7 +90,7 @@ class FilterTest {
             if (route != null) {
                 request.setAttribute(SPRING, route);
             }
-            response.getWriter().print(said());
+            response.getWriter().print(labels());
         }
     }
 
@@ -98,13 +98,13 @@ class FilterTest {
         var context = new org.eclipse.jetty.ee10.servlet.ServletContextHandler();
         context.setContextPath("/shop");
         var requests = EnumSet.of(jakarta.servlet.DispatcherType.REQUEST);
-        jakarta.servlet.Filter around = (request, response, chain) -> {
-            try (Scope own = own(((jakarta.servlet.http.HttpServletRequest) request).getServletPath())) {
+        jakarta.servlet.Filter outerFilter = (request, response, chain) -> {
+            try (Scope localSpan = localSpan(((jakarta.servlet.http.HttpServletRequest) request).getServletPath())) {
                 chain.doFilter(request, response);
             }
-            afterwards.add(said());
+            afterwards.add(labels());
         };
-        context.addFilter(new org.eclipse.jetty.ee10.servlet.FilterHolder(around), "/*", requests);
+        context.addFilter(new org.eclipse.jetty.ee10.servlet.FilterHolder(outerFilter), "/*", requests);
         context.addFilter(SpanprofFilter.class, "/*", requests);
         context.addServlet(new org.eclipse.jetty.ee10.servlet.ServletHolder(new JakartaShop()), "/cart/*");
         context.addServlet(new org.eclipse.jetty.ee10.servlet.ServletHolder(new JakartaShop()), "/spring/*");
@@ -117,17 +117,17 @@ class FilterTest {
         var context = new org.eclipse.jetty.ee8.servlet.ServletContextHandler();
         context.setContextPath("/shop");
         var requests = EnumSet.of(javax.servlet.DispatcherType.REQUEST);
-        javax.servlet.Filter around = new javax.servlet.Filter() {
+        javax.servlet.Filter outerFilter = new javax.servlet.Filter() {
             @Override
             public void doFilter(javax.servlet.ServletRequest request, javax.servlet.ServletResponse response, javax.servlet.FilterChain chain)
                     throws IOException, javax.servlet.ServletException {
-                try (Scope own = own(((javax.servlet.http.HttpServletRequest) request).getServletPath())) {
+                try (Scope localSpan = localSpan(((javax.servlet.http.HttpServletRequest) request).getServletPath())) {
                     chain.doFilter(request, response);
                 }
-                afterwards.add(said());
+                afterwards.add(labels());
             }
         };
-        context.addFilter(new org.eclipse.jetty.ee8.servlet.FilterHolder(around), "/*", requests);
+        context.addFilter(new org.eclipse.jetty.ee8.servlet.FilterHolder(outerFilter), "/*", requests);
         context.addFilter(JavaxSpanprofFilter.class, "/*", requests);
         context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxShop()), "/cart/*");
         context.addServlet(new org.eclipse.jetty.ee8.servlet.ServletHolder(new JavaxShop()), "/spring/*");
@@ -149,7 +149,7 @@ class FilterTest {
         return answer.body();
     }
 
-    private void asks() throws Exception {
+    private void assertRequestsAreLabeled() throws Exception {
         assertEquals("{http.request.method=GET, http.route=/shop/cart/*}", get("GET", "/shop/cart/7"));
         assertEquals("{http.request.method=POST, http.route=/shop/spring/{size}}", get("POST", "/shop/spring/7"));
         assertEquals("{http.request.method=_OTHER}", get("BREW", "/shop/elsewhere"));
@@ -159,18 +159,18 @@ class FilterTest {
                 get("GET", "/shop/cart/7", "traceparent", "00-nonsense"));
         assertEquals("{http.request.method=GET} " + OWN_SPAN,
                 get("GET", "/shop/traced", "traceparent", "00-" + TRACE + "-" + SPAN + "-01"));
-        assertEquals(Set.of("{}"), afterwards, "labels stay on threads of the server");
+        assertEquals(Set.of("{}"), afterwards, "labels stay on the server's threads");
     }
 
     @Test
-    void requestsOfAJakartaServerAreLabelled() throws Exception {
+    void requestsOfAJakartaServerAreLabeled() throws Exception {
         startJakarta();
-        asks();
+        assertRequestsAreLabeled();
     }
 
     @Test
-    void requestsOfAJavaxServerAreLabelled() throws Exception {
+    void requestsOfAJavaxServerAreLabeled() throws Exception {
         startJavax();
-        asks();
+        assertRequestsAreLabeled();
     }
 }

@@ -10,12 +10,12 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 
-/** What new threads say when they begin, and their executors' threads. A program of its own: it starts the profiler. */
+/** Prints the labels of new threads, and of executors' threads. A separate program: it starts the profiler. */
 public final class Inherits {
     private Inherits() {}
 
-    static String said() {
-        return Packed.unpack(Native.labelsOf((int) Scope.wordsHere()[0])).toString();
+    static String labels() {
+        return Packed.unpack(Native.labelsOf((int) Scope.currentWords()[0])).toString();
     }
 
     private static String of(FutureTask<String> task, Thread thread) throws Exception {
@@ -23,55 +23,55 @@ public final class Inherits {
         return task.get(30, TimeUnit.SECONDS);
     }
 
-    static String ofThread(Callable<String> work) throws Exception {
+    static String labelsOfThread(Callable<String> work) throws Exception {
         FutureTask<String> task = new FutureTask<>(work);
         return of(task, new Thread(task));
     }
 
-    /** A thread whose making reaches no scope: it is made before, and started within. */
-    static String madeBefore(Map<String, String> labels) throws Exception {
-        FutureTask<String> task = new FutureTask<>(Inherits::said);
+    /** A thread created before a scope and started within it. */
+    static String labelsOfThreadCreatedBefore(Map<String, String> labels) throws Exception {
+        FutureTask<String> task = new FutureTask<>(Inherits::labels);
         Thread thread = new Thread(task);
         try (Scope scope = Spanprof.tag(labels)) {
             return of(task, thread);
         }
     }
 
-    static String ofExecutor(ExecutorService executor) throws Exception {
+    static String labelsOfExecutor(ExecutorService executor) throws Exception {
         try {
-            return executor.submit(Inherits::said).get(30, TimeUnit.SECONDS);
+            return executor.submit(Inherits::labels).get(30, TimeUnit.SECONDS);
         } finally {
             executor.shutdown();
         }
     }
 
-    public static void main(String[] words) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(words[0].equals("yes")).build());
-        List<String> said = new ArrayList<>();
+    public static void main(String[] args) throws Exception {
+        Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(args[0].equals("yes")).build());
+        List<String> output = new ArrayList<>();
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("thread " + ofThread(Inherits::said));
-            said.add("grandchild " + ofThread(() -> {
+            output.add("thread " + labelsOfThread(Inherits::labels));
+            output.add("grandchild " + labelsOfThread(() -> {
                 try (Scope inner = Spanprof.tag(Map.of("b", "2"))) {
-                    return ofThread(Inherits::said);
+                    return labelsOfThread(Inherits::labels);
                 }
             }));
-            said.add("untouched_grandchild " + ofThread(() -> ofThread(Inherits::said)));
-            said.add("pool " + ofExecutor(Executors.newFixedThreadPool(1)));
-            said.add("pool_with_lambda " + ofExecutor(Executors.newFixedThreadPool(1, work -> new Thread(work))));
-            said.add("fork_join " + ofExecutor(new ForkJoinPool(1)));
-            said.add("itself " + said());
+            output.add("untouched_grandchild " + labelsOfThread(() -> labelsOfThread(Inherits::labels)));
+            output.add("pool " + labelsOfExecutor(Executors.newFixedThreadPool(1)));
+            output.add("pool_with_lambda " + labelsOfExecutor(Executors.newFixedThreadPool(1, work -> new Thread(work))));
+            output.add("fork_join " + labelsOfExecutor(new ForkJoinPool(1)));
+            output.add("itself " + labels());
         }
-        said.add("before " + madeBefore(Map.of("a", "1")));
-        said.add("after " + ofThread(Inherits::said));
+        output.add("before " + labelsOfThreadCreatedBefore(Map.of("a", "1")));
+        output.add("after " + labelsOfThread(Inherits::labels));
         Spanprof.stop();
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("stopped " + ofThread(Inherits::said));
+            output.add("stopped " + labelsOfThread(Inherits::labels));
         }
         Spanprof.start(SpanprofConfig.builder().destinations(List.of()).inheritThreads(false).build());
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("without_it " + ofThread(Inherits::said));
+            output.add("without_it " + labelsOfThread(Inherits::labels));
         }
         Spanprof.stop();
-        said.forEach(System.out::println);
+        output.forEach(System.out::println);
     }
 }

@@ -11,8 +11,8 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What new virtual threads say when they begin, and those of executors. A program of its own: it starts the profiler. What
- * came with Java 21 is called by name: the tests are compiled for Java 17.
+ * Prints the labels of new virtual threads, and of executors' virtual threads. A separate program: it starts the profiler.
+ * Methods of Java 21 are called by reflection: the tests are compiled for Java 17.
  */
 public final class InheritsVirtual {
     private InheritsVirtual() {}
@@ -21,16 +21,16 @@ public final class InheritsVirtual {
         return Thread.class.getMethod("ofVirtual").invoke(null);
     }
 
-    private static Object call(Object builder, String method, Class<?>[] types, Object... words)
+    private static Object call(Object builder, String method, Class<?>[] types, Object... args)
             throws ReflectiveOperationException {
-        return Class.forName("java.lang.Thread$Builder").getMethod(method, types).invoke(builder, words);
+        return Class.forName("java.lang.Thread$Builder").getMethod(method, types).invoke(builder, args);
     }
 
     private static ThreadFactory factory() throws ReflectiveOperationException {
         return (ThreadFactory) call(builder(), "factory", new Class<?>[0]);
     }
 
-    private static Thread made(Object builder, Runnable work) {
+    private static Thread unstarted(Object builder, Runnable work) {
         try {
             return (Thread) call(builder, "unstarted", new Class<?>[] {Runnable.class}, work);
         } catch (ReflectiveOperationException wrong) {
@@ -51,40 +51,40 @@ public final class InheritsVirtual {
         return task.get(30, TimeUnit.SECONDS);
     }
 
-    private static String ofThread(Callable<String> work) throws Exception {
+    private static String labelsOfThread(Callable<String> work) throws Exception {
         FutureTask<String> task = new FutureTask<>(work);
-        return of(task, made(builder(), task));
+        return of(task, unstarted(builder(), task));
     }
 
     private static String afterWaits() throws InterruptedException {
         for (int i = 0; i < 3; i++) {
             Thread.sleep(1);
         }
-        return Inherits.said();
+        return Inherits.labels();
     }
 
-    private static void inScope(List<String> said) throws Exception {
-        said.add("thread " + ofThread(InheritsVirtual::afterWaits));
-        said.add("grandchild " + ofThread(() -> {
+    private static void inScope(List<String> output) throws Exception {
+        output.add("thread " + labelsOfThread(InheritsVirtual::afterWaits));
+        output.add("grandchild " + labelsOfThread(() -> {
             try (Scope inner = Spanprof.tag(Map.of("b", "2"))) {
-                return ofThread(Inherits::said);
+                return labelsOfThread(Inherits::labels);
             }
         }));
-        said.add("untouched_grandchild " + ofThread(() -> ofThread(Inherits::said)));
-        said.add("platform_grandchild " + ofThread(() -> Inherits.ofThread(Inherits::said)));
-        said.add("per_task " + Inherits.ofExecutor(perTask()));
-        said.add("per_task_with_lambda " + Inherits.ofExecutor(perTask(work -> named(work))));
-        said.add("per_task_on_platform " + Inherits.ofExecutor(perTask(Thread::new)));
-        said.add("pool " + Inherits.ofExecutor(Executors.newFixedThreadPool(1, factory())));
-        FutureTask<String> ofFactory = new FutureTask<>(Inherits::said);
-        said.add("factory " + of(ofFactory, factory().newThread(ofFactory)));
-        FutureTask<String> alone = new FutureTask<>(Inherits::said);
+        output.add("untouched_grandchild " + labelsOfThread(() -> labelsOfThread(Inherits::labels)));
+        output.add("platform_grandchild " + labelsOfThread(() -> Inherits.labelsOfThread(Inherits::labels)));
+        output.add("per_task " + Inherits.labelsOfExecutor(perTask()));
+        output.add("per_task_with_lambda " + Inherits.labelsOfExecutor(perTask(work -> named(work))));
+        output.add("per_task_on_platform " + Inherits.labelsOfExecutor(perTask(Thread::new)));
+        output.add("pool " + Inherits.labelsOfExecutor(Executors.newFixedThreadPool(1, factory())));
+        FutureTask<String> ofFactory = new FutureTask<>(Inherits::labels);
+        output.add("factory " + of(ofFactory, factory().newThread(ofFactory)));
+        FutureTask<String> alone = new FutureTask<>(Inherits::labels);
         Object builder = call(builder(), "inheritInheritableThreadLocals", new Class<?>[] {boolean.class}, false);
-        said.add("without_locals " + of(alone, made(builder, alone)));
-        said.add("itself " + Inherits.said());
+        output.add("without_locals " + of(alone, unstarted(builder, alone)));
+        output.add("itself " + Inherits.labels());
     }
 
-    /** As programs do that give their threads names. */
+    /** A thread with a name, created by a lambda. */
     private static Thread named(Runnable work) {
         try {
             Thread thread = factory().newThread(work);
@@ -95,28 +95,28 @@ public final class InheritsVirtual {
         }
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         SpanprofConfig.Builder settings = SpanprofConfig.builder().destinations(List.of());
-        Spanprof.start(settings.inheritThreads(words[0].equals("yes")).build());
-        List<String> said = new ArrayList<>();
+        Spanprof.start(settings.inheritThreads(args[0].equals("yes")).build());
+        List<String> output = new ArrayList<>();
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            inScope(said);
+            inScope(output);
         }
-        said.add("after " + ofThread(Inherits::said));
+        output.add("after " + labelsOfThread(Inherits::labels));
         Spanprof.stop();
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("stopped " + ofThread(Inherits::said));
+            output.add("stopped " + labelsOfThread(Inherits::labels));
         }
         Spanprof.start(settings.inheritThreads(false).build());
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("without_it " + ofThread(Inherits::said));
+            output.add("without_it " + labelsOfThread(Inherits::labels));
         }
         Spanprof.stop();
         Spanprof.start(settings.inheritThreads(true).build());
         try (Scope scope = Spanprof.tag(Map.of("a", "1"))) {
-            said.add("again_with_it " + ofThread(Inherits::said));
+            output.add("again_with_it " + labelsOfThread(Inherits::labels));
         }
         Spanprof.stop();
-        said.forEach(System.out::println);
+        output.forEach(System.out::println);
     }
 }

@@ -25,13 +25,13 @@ import java.util.concurrent.ScheduledExecutorService;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** Arguments that a verb cannot use never become an exception of the request that gives them. No profiler runs. */
+/** Invalid arguments never become exceptions in the request that passes them. No profiler runs. */
 class InvalidArgumentTest {
-    /** A value of a program whose own method fails. */
+    /** A value whose own method throws. */
     private static final Object FAILING = new Object() {
         @Override
         public String toString() {
-            throw new IllegalStateException("the program's own");
+            throw new IllegalStateException("thrown by the program");
         }
     };
 
@@ -41,7 +41,7 @@ class InvalidArgumentTest {
     }
 
     @Test
-    void labelsThatAreNullAreNoLabels() {
+    void nullLabelsAreNoLabels() {
         Map<String, String> map = null;
         Labels labels = null;
         try (Scope outer = Spanprof.tag(Map.of("a", "1")); Scope none = Spanprof.tag(map); Scope other = Spanprof.tag(labels)) {
@@ -56,32 +56,32 @@ class InvalidArgumentTest {
     }
 
     @Test
-    void aLabelWhoseTextFailsIsLeftOutAndTheOthersStay() {
+    void aLabelWhoseToStringThrowsIsSkippedAndTheOthersStay() {
         Map<String, Object> labels = new TreeMap<>(Map.of("endpoint", "/cart", "tenant", FAILING));
         assertEquals(Map.of("endpoint", "/cart"), Spanprof.tagWrapper(labels, ScopesTest::labels));
         assertEquals(Map.of(), ScopesTest.labels());
     }
 
     @Test
-    void aMapThatFailsIsNoLabels() {
+    void aMapThatThrowsIsNoLabels() {
         Map<String, String> failing = new AbstractMap<>() {
             @Override
             public Set<Entry<String, String>> entrySet() {
-                throw new IllegalStateException("the program's own");
+                throw new IllegalStateException("thrown by the program");
             }
         };
         assertEquals(Map.of(), Spanprof.tagWrapper(failing, ScopesTest::labels));
     }
 
     @Test
-    void workThatIsNullIsTheCallersErrorAndLeavesNoLabels() {
+    void nullWorkThrowsAndLeavesNoLabels() {
         Spanprof.Work<String, RuntimeException> work = null;
         assertThrows(NullPointerException.class, () -> Spanprof.tagWrapper(Map.of("a", "1"), work));
         assertEquals(Map.of(), ScopesTest.labels());
     }
 
     @Test
-    void whatCannotBeWrappedIsNullForItsReceiverToRefuse() {
+    void wrappingNullReturnsNull() {
         assertNull(Spanprof.wrap((Runnable) null));
         assertNull(Spanprof.wrap((Callable<?>) null));
         assertNull(Spanprof.wrap((Executor) null));
@@ -98,7 +98,7 @@ class InvalidArgumentTest {
     }
 
     @Test
-    void timesAndSettingsThatAreNullAreThoseOfTheConfiguration() {
+    void nullTimeoutsAndSettingsLeaveTheConfigurationUnchanged() {
         Duration none = null;
         assertTrue(Spanprof.flush(none));
         assertFalse(Spanprof.update(null));
@@ -111,7 +111,7 @@ class InvalidArgumentTest {
     }
 
     @Test
-    void pyroscopesNamesTakeNullAsWell() throws Exception {
+    void pyroscopesNamesAcceptNullToo() throws Exception {
         assertEquals("done", Pyroscope.LabelsWrapper.run((LabelsSet) null, () -> "done"));
         ConstantContext context = ConstantContext.of(null);
         context.activate();
@@ -121,11 +121,11 @@ class InvalidArgumentTest {
     }
 
     @Test
-    void theyAreCountedAndTheFirstIsAWarning() throws Exception {
-        List<String> said = Programs.run(Misuse.class, List.of());
-        assertEquals(3, Programs.number(said, "counted"), said::toString);
-        List<String> warnings = said.stream().filter(line -> line.contains("java.invalid_arguments")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+    void invalidArgumentsAreCountedAndTheFirstIsAWarning() throws Exception {
+        List<String> output = Programs.run(Misuse.class, List.of());
+        assertEquals(3, Programs.number(output, "counted"), output::toString);
+        List<String> warnings = output.stream().filter(line -> line.contains("java.invalid_arguments")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("tag()"), warnings::toString);
     }
 }

@@ -23,7 +23,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The library on its way out of the JAR, and the JAR as an agent of a program that knows nothing of it. */
+/** Loading the library from the JAR, and the JAR as an agent of a program that does not use its classes. */
 class LibraryTest {
     @TempDir
     Path folder;
@@ -39,9 +39,9 @@ class LibraryTest {
         return jar(folder, withLibrary);
     }
 
-    /** A JAR of the classes under test, as an agent; with the library in it or not. */
+    /** Creates a JAR of the classes under test as an agent, with or without the library. */
     static Path jar(Path folder, boolean withLibrary) throws IOException {
-        Path classes = Programs.placeOf(Spanprof.class);
+        Path classes = Programs.locationOf(Spanprof.class);
         Manifest manifest = new Manifest();
         manifest.getMainAttributes().put(Attributes.Name.MANIFEST_VERSION, "1.0");
         manifest.getMainAttributes().putValue("Premain-Class", SpanprofAgent.class.getName());
@@ -59,7 +59,7 @@ class LibraryTest {
         return jar;
     }
 
-    /** The plain program with the JAR as its agent. */
+    /** Runs the plain program with the JAR as its agent. */
     private List<String> runWith(Path jar, String... options) throws Exception {
         List<String> all = new ArrayList<>(List.of(options));
         all.add("-javaagent:" + jar + "=sampleRate=250,fileDirectory=" + profiles);
@@ -67,7 +67,7 @@ class LibraryTest {
     }
 
     @Test
-    void anAgentProfilesAProgramToItsEndAndLeavesNoFileOfItsOwn() throws Exception {
+    void anAgentProfilesAProgramToItsEndAndLeavesNoFiles() throws Exception {
         Path temporary = Files.createDirectory(folder.resolve("temporary"));
         runWith(jar(true), "-Djava.io.tmpdir=" + temporary);
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
@@ -77,98 +77,98 @@ class LibraryTest {
     }
 
     @Test
-    void aTemporaryDirectoryThatCannotBeWrittenIsNoObstacle() throws Exception {
+    void anUnwritableTemporaryDirectoryIsSkipped() throws Exception {
         runWith(jar(true), "-Djava.io.tmpdir=/proc");
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
     }
 
     @Test
-    void withoutItsLibraryTheProgramRunsOnAfterOneWarning() throws Exception {
-        List<String> said = runWith(jar(false));
-        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+    void withoutTheLibraryTheProgramContinuesAfterOneWarning() throws Exception {
+        List<String> output = runWith(jar(false));
+        List<String> warnings = output.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("the JAR has no library for linux-"), warnings::toString);
     }
 
     @Test
-    void aSettingThatCannotWorkIsOneWarningAndTheProgramRunsOn() throws Exception {
-        List<String> said = runWith(jar(true), "-javaagent:" + folder.resolve("spanprof.jar") + "=sampleRate=fast");
-        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+    void anInvalidSettingIsOneWarningAndTheProgramContinues() throws Exception {
+        List<String> output = runWith(jar(true), "-javaagent:" + folder.resolve("spanprof.jar") + "=sampleRate=fast");
+        List<String> warnings = output.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("sampleRate"), warnings::toString);
     }
 
     @Test
-    void optionsThatMeanNothingAreWarningsAndPairsBehindTagsAreTags() throws Exception {
-        List<String> said = runWith(jar(true),
+    void unknownOptionsAreWarningsAndPairsAfterTagsAreTags() throws Exception {
+        List<String> output = runWith(jar(true),
                 "-javaagent:" + folder.resolve("spanprof.jar") + "=foo,sampelRate=9,tags=region=eu,zone=b,fileDirectory=" + profiles);
         for (String expected : List.of("option `foo` of the agent is ignored", "unknown key `sampelRate`", "`sampleRate`?")) {
-            assertTrue(said.stream().anyMatch(line -> line.contains(expected)), () -> expected + " in " + said);
+            assertTrue(output.stream().anyMatch(line -> line.contains(expected)), () -> expected + " in " + output);
         }
         Map<String, String> labels = ProfileFile.readAll(profiles).get(0).labels();
         assertEquals(List.of("eu", "b"), List.of(labels.get("region"), labels.get("zone")), labels::toString);
     }
 
     @Test
-    void theVmFindsNoUncheckedCallOfTheLibrary() throws Exception {
-        List<String> said = runWith(jar(true), "-Xcheck:jni");
-        List<String> found = said.stream().filter(line -> line.contains("WARNING in native method")).toList();
-        assertEquals(List.of(), found, said::toString);
+    void theVmReportsNoUncheckedJniCallOfTheLibrary() throws Exception {
+        List<String> output = runWith(jar(true), "-Xcheck:jni");
+        List<String> found = output.stream().filter(line -> line.contains("WARNING in native method")).toList();
+        assertEquals(List.of(), found, output::toString);
     }
 
     @Test
-    void whatAPolicyDeniesIsNamed() throws Exception {
+    void aPermissionDeniedByAPolicyIsReported() throws Exception {
         assumeTrue(Runtime.version().feature() < 24, "a VM that has security managers");
-        List<String> said = runWith(jar(true), "-Djava.security.manager=default");
-        List<String> warnings = said.stream().filter(line -> line.contains("is not profiled")).toList();
-        assertEquals(1, warnings.size(), said::toString);
+        List<String> output = runWith(jar(true), "-Djava.security.manager=default");
+        List<String> warnings = output.stream().filter(line -> line.contains("is not profiled")).toList();
+        assertEquals(1, warnings.size(), output::toString);
         assertTrue(warnings.get(0).contains("security manager"), warnings::toString);
     }
 
     @Test
-    void whatAnApplicationStoppedIsNothingThatKeepsItsClasses() throws Exception {
-        List<String> said = Programs.run(Redeployed.class, List.of(), profiles.toString());
-        assertEquals(0, Programs.number(said, "left"), said::toString);
-        assertEquals(1, Programs.number(said, "ended"), said::toString);
+    void aStoppedApplicationsClassesCanBeUnloaded() throws Exception {
+        List<String> output = Programs.run(Redeployed.class, List.of(), profiles.toString());
+        assertEquals(0, Programs.number(output, "left"), output::toString);
+        assertEquals(1, Programs.number(output, "ended"), output::toString);
     }
 
     @Test
-    void whereNoLibraryMayLieInMemoryItIsAFile() throws Exception {
+    void theLibraryIsAFileIfInMemoryFilesAreDenied() throws Exception {
         assumeTrue(Runtime.version().feature() >= 22, "a program that calls the kernel from Java");
-        List<String> said = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
+        List<String> output = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
                 List.of(), profiles.toString());
-        List<Long> found = Stream.of("sandboxed", "runs", "from_memory", "stopped").map(name -> Programs.number(said, name)).toList();
-        assertEquals(List.of(1L, 1L, 0L, 1L), found, said::toString);
+        List<Long> found = Stream.of("sandboxed", "runs", "from_memory", "stopped").map(name -> Programs.number(output, name)).toList();
+        assertEquals(List.of(1L, 1L, 0L, 1L), found, output::toString);
     }
 
     @Test
-    void aDirectoryThatIsNamedIsWhereTheLibraryIsLoadedFrom() throws Exception {
+    void theLibraryIsLoadedFromTheConfiguredDirectory() throws Exception {
         List<String> options = List.of("-D" + NativeLibrary.DIRECTORY_PROPERTY + "=" + folder);
-        List<String> said = Programs.run(TwoLoaders.class, options, profiles.toString());
-        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
-        assertEquals(0, Programs.number(said, "copies_in_memory"), said::toString);
+        List<String> output = Programs.run(TwoLoaders.class, options, profiles.toString());
+        assertEquals(1, Programs.number(output, "stopped_by_second"), output::toString);
+        assertEquals(0, Programs.number(output, "copies_in_memory"), output::toString);
         try (Stream<Path> left = Files.list(folder)) {
             assertEquals(List.of(profiles), left.toList());
         }
     }
 
     @Test
-    void aFilterOfTheStartingThreadThatKillsAtFilesInMemoryEndsNothing() throws Exception {
+    void aSeccompFilterThatKillsOnInMemoryFilesDoesNotEndTheProcess() throws Exception {
         assumeTrue(Runtime.version().feature() >= 22, "a program that calls the kernel from Java");
-        List<String> said = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
+        List<String> output = Programs.run("src/test/preview/NoMemoryFiles.java", System.getProperty("java.class.path"),
                 List.of(), profiles.toString(), "kill");
         for (String name : List.of("sandboxed", "runs", "stopped")) {
-            assertEquals(1, Programs.number(said, name), said::toString);
+            assertEquals(1, Programs.number(output, name), output::toString);
         }
-        assertEquals(0, Programs.number(said, "from_memory"), said::toString);
+        assertEquals(0, Programs.number(output, "from_memory"), output::toString);
     }
 
     @Test
-    void whatTravelsCompressedIsUnpackedForTheVmsOwnLoader() throws Exception {
-        String classes = Programs.placeOf(Spanprof.class).toString();
-        List<String> said = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
-        assertEquals(List.of(folder.resolve(NativeLibrary.FILE).toString()), said);
-        Programs.runPlain(List.of("-agentpath:" + said.get(0) + "=sampleRate=250,fileDirectory=" + profiles));
+    void theCompressedLibraryIsUnpackedForTheVmsAgentLoader() throws Exception {
+        String classes = Programs.locationOf(Spanprof.class).toString();
+        List<String> output = Programs.run("io.spanprof.Unpack", classes, List.of(), folder.toString());
+        assertEquals(List.of(folder.resolve(NativeLibrary.FILE).toString()), output);
+        Programs.runPlain(List.of("-agentpath:" + output.get(0) + "=sampleRate=250,fileDirectory=" + profiles));
         assertTrue(Programs.plainNanoseconds(profiles) > 500_000_000, () -> "of the second that it worked");
         try (Stream<Path> left = Files.list(folder)) {
             assertEquals(List.of(folder.resolve(NativeLibrary.FILE), profiles), left.sorted().toList());
@@ -176,13 +176,13 @@ class LibraryTest {
     }
 
     @Test
-    void aLibraryBesideTheJarServesEveryClassLoader() throws Exception {
+    void aLibraryBesideTheJarIsSharedByAllClassLoaders() throws Exception {
         Path jar = jar(false);
         NativeLibrary.unpackInto(folder);
-        String classPath = jar + File.pathSeparator + Programs.placeOf(TwoLoaders.class);
-        List<String> said = Programs.run(TwoLoaders.class.getName(), classPath, List.of(), profiles.toString());
-        assertEquals(1, Programs.number(said, "second_sees_it_running"), said::toString);
-        assertEquals(1, Programs.number(said, "stopped_by_second"), said::toString);
-        assertEquals(0, Programs.number(said, "copies_in_memory"), said::toString);
+        String classPath = jar + File.pathSeparator + Programs.locationOf(TwoLoaders.class);
+        List<String> output = Programs.run(TwoLoaders.class.getName(), classPath, List.of(), profiles.toString());
+        assertEquals(1, Programs.number(output, "second_sees_it_running"), output::toString);
+        assertEquals(1, Programs.number(output, "stopped_by_second"), output::toString);
+        assertEquals(0, Programs.number(output, "copies_in_memory"), output::toString);
     }
 }

@@ -18,30 +18,30 @@ import org.junit.jupiter.api.condition.EnabledForJreRange;
 import org.junit.jupiter.api.condition.JRE;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What following virtual threads costs them: nothing while no profiler runs. */
+/** Mount events of virtual threads: enabled only while a profiler runs. */
 @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
 class MountsTest {
     @TempDir
     Path profiles;
 
     @Test
-    void mountsAreToldOfOnlyWhileTheProfilerRunsAndAScopeThatWasOpenBeforeItIsSeen() throws Exception {
-        List<String> said = Programs.run(Mounts.class, List.of(), profiles.toString());
-        assertEquals(0, Programs.number(said, "before_start"), said::toString);
-        assertEquals(1, Programs.number(said, "labelled"), "words of a thread that ended before the start are given back");
-        assertTrue(Programs.number(said, "while_running") >= 20, said::toString);
-        assertEquals(0, Programs.number(said, "while_stopped"), said::toString);
+    void mountEventsAreEnabledOnlyWhileTheProfilerRunsAndAScopeOpenedBeforeItIsSampled() throws Exception {
+        List<String> output = Programs.run(Mounts.class, List.of(), profiles.toString());
+        assertEquals(0, Programs.number(output, "before_start"), output::toString);
+        assertEquals(1, Programs.number(output, "labelled"), "scope words of a thread that ended before the start are released");
+        assertTrue(Programs.number(output, "while_running") >= 20, output::toString);
+        assertEquals(0, Programs.number(output, "while_stopped"), output::toString);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         long all = ProfileFile.sum(samples, sample -> sample.has(Mounts.class.getName() + ".works"));
         long labelled = ProfileFile.sum(samples, sample -> sample.has(Mounts.class.getName() + ".works")
                 && "stays".equals(sample.labels().get("job")));
         assertTrue(all >= 50_000_000, () -> "only " + all + " ns");
-        assertEquals(all, labelled, said::toString);
+        assertEquals(all, labelled, output::toString);
     }
 
     private static void runOnVirtualThread(Runnable work) throws Exception {
         AtomicReference<Throwable> failed = new AtomicReference<>();
-        // By name: the tests are compiled for Java 17.
+        // By reflection: the tests are compiled for Java 17.
         Thread thread = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, (Runnable) () -> {
             try {
                 work.run();
@@ -55,7 +55,7 @@ class MountsTest {
     }
 
     @Test
-    void aVirtualThreadIsFollowedAgainWhenItSaysSomethingAfterALongSilence() throws Exception {
+    void aVirtualThreadIsTrackedAgainWhenItOpensAScopeAfterTrackingStopped() throws Exception {
         assertTrue(Spanprof.start(
                 SpanprofConfig.builder().serviceName("mounts").fileDirectory(profiles.toString()).build()));
         try {
@@ -63,7 +63,7 @@ class MountsTest {
                 Spanprof.tagWrapper(Map.of("a", "1"), () -> assertEquals(Map.of("a", "1"), ScopesTest.labels()));
                 LongBuffer before = ThreadScope.current();
                 assertSame(before, ThreadScope.current());
-                // Whoever waits for lines of the log ends the following of threads that say nothing.
+                // The thread that reads log lines disables mount events if no virtual thread has a context.
                 Thread log = new Thread(() -> Native.logLines(0));
                 log.start();
                 try {
@@ -71,7 +71,7 @@ class MountsTest {
                 } catch (InterruptedException interrupted) {
                     throw new AssertionError(interrupted);
                 }
-                assertNotSame(before, ThreadScope.current(), "it is not followed any more");
+                assertNotSame(before, ThreadScope.current(), "it is no longer tracked");
                 Spanprof.tagWrapper(Map.of("b", "2"), () -> assertEquals(Map.of("b", "2"), ScopesTest.labels()));
                 assertEquals(Map.of(), ScopesTest.labels());
             });

@@ -13,7 +13,7 @@ import java.util.function.Predicate;
 import java.util.stream.Stream;
 import java.util.zip.GZIPInputStream;
 
-/** Reads pprof files: the tests' own reader, independent of the code under test. Knows what the tests ask for. */
+/** Reads pprof files: a reader for tests, independent of the code under test. */
 public final class ProfileFile {
     /** A frame; {@code line} is 0 when unknown. */
     public record Frame(String function, String file, long line) {}
@@ -49,7 +49,7 @@ public final class ProfileFile {
         return samples;
     }
 
-    /** Nanoseconds of the samples that a condition holds for. */
+    /** Total nanoseconds of the samples that satisfy a condition. */
     public static long sum(List<Sample> samples, Predicate<Sample> condition) {
         return samples.stream().filter(condition).mapToLong(Sample::nanoseconds).sum();
     }
@@ -95,7 +95,7 @@ public final class ProfileFile {
                 default -> { }
             }
         }
-        // Wall time has one value; CPU time has a count before it.
+        // Wall samples have one value; CPU samples have a count before it.
         return new Sample(frames, values.get(0), values.get(values.size() - 1), labels);
     }
 

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.condition.EnabledForJreRange;
 import org.junit.jupiter.api.condition.JRE;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Profiles of real programs, told true by what the programs know of themselves. */
+/** Profiles of real programs, compared with the programs' own measurements. */
 class ProfileTest {
     private static final String SHARES = "io.spanprof.programs.Shares.";
     private static final String WAITS = "io.spanprof.programs.Waits.";
@@ -34,33 +34,33 @@ class ProfileTest {
     Path profiles;
 
     @Test
-    void sharesAndTotalsAreThoseOfTheProgramsOwnClock() throws Exception {
-        List<String> said = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "30");
-        assertEquals(1, Programs.number(said, "stopped"));
+    void sharesMatchTheProgramsOwnClock() throws Exception {
+        List<String> output = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "30");
+        assertEquals(1, Programs.number(output, "stopped"));
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         long all = 0;
         for (String work : List.of("roots", "table", "text")) {
-            all += Programs.number(said, work);
+            all += Programs.number(output, work);
         }
         for (String work : List.of("roots", "table", "text")) {
-            double truth = (double) Programs.number(said, work) / all;
+            double truth = (double) Programs.number(output, work) / all;
             long seen = ProfileFile.sum(samples, sample -> sample.has(SHARES + work));
-            // Five standard errors of as many samples as there were.
+            // Five standard errors for this number of samples.
             long count = samples.stream().filter(sample -> sample.has(SHARES + work)).mapToLong(ProfileFile.Sample::count).sum();
             double bound = 5 * Math.sqrt(truth * (1 - truth) / Math.max(1, count / truth)) + 0.005;
-            assertEquals(truth, (double) seen / all, bound, work + ": " + said);
+            assertEquals(truth, (double) seen / all, bound, work + ": " + output);
         }
     }
 
     @Test
-    void aMethodInlinedIntoItsCallerHasItsOwnFrameWithItsLine() throws Exception {
+    void anInlinedMethodHasItsOwnFrameWithItsLine() throws Exception {
         Programs.run(Shares.class, List.of(), profiles.toString(), "250", "15");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         assertTrue(ProfileFile.sum(samples, sample -> sample.has(SHARES + "inlined")) > 0, "no inlined frame");
         List<ProfileFile.Frame> ours = samples.stream().flatMap(sample -> sample.frames().stream())
                 .filter(frame -> frame.function().startsWith(SHARES)).toList();
         assertTrue(ours.stream().allMatch(frame -> frame.file().equals("Shares.java")), ours::toString);
-        // The compilers' slow paths lie behind the code of every line.
+        // The compilers' slow paths follow the code of all lines and have no line.
         long withoutLine = ProfileFile.sum(samples, sample -> sample.frames().stream()
                 .anyMatch(frame -> frame.function().startsWith(SHARES) && frame.line() == 0));
         long all = ProfileFile.sum(samples, sample -> true);
@@ -68,73 +68,74 @@ class ProfileTest {
     }
 
     @Test
-    void stacksAreWholeWhileTheCollectorMovesObjects() throws Exception {
+    void stacksAreCompleteWhileTheCollectorMovesObjects() throws Exception {
         for (String collector : List.of("G1GC", "ZGC")) {
             Path folder = profiles.resolve(collector);
-            List<String> said = Programs.run(Barriers.class, List.of("-XX:+Use" + collector), folder.toString(), "2000");
+            List<String> output = Programs.run(Barriers.class, List.of("-XX:+Use" + collector), folder.toString(), "2000");
             List<ProfileFile.Sample> samples = ProfileFile.readAll(folder);
             Predicate<ProfileFile.Sample> work = sample -> sample.has(BARRIERS + "inner") || sample.has(BARRIERS + "middle");
             long all = ProfileFile.sum(samples, work);
-            assertTrue(all > 0, said::toString);
-            // Whatever the leaf is: who follows the references was called by the thread's own work.
+            assertTrue(all > 0, output::toString);
+            // Independent of the leaf: each GC barrier was called by the thread's own work.
             long whole = ProfileFile.sum(samples, sample -> work.test(sample) && sample.has(BARRIERS + "outer")
                     && sample.frames().get(sample.frames().size() - 1).function().equals("java.lang.Thread.run"));
             long broken = ProfileFile.sum(samples, sample -> sample.has("[invalid_frame]"));
             assertTrue(whole >= all * 0.995 && broken <= all * 0.005,
-                    () -> collector + ": of " + all + " ns " + whole + " whole, " + broken + " broken: " + said);
+                    () -> collector + ": of " + all + " ns " + whole + " whole, " + broken + " broken: " + output);
         }
     }
 
     @Test
-    void stacksAreWholeWhileADebuggersAgentHasMethodsDeoptimized() throws Exception {
+    void stacksAreCompleteWhileADebuggersAgentDeoptimizesMethods() throws Exception {
         List<String> agent = List.of("-agentlib:jdwp=transport=dt_socket,server=y,suspend=n,address=127.0.0.1:0");
-        List<String> said = Programs.run(Deoptimized.class, agent, profiles.toString(), "4000");
+        List<String> output = Programs.run(Deoptimized.class, agent, profiles.toString(), "4000");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         Predicate<ProfileFile.Sample> work = sample -> sample.has(DEOPTIMIZED + "outer") || sample.has("[invalid_frame]");
         long all = ProfileFile.sum(samples, work);
         long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(DEOPTIMIZED + "main") && !sample.has("[invalid_frame]")));
-        // While the VM itself builds their frames, one instruction after the other, nothing leads out of them.
-        assertTrue(all > 0 && whole >= all * 0.98, () -> "of " + all + " ns " + whole + " whole: " + said);
+        // While the VM builds interpreter frames step by step, the stack cannot be walked.
+        assertTrue(all > 0 && whole >= all * 0.98, () -> "of " + all + " ns " + whole + " whole: " + output);
     }
 
     @Test
-    void stacksAreWholeWhereInterpretedCodeIsCalledFaultsAndThrows() throws Exception {
+    void stacksAreCompleteInInterpretedCallsFaultsAndExceptions() throws Exception {
         List<String> exclude = List.of("-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude," + Interpreted.METHOD);
-        List<String> said = Programs.run(Interpreted.class, exclude, profiles.toString(), "3000");
+        List<String> output = Programs.run(Interpreted.class, exclude, profiles.toString(), "3000");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         Predicate<ProfileFile.Sample> work = sample -> sample.has(INTERPRETED + "outer") || sample.has("[invalid_frame]");
         long all = ProfileFile.sum(samples, work);
         long whole = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "main") && !sample.has("[invalid_frame]")));
-        assertTrue(all > 0 && whole >= all * 0.995, () -> "of " + all + " ns " + whole + " whole: " + said);
-        // Hardly anything is done by the loop itself.
+        assertTrue(all > 0 && whole >= all * 0.995, () -> "of " + all + " ns " + whole + " whole: " + output);
+        // The loop itself takes almost no time.
         long within = ProfileFile.sum(samples, work.and(sample -> sample.has(INTERPRETED + "middle")));
-        assertTrue(within >= all * 0.95, () -> "of " + all + " ns " + within + " in what the loop calls");
-        // Our handler of faults was called by who made them.
+        assertTrue(within >= all * 0.95, () -> "of " + all + " ns " + within + " in the loop's callees");
+        // The profiler's fault handler is called by the method that faulted.
         Predicate<ProfileFile.Sample> fault = sample -> sample.leaf().equals("spanprof") && sample.has(INTERPRETED + "outer");
         long faults = ProfileFile.sum(samples, fault);
-        long theirs = ProfileFile.sum(samples, fault.and(sample -> sample.has(INTERPRETED + "inner")));
-        assertTrue(faults > 0 && theirs >= faults * 0.9, () -> "of " + faults + " ns in our handler " + theirs + " by the method");
+        long byMethod = ProfileFile.sum(samples, fault.and(sample -> sample.has(INTERPRETED + "inner")));
+        assertTrue(faults > 0 && byMethod >= faults * 0.9,
+                () -> "of " + faults + " ns in the fault handler " + byMethod + " by the method");
     }
 
     @Test
-    void codeInlinedSideBySideIsNotMistakenForItsNeighbour() throws Exception {
+    void codeOfAdjacentInlinedMethodsIsAttributedToTheRightMethod() throws Exception {
         Programs.run(Inlined.class, List.of(), profiles.toString(), "3000");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         Predicate<ProfileFile.Sample> work = sample -> Inlined.KINDS.stream().anyMatch(kind -> sample.has(INLINED + kind));
         long all = ProfileFile.sum(samples, work);
         long wrong = ProfileFile.sum(samples, work.and(sample -> !sample.has(INLINED + sample.labels().get("kind"))));
         assertTrue(all > 0, "no sample");
-        // A hundred times what is left; the places themselves are tested beside their code.
-        assertTrue(wrong <= all / 1000, () -> wrong + " of " + all + " ns are a neighbour's");
+        // A hundred times the measured remainder; the single cases are unit tests of the runtime.
+        assertTrue(wrong <= all / 1000, () -> wrong + " of " + all + " ns are attributed to an adjacent method");
     }
 
     @Test
-    void labelsOfAScopeAreOnTheSamplesOfItsWorkAndOnNoOther() throws Exception {
+    void aScopesLabelsAreOnTheSamplesOfItsWorkOnly() throws Exception {
         Programs.run(Shares.class, List.of(), profiles.toString(), "250", "15");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
-        rightLabels(samples, "endpoint", "/table", sample -> sample.has(SHARES + "table"));
-        rightLabels(samples, "endpoint", "/text", sample -> sample.has(SHARES + "text"));
-        rightLabels(samples, "round", "odd", sample -> sample.has(SHARES + "table"));
+        assertLabels(samples, "endpoint", "/table", sample -> sample.has(SHARES + "table"));
+        assertLabels(samples, "endpoint", "/text", sample -> sample.has(SHARES + "text"));
+        assertLabels(samples, "round", "odd", sample -> sample.has(SHARES + "table"));
         long wrong = ProfileFile.sum(samples,
                 sample -> sample.has(SHARES + "roots") && sample.labels().containsKey("endpoint"));
         assertEquals(0, wrong, "labels on work outside of every scope");
@@ -143,66 +144,66 @@ class ProfileTest {
     @Test
     void labelsFollowTheTasksOfAThreadPool() throws Exception {
         Programs.run(Requests.class, List.of(), profiles.toString(), "platform", "40");
-        redAndBlue(ProfileFile.readAll(profiles));
+        assertRedAndBlueLabels(ProfileFile.readAll(profiles));
     }
 
     @Test
     @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
     void labelsFollowVirtualThreadsFromCarrierToCarrier() throws Exception {
-        List<String> said = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40");
-        assertTrue(Programs.number(said, "runtime.java.mounts_followed") > 100, said::toString);
-        assertEquals(0, Programs.number(said, "runtime.java.virtual_threads_labelled"));
-        redAndBlue(ProfileFile.readAll(profiles));
+        List<String> output = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40");
+        assertTrue(Programs.number(output, "runtime.java.mounts_followed") > 100, output::toString);
+        assertEquals(0, Programs.number(output, "runtime.java.virtual_threads_labelled"));
+        assertRedAndBlueLabels(ProfileFile.readAll(profiles));
     }
 
     @Test
     @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
-    void labelsThatVirtualThreadsInheritFollowThemFromCarrierToCarrier() throws Exception {
-        List<String> said = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40", "inherited");
-        assertEquals(0, Programs.number(said, "runtime.java.virtual_threads_labelled"));
-        redAndBlue(ProfileFile.readAll(profiles));
+    void inheritedLabelsFollowVirtualThreadsFromCarrierToCarrier() throws Exception {
+        List<String> output = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40", "inherited");
+        assertEquals(0, Programs.number(output, "runtime.java.virtual_threads_labelled"));
+        assertRedAndBlueLabels(ProfileFile.readAll(profiles));
     }
 
     @Test
-    void nullChecksOverflowsAndUnloadedClassesStayTheVmsOwnBusiness() throws Exception {
-        List<String> said = Programs.run(Hazards.class, List.of("-Xss512k"), profiles.toString(), "2500");
+    void nullChecksStackOverflowsAndUnloadedClassesAreStillHandledByTheVm() throws Exception {
+        List<String> output = Programs.run(Hazards.class, List.of("-Xss512k"), profiles.toString(), "2500");
         for (String hazard : List.of("nulls", "overflows", "classes", "stopped")) {
-            assertTrue(Programs.number(said, hazard) > 0, said::toString);
+            assertTrue(Programs.number(output, hazard) > 0, output::toString);
         }
     }
 
     @Test
-    void wallTimeIsThatOfEveryThreadWaitingOrWorking() throws Exception {
-        List<String> said = Programs.run(Waits.class, List.of(), profiles.toString(), "2000");
+    void wallTimeCoversEveryThreadWaitingOrWorking() throws Exception {
+        List<String> output = Programs.run(Waits.class, List.of(), profiles.toString(), "2000");
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "wall");
         long sleeps = ProfileFile.sum(samples, sample -> sample.has(WAITS + "sleeps"));
         long reads = ProfileFile.sum(samples, sample -> sample.has(WAITS + "reads"));
         long works = ProfileFile.sum(samples, sample -> sample.has(WAITS + "works"));
-        assertTrue(sleeps > 0 && reads > 0 && works > 0, said::toString);
+        assertTrue(sleeps > 0 && reads > 0 && works > 0, output::toString);
         // Eight threads sleep, six read, two work, all for the same time.
-        assertEquals(6.0 / 8, (double) reads / sleeps, 0.01, said::toString);
-        assertEquals(2.0 / 8, (double) works / sleeps, 0.05, said::toString);
-        rightLabels(samples, "job", "works", sample -> sample.has(WAITS + "works"));
+        assertEquals(6.0 / 8, (double) reads / sleeps, 0.01, output::toString);
+        assertEquals(2.0 / 8, (double) works / sleeps, 0.05, output::toString);
+        assertLabels(samples, "job", "works", sample -> sample.has(WAITS + "works"));
         assertEquals(0, ProfileFile.sum(samples, sample -> !sample.has(WAITS + "works") && sample.labels().containsKey("job")));
     }
 
     @Test
-    void theWallClockLetsAProcessSleepThatIdles() throws Exception {
-        List<String> said = Programs.run(Idles.class, List.of(), profiles.toString(), "3000");
-        long looks = Programs.number(said, "looks");
-        long millis = Programs.number(said, "millis");
-        assertTrue(looks > 0 && looks * 1000 <= 20 * millis, said::toString);
+    void theWallClockLetsAnIdleProcessSleep() throws Exception {
+        List<String> output = Programs.run(Idles.class, List.of(), profiles.toString(), "3000");
+        long wakeups = Programs.number(output, "wakeups");
+        long millis = Programs.number(output, "millis");
+        assertTrue(wakeups > 0 && wakeups * 1000 <= 20 * millis, output::toString);
         long waits = ProfileFile.sum(ProfileFile.readAll(profiles, "wall"), sample -> sample.has(Idles.class.getName() + ".waits"));
-        assertEquals(millis * 1e6, waits, 0.1 * millis * 1e6, said::toString);
+        assertEquals(millis * 1e6, waits, 0.1 * millis * 1e6, output::toString);
     }
 
-    private static void redAndBlue(List<ProfileFile.Sample> samples) {
-        rightLabels(samples, "kind", "red", sample -> sample.has(REQUESTS + "red"));
-        rightLabels(samples, "kind", "blue", sample -> sample.has(REQUESTS + "blue"));
+    private static void assertRedAndBlueLabels(List<ProfileFile.Sample> samples) {
+        assertLabels(samples, "kind", "red", sample -> sample.has(REQUESTS + "red"));
+        assertLabels(samples, "kind", "blue", sample -> sample.has(REQUESTS + "blue"));
     }
 
-    /** Not one sample with another value, and hardly any without one. */
-    private static void rightLabels(
+    /** Asserts that no sample has another value, and at most 0.5 % have none. */
+    private static void assertLabels(
             List<ProfileFile.Sample> samples, String key, String value, Predicate<ProfileFile.Sample> work) {
         long all = ProfileFile.sum(samples, work);
         long right = ProfileFile.sum(samples, work.and(sample -> value.equals(sample.labels().get(key))));

@@ -12,35 +12,35 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 
-/** Runs programs on the Java that runs the tests, each in a process of its own. */
+/** Runs programs on the Java version of the tests, each in its own process. */
 final class Programs {
     private static final long LIMIT_SECONDS = 120;
 
     private Programs() {}
 
-    /** The lines that a program printed. It must end well, and in time. */
-    static List<String> run(Class<?> program, List<String> options, String... words) throws Exception {
-        return run(program.getName(), System.getProperty("java.class.path"), options, words);
+    /** The lines that a program printed. It must succeed within the time limit. */
+    static List<String> run(Class<?> program, List<String> options, String... args) throws Exception {
+        return run(program.getName(), System.getProperty("java.class.path"), options, args);
     }
 
-    /** What the plain program printed with an agent among its options, and nothing of ours on its class path. */
+    /** The output of the plain program with an agent in its options, and without the profiler on its class path. */
     static List<String> runPlain(List<String> options) throws Exception {
-        List<String> said = run(Plain.class.getName(), placeOf(Plain.class).toString(), options);
-        assertEquals(1, number(said, "worked"), said::toString);
-        return said;
+        List<String> output = run(Plain.class.getName(), locationOf(Plain.class).toString(), options);
+        assertEquals(1, number(output, "worked"), output::toString);
+        return output;
     }
 
-    /** The directory on the class path that has a class. */
-    static Path placeOf(Class<?> type) {
+    /** The class path directory of a class. */
+    static Path locationOf(Class<?> type) {
         return Path.of(type.getProtectionDomain().getCodeSource().getLocation().getPath());
     }
 
-    /** CPU nanoseconds that the profiles in a directory show within the work of the plain program, which burns a second. */
+    /** CPU nanoseconds in the work of the plain program, which burns a second, in the profiles of a directory. */
     static long plainNanoseconds(Path profiles) throws IOException {
         return ProfileFile.sum(ProfileFile.readAll(profiles), sample -> sample.has(Plain.class.getName() + ".work"));
     }
 
-    static List<String> run(String program, String classPath, List<String> options, String... words)
+    static List<String> run(String program, String classPath, List<String> options, String... args)
             throws IOException, InterruptedException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -50,10 +50,10 @@ final class Programs {
         }
         command.addAll(options);
         command.addAll(List.of("-cp", classPath, program));
-        command.addAll(List.of(words));
+        command.addAll(List.of(args));
         File output = File.createTempFile("program", ".txt");
         ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output);
-        // What the machine's own environment says is not part of a test.
+        // The machine's environment must not affect a test.
         builder.environment().keySet().removeIf(name -> name.matches("(SPANPROF|OTEL|PYROSCOPE)_.*"));
         Process process = builder.start();
         boolean ended = process.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS);
@@ -72,7 +72,7 @@ final class Programs {
         return text.lines().toList();
     }
 
-    /** The number behind {@code name} among lines of the form {@code name number}. */
+    /** The number after {@code name} in lines of the form {@code name number}. */
     static long number(List<String> lines, String name) {
         return lines.stream().filter(line -> line.startsWith(name + " ")).findFirst()
                 .map(line -> Long.parseLong(line.substring(name.length() + 1)))

@@ -36,7 +36,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The documented snippets of Pyroscope's agent, with their imports renamed. */
+/** The documented snippets of Pyroscope's agent with renamed imports. */
 class PyroscopeTest {
     @BeforeAll
     static void load() {
@@ -69,7 +69,7 @@ class PyroscopeTest {
     }
 
     @Test
-    void settingsThatAreNotGivenStayAndOthersAreTakenOver() {
+    void nullSettingsStayUnchangedAndOthersAreReplaced() {
         Config first = new Config.Builder().setServerAddress(null).setTenantID(null).setAuthToken(null).setHTTPHeaders(null)
                 .setLabels(null).setProfilingAlloc("").setProfilingEvent(EventType.WALL).setUploadInterval(Duration.ofSeconds(5))
                 .addHTTPHeader("x-one", "1").build();
@@ -83,21 +83,22 @@ class PyroscopeTest {
     }
 
     @Test
-    void theFieldsOfSettingsAreWhatTheBuilderWasToldAndElseTheAgentsOwnDefaults() throws ReflectiveOperationException {
-        Config told = new Config.Builder()
+    void theFieldsHaveTheBuildersValuesAndElseTheAgentsDefaults() throws ReflectiveOperationException {
+        Config configured = new Config.Builder()
                 .setApplicationName("checkout").setLabels(Map.of("team", "rides")).setProfilingInterval(Duration.ofMillis(20))
                 .setHTTPHeaders(Map.of("x-one", "1")).setTenantID("team").setAuthToken("token").setIngestMaxRetries(3)
                 .setSamplingEventOrder(List.of(EventType.CPU, EventType.WALL)).setFormat(Format.OTLP).setAllocLive(true)
                 .setLogLevel(Logger.Level.WARN).build().newBuilder().setServerAddress("http://127.0.0.1:4040").build();
-        assertEquals("checkout", told.applicationName);
-        assertEquals(Map.of("team", "rides"), told.labels);
-        assertEquals(50, told.profilingIntervalInHertz());
-        assertEquals(Map.of("x-one", "1"), told.httpHeaders);
-        assertEquals(List.of("team", "token", 3, true), List.of(told.tenantID, told.authToken, told.ingestMaxTries, told.allocLive));
-        assertEquals(List.of(EventType.CPU, EventType.WALL), told.samplingEventOrder);
-        assertEquals(List.of(Format.OTLP, Logger.Level.WARN), List.of(told.format, told.logLevel));
-        assertEquals("http://127.0.0.1:4040", told.serverAddress);
-        assertThrows(UnsupportedOperationException.class, () -> told.httpHeaders.put("x-two", "2"));
+        assertEquals("checkout", configured.applicationName);
+        assertEquals(Map.of("team", "rides"), configured.labels);
+        assertEquals(50, configured.profilingIntervalInHertz());
+        assertEquals(Map.of("x-one", "1"), configured.httpHeaders);
+        assertEquals(List.of("team", "token", 3, true),
+                List.of(configured.tenantID, configured.authToken, configured.ingestMaxTries, configured.allocLive));
+        assertEquals(List.of(EventType.CPU, EventType.WALL), configured.samplingEventOrder);
+        assertEquals(List.of(Format.OTLP, Logger.Level.WARN), List.of(configured.format, configured.logLevel));
+        assertEquals("http://127.0.0.1:4040", configured.serverAddress);
+        assertThrows(UnsupportedOperationException.class, () -> configured.httpHeaders.put("x-two", "2"));
 
         Config other = Config.build();
         assertEquals(100, other.profilingIntervalInHertz());
@@ -106,7 +107,7 @@ class PyroscopeTest {
                         other.javaStackDepthMax, other.pushQueueCapacity, other.profilingAlloc, other.labels));
         assertEquals(Arrays.asList(null, null, null, null), Arrays.asList(
                 other.applicationName, other.authToken, other.tmpDir, other.samplingEventOrder));
-        // Every setter changes the field of its name, and what a field is not told stays.
+        // Every setter changes the field of its name only.
         for (Method setter : Config.Builder.class.getMethods()) {
             Class<?> type = setter.getParameterCount() == 1 ? setter.getParameterTypes()[0] : null;
             Object value = type == String.class ? "/tmp" : type == int.class ? Integer.valueOf(77)
@@ -127,7 +128,7 @@ class PyroscopeTest {
     }
 
     @Test
-    void whatBridgesCallLabelsAndLinksTheThread() {
+    void theInterfaceForBridgesLabelsAndLinksTheThread() {
         ProfilerApi profiler = ProfilerApiHolder.INSTANCE.get();
         assertFalse(profiler.isProfilingStarted());
         ProfilerScopedContext context = profiler.createScopedContext(Map.of("a", "1"));
@@ -140,35 +141,35 @@ class PyroscopeTest {
         long[] byLabels = new long[ThreadScope.WORDS];
         Native.child(byLabels, Packed.pack(
                 List.of("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7")));
-        assertArrayEquals(Arrays.copyOfRange(byLabels, 1, 4), Arrays.copyOfRange(Scope.wordsHere(), 1, 4));
+        assertArrayEquals(Arrays.copyOfRange(byLabels, 1, 4), Arrays.copyOfRange(Scope.currentWords(), 1, 4));
         assertEquals("[a, 1]", labels());
         assertThrows(NumberFormatException.class, () -> profiler.setTraceId("4bf9"));
         profiler.clearTraceId();
         profiler.setTracingContext(0, 0);
-        assertArrayEquals(new long[3], Arrays.copyOfRange(Scope.wordsHere(), 1, 4));
+        assertArrayEquals(new long[3], Arrays.copyOfRange(Scope.currentWords(), 1, 4));
         context.close();
         assertEquals("[]", labels());
     }
 
     @Test
-    void theDocumentedSnippetsRunWithTheirImportsRenamed(@TempDir Path profiles) throws Exception {
-        List<String> said = Programs.run(Migrated.class, List.of("-Dspanprof.file.directory=" + profiles), new String[0]);
-        assertEquals(1, Programs.number(said, "started"), said::toString);
-        List<String> ignored = said.stream().filter(line -> line.contains("do nothing here")).toList();
-        assertEquals(List.of("line WARN spanprof: settings of Pyroscope's agent that do nothing here: setFormat (profiles travel as "
+    void theDocumentedSnippetsRunWithRenamedImports(@TempDir Path profiles) throws Exception {
+        List<String> output = Programs.run(Migrated.class, List.of("-Dspanprof.file.directory=" + profiles), new String[0]);
+        assertEquals(1, Programs.number(output, "started"), output::toString);
+        List<String> ignored = output.stream().filter(line -> line.contains("do nothing here")).toList();
+        assertEquals(List.of("line WARN spanprof: settings of Pyroscope's agent that do nothing here: setFormat (profiles are sent as "
                 + "OTLP), setExporter (profiles go to the destinations of the configuration), setScheduler (uploadInterval says when "
-                + "a window ends)"), ignored, said::toString);
-        assertEquals(1, said.stream().filter(line -> line.startsWith("line INFO") && line.contains("first window")).count(),
-                said::toString);
+                + "a window ends)"), ignored, output::toString);
+        assertEquals(1, output.stream().filter(line -> line.startsWith("line INFO") && line.contains("first window")).count(),
+                output::toString);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
-        only(samples, "wrapped", Map.of("controller", "slow_controller"));
-        only(samples, "scoped", Map.of("request_id", "7"));
-        only(samples, "constant", Map.of("path", "/foo/bar", "method", "GET"));
-        only(samples, "plain", Map.of());
+        assertAllSamplesHave(samples, "wrapped", Map.of("controller", "slow_controller"));
+        assertAllSamplesHave(samples, "scoped", Map.of("request_id", "7"));
+        assertAllSamplesHave(samples, "constant", Map.of("path", "/foo/bar", "method", "GET"));
+        assertAllSamplesHave(samples, "plain", Map.of());
     }
 
-    /** All samples of a method of the program have these labels of its scopes and no others, and those of every sample. */
-    private static void only(List<ProfileFile.Sample> samples, String method, Map<String, String> given) {
+    /** Asserts that all samples of a method have these labels of its scopes, the static labels, and no others. */
+    private static void assertAllSamplesHave(List<ProfileFile.Sample> samples, String method, Map<String, String> expected) {
         List<ProfileFile.Sample> of =
                 samples.stream().filter(sample -> sample.has(Migrated.class.getName() + "." + method)).toList();
         assertFalse(of.isEmpty(), () -> "no samples of " + method);
@@ -177,12 +178,12 @@ class PyroscopeTest {
             assertEquals(Map.of("region", "eu", "team", "rides"), Map.of(
                     "region", labels.remove("region"), "team", labels.remove("team")), sample::toString);
             labels.keySet().removeIf(key -> key.startsWith("service."));
-            assertEquals(given, labels, () -> method + " " + sample);
+            assertEquals(expected, labels, () -> method + " " + sample);
         }
     }
 
     @Test
-    void aContextThatIsSwitchedOnAgainIsSwitchedOffAsOften() {
+    void eachActivationOfAContextNeedsItsOwnDeactivation() {
         ConstantContext context = ConstantContext.of(new LabelsSet("a", "1"));
         context.deactivate();
         context.activate();
@@ -200,17 +201,17 @@ class PyroscopeTest {
     }
 
     @Test
-    void warningsAreKeptBackByNoLevel() {
+    void warningsAreLoggedAtEveryLevel() {
         List<String> lines = new ArrayList<>();
         PyroscopeAgent.start(new PyroscopeAgent.Options.Builder(new Config.Builder()
                 .setAgentEnabled(false).setLogLevel(Logger.Level.ERROR).setGcBeforeDump(true).build())
-                .setLogger((level, format, words) -> lines.add(level + " " + String.format(format, words))).build());
+                .setLogger((level, format, arguments) -> lines.add(level + " " + String.format(format, arguments))).build());
         try {
             HostLog.warn("100 %");
         } finally {
             Spanprof.setLogger(null);
         }
-        // Maven hands what it was told itself, `-Dspanprof.library` and the like, on to the tests.
+        // Maven passes its own system properties, such as `-Dspanprof.library`, to the tests.
         lines.removeIf(line -> line.contains("unknown variable"));
         assertEquals(2, lines.size(), lines::toString);
         assertTrue(lines.get(0).startsWith("WARN spanprof:") && lines.get(0).contains("setGcBeforeDump"), lines::toString);
@@ -218,14 +219,14 @@ class PyroscopeTest {
     }
 
     @Test
-    void startedWithTheAgentSwitchedOffNothingRuns() {
+    void aDisabledAgentDoesNotStart() {
         PyroscopeAgent.start(new Config.Builder().setAgentEnabled(false).build());
         assertFalse(PyroscopeAgent.isStarted());
         PyroscopeAgent.stop();
     }
 
     @Test
-    void labelsWrapTheirWorkAndPassItsValueAndExceptionsThrough() throws Exception {
+    void labelsWrapperReturnsTheValueOfItsWorkAndThrowsItsExceptions() throws Exception {
         LabelsSet labels = new LabelsSet("controller", "slow", "size", 7);
         assertEquals("[controller, slow, size, 7]", Pyroscope.LabelsWrapper.run(labels, () -> labels()));
         Pyroscope.LabelsWrapper.run(labels, () -> {

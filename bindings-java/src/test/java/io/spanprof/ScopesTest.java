@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** What the handler would read while scopes open and close. No profiler runs. */
+/** The context that a handler would read while scopes open and close. No profiler runs. */
 class ScopesTest {
     private static final String TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
     private static final String SPAN = "00f067aa0ba902b7";
@@ -24,7 +24,7 @@ class ScopesTest {
         assertTrue(NativeLibrary.load(), "the library of this build is on the class path");
     }
 
-    /** The labels on a sample of this thread, were it taken now. */
+    /** The labels that a sample of this thread would have now. */
     static Map<String, String> labels() {
         Map<String, String> labels = new TreeMap<>();
         LongBuffer scope = ThreadScope.current();
@@ -47,7 +47,7 @@ class ScopesTest {
     }
 
     @Test
-    void scopesNestTheInnerValueWinsAndEachIsRestored() {
+    void innerScopesOverrideValuesAndClosingRestoresThem() {
         Labels prepared = Labels.of(Map.of("a", "2", "c", "3"));
         try (Scope outer = Spanprof.tag(Map.of("a", "1", "b", "1"))) {
             assertEquals(Map.of("a", "1", "b", "1"), labels());
@@ -61,7 +61,7 @@ class ScopesTest {
     }
 
     @Test
-    void valuesAndExceptionsOfTheWorkPassThroughAndLabelsGo() {
+    void tagWrapperReturnsValuesThrowsExceptionsAndRemovesLabels() {
         Object value = new Object();
         assertSame(value, Spanprof.tagWrapper(Map.of("a", "1"), () -> value));
         IOException failure = new IOException("as it was");
@@ -76,7 +76,7 @@ class ScopesTest {
     }
 
     @Test
-    void traceAndSpanGivenAsLabelsBecomeTheLink() {
+    void traceAndSpanIdsInLabelsBecomeTheSpanLink() {
         try (Scope outer = Spanprof.tag(Map.of("trace_id", TRACE, "span_id", SPAN, "route", "/cart"))) {
             assertEquals(Map.of("route", "/cart"), labels());
             assertEquals(SPAN, span());
@@ -110,7 +110,7 @@ class ScopesTest {
     }
 
     @Test
-    void labelsOfAnyTextAreKeptAsTheyAre() {
+    void labelsWithAnyCharactersStayUnchanged() {
         String text = "käse\u0000\ud83e\uddc0,=\n\"";
         Map<String, String> odd = new TreeMap<>();
         odd.put("text", text);

@@ -14,7 +14,7 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The names in {@code stats()}, against the pages that say what they tell. */
+/** Compares the names in {@code stats()} with the documentation. */
 class StatisticsTest {
     private static final Path DOCUMENTS = Path.of("../docs");
 
@@ -32,8 +32,11 @@ class StatisticsTest {
         return names;
     }
 
-    /** A destination's number and a key's name are whatever they are; those of this runtime stand in a table of their own. */
-    private static String general(String name) {
+    /**
+     * Replaces a destination's number and a key's name by placeholders; names of this runtime are documented without their
+     * prefix.
+     */
+    private static String placeholderName(String name) {
         return name.replaceFirst("^config\\.[a-z_]+", "config.<key>").replaceFirst("^export\\.\\d+\\.", "export.<n>.")
                 .replaceFirst("^runtime\\.java\\.", "");
     }
@@ -49,12 +52,12 @@ class StatisticsTest {
     void everyNameIsDocumented() throws Exception {
         Set<String> documented = documented();
         for (String walk : List.of("own", "vm")) {
-            List<String> said = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "1", walk);
-            List<String> names = said.stream().map(line -> line.split(" ", 2)[0])
+            List<String> output = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "1", walk);
+            List<String> names = output.stream().map(line -> line.split(" ", 2)[0])
                     .filter(name -> name.equals("state") || name.contains(".")).toList();
-            assertTrue(names.size() > 100, said::toString);
+            assertTrue(names.size() > 100, output::toString);
             for (String name : names) {
-                assertTrue(isDocumented(general(name), documented), name);
+                assertTrue(isDocumented(placeholderName(name), documented), name);
             }
         }
     }

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.yaml.snakeyaml.Yaml;
 
-/** The package's public names, against the list that all languages share and the keys that the core has. */
+/** Compares the package's public names with the list shared by all languages and with the core's keys. */
 class SurfaceTest {
     private static final Path SURFACE = Path.of("../core/conformance/surface.yaml");
 
@@ -41,7 +41,7 @@ class SurfaceTest {
         return new Yaml().load(Files.readString(SURFACE));
     }
 
-    /** The names that the shared list has for a class. */
+    /** The names of a class in the shared list. */
     private static Set<String> listed(String type) throws IOException {
         return names(((Map<?, ?>) surface().get("java")).get(type));
     }
@@ -51,7 +51,7 @@ class SurfaceTest {
     }
 
     @Test
-    void theVerbsAreThoseOfTheSharedList() throws IOException {
+    void publicMethodsMatchTheSharedList() throws IOException {
         assertEquals(listed("Spanprof"), publicMethods(Spanprof.class));
         assertEquals(listed("Scope"), publicMethods(Scope.class));
         assertEquals(listed("Labels"), publicMethods(Labels.class));
@@ -61,7 +61,7 @@ class SurfaceTest {
     }
 
     @Test
-    void theMethodsOfTheBuilderAreTheKeysOfTheCore() {
+    void theBuildersMethodsMatchTheCoresKeys() {
         List<String> flat = Packed.unpack(Native.configKeys());
         Set<String> keys = new TreeSet<>();
         for (int i = 0; i < flat.size(); i += 3) {
@@ -78,7 +78,7 @@ class SurfaceTest {
     }
 
     @Test
-    void anImpossibleSettingIsAnErrorThatSaysTheWayOut() {
+    void anInvalidSettingIsAnErrorWithAHint() {
         SpanprofConfig config = SpanprofConfig.builder().sampleRate(0).build();
         SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
         assertEquals("invalid_config", error.kind());
@@ -88,7 +88,7 @@ class SurfaceTest {
     }
 
     @Test
-    void switchedOffNothingRunsAndEveryVerbAnswers() {
+    void whenDisabledNothingRunsAndEveryMethodReturns() {
         assertFalse(Spanprof.start(SpanprofConfig.builder().enabled(false).build()));
         assertFalse(Spanprof.isRunning());
         assertTrue(Spanprof.flush() && Spanprof.stop());
@@ -97,16 +97,16 @@ class SurfaceTest {
     }
 
     @Test
-    void aTimeBeyondAllClocksIsLongAndNoFailure() {
-        Duration ages = Duration.ofSeconds(Long.MAX_VALUE);
-        assertTrue(Spanprof.flush(ages) && Spanprof.flush(ages.negated()));
-        SpanprofConfig config = SpanprofConfig.builder().uploadInterval(ages).build();
+    void anOverflowingTimeSaturates() {
+        Duration overflow = Duration.ofSeconds(Long.MAX_VALUE);
+        assertTrue(Spanprof.flush(overflow) && Spanprof.flush(overflow.negated()));
+        SpanprofConfig config = SpanprofConfig.builder().uploadInterval(overflow).build();
         SpanprofException error = assertThrows(SpanprofException.class, () -> Spanprof.start(config));
         assertTrue(error.getMessage().contains("uploadInterval"), error::getMessage);
     }
 
     @Test
-    void settingsOfEveryKindReachTheLibraryAsTheyAre() {
+    void settingsOfEveryTypeAreConvertedToJson() {
         SpanprofConfig config = SpanprofConfig.builder()
                 .uploadInterval(Duration.ofMillis(1500)).tags(Map.of("a\"b", "\n\\"))
                 .destinations(List.of(Map.of("type", "file"))).set("nothing", null).build();

@@ -11,7 +11,7 @@ import java.util.Properties;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Settings given to the VM as properties. */
+/** Settings from system properties. */
 class VariablesTest {
     @TempDir
     Path folder;
@@ -25,31 +25,31 @@ class VariablesTest {
     }
 
     @Test
-    void propertiesAreTheVariablesOfTheSameName() {
-        Properties given = properties("otel.service.name", "checkout", "spanprof.sampleRate", "99", "spanprof.upload-interval", "5",
+    void propertiesAreConvertedToVariables() {
+        Properties properties = properties("otel.service.name", "checkout", "spanprof.sampleRate", "99", "spanprof.upload-interval", "5",
                 "pyroscope.application.name", "old", "java.home", "/", "spanprof.libraryDirectory", "/opt");
         assertEquals(Map.of("OTEL_SERVICE_NAME", "checkout", "SPANPROF_SAMPLE_RATE", "99", "SPANPROF_UPLOAD_INTERVAL", "5",
-                "PYROSCOPE_APPLICATION_NAME", "old"), Variables.given(given, Map.of(), folder));
+                "PYROSCOPE_APPLICATION_NAME", "old"), Variables.read(properties, Map.of(), folder));
     }
 
     @Test
-    void thePropertiesFileOfPyroscopeIsReadBelowTheEnvironment() throws Exception {
+    void theEnvironmentOverridesPyroscopesPropertiesFile() throws Exception {
         Path file = folder.resolve("pyroscope.properties");
         Files.writeString(file, "pyroscope.application.name=filed\npyroscope.tenant.id=t\npyroscope.labels=a=b\n");
         Map<String, String> environment =
                 Map.of("PYROSCOPE_CONFIGURATION_FILE", file.toString(), "PYROSCOPE_TENANT_ID", "of the environment");
-        assertEquals(Map.of("PYROSCOPE_APPLICATION_NAME", "given", "PYROSCOPE_LABELS", "a=b"),
-                Variables.given(properties("pyroscope.application.name", "given"), environment, folder));
+        assertEquals(Map.of("PYROSCOPE_APPLICATION_NAME", "properties", "PYROSCOPE_LABELS", "a=b"),
+                Variables.read(properties("pyroscope.application.name", "properties"), environment, folder));
         assertEquals(Map.of("PYROSCOPE_CONFIGURATION_FILE", folder.toString()),
-                Variables.given(properties("pyroscope.configuration.file", folder.toString()), Map.of(), folder.resolve("elsewhere")));
+                Variables.read(properties("pyroscope.configuration.file", folder.toString()), Map.of(), folder.resolve("elsewhere")));
     }
 
     @Test
-    void withoutANameTheFileIsTheOneWhereTheProgramWasStarted() throws Exception {
-        assertEquals(Map.of(), Variables.given(properties(), Map.of(), folder));
+    void theDefaultPropertiesFileIsInTheWorkingDirectory() throws Exception {
+        assertEquals(Map.of(), Variables.read(properties(), Map.of(), folder));
         Files.writeString(folder.resolve("pyroscope.properties"), "pyroscope.server.address=http://fire:4040\n");
-        assertEquals(Map.of("PYROSCOPE_SERVER_ADDRESS", "http://fire:4040"), Variables.given(properties(), Map.of(), folder));
-        assertEquals(Map.of(), Variables.given(properties(), Map.of("PYROSCOPE_SERVER_ADDRESS", "x"), folder));
+        assertEquals(Map.of("PYROSCOPE_SERVER_ADDRESS", "http://fire:4040"), Variables.read(properties(), Map.of(), folder));
+        assertEquals(Map.of(), Variables.read(properties(), Map.of("PYROSCOPE_SERVER_ADDRESS", "x"), folder));
     }
 
     @Test

@@ -8,13 +8,13 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the VM does for itself: by groups of threads, and by functions that its library does not export. */
+/** The VM's internal threads: grouped, with functions that its library does not export. */
 class VmThreadsTest {
     @TempDir
     Path profiles;
 
     @Test
-    void compilersAndCollectorsAreGroupsWithFunctionsOfTheVm() throws Exception {
+    void compilerAndGcThreadsAreGroupsWithFunctionsOfTheVm() throws Exception {
         Programs.run(VmThreads.class, List.of("-Xcomp", "-XX:+UseParallelGC"), profiles.toString());
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         for (String group : List.of("JIT compiler", "GC")) {

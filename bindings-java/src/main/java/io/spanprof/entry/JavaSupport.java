@@ -1,19 +1,18 @@
 package io.spanprof.entry;
 
 /**
- * Whether this Java can run the profiler, and the one line when it cannot. Compiled for Java 8, as is every entry point: an
- * agent or a provider with a class file of Java 17 aborts an older VM, and the program with it. For the package's entry
- * points only.
+ * Checks the Java version, and logs one line if it is not supported. Compiled for Java 8, like every entry point: an agent
+ * or provider with class files of Java 17 aborts an older VM and the program with it. For the package's entry points only.
  */
 public final class JavaSupport {
-    /** Oldest Java that the other classes are compiled for. */
+    /** Java version that the other classes are compiled for. */
     private static final int OLDEST = 17;
-    /** Set once the line is written: several entry points, of several class loaders, decline for the same reason. */
+    /** Set once the line is written: several entry points, of several class loaders, may decline for the same reason. */
     private static final String DECLINED_PROPERTY = "io.spanprof.declined";
 
     private JavaSupport() {}
 
-    /** False on a Java that is too old, after one line on standard error per process. Throws nothing. */
+    /** False if the Java version is too old, after one line on standard error per process. Throws nothing. */
     public static boolean isSupported() {
         try {
             String version = System.getProperty("java.specification.version", "");
@@ -23,13 +22,13 @@ public final class JavaSupport {
             decline("it runs on Java " + version + ", and spanprof needs Java " + OLDEST
                     + " or later; start it with a later Java, or leave spanprof out");
         } catch (Throwable failure) {
-            decline("the version of Java cannot be read: " + failure);
+            decline("the Java version cannot be determined: " + failure);
         }
         return false;
     }
 
     /**
-     * Writes why this process is not profiled, once per process. Standard error, since loggers of this Java may not be
+     * Writes once per process why it is not profiled. Uses standard error, since loggers of this Java may not be
      * initialized before the program configures them.
      */
     public static void decline(String reason) {
@@ -38,8 +37,8 @@ public final class JavaSupport {
                 return;
             }
             System.setProperty(DECLINED_PROPERTY, "true");
-        } catch (RuntimeException mayNotTouchProperties) {
-            // A second line is better than none.
+        } catch (RuntimeException denied) {
+            // A repeated line is better than none.
         }
         System.err.println("spanprof: this process is not profiled: " + reason);
     }

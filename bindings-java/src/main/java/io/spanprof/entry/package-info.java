@@ -1,2 +1,2 @@
-/** Decides whether this Java is supported, in classes of Java 8: what a VM loads by itself must load in every VM. */
+/** The check of the Java version, compiled for Java 8: classes that a VM loads by itself must load in every VM. */
 package io.spanprof.entry;

@@ -4,13 +4,13 @@ import io.opentelemetry.context.ContextStorage;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofException;
 
-/** What {@link SpanprofExtension} does where Java can load it; called by name. */
+/** The work of {@link SpanprofExtension}, if this Java version can load it; called by name. */
 final class ExtensionStart {
     private ExtensionStart() {}
 
     static void customize() {
         if (!isInAgent()) {
-            // On a class path the API finds the provider beside this class.
+            // On the class path, the OpenTelemetry API finds the provider itself.
             return;
         }
         if (LinkingStorage.isFirst()) {
@@ -24,7 +24,7 @@ final class ExtensionStart {
         }
     }
 
-    /** The agent keeps OpenTelemetry under names of its own, and gives them to its extensions. */
+    /** The agent relocates OpenTelemetry's classes, for its extensions too. */
     private static boolean isInAgent() {
         return ContextStorage.class.getName().contains(".javaagent.");
     }

@@ -8,18 +8,18 @@ import io.opentelemetry.context.Scope;
 import io.spanprof.SpanLink;
 import java.util.concurrent.atomic.AtomicBoolean;
 
-/** OpenTelemetry's own storage of what is current, which tells the profiler of each change. */
+/** Wraps OpenTelemetry's context storage and passes each change of the active span to the profiler. */
 record LinkingStorage(ContextStorage storage) implements ContextStorage {
-    private static final AtomicBoolean IS_MADE = new AtomicBoolean();
+    private static final AtomicBoolean IS_INSTALLED = new AtomicBoolean();
 
-    /** True once: there are two ways in, and one is enough. */
+    /** True for the first caller only: the provider and the extension must not both wrap the storage. */
     static boolean isFirst() {
-        return IS_MADE.compareAndSet(false, true);
+        return IS_INSTALLED.compareAndSet(false, true);
     }
 
     /** The storage that {@link SpanprofContextStorageProvider} returns; called by name. */
-    static ContextStorage around(ContextStorage own) {
-        return isFirst() ? new LinkingStorage(own) : own;
+    static ContextStorage wrap(ContextStorage storage) {
+        return isFirst() ? new LinkingStorage(storage) : storage;
     }
 
     @Override

@@ -5,23 +5,22 @@ import io.opentelemetry.context.ContextStorageProvider;
 import io.spanprof.entry.JavaSupport;
 
 /**
- * Links each sample to the span that OpenTelemetry has active, without code: the OpenTelemetry API finds this class by
- * itself when both JARs are on the class path. Compiled for Java 8: on an older Java than the profiler needs, tracing works
- * as without it.
+ * Links each sample to OpenTelemetry's active span, without code: the OpenTelemetry API finds this class if both JARs are
+ * on the class path. Compiled for Java 8: on a Java version that the profiler does not support, tracing works unchanged.
  */
 public final class SpanprofContextStorageProvider implements ContextStorageProvider {
     @Override
     public ContextStorage get() {
-        ContextStorage own = ContextStorage.defaultStorage();
+        ContextStorage storage = ContextStorage.defaultStorage();
         if (!JavaSupport.isSupported()) {
-            return own;
+            return storage;
         }
         try {
             return (ContextStorage) Class.forName("io.spanprof.opentelemetry.LinkingStorage")
-                    .getDeclaredMethod("around", ContextStorage.class).invoke(null, own);
+                    .getDeclaredMethod("wrap", ContextStorage.class).invoke(null, storage);
         } catch (Throwable failure) {
             JavaSupport.decline("its samples cannot be linked to spans: " + failure);
-            return own;
+            return storage;
         }
     }
 }

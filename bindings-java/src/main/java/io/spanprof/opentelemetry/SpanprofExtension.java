@@ -5,9 +5,10 @@ import io.opentelemetry.sdk.autoconfigure.spi.AutoConfigurationCustomizerProvide
 import io.spanprof.entry.JavaSupport;
 
 /**
- * The JAR as an extension of OpenTelemetry's agent, {@code -Dotel.javaagent.extensions=spanprof.jar}: the agent's active span
- * links itself, and the profiler is started with what the environment says. In a program that configures its own SDK it
- * starts nothing. Compiled for Java 8: on an older Java than the profiler needs, the agent traces as without it.
+ * The JAR as an extension of OpenTelemetry's agent, {@code -Dotel.javaagent.extensions=spanprof.jar}: links samples to the
+ * agent's active span, and starts the profiler with the settings of the environment. In a program that configures its own
+ * SDK it does not start the profiler. Compiled for Java 8: on a Java version that the profiler does not support, the agent
+ * works unchanged.
  */
 public final class SpanprofExtension implements AutoConfigurationCustomizerProvider {
     @Override

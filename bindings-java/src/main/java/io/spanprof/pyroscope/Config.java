@@ -12,11 +12,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Pyroscope's settings under its own names; null leaves a setting as it was. What has no meaning here is accepted, does
- * nothing, and is told in one warning by {@link PyroscopeAgent#start(Config)}.
+ * Pyroscope's settings under its own names; null leaves a setting unchanged. Settings that have no equivalent are accepted
+ * and have no effect; {@link PyroscopeAgent#start(Config)} lists them in one warning.
  *
- * <p>The fields are what the builder was told, and else the agent's own defaults: what the environment, the properties and
- * the files say is read at the start, and is not in them.
+ * <p>The fields contain the builder's values, and else the defaults of Pyroscope's agent. Settings from the environment,
+ * properties and files are read at the start and are not in the fields.
  */
 public final class Config {
     public final boolean agentEnabled;
@@ -51,44 +51,44 @@ public final class Config {
     public final String basicAuthPassword;
     public final Path tmpDir;
 
-    private final Builder made;
+    private final Builder builder;
 
-    private Config(Builder made) {
-        this.made = made;
-        agentEnabled = made.toldOr("setAgentEnabled", true);
-        applicationName = made.told("setApplicationName", String.class);
-        profilerType = made.toldOr("setProfilerType", ProfilerType.ASYNC);
-        profilingInterval = made.toldOr("setProfilingInterval", Duration.ofMillis(10));
-        profilingEvent = made.toldOr("setProfilingEvent", EventType.ITIMER);
-        profilingAlloc = made.toldOr("setProfilingAlloc", "");
-        profilingLock = made.toldOr("setProfilingLock", "");
-        samplingEventOrder = made.toldOr("setSamplingEventOrder", (List<EventType>) null);
-        uploadInterval = made.toldOr("setUploadInterval", Duration.ofSeconds(10));
-        javaStackDepthMax = made.toldOr("setJavaStackDepthMax", 2048);
-        logLevel = made.toldOr("setLogLevel", Logger.Level.INFO);
-        serverAddress = made.toldOr("setServerAddress", "http://localhost:4040");
-        authToken = made.told("setAuthToken", String.class);
-        jfrProfilerSettings = made.told("setJFRProfilerSettings", String.class);
-        format = made.toldOr("setFormat", Format.JFR);
-        pushQueueCapacity = made.toldOr("setPushQueueCapacity", 8);
-        labels = made.labels;
-        ingestMaxTries = made.toldOr("setIngestMaxRetries", 8);
-        compressionLevelJFR = made.toldOr("setCompressionLevelJFR", 1);
-        compressionLevelLabels = made.toldOr("setCompressionLevelLabels", 1);
-        allocLive = made.toldOr("setAllocLive", false);
-        gcBeforeDump = made.toldOr("setGcBeforeDump", false);
-        httpHeaders = Collections.unmodifiableMap(made.headers);
-        samplingDuration = made.told("setSamplingDuration", Duration.class);
-        profileExportTimeout = made.toldOr("setProfileExportTimeout", Duration.ofSeconds(10));
-        tenantID = made.told("setTenantID", String.class);
-        APLogLevel = made.told("setAPLogLevel", String.class);
-        APExtraArguments = made.told("setAPExtraArguments", String.class);
-        basicAuthUser = made.told("setBasicAuthUser", String.class);
-        basicAuthPassword = made.told("setBasicAuthPassword", String.class);
-        tmpDir = made.told("setTmpDir", Path.class);
+    private Config(Builder builder) {
+        this.builder = builder;
+        agentEnabled = builder.valueOr("setAgentEnabled", true);
+        applicationName = builder.value("setApplicationName", String.class);
+        profilerType = builder.valueOr("setProfilerType", ProfilerType.ASYNC);
+        profilingInterval = builder.valueOr("setProfilingInterval", Duration.ofMillis(10));
+        profilingEvent = builder.valueOr("setProfilingEvent", EventType.ITIMER);
+        profilingAlloc = builder.valueOr("setProfilingAlloc", "");
+        profilingLock = builder.valueOr("setProfilingLock", "");
+        samplingEventOrder = builder.valueOr("setSamplingEventOrder", (List<EventType>) null);
+        uploadInterval = builder.valueOr("setUploadInterval", Duration.ofSeconds(10));
+        javaStackDepthMax = builder.valueOr("setJavaStackDepthMax", 2048);
+        logLevel = builder.valueOr("setLogLevel", Logger.Level.INFO);
+        serverAddress = builder.valueOr("setServerAddress", "http://localhost:4040");
+        authToken = builder.value("setAuthToken", String.class);
+        jfrProfilerSettings = builder.value("setJFRProfilerSettings", String.class);
+        format = builder.valueOr("setFormat", Format.JFR);
+        pushQueueCapacity = builder.valueOr("setPushQueueCapacity", 8);
+        labels = builder.labels;
+        ingestMaxTries = builder.valueOr("setIngestMaxRetries", 8);
+        compressionLevelJFR = builder.valueOr("setCompressionLevelJFR", 1);
+        compressionLevelLabels = builder.valueOr("setCompressionLevelLabels", 1);
+        allocLive = builder.valueOr("setAllocLive", false);
+        gcBeforeDump = builder.valueOr("setGcBeforeDump", false);
+        httpHeaders = Collections.unmodifiableMap(builder.headers);
+        samplingDuration = builder.value("setSamplingDuration", Duration.class);
+        profileExportTimeout = builder.valueOr("setProfileExportTimeout", Duration.ofSeconds(10));
+        tenantID = builder.value("setTenantID", String.class);
+        APLogLevel = builder.value("setAPLogLevel", String.class);
+        APExtraArguments = builder.value("setAPExtraArguments", String.class);
+        basicAuthUser = builder.value("setBasicAuthUser", String.class);
+        basicAuthPassword = builder.value("setBasicAuthPassword", String.class);
+        tmpDir = builder.value("setTmpDir", Path.class);
     }
 
-    /** How often a second there is a sample. */
+    /** Samples per second. */
     public long profilingIntervalInHertz() {
         return hertz(profilingInterval);
     }
@@ -97,43 +97,43 @@ public final class Config {
         return Math.round(1 / Math.max(1e-9, period.getSeconds() + period.getNano() / 1e9));
     }
 
-    /** Nothing is set: what the environment, the properties and the files say. */
+    /** A configuration without settings: those of the environment, the properties and the files apply. */
     public static Config build() {
         return new Builder().build();
     }
 
-    /** These settings, to be changed. */
+    /** A builder with these settings. */
     public Builder newBuilder() {
         return new Builder(this);
     }
 
-    /** The settings under our names. */
+    /** The settings under spanprof's names. */
     public SpanprofConfig translated() {
         return translated(Map.of());
     }
 
-    /** The settings under our names, with more labels on every sample. */
+    /** The settings under spanprof's names, with additional labels on every sample. */
     SpanprofConfig translated(Map<String, String> labels) {
-        Map<String, Object> keys = new LinkedHashMap<>(made.keys);
-        Map<String, String> all = new LinkedHashMap<>(made.labels);
+        Map<String, Object> keys = new LinkedHashMap<>(builder.keys);
+        Map<String, String> all = new LinkedHashMap<>(builder.labels);
         all.putAll(labels);
         if (!all.isEmpty()) {
             keys.put("tags", all);
         }
-        Map<String, String> headers = made.allHeaders();
+        Map<String, String> headers = builder.allHeaders();
         if (!headers.isEmpty()) {
             keys.put("headers", headers);
         }
         return SpanprofConfig.of(keys);
     }
 
-    /** Null where none was asked for. */
-    Logger.Level levelAskedFor() {
-        return made.told("setLogLevel", Logger.Level.class);
+    /** The configured log level, or null. */
+    Logger.Level configuredLogLevel() {
+        return builder.value("setLogLevel", Logger.Level.class);
     }
 
     Ignored ignored() {
-        return made.ignored;
+        return builder.ignored;
     }
 
     /** Keys only: values may be secret. */
@@ -144,9 +144,9 @@ public final class Config {
 
     /** Collects settings. */
     public static final class Builder {
-        /** What was told, by the names of the setters. */
-        private final Map<String, Object> told = new HashMap<>();
-        /** What it comes to, by our keys. */
+        /** Values by setter name. */
+        private final Map<String, Object> values = new HashMap<>();
+        /** Values by spanprof key. */
         private final Map<String, Object> keys = new LinkedHashMap<>();
         private final Map<String, String> headers = new LinkedHashMap<>();
         private final Ignored ignored;
@@ -156,34 +156,34 @@ public final class Config {
             ignored = new Ignored();
         }
 
-        /** Begins with the settings of another. */
+        /** A builder with the settings of {@code config}. */
         public Builder(Config config) {
-            Builder other = config.made;
-            told.putAll(other.told);
+            Builder other = config.builder;
+            values.putAll(other.values);
             keys.putAll(other.keys);
             headers.putAll(other.headers);
             ignored = new Ignored(other.ignored);
             labels = other.labels;
         }
 
-        private <T> T told(String setter, Class<T> type) {
-            return type.cast(told.get(setter));
+        private <T> T value(String setter, Class<T> type) {
+            return type.cast(values.get(setter));
         }
 
-        private <T> T toldOr(String setter, T otherwise) {
-            @SuppressWarnings("unchecked") // What a setter was told is of the type that it takes.
-            T value = (T) told.get(setter);
-            return value == null ? otherwise : value;
+        private <T> T valueOr(String setter, T fallback) {
+            @SuppressWarnings("unchecked") // The setter stored a value of this type.
+            T value = (T) values.get(setter);
+            return value == null ? fallback : value;
         }
 
-        private Builder tell(String setter, Object value) {
+        private Builder put(String setter, Object value) {
             if (value != null) {
-                told.put(setter, value);
+                values.put(setter, value);
             }
             return this;
         }
 
-        /** A setting that has a key of ours. */
+        /** Stores a setting that has a spanprof key. */
         private Builder set(String setter, Object value, String key) {
             return set(setter, value, key, value);
         }
@@ -192,16 +192,16 @@ public final class Config {
             if (value != null) {
                 keys.put(key, translated);
             }
-            return tell(setter, value);
+            return put(setter, value);
         }
 
-        /** A setting that does nothing here. */
-        private Builder ignore(String setter, Object value, boolean isAsked, String reason) {
-            ignored.note(setter, isAsked, reason);
-            return tell(setter, value);
+        /** Stores a setting that has no effect. */
+        private Builder ignore(String setter, Object value, boolean isSet, String reason) {
+            ignored.record(setter, isSet, reason);
+            return put(setter, value);
         }
 
-        private static boolean isGiven(String value) {
+        private static boolean isNotEmpty(String value) {
             return value != null && !value.isEmpty();
         }
 
@@ -233,7 +233,7 @@ public final class Config {
                 keys.put("cpu", false);
             }
             boolean isNeither = value == EventType.ALLOC || value == EventType.LOCK;
-            return ignore("setProfilingEvent", value, isNeither, value + " is not profiled, CPU time is");
+            return ignore("setProfilingEvent", value, isNeither, value + " is not profiled; CPU time is");
         }
 
         public Builder setUploadInterval(Duration value) {
@@ -266,41 +266,41 @@ public final class Config {
         }
 
         public Builder setTenantID(String value) {
-            return tell("setTenantID", value);
+            return put("setTenantID", value);
         }
 
         public Builder setAuthToken(String value) {
-            return tell("setAuthToken", value);
+            return put("setAuthToken", value);
         }
 
         public Builder setBasicAuthUser(String value) {
-            return tell("setBasicAuthUser", value);
+            return put("setBasicAuthUser", value);
         }
 
         public Builder setBasicAuthPassword(String value) {
-            return tell("setBasicAuthPassword", value);
+            return put("setBasicAuthPassword", value);
         }
 
-        /** Which lines are said: INFO and less for all of them, else warnings alone. */
+        /** The log level: INFO and lower log all lines, else only warnings. */
         public Builder setLogLevel(Logger.Level value) {
-            return tell("setLogLevel", value);
+            return put("setLogLevel", value);
         }
 
-        /** Where the library may be written; in place of the VM's own temporary directory. */
+        /** Directory for the unpacked library, in place of the VM's temporary directory. */
         public Builder setTmpDir(String value) {
-            if (isGiven(value)) {
+            if (isNotEmpty(value)) {
                 System.setProperty("spanprof.libraryDirectory", value);
-                tell("setTmpDir", Path.of(value));
+                put("setTmpDir", Path.of(value));
             }
             return this;
         }
 
         public Builder setProfilingAlloc(String value) {
-            return ignore("setProfilingAlloc", value, isGiven(value), "allocations are not profiled");
+            return ignore("setProfilingAlloc", value, isNotEmpty(value), "allocations are not profiled");
         }
 
         public Builder setProfilingLock(String value) {
-            return ignore("setProfilingLock", value, isGiven(value), "locks are not profiled");
+            return ignore("setProfilingLock", value, isNotEmpty(value), "locks are not profiled");
         }
 
         public Builder setAllocLive(boolean value) {
@@ -312,16 +312,16 @@ public final class Config {
         }
 
         public Builder setFormat(Format value) {
-            return ignore("setFormat", value, value == Format.JFR, "profiles travel as OTLP");
+            return ignore("setFormat", value, value == Format.JFR, "profiles are sent as OTLP");
         }
 
         public Builder setSamplingEventOrder(List<EventType> value) {
             List<EventType> order = value == null ? null : List.copyOf(value);
-            return ignore("setSamplingEventOrder", order, order != null, "all that is profiled is profiled all the time");
+            return ignore("setSamplingEventOrder", order, order != null, "all profile types are always active");
         }
 
         public Builder setSamplingDuration(Duration value) {
-            return ignore("setSamplingDuration", value, value != null, "all that is profiled is profiled all the time");
+            return ignore("setSamplingDuration", value, value != null, "all profile types are always active");
         }
 
         public Builder setProfilerType(ProfilerType value) {
@@ -329,15 +329,15 @@ public final class Config {
         }
 
         public Builder setJFRProfilerSettings(String value) {
-            return ignore("setJFRProfilerSettings", value, isGiven(value), "there is one engine");
+            return ignore("setJFRProfilerSettings", value, isNotEmpty(value), "there is one engine");
         }
 
         public Builder setAPLogLevel(String value) {
-            return ignore("setAPLogLevel", value, isGiven(value), "there is one engine");
+            return ignore("setAPLogLevel", value, isNotEmpty(value), "there is one engine");
         }
 
         public Builder setAPExtraArguments(String value) {
-            return ignore("setAPExtraArguments", value, isGiven(value), "there is one engine");
+            return ignore("setAPExtraArguments", value, isNotEmpty(value), "there is one engine");
         }
 
         public Builder setPushQueueCapacity(int value) {
@@ -345,7 +345,7 @@ public final class Config {
         }
 
         public Builder setIngestMaxRetries(int value) {
-            return ignore("setIngestMaxRetries", value, true, "windows are sent again for 15 minutes");
+            return ignore("setIngestMaxRetries", value, true, "windows are retried for 15 minutes");
         }
 
         public Builder setCompressionLevelJFR(int value) {
@@ -362,13 +362,13 @@ public final class Config {
 
         private Map<String, String> allHeaders() {
             Map<String, String> all = new LinkedHashMap<>(headers);
-            if (!toldOr("setTenantID", "").isEmpty()) {
-                all.put("x-scope-orgid", toldOr("setTenantID", ""));
+            if (!valueOr("setTenantID", "").isEmpty()) {
+                all.put("x-scope-orgid", valueOr("setTenantID", ""));
             }
-            if (!toldOr("setAuthToken", "").isEmpty()) {
-                all.put("authorization", "Bearer " + toldOr("setAuthToken", ""));
+            if (!valueOr("setAuthToken", "").isEmpty()) {
+                all.put("authorization", "Bearer " + valueOr("setAuthToken", ""));
             }
-            String pair = toldOr("setBasicAuthUser", "") + ":" + toldOr("setBasicAuthPassword", "");
+            String pair = valueOr("setBasicAuthUser", "") + ":" + valueOr("setBasicAuthPassword", "");
             if (pair.length() > 1) {
                 byte[] bytes = pair.getBytes(StandardCharsets.UTF_8);
                 all.put("authorization", "Basic " + Base64.getEncoder().encodeToString(bytes));

@@ -6,12 +6,12 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 
 /**
- * Labels made ready once, switched on and off on the calling thread:
- * {@code context.activate(); try { … } finally { context.deactivate(); }}. What the thread said before is there again.
+ * Prepared labels that are activated and deactivated on the calling thread:
+ * {@code context.activate(); try { … } finally { context.deactivate(); }}. Deactivation restores the previous labels.
  */
 public final class ConstantContext {
-    /** Of more activations than this, none of which was ended, the first are forgotten. */
-    private static final int MOST_OPEN = 64;
+    /** Maximum number of open activations; beyond it the oldest is dropped. */
+    private static final int MAX_OPEN = 64;
 
     private final LabelsSet labels;
     private final ThreadLocal<Deque<Scope>> open = new ThreadLocal<>();
@@ -24,20 +24,20 @@ public final class ConstantContext {
         return new ConstantContext(labels);
     }
 
-    /** The labels are on every sample of this thread. */
+    /** Adds the labels to every sample of this thread. */
     public void activate() {
         Deque<Scope> scopes = open.get();
         if (scopes == null) {
             scopes = new ArrayDeque<>(1);
             open.set(scopes);
         }
-        if (scopes.size() == MOST_OPEN) {
+        if (scopes.size() == MAX_OPEN) {
             scopes.removeLast();
         }
         scopes.push(Spanprof.tag(LabelsSet.labelsOf(labels)));
     }
 
-    /** The labels are not any more, as far as this context's last activation on this thread goes. */
+    /** Ends this context's last activation on this thread. */
     public void deactivate() {
         Deque<Scope> scopes = open.get();
         if (scopes != null) {

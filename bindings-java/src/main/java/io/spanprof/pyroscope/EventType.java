@@ -2,7 +2,7 @@ package io.spanprof.pyroscope;
 
 import java.util.Locale;
 
-/** What is profiled. {@link #WALL} is the wall clock, every other name CPU time. */
+/** The profiled event. {@link #WALL} is wall time; every other event is CPU time. */
 public enum EventType {
     CPU,
     ALLOC,

@@ -1,6 +1,6 @@
 package io.spanprof.pyroscope;
 
-/** Accepted for compatibility: profiles travel as OTLP. */
+/** Accepted for compatibility: profiles are sent as OTLP. */
 public enum Format {
     JFR,
     OTLP

@@ -6,9 +6,9 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 
-/** Settings that were accepted and do nothing here, by name, each with its reason. */
+/** Accepted settings without effect, by name, each with its reason. */
 final class Ignored {
-    private static final Set<String> TOLD = ConcurrentHashMap.newKeySet();
+    private static final Set<String> REPORTED = ConcurrentHashMap.newKeySet();
 
     private final Map<String, String> reasons = new LinkedHashMap<>();
 
@@ -18,17 +18,17 @@ final class Ignored {
         reasons.putAll(other.reasons);
     }
 
-    void note(String name, boolean isAsked, String reason) {
-        if (isAsked) {
+    void record(String name, boolean isSet, String reason) {
+        if (isSet) {
             reasons.put(name, reason);
         } else {
             reasons.remove(name);
         }
     }
 
-    /** What the program has not been told yet, as one line; empty when there is nothing. */
-    String untold() {
-        return reasons.entrySet().stream().filter(entry -> TOLD.add(entry.getKey()))
+    /** The settings that were not reported yet, as one line; empty if there are none. */
+    String takeUnreported() {
+        return reasons.entrySet().stream().filter(entry -> REPORTED.add(entry.getKey()))
                 .map(entry -> entry.getKey() + " (" + entry.getValue() + ")").collect(Collectors.joining(", "));
     }
 }

@@ -10,7 +10,7 @@ public final class LabelsSet {
     final Labels labels;
     private final Map<String, String> pairs;
 
-    /** Keys and values in turn. */
+    /** Alternating keys and values. */
     public LabelsSet(Object... keysAndValues) {
         this(pairs(keysAndValues));
     }
@@ -20,12 +20,12 @@ public final class LabelsSet {
         this.labels = Labels.of(labels == null ? null : pairs);
     }
 
-    /** Calls with each key and its value. */
+    /** Calls the consumer with each key and its value. */
     public void forEachLabel(BiConsumer<String, String> consumer) {
         pairs.forEach(consumer);
     }
 
-    /** Null for no set: the verbs count it, and go on without labels. */
+    /** Null for null, which the API methods count as an invalid argument. */
     static Labels labelsOf(LabelsSet set) {
         return set == null ? null : set.labels;
     }
@@ -35,7 +35,7 @@ public final class LabelsSet {
             return null;
         }
         if (keysAndValues.length % 2 != 0) {
-            throw new IllegalArgumentException("keys and values come in turn, got " + keysAndValues.length + " of them");
+            throw new IllegalArgumentException("keys and values must alternate, got " + keysAndValues.length + " of them");
         }
         Map<String, String> pairs = new LinkedHashMap<>();
         for (int i = 0; i < keysAndValues.length; i += 2) {

@@ -1,19 +1,19 @@
 package io.spanprof.pyroscope;
 
-/** Takes the profiler's lines, which are few; {@link PyroscopeAgent.Options.Builder#setLogger} names one. */
+/** Receives the profiler's log lines; set by {@link PyroscopeAgent.Options.Builder#setLogger}. */
 @FunctionalInterface
 public interface Logger {
-    /** A line: a format as {@link java.util.Formatter} knows them, and what it formats. */
+    /** Logs a line: a {@link java.util.Formatter} format and its arguments. */
     void log(Level level, String format, Object... arguments);
 
-    /** How much a line matters. */
+    /** The severity of a line. */
     enum Level {
         DEBUG(0),
         INFO(1),
         WARN(2),
         ERROR(3);
 
-        /** Grows with how much it matters. */
+        /** Increases with severity. */
         public final int level;
 
         Level(int level) {

@@ -2,9 +2,9 @@ package io.spanprof.pyroscope;
 
 import java.util.Map;
 
-/** What bridges to Pyroscope's agent call; {@link ProfilerApiHolder} has one. */
+/** The interface that bridges to Pyroscope's agent call; {@link ProfilerApiHolder} has an instance. */
 public interface ProfilerApi {
-    /** Starts with what the environment, the properties and the files say. */
+    /** Starts with the settings of the environment, the properties and the files. */
     void startProfiling();
 
     boolean isProfilingStarted();
@@ -13,21 +13,21 @@ public interface ProfilerApi {
     ProfilerScopedContext createScopedContext(Map<String, String> labels);
 
     /**
-     * The span that is active on the calling thread from here on, 0 for none. Its name is no label here: the span itself is
-     * linked to each sample.
+     * Sets the active span of the calling thread, 0 for none. The span name is no label here: each sample is linked to the
+     * span.
      */
     void setTracingContext(long spanId, long spanName);
 
-    /** Accepted for compatibility: names of spans need no number here. */
+    /** Accepted for compatibility: span names need no number here. */
     long registerConstant(String constant);
 
     /**
-     * The trace of the calling thread's span from here on.
+     * Sets the trace id of the calling thread's span.
      *
      * @throws NumberFormatException when it is not 32 digits of hex
      */
     default void setTraceId(String traceId) {}
 
-    /** The calling thread's span is of no trace any more. */
+    /** Clears the trace id of the calling thread's span. */
     default void clearTraceId() {}
 }

@@ -2,7 +2,7 @@ package io.spanprof.pyroscope;
 
 import java.util.concurrent.atomic.AtomicReference;
 
-/** Where bridges to Pyroscope's agent look for it. */
+/** The instance that bridges to Pyroscope's agent use. */
 public class ProfilerApiHolder {
     public static final AtomicReference<ProfilerApi> INSTANCE = new AtomicReference<>(new ProfilerSdk());
 }

@@ -3,7 +3,7 @@ package io.spanprof.pyroscope;
 import io.spanprof.SpanLink;
 import java.util.Map;
 
-/** The verbs and the labels behind one interface. */
+/** Implements {@link ProfilerApi} with the profiler's API. */
 public class ProfilerSdk implements ProfilerApi {
     private static final int TRACE_DIGITS = 32;
 
@@ -34,8 +34,8 @@ public class ProfilerSdk implements ProfilerApi {
 
     @Override
     public void setTraceId(String traceId) {
-        if (traceId.length() != TRACE_DIGITS || !traceId.chars().allMatch(letter -> letter < 128 && Character.digit(letter, 16) >= 0)) {
-            throw new NumberFormatException("a trace id is " + TRACE_DIGITS + " digits of hex, got `" + traceId + "`");
+        if (traceId.length() != TRACE_DIGITS || !traceId.chars().allMatch(digit -> digit < 128 && Character.digit(digit, 16) >= 0)) {
+            throw new NumberFormatException("a trace id is " + TRACE_DIGITS + " hex digits, got `" + traceId + "`");
         }
         SpanLink.here().withTrace(traceId).restore();
     }

@@ -1,6 +1,6 @@
 package io.spanprof.pyroscope;
 
-/** Accepted for compatibility, and never called: {@code uploadInterval} says when a window ends. */
+/** Accepted for compatibility, and never called: {@code uploadInterval} sets the length of a window. */
 @FunctionalInterface
 public interface ProfilingScheduler {
     void start(ProfilerDelegate profiler);

@@ -2,14 +2,14 @@ package io.spanprof.pyroscope;
 
 import io.spanprof.Spanprof;
 
-/** Pyroscope's names of the verbs. */
+/** Pyroscope's names of start and stop. */
 public final class PyroscopeAgent {
-    /** Named by the last options that named one. */
+    /** The logger of the last options that set one. */
     private static volatile Logger logger;
 
     private PyroscopeAgent() {}
 
-    /** Starts with what the environment, the properties and the files say. */
+    /** Starts with the settings of the environment, the properties and the files. */
     public static void start() {
         start(Config.build());
     }
@@ -23,13 +23,13 @@ public final class PyroscopeAgent {
         if (options.logger != null) {
             logger = options.logger;
         }
-        LinesTo lines = new LinesTo(logger, config.logLevel);
-        if (options.logger != null || config.levelAskedFor() != null) {
+        LoggerAdapter lines = new LoggerAdapter(logger, config.logLevel);
+        if (options.logger != null || config.configuredLogLevel() != null) {
             Spanprof.setLogger(lines);
         }
-        String untold = options.ignored.untold();
-        if (!untold.isEmpty()) {
-            lines.log(System.Logger.Level.WARNING, "spanprof: settings of Pyroscope's agent that do nothing here: " + untold);
+        String unreported = options.ignored.takeUnreported();
+        if (!unreported.isEmpty()) {
+            lines.log(System.Logger.Level.WARNING, "spanprof: settings of Pyroscope's agent that do nothing here: " + unreported);
         }
         Spanprof.start(config.translated(Pyroscope.startingWith(config.labels)));
     }
@@ -42,7 +42,7 @@ public final class PyroscopeAgent {
         return Spanprof.isRunning();
     }
 
-    /** Settings, and parts of the agent to be replaced: of those only the logger is one that can be replaced here. */
+    /** Settings and replaceable parts of the agent; here only the logger can be replaced. */
     public static final class Options {
         private final Config config;
         private final Logger logger;
@@ -54,7 +54,7 @@ public final class PyroscopeAgent {
             this.ignored = ignored;
         }
 
-        /** Collects them. */
+        /** A builder of options. */
         public static final class Builder {
             private final Config config;
             private final Ignored ignored;
@@ -65,13 +65,13 @@ public final class PyroscopeAgent {
                 this.ignored = new Ignored(config.ignored());
             }
 
-            /** Takes the profiler's lines from here on. */
+            /** Sets the logger of the profiler's lines. */
             public Builder setLogger(Logger value) {
                 logger = value;
                 return this;
             }
 
-            /** Never called: what it did a destination of the configuration does. */
+            /** Never called: profiles are sent to the configured destinations. */
             public Builder setExporter(Exporter value) {
                 return ignore("setExporter", value, "profiles go to the destinations of the configuration");
             }
@@ -87,7 +87,7 @@ public final class PyroscopeAgent {
             }
 
             private Builder ignore(String name, Object value, String reason) {
-                ignored.note(name, value != null, reason);
+                ignored.record(name, value != null, reason);
                 return this;
             }
 

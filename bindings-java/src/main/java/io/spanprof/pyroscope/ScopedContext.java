@@ -14,7 +14,7 @@ public final class ScopedContext implements AutoCloseable, ProfilerScopedContext
         this.scope = Spanprof.tag(LabelsSet.labelsOf(labels));
     }
 
-    /** As the other: what the thread said before is there again after each scope. */
+    /** {@code previous} is ignored: closing a scope restores the thread's previous labels. */
     public ScopedContext(LabelsSet labels, ScopedContext previous) {
         this(labels);
     }

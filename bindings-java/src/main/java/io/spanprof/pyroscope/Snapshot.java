@@ -1,6 +1,6 @@
 package io.spanprof.pyroscope;
 
-/** What an {@link Exporter} would be given. None is ever made: windows are encoded and sent by the library. */
+/** The argument of an {@link Exporter}. Never created: the library encodes and sends windows. */
 public final class Snapshot {
     private Snapshot() {}
 }

@@ -11,14 +11,14 @@ import javax.servlet.http.HttpServletRequest;
 import javax.servlet.http.HttpServletRequestWrapper;
 
 /**
- * Samples of a request carry its method and route, and, where no span of this process is active, the span that its
- * {@code traceparent} names. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
+ * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
+ * traceparent}. For servers of Java EE and Jakarta EE 8; see {@link SpanprofFilter}.
  */
 public final class JavaxSpanprofFilter implements Filter {
-    /** For containers that make filters by their class. */
+    /** For containers that create filters by class. */
     public JavaxSpanprofFilter() {}
 
-    /** Servers older than Servlet 4.0 need one. */
+    /** Required before Servlet 4.0. */
     @Override
     public void init(FilterConfig settings) {}
 
@@ -31,7 +31,7 @@ public final class JavaxSpanprofFilter implements Filter {
         }
         try (RequestScope scope = RequestScope.open(
                 http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"))) {
-            chain.doFilter(new Watched(http, scope), response);
+            chain.doFilter(new RouteRequest(http, scope), response);
         }
     }
 
@@ -43,16 +43,16 @@ public final class JavaxSpanprofFilter implements Filter {
         try {
             return request.getHttpServletMapping().getPattern();
         } catch (RuntimeException | LinkageError unknown) {
-            // The container is older than this question.
+            // The container does not support {@code getHttpServletMapping}.
             return null;
         }
     }
 
-    /** The request as it is; frameworks write down their route in it. */
-    private static final class Watched extends HttpServletRequestWrapper {
+    /** The unchanged request; observes the attribute in which frameworks store their route. */
+    private static final class RouteRequest extends HttpServletRequestWrapper {
         private final RequestScope scope;
 
-        Watched(HttpServletRequest request, RequestScope scope) {
+        RouteRequest(HttpServletRequest request, RequestScope scope) {
             super(request);
             this.scope = scope;
         }

@@ -10,11 +10,11 @@ import jakarta.servlet.http.HttpServletRequestWrapper;
 import java.io.IOException;
 
 /**
- * Samples of a request carry its method and route, and, where no span of this process is active, the span that its
- * {@code traceparent} names. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
+ * Adds method and route to the samples of a request and, if no span of this process is active, the span of its {@code
+ * traceparent}. For servers of Jakarta EE 9 and later; see {@link JavaxSpanprofFilter}.
  */
 public final class SpanprofFilter implements Filter {
-    /** For containers that make filters by their class. */
+    /** For containers that create filters by class. */
     public SpanprofFilter() {}
 
     @Override
@@ -26,7 +26,7 @@ public final class SpanprofFilter implements Filter {
         }
         try (RequestScope scope = RequestScope.open(
                 http.getMethod(), http.getContextPath(), route(http), http.getHeader("traceparent"))) {
-            chain.doFilter(new Watched(http, scope), response);
+            chain.doFilter(new RouteRequest(http, scope), response);
         }
     }
 
@@ -34,16 +34,16 @@ public final class SpanprofFilter implements Filter {
         try {
             return request.getHttpServletMapping().getPattern();
         } catch (RuntimeException | LinkageError unknown) {
-            // The container is older than this question.
+            // The container does not support {@code getHttpServletMapping}.
             return null;
         }
     }
 
-    /** The request as it is; frameworks write down their route in it. */
-    private static final class Watched extends HttpServletRequestWrapper {
+    /** The unchanged request; observes the attribute in which frameworks store their route. */
+    private static final class RouteRequest extends HttpServletRequestWrapper {
         private final RequestScope scope;
 
-        Watched(HttpServletRequest request, RequestScope scope) {
+        RouteRequest(HttpServletRequest request, RequestScope scope) {
             super(request);
             this.scope = scope;
         }

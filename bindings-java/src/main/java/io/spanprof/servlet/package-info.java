@@ -1,5 +1,5 @@
 /**
- * A filter for web servers that serve through servlets, in two names of the same interface: {@code jakarta.servlet} and
- * {@code javax.servlet}. A program needs none of them, or one.
+ * Servlet filters for both names of the servlet API: {@code jakarta.servlet} and {@code javax.servlet}. A program uses at
+ * most one of them.
  */
 package io.spanprof.servlet;

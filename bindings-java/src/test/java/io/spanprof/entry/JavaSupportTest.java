@@ -5,10 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import org.junit.jupiter.api.Test;
 
-/** Which Java runs the profiler. */
+/** The check of the Java version. */
 class JavaSupportTest {
     @Test
-    void theFeatureNumberIsReadFromVersionsOfOldAndNewForm() {
+    void theFeatureVersionIsParsedFromOldAndNewVersionStrings() {
         assertEquals(8, JavaSupport.feature("1.8"));
         assertEquals(11, JavaSupport.feature("11"));
         assertEquals(25, JavaSupport.feature("25"));
@@ -16,7 +16,7 @@ class JavaSupportTest {
     }
 
     @Test
-    void theJavaOfTheTestsIsSupported() {
+    void theTestsJavaVersionIsSupported() {
         assertTrue(JavaSupport.isSupported());
     }
 }

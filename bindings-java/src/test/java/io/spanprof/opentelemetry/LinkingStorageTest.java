@@ -15,7 +15,7 @@ import io.spanprof.Labels;
 import io.spanprof.SpanLink;
 import org.junit.jupiter.api.Test;
 
-/** The storage around one that fails. No profiler runs. */
+/** The wrapper of a storage that throws. No profiler runs. */
 class LinkingStorageTest {
     private static final class Failing implements ContextStorage {
         @Override
@@ -32,8 +32,8 @@ class LinkingStorageTest {
     }
 
     @Test
-    void aSpanThatFailsToCloseIsNotActiveAnyMore() {
-        // The library is loaded by whoever labels first.
+    void aSpanWhoseCloseThrowsIsNoLongerActive() {
+        // The first use of labels loads the library.
         Labels.of("a", "1");
         SpanContext span = SpanContext.create("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7",
                 TraceFlags.getSampled(), TraceState.getDefault());

@@ -8,15 +8,15 @@ import java.net.URLClassLoader;
 import java.util.concurrent.Callable;
 
 /**
- * Applications of one server that start and stop the profiler, each at its own time; with a JAR for each ({@code own}), or
- * one of the server's for all ({@code shared}). Prints who found it running when.
+ * Applications of one server that start and stop the profiler independently, each with its own JAR ({@code own}), or with
+ * the server's JAR for all ({@code shared}). Prints which applications see it running at each step.
  */
 public final class Applications {
-    private static final long PATIENCE_NANOSECONDS = 30_000_000_000L;
+    private static final long TIMEOUT_NANOSECONDS = 30_000_000_000L;
 
     private Applications() {}
 
-    /** An application's calls. */
+    /** The calls of an application. */
     public static final class Application {
         private Application() {}
 
@@ -26,7 +26,7 @@ public final class Applications {
             Spanprof.start(config);
         }
 
-        /** As the other, with a setting that the first application has set otherwise. */
+        /** Starts with a setting that differs from the first application's. */
         public static void startOtherwise(String directory) {
             SpanprofConfig config =
                     SpanprofConfig.builder().serviceName("server").sampleRate(50).fileDirectory(directory).build();
@@ -42,10 +42,10 @@ public final class Applications {
         }
     }
 
-    /** Has its own class loader while it is called, as servers see to. */
-    private static void call(ClassLoader loader, String verb, String word) throws Exception {
+    /** Calls an application with its class loader as context class loader, as servers do. */
+    private static void call(ClassLoader loader, String method, String argument) throws Exception {
         Callable<?> call = () -> Class.forName(Application.class.getName(), true, loader)
-                .getMethod(verb, String.class).invoke(null, word);
+                .getMethod(method, String.class).invoke(null, argument);
         Thread thread = Thread.currentThread();
         ClassLoader before = thread.getContextClassLoader();
         thread.setContextClassLoader(loader);
@@ -58,34 +58,34 @@ public final class Applications {
 
     private static ClassLoader application(boolean hasOwn) throws Exception {
         return hasOwn
-                ? TwoLoaders.loadedAnew(Application.class).getClassLoader()
+                ? TwoLoaders.loadSeparately(Application.class).getClassLoader()
                 : new URLClassLoader(new URL[0], Applications.class.getClassLoader());
     }
 
-    public static void main(String[] words) throws Exception {
-        boolean hasOwn = words[1].equals("own");
+    public static void main(String[] args) throws Exception {
+        boolean hasOwn = args[1].equals("own");
         ClassLoader first = application(hasOwn);
         ClassLoader second = application(hasOwn);
         ClassLoader idle = application(hasOwn);
-        call(first, "start", words[0]);
-        call(second, "startOtherwise", words[0]);
-        call(second, "start", words[0]);
-        call(first, "stop", words[0]);
+        call(first, "start", args[0]);
+        call(second, "startOtherwise", args[0]);
+        call(second, "start", args[0]);
+        call(first, "stop", args[0]);
         call(second, "isRunning", "after_the_first_stopped");
-        call(first, "stop", words[0]);
+        call(first, "stop", args[0]);
         call(second, "isRunning", "after_it_stopped_again");
-        call(idle, "stop", words[0]);
+        call(idle, "stop", args[0]);
         call(second, "isRunning", "after_one_that_never_started_stopped");
         WeakReference<ClassLoader> gone = new WeakReference<>(first);
         first = null;
-        long end = System.nanoTime() + PATIENCE_NANOSECONDS;
+        long end = System.nanoTime() + TIMEOUT_NANOSECONDS;
         while (gone.get() != null && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(100);
         }
         System.out.println("first_is_gone " + (gone.get() == null ? 1 : 0));
         call(second, "isRunning", "while_the_second_remains");
-        call(second, "stop", words[0]);
+        call(second, "stop", args[0]);
         call(second, "isRunning", "after_all_stopped");
     }
 }

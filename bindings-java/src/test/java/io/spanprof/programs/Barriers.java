@@ -5,7 +5,7 @@ import io.spanprof.SpanprofConfig;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Threads that follow references while a collector moves what they refer to: it looks over their shoulder at each. */
+/** Threads that follow references while a collector moves the objects, so that each access runs a GC barrier. */
 public final class Barriers {
     private static volatile long sink;
 
@@ -51,9 +51,9 @@ public final class Barriers {
         return sum;
     }
 
-    public static void main(String[] words) throws InterruptedException {
-        Spanprof.start(SpanprofConfig.builder().serviceName("barriers").sampleRate(1000).fileDirectory(words[0]).build());
-        long untilNs = System.nanoTime() + Long.parseLong(words[1]) * 1_000_000;
+    public static void main(String[] args) throws InterruptedException {
+        Spanprof.start(SpanprofConfig.builder().serviceName("barriers").sampleRate(1000).fileDirectory(args[0]).build());
+        long untilNs = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000;
         List<Thread> threads = new ArrayList<>();
         for (int i = 0; i < 2; i++) {
             Thread thread = new Thread(() -> outer(untilNs));

@@ -3,7 +3,9 @@ package io.spanprof.programs;
 import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 
-/** Exceptions through compiled methods; under a debugger's agent each of them deoptimizes the methods that it passes. */
+/**
+ * Throws exceptions through compiled methods; under a debugger's agent each exception deoptimizes the methods it passes.
+ */
 public final class Deoptimized {
     private static long sink;
 
@@ -35,9 +37,9 @@ public final class Deoptimized {
         }
     }
 
-    public static void main(String[] words) {
-        Spanprof.start(SpanprofConfig.builder().serviceName("thrown").sampleRate(1000).fileDirectory(words[0]).build());
-        outer(System.nanoTime() + Long.parseLong(words[1]) * 1_000_000);
+    public static void main(String[] args) {
+        Spanprof.start(SpanprofConfig.builder().serviceName("thrown").sampleRate(1000).fileDirectory(args[0]).build());
+        outer(System.nanoTime() + Long.parseLong(args[1]) * 1_000_000);
         Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
         System.out.println("stopped " + (Spanprof.stop() && sink != 0 ? 1 : 0));
     }

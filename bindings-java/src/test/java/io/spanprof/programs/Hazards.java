@@ -5,7 +5,7 @@ import io.spanprof.SpanprofConfig;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 
-/** Everything for which the VM needs its own signals, or takes code away, while samples are taken as fast as may be. */
+/** Operations for which the VM uses its own signals or frees code, at the highest sample rate. */
 public final class Hazards {
     private static int sink;
 
@@ -22,7 +22,7 @@ public final class Hazards {
         return deeper(depth + 1) + 1;
     }
 
-    /** A loader that goes away with its class. */
+    /** A class loader that is collected with its class. */
     private static final class Passing extends ClassLoader {
         Class<?> again(byte[] code) {
             return defineClass(null, code, 0, code.length);
@@ -41,14 +41,14 @@ public final class Hazards {
         }
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         SpanprofConfig.Builder settings =
-                SpanprofConfig.builder().serviceName("hazards").sampleRate(1000).fileDirectory(words[0]);
-        if (words.length > 2) {
-            settings.set("stackWalk", words[2]);
+                SpanprofConfig.builder().serviceName("hazards").sampleRate(1000).fileDirectory(args[0]);
+        if (args.length > 2) {
+            settings.set("stackWalk", args[2]);
         }
         Spanprof.start(settings.build());
-        long end = System.nanoTime() + Long.parseLong(words[1]) * 1_000_000;
+        long end = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000;
         long nulls = 0;
         long overflows = 0;
         long classes = 0;

@@ -8,7 +8,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Waits under the wall clock, and counts how often the thread that looks went to sleep. */
+/** Waits under the wall clock, and counts the voluntary context switches of the wall sampler's thread. */
 public final class Idles {
     private static final String SLEEPS = "voluntary_ctxt_switches:";
 
@@ -18,7 +18,7 @@ public final class Idles {
         Thread.sleep(millis);
     }
 
-    private static long looks() throws IOException {
+    private static long wakeups() throws IOException {
         try (Stream<Path> threads = Files.list(Path.of("/proc/self/task"))) {
             for (Path thread : threads.toList()) {
                 List<String> status = status(thread);
@@ -28,10 +28,10 @@ public final class Idles {
                 }
             }
         }
-        throw new IllegalStateException("no thread looks");
+        throw new IllegalStateException("the wall sampler's thread was not found");
     }
 
-    /** Empty when the thread has ended. */
+    /** The thread's status; empty if it has ended. */
     private static List<String> status(Path thread) {
         try {
             return Files.readAllLines(thread.resolve("status"));
@@ -40,16 +40,16 @@ public final class Idles {
         }
     }
 
-    public static void main(String[] words) throws Exception {
-        // What starting the VM was is over.
+    public static void main(String[] args) throws Exception {
+        // After the start of the VM.
         Thread.sleep(1000);
-        Spanprof.start(SpanprofConfig.builder().serviceName("idles").wall(true).wallRate(100).fileDirectory(words[0]).build());
-        // Until the thread has its name.
+        Spanprof.start(SpanprofConfig.builder().serviceName("idles").wall(true).wallRate(100).fileDirectory(args[0]).build());
+        // Waits until the thread has its name.
         Thread.sleep(300);
-        long before = looks();
+        long before = wakeups();
         long began = System.nanoTime();
-        waits(Long.parseLong(words[1]));
-        System.out.println("looks " + (looks() - before));
+        waits(Long.parseLong(args[1]));
+        System.out.println("wakeups " + (wakeups() - before));
         System.out.println("millis " + (System.nanoTime() - began) / 1_000_000);
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
     }

@@ -6,9 +6,9 @@ import io.spanprof.SpanprofConfig;
 import java.util.List;
 import java.util.Map;
 
-/** Short loops of methods that are inlined side by side into one, each run under a label that says which it is. */
+/** Short loops of methods that are inlined next to each other into one method, each run under a label with its name. */
 public final class Inlined {
-    /** The methods' names, which are the labels' values. */
+    /** The names of the methods and the values of the labels. */
     public static final List<String> KINDS = List.of("roots", "quotients", "sums", "table", "hash", "branches");
 
     private static final int[] TABLE = new int[64];
@@ -87,9 +87,9 @@ public final class Inlined {
         return sum;
     }
 
-    public static void main(String[] words) {
-        Spanprof.start(SpanprofConfig.builder().serviceName("inlined").sampleRate(1000).fileDirectory(words[0]).build());
-        long untilNs = System.nanoTime() + Long.parseLong(words[1]) * 1_000_000;
+    public static void main(String[] args) {
+        Spanprof.start(SpanprofConfig.builder().serviceName("inlined").sampleRate(1000).fileDirectory(args[0]).build());
+        long untilNs = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000;
         for (int turn = 0; System.nanoTime() < untilNs; turn++) {
             int kind = turn % KINDS.size();
             try (Scope scope = Spanprof.tag(Map.of("kind", KINDS.get(kind)))) {

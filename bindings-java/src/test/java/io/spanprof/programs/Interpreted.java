@@ -4,11 +4,11 @@ import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 
 /**
- * A method that is never compiled, called by one that is: calls go through adapters, null checks are faults, exceptions
- * pass from the one kind of frame to the other.
+ * An interpreted method called by a compiled one: calls use adapters, null checks fault, exceptions pass between both kinds
+ * of frames.
  */
 public final class Interpreted {
-    /** The method that must be told not to be compiled. */
+    /** The method to exclude from compilation. */
     public static final String METHOD = "io.spanprof.programs.Interpreted::inner";
 
     private static int sink;
@@ -41,9 +41,9 @@ public final class Interpreted {
         }
     }
 
-    public static void main(String[] words) {
-        Spanprof.start(SpanprofConfig.builder().serviceName("interpreted").sampleRate(1000).fileDirectory(words[0]).build());
-        outer(System.nanoTime() + Long.parseLong(words[1]) * 1_000_000);
+    public static void main(String[] args) {
+        Spanprof.start(SpanprofConfig.builder().serviceName("interpreted").sampleRate(1000).fileDirectory(args[0]).build());
+        outer(System.nanoTime() + Long.parseLong(args[1]) * 1_000_000);
         Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
     }

@@ -43,7 +43,7 @@ public final class Migrated {
         burn();
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] arguments) throws Exception {
         List<String> lines = new CopyOnWriteArrayList<>();
         Pyroscope.setStaticLabels(Map.of("region", "eu"));
         Config config = new Config.Builder()

@@ -5,11 +5,11 @@ import io.spanprof.Spanprof;
 import io.spanprof.SpanprofConfig;
 import java.time.Duration;
 
-/** A program whose requests give the profiler null. Prints how many of them were counted. */
+/** A program that passes null to the profiler. Prints the number of counted invalid arguments. */
 public final class Misuse {
     private Misuse() {}
 
-    public static void main(String[] words) {
+    public static void main(String[] args) {
         Spanprof.start(SpanprofConfig.builder().serviceName("misuse").endpoint("http://127.0.0.1:9").build());
         Labels none = null;
         Duration never = null;

@@ -5,19 +5,19 @@ import io.spanprof.SpanprofConfig;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 
-/** A virtual thread whose scope is open before the profiler starts, while it runs and after it stopped. */
+/** A virtual thread whose scope is open before the profiler starts, while it runs and after it stops. */
 public final class Mounts {
-    private static final String FOLLOWED = "runtime.java.mounts_followed";
+    private static final String MOUNTS_FOLLOWED = "runtime.java.mounts_followed";
     private static double sum;
 
     private Mounts() {}
 
-    /** By name: the tests are compiled for Java 17. */
+    /** By reflection: the tests are compiled for Java 17. */
     private static Thread virtual(Runnable work) throws ReflectiveOperationException {
         return (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, work);
     }
 
-    /** Mounted anew each time. */
+    /** Unmounts and mounts each time. */
     private static void naps(int times) {
         try {
             for (int i = 0; i < times; i++) {
@@ -45,13 +45,13 @@ public final class Mounts {
         }
     }
 
-    private static long followed() {
-        return (Long) Spanprof.stats().get(FOLLOWED);
+    private static long mountsFollowed() {
+        return (Long) Spanprof.stats().get(MOUNTS_FOLLOWED);
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         SpanprofConfig settings =
-                SpanprofConfig.builder().serviceName("mounts").sampleRate(250).fileDirectory(words[0]).build();
+                SpanprofConfig.builder().serviceName("mounts").sampleRate(250).fileDirectory(args[0]).build();
         virtual(() -> Spanprof.tagWrapper(Map.of("job", "brief"), () -> naps(50))).join();
 
         CountDownLatch[] reached = new CountDownLatch[3];
@@ -72,17 +72,17 @@ public final class Mounts {
         }));
         reached[0].await();
         Spanprof.start(settings);
-        System.out.println("before_start " + followed());
+        System.out.println("before_start " + mountsFollowed());
         System.out.println("labelled " + Spanprof.stats().get("runtime.java.virtual_threads_labelled"));
         released[0].countDown();
         reached[1].await();
-        long before = followed();
+        long before = mountsFollowed();
         System.out.println("while_running " + before);
         Spanprof.stop();
         released[1].countDown();
         reached[2].await();
         Spanprof.start(settings);
-        System.out.println("while_stopped " + (followed() - before));
+        System.out.println("while_stopped " + (mountsFollowed() - before));
         released[2].countDown();
         stays.join();
         Spanprof.stop();

@@ -2,7 +2,7 @@ package io.spanprof.programs;
 
 import java.lang.management.ManagementFactory;
 
-/** A program that knows of no profiler, and ends without a word. */
+/** A program that does not use the profiler, and ends without output. */
 public final class Plain {
     private Plain() {}
 
@@ -14,7 +14,7 @@ public final class Plain {
         return sum;
     }
 
-    public static void main(String[] words) {
+    public static void main(String[] args) {
         double sum = 0;
         long begun = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
         while (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - begun < 1_000_000_000L) {

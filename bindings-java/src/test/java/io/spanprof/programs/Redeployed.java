@@ -11,13 +11,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
-/** A server that takes applications away while its threads live on: what of their classes stays in the VM. */
+/** A server that undeploys applications while its threads live on; counts the class loaders that stay in the VM. */
 public final class Redeployed {
-    private static final long PATIENCE_NANOSECONDS = 30_000_000_000L;
+    private static final long TIMEOUT_NANOSECONDS = 30_000_000_000L;
 
     private Redeployed() {}
 
-    /** An application; loaded anew each time. */
+    /** An application, loaded by a new class loader each time. */
     public static final class Application {
         private Application() {}
 
@@ -25,7 +25,7 @@ public final class Redeployed {
             SpanprofConfig config = SpanprofConfig.builder()
                     .serviceName("redeployed").fileDirectory(directory).inheritThreads(true).build();
             Spanprof.start(config);
-            // The second time is a line for the logger.
+            // The second call logs a line.
             Spanprof.start(config);
         }
 
@@ -42,15 +42,15 @@ public final class Redeployed {
         }
     }
 
-    private static void call(Class<?> application, String verb, String directory) throws Exception {
-        application.getMethod(verb, String.class).invoke(null, directory);
+    private static void call(Class<?> application, String method, String directory) throws Exception {
+        application.getMethod(method, String.class).invoke(null, directory);
     }
 
-    /** An application's life from its start to its end; another one may live longer. */
+    /** The life of an application from start to stop; {@code isOutlived} if another one lives longer. */
     private static List<WeakReference<ClassLoader>> life(ExecutorService server, String directory, boolean isOutlived)
             throws Exception {
-        Class<?> application = TwoLoaders.loadedAnew(Application.class);
-        Class<?> ends = isOutlived ? TwoLoaders.loadedAnew(Application.class) : application;
+        Class<?> application = TwoLoaders.loadSeparately(Application.class);
+        Class<?> ends = isOutlived ? TwoLoaders.loadSeparately(Application.class) : application;
         call(application, "start", directory);
         call(ends, "start", directory);
         call(application, "serve", directory);
@@ -63,25 +63,25 @@ public final class Redeployed {
         return List.of(new WeakReference<>(application.getClassLoader()), new WeakReference<>(ends.getClassLoader()));
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         ExecutorService server = Executors.newFixedThreadPool(1);
         List<WeakReference<ClassLoader>> loaders = new ArrayList<>();
         for (int i = 0; i < 4; i++) {
-            loaders.addAll(life(server, words[0], i % 2 == 1));
+            loaders.addAll(life(server, args[0], i % 2 == 1));
         }
-        // What the server's thread did last is not the application's to take away.
+        // Clears the references of the server's thread.
         server.submit(() -> null).get(30, TimeUnit.SECONDS);
-        long end = System.nanoTime() + PATIENCE_NANOSECONDS;
+        long end = System.nanoTime() + TIMEOUT_NANOSECONDS;
         while (loaders.stream().anyMatch(loader -> loader.get() != null) && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(100);
         }
         System.out.println("left " + loaders.stream().filter(loader -> loader.get() != null).count());
-        // The library that the first of them brought is still there for the next.
-        Class<?> last = TwoLoaders.loadedAnew(Application.class);
-        call(last, "start", words[0]);
-        call(last, "serve", words[0]);
-        call(last, "stop", words[0]);
+        // The library loaded by the first one stays for the next.
+        Class<?> last = TwoLoaders.loadSeparately(Application.class);
+        call(last, "start", args[0]);
+        call(last, "serve", args[0]);
+        call(last, "stop", args[0]);
         server.shutdown();
         System.out.println("ended 1");
     }

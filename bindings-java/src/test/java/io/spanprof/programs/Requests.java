@@ -13,8 +13,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * Requests of two kinds, whose work is in a method of the kind's own, on platform or virtual threads that yield; labelled
- * by themselves, or by whoever hands them over, whose labels their threads inherit.
+ * Requests of two kinds, each with a method of its own, on platform or virtual threads that yield. They open scopes
+ * themselves, or inherit the labels of the submitting thread.
  */
 public final class Requests {
     private Requests() {}
@@ -46,20 +46,20 @@ public final class Requests {
 
     private static ExecutorService executor(String kind) throws ReflectiveOperationException {
         if (kind.equals("virtual")) {
-            // By name: the tests are compiled for Java 17.
+            // By reflection: the tests are compiled for Java 17.
             return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
         }
         return Executors.newFixedThreadPool(4);
     }
 
-    public static void main(String[] words) throws Exception {
-        boolean isInherited = words.length > 3;
-        Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(1000).fileDirectory(words[0])
+    public static void main(String[] args) throws Exception {
+        boolean isInherited = args.length > 3;
+        Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(1000).fileDirectory(args[0])
                 .inheritThreads(isInherited).build());
-        ExecutorService executor = executor(words[1]);
+        ExecutorService executor = executor(args[1]);
         Set<Thread> threads = ConcurrentHashMap.newKeySet();
         double sum = 0;
-        for (int round = Integer.parseInt(words[2]); round > 0; round--) {
+        for (int round = Integer.parseInt(args[2]); round > 0; round--) {
             List<Future<Double>> answers = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
                 boolean isRed = i % 2 == 0;
@@ -77,7 +77,7 @@ public final class Requests {
             }
         }
         executor.shutdown();
-        // A request is answered, and an executor of virtual threads has terminated, before the threads have ended.
+        // Requests complete, and an executor of virtual threads terminates, before the threads have ended.
         for (Thread thread : threads) {
             thread.join();
         }

@@ -8,7 +8,7 @@ import java.lang.management.ManagementFactory;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Three pieces of work, one of them in an inlined method, whose CPU time this thread's own clock tells. */
+/** Three pieces of work, one of them in an inlined method; measures their CPU time with this thread's clock. */
 public final class Shares {
     private static double sink;
 
@@ -48,7 +48,7 @@ public final class Shares {
         return ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
     }
 
-    /** Nanoseconds that the thread's clock told, at least so many. */
+    /** Runs work for at least this CPU time; returns the measured time. */
     private static long spend(Runnable work, long nanoseconds) {
         long begun = clock();
         do {
@@ -57,26 +57,26 @@ public final class Shares {
         return clock() - begun;
     }
 
-    public static void main(String[] words) {
-        long unit = Long.parseLong(words[2]) * 1_000_000;
+    public static void main(String[] args) {
+        long unit = Long.parseLong(args[2]) * 1_000_000;
         SpanprofConfig.Builder settings = SpanprofConfig.builder()
-                .serviceName("shares").sampleRate(Integer.parseInt(words[1])).fileDirectory(words[0]);
-        if (words.length > 3) {
-            settings.set("stackWalk", words[3]);
+                .serviceName("shares").sampleRate(Integer.parseInt(args[1])).fileDirectory(args[0]);
+        if (args.length > 3) {
+            settings.set("stackWalk", args[3]);
         }
         Spanprof.start(settings.build());
         Labels labels = Labels.of("endpoint", "/text");
-        long[] told = new long[3];
+        long[] measured = new long[3];
         for (int round = 0; round < 10; round++) {
-            told[0] += spend(() -> sink += roots(20_000), unit * 5);
+            measured[0] += spend(() -> sink += roots(20_000), unit * 5);
             try (Scope scope = Spanprof.tag(Map.of("endpoint", "/table", "round", "odd"))) {
-                told[1] += spend(() -> sink += table(4_000), unit * 3);
+                measured[1] += spend(() -> sink += table(4_000), unit * 3);
             }
-            told[2] += Spanprof.tagWrapper(labels, () -> spend(() -> sink += text(20_000), unit * 2));
+            measured[2] += Spanprof.tagWrapper(labels, () -> spend(() -> sink += text(20_000), unit * 2));
         }
-        System.out.println("roots " + told[0]);
-        System.out.println("table " + told[1]);
-        System.out.println("text " + told[2]);
+        System.out.println("roots " + measured[0]);
+        System.out.println("table " + measured[1]);
+        System.out.println("text " + measured[2]);
         Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
         System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
     }

@@ -3,23 +3,23 @@ package io.spanprof.programs;
 import io.spanprof.Spanprof;
 import java.util.ResourceBundle;
 
-/** Ends before its first window, in the way that its word names. */
+/** Ends before its first window, in the way given by its argument. */
 public final class Short {
     private Short() {}
 
-    public static void main(String[] words) {
-        if (words[0].equals("chooses")) {
+    public static void main(String[] args) {
+        if (args[0].equals("chooses")) {
             Spanprof.setLogger(new Printer());
         }
-        if (words[0].equals("logs")) {
-            // From now on the logging of the JDK has a hook of its own.
+        if (args[0].equals("logs")) {
+            // From here on the JDK's logging has a shutdown hook.
             System.getLogger("mine").log(System.Logger.Level.INFO, "begun");
         }
         Spanprof.start();
         System.out.println("burnt " + burn());
-        if (words[0].equals("stops")) {
+        if (args[0].equals("stops")) {
             Spanprof.stop();
-        } else if (words[0].equals("exits")) {
+        } else if (args[0].equals("exits")) {
             System.exit(0);
         }
     }

@@ -13,15 +13,15 @@ import io.spanprof.SpanprofConfig;
 import java.lang.management.ManagementFactory;
 import java.util.Map;
 
-/** A span within a span, and work outside of both. Nothing here tells the profiler of spans. */
+/** Nested spans and work outside of both. No code here passes spans to the profiler. */
 public final class Spans {
     private static final long EACH_NANOSECONDS = 300_000_000;
     private static double sum;
 
     private Spans() {}
 
-    /** Is told of spans. */
-    private static final class Listens implements SpanProcessor {
+    /** A processor that records spans. */
+    private static final class RecordingProcessor implements SpanProcessor {
         @Override
         public void onStart(Context parent, ReadWriteSpan span) {
             span.setAttribute("seen", true);
@@ -64,11 +64,11 @@ public final class Spans {
         }
     }
 
-    public static void main(String[] words) {
+    public static void main(String[] args) {
         Spanprof.start(SpanprofConfig.builder()
-                .serviceName("spans").sampleRate(250).fileDirectory(words[0]).build());
-        // Without a processor the SDK makes no spans at all.
-        Tracer tracer = SdkTracerProvider.builder().addSpanProcessor(new Listens()).build().get("spans");
+                .serviceName("spans").sampleRate(250).fileDirectory(args[0]).build());
+        // Without a processor the SDK creates no spans.
+        Tracer tracer = SdkTracerProvider.builder().addSpanProcessor(new RecordingProcessor()).build().get("spans");
         Span first = tracer.spanBuilder("outer").startSpan();
         try (Scope active = first.makeCurrent()) {
             outer();

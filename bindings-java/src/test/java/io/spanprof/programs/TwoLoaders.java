@@ -16,11 +16,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 
-/** Two class loaders that each have the package, as two applications in one server do: one starts, the other labels. */
+/**
+ * Two class loaders with a copy of the package each, like two applications in a server: one starts the profiler, the other
+ * sets labels.
+ */
 public final class TwoLoaders {
     private TwoLoaders() {}
 
-    /** What each application does; loaded once by each. */
+    /** The code of an application; loaded by each class loader. */
     public static final class Application {
         private static double sum;
 
@@ -48,8 +51,8 @@ public final class TwoLoaders {
         }
     }
 
-    /** A class, and the package with it, by a class loader of its own. */
-    static Class<?> loadedAnew(Class<?> type) throws Exception {
+    /** Loads a class and the package with a new class loader. */
+    static Class<?> loadSeparately(Class<?> type) throws Exception {
         List<URL> places = new ArrayList<>();
         for (String place : System.getProperty("java.class.path").split(File.pathSeparator)) {
             places.add(new File(place).toURI().toURL());
@@ -58,7 +61,7 @@ public final class TwoLoaders {
         return Class.forName(type.getName(), true, loader);
     }
 
-    /** Libraries of ours that lie in memory and in no file, each by its number there. */
+    /** Number of profiler libraries that are loaded from in-memory files. */
     private static long copiesInMemory() throws IOException {
         try (Stream<String> mapped = Files.lines(Path.of("/proc/self/maps"))) {
             return mapped.filter(line -> line.contains("memfd:libspanprof_java.so")).map(line -> line.split(" +")[4])
@@ -66,9 +69,9 @@ public final class TwoLoaders {
         }
     }
 
-    public static void main(String[] words) throws Exception {
-        loadedAnew(Application.class).getMethod("start", String.class).invoke(null, words[0]);
-        loadedAnew(Application.class).getMethod("label", String.class).invoke(null, words[0]);
+    public static void main(String[] args) throws Exception {
+        loadSeparately(Application.class).getMethod("start", String.class).invoke(null, args[0]);
+        loadSeparately(Application.class).getMethod("label", String.class).invoke(null, args[0]);
         System.out.println("copies_in_memory " + copiesInMemory());
     }
 }

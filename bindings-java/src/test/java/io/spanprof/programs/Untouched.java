@@ -6,7 +6,7 @@ import io.opentelemetry.api.trace.Tracer;
 import io.opentelemetry.context.Scope;
 import java.lang.management.ManagementFactory;
 
-/** A program with spans of OpenTelemetry's API, which knows of no SDK and no profiler: an agent brings both. */
+/** A program with spans of OpenTelemetry's API, without SDK and profiler: an agent adds both. */
 public final class Untouched {
     private static double sum;
 
@@ -29,7 +29,7 @@ public final class Untouched {
         }
     }
 
-    public static void main(String[] words) {
+    public static void main(String[] args) {
         Tracer tracer = GlobalOpenTelemetry.getTracer("untouched");
         Span span = tracer.spanBuilder("within").startSpan();
         try (Scope active = span.makeCurrent()) {

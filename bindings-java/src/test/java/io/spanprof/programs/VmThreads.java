@@ -7,14 +7,14 @@ import java.lang.management.ThreadMXBean;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A program that keeps the VM's own threads busy: it collects garbage, and has code compiled ({@code -Xcomp}). */
+/** A program that keeps the VM's internal threads busy: it causes garbage collections and compilations ({@code -Xcomp}). */
 public final class VmThreads {
     private static Object last;
 
     private VmThreads() {}
 
-    public static void main(String[] words) throws Exception {
-        Spanprof.start(SpanprofConfig.builder().serviceName("vm").sampleRate(250).fileDirectory(words[0]).build());
+    public static void main(String[] args) throws Exception {
+        Spanprof.start(SpanprofConfig.builder().serviceName("vm").sampleRate(250).fileDirectory(args[0]).build());
         ThreadMXBean threads = ManagementFactory.getThreadMXBean();
         List<byte[]> kept = new ArrayList<>();
         for (int i = 0; i < 1000; i++) {

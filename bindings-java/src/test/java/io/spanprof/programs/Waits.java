@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 
-/** As many threads asleep, in a read that never ends and at work as are asked for, for some time. */
+/** Threads that sleep, read without end, and work, for a given time. */
 public final class Waits {
     private static volatile double sum;
     private static volatile boolean isOver;
@@ -34,7 +34,7 @@ public final class Waits {
         }
     }
 
-    /** What a thread does. */
+    /** The work of a thread. */
     private interface Body {
         void run() throws Exception;
     }
@@ -53,7 +53,7 @@ public final class Waits {
         threads.add(thread);
     }
 
-    public static void main(String[] words) throws Exception {
+    public static void main(String[] args) throws Exception {
         int sleepers = 8;
         int readers = 6;
         int workers = 2;
@@ -71,15 +71,15 @@ public final class Waits {
                 start(threads, begun, () -> Spanprof.tagWrapper(Map.of("job", "works"), () -> works()));
             }
             begun.await();
-            // They have begun; now they are where they stay.
+            // All threads have started; wait until they are in their final state.
             Thread.sleep(200);
             SpanprofConfig.Builder settings = SpanprofConfig.builder()
-                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(words[0]);
-            if (words.length > 2) {
-                settings.set("stackWalk", words[2]);
+                    .serviceName("waits").cpu(false).wall(true).wallRate(50).fileDirectory(args[0]);
+            if (args.length > 2) {
+                settings.set("stackWalk", args[2]);
             }
             Spanprof.start(settings.build());
-            Thread.sleep(Long.parseLong(words[1]));
+            Thread.sleep(Long.parseLong(args[1]));
             Spanprof.stats().forEach((name, value) -> System.out.println(name + " " + value));
             System.out.println("stopped " + (Spanprof.stop() ? 1 : 0));
             isOver = true;

@@ -1,12 +1,12 @@
 package io.spanprof;
 
-/** Stops the profiler at the end of the program, whoever started it, and sends the last window. */
-final class AtEnd {
+/** The shutdown hook: stops the profiler at the end of the program and sends the last window. */
+final class ShutdownHook {
     private static Thread hook;
 
-    private AtEnd() {}
+    private ShutdownHook() {}
 
-    static synchronized void stop() {
+    static synchronized void install() {
         if (hook == null) {
             Thread thread = new Thread(null, null, "spanprof-end", 256 * 1024, false) {
                 @Override
@@ -19,21 +19,24 @@ final class AtEnd {
             try {
                 Runtime.getRuntime().addShutdownHook(thread);
                 hook = thread;
-            } catch (IllegalStateException endsAlready) {
-                // The program ends while the profiler starts: there is nothing to send.
+            } catch (IllegalStateException isShuttingDown) {
+                // The program ends while the profiler starts: no window is open.
                 return;
             }
         }
     }
 
-    /** No application of these classes profiles any more: the VM need not keep them for the end of the program. */
-    static synchronized void forget() {
+    /**
+     * Removes the hook if no application that uses these classes holds the profiler, so that the VM does not keep the
+     * classes.
+     */
+    static synchronized void removeIfUnused() {
         if (hook != null && !Native.isHeld()) {
             try {
                 Runtime.getRuntime().removeShutdownHook(hook);
                 hook = null;
-            } catch (IllegalStateException endsAlready) {
-                // It is the end, and the hook runs.
+            } catch (IllegalStateException isShuttingDown) {
+                // The VM is shutting down, and the hook runs.
                 return;
             }
         }

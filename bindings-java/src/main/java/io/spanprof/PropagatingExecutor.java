@@ -9,11 +9,11 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Hands tasks over with what the scopes of their giver say; all else is the executor's own. */
-class CarryingExecutor<E extends ExecutorService> implements ExecutorService {
+/** An executor that runs each task with the context of its submitter; everything else is delegated. */
+class PropagatingExecutor<E extends ExecutorService> implements ExecutorService {
     final E executor;
 
-    CarryingExecutor(E executor) {
+    PropagatingExecutor(E executor) {
         this.executor = executor;
     }
 
@@ -60,8 +60,8 @@ class CarryingExecutor<E extends ExecutorService> implements ExecutorService {
     }
 
     private static <T> List<Callable<T>> all(Collection<? extends Callable<T>> work) {
-        CarriedScope carried = CarriedScope.here();
-        return work.stream().map(one -> carried.<T>over(one)).toList();
+        CapturedContext context = CapturedContext.capture();
+        return work.stream().map(one -> context.<T>wrap(one)).toList();
     }
 
     @Override
@@ -72,7 +72,7 @@ class CarryingExecutor<E extends ExecutorService> implements ExecutorService {
     @Override
     public List<Runnable> shutdownNow() {
         return executor.shutdownNow().stream()
-                .map(task -> task instanceof CarriedScope.Work carried ? carried.work() : task).toList();
+                .map(task -> task instanceof CapturedContext.Work wrapped ? wrapped.work() : task).toList();
     }
 
     @Override
@@ -90,7 +90,7 @@ class CarryingExecutor<E extends ExecutorService> implements ExecutorService {
         return executor.awaitTermination(timeout, unit);
     }
 
-    /** From Java 19 on executors can be closed, each in its own way. */
+    /** Executors are closeable from Java 19 on. */
     public void close() {
         try {
             ((AutoCloseable) executor).close();

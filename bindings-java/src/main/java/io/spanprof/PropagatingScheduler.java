@@ -5,9 +5,9 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 
-/** As {@link CarryingExecutor}, for tasks that run later, or again and again. */
-final class CarryingScheduler extends CarryingExecutor<ScheduledExecutorService> implements ScheduledExecutorService {
-    CarryingScheduler(ScheduledExecutorService executor) {
+/** As {@link PropagatingExecutor}, for delayed and periodic tasks. */
+final class PropagatingScheduler extends PropagatingExecutor<ScheduledExecutorService> implements ScheduledExecutorService {
+    PropagatingScheduler(ScheduledExecutorService executor) {
         super(executor);
     }
 

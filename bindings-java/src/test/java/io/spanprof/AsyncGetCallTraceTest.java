@@ -11,36 +11,36 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Profiles whose stacks the VM walks, as it does where our own walk cannot be trusted. */
-class WalkByVmTest {
+/** Profiles with stacks from {@code AsyncGetCallTrace}, the fallback of the own stack walker. */
+class AsyncGetCallTraceTest {
     private static final String SHARES = "io.spanprof.programs.Shares.";
     private static final String WAITS = "io.spanprof.programs.Waits.";
 
     @TempDir
     Path profiles;
 
-    private static void isDegraded(List<String> said) {
-        assertTrue(said.contains("runtime.java.stack_walk vm"), said::toString);
-        assertTrue(said.contains("runtime.java.degraded vm_stack_walk"), said::toString);
+    private static void assertDegraded(List<String> output) {
+        assertTrue(output.contains("runtime.java.stack_walk vm"), output::toString);
+        assertTrue(output.contains("runtime.java.degraded vm_stack_walk"), output::toString);
     }
 
     @Test
-    void sharesLinesAndLabelsAreTrueAllTheSame() throws Exception {
-        List<String> said = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "20", "vm");
-        isDegraded(said);
+    void sharesLinesAndLabelsAreCorrect() throws Exception {
+        List<String> output = Programs.run(Shares.class, List.of(), profiles.toString(), "250", "20", "vm");
+        assertDegraded(output);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);
         List<String> works = List.of("roots", "table", "text");
-        long all = works.stream().mapToLong(work -> Programs.number(said, work)).sum();
+        long all = works.stream().mapToLong(work -> Programs.number(output, work)).sum();
         long seen = ProfileFile.sum(samples, sample -> works.stream().anyMatch(work -> sample.has(SHARES + work)));
-        // The VM gives up on some stacks, and what reads the clock is not the work: most of the time is there all the same.
-        assertTrue(seen >= all * 0.6, () -> seen + " of " + all + " ns: " + said);
+        // The VM fails on some stacks, and reading the clock is not part of the work: most of the time is still attributed.
+        assertTrue(seen >= all * 0.6, () -> seen + " of " + all + " ns: " + output);
         for (String work : works) {
-            double truth = (double) Programs.number(said, work) / all;
+            double truth = (double) Programs.number(output, work) / all;
             long part = ProfileFile.sum(samples, sample -> sample.has(SHARES + work));
             long count = samples.stream().filter(sample -> sample.has(SHARES + work)).mapToLong(ProfileFile.Sample::count).sum();
-            // Five standard errors of as many samples as there were; stacks given up on are not spread evenly.
+            // Five standard errors for this number of samples; failed stacks are not evenly distributed.
             double bound = 5 * Math.sqrt(truth * (1 - truth) / Math.max(1, count / truth)) + 0.03;
-            assertEquals(truth, (double) part / seen, bound, work + ": " + said);
+            assertEquals(truth, (double) part / seen, bound, work + ": " + output);
         }
         List<ProfileFile.Frame> ours = samples.stream().flatMap(sample -> sample.frames().stream())
                 .filter(frame -> frame.function().startsWith(SHARES)).toList();
@@ -53,21 +53,21 @@ class WalkByVmTest {
     }
 
     @Test
-    void unloadedClassesNullChecksAndOverflowsStayTheVmsOwnBusiness() throws Exception {
-        List<String> said = Programs.run(Hazards.class, List.of("-Xss512k"), profiles.toString(), "2500", "vm");
-        isDegraded(said);
+    void unloadedClassesNullChecksAndStackOverflowsAreStillHandledByTheVm() throws Exception {
+        List<String> output = Programs.run(Hazards.class, List.of("-Xss512k"), profiles.toString(), "2500", "vm");
+        assertDegraded(output);
         for (String hazard : List.of("nulls", "overflows", "classes", "stopped")) {
-            assertTrue(Programs.number(said, hazard) > 0, said::toString);
+            assertTrue(Programs.number(output, hazard) > 0, output::toString);
         }
     }
 
     @Test
-    void theWallClockSeesThreadsThatWaitAndThreadsThatWork() throws Exception {
-        List<String> said = Programs.run(Waits.class, List.of(), profiles.toString(), "1500", "vm");
-        isDegraded(said);
+    void theWallClockSamplesWaitingAndWorkingThreads() throws Exception {
+        List<String> output = Programs.run(Waits.class, List.of(), profiles.toString(), "1500", "vm");
+        assertDegraded(output);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles, "wall");
         for (String work : List.of("sleeps", "reads", "works")) {
-            assertTrue(ProfileFile.sum(samples, sample -> sample.has(WAITS + work)) > 0, work + ": " + said);
+            assertTrue(ProfileFile.sum(samples, sample -> sample.has(WAITS + work)) > 0, work + ": " + output);
         }
     }
 }
