@@ -85,7 +85,7 @@ impl Engine {
     }
 
     fn unattributed_ns(&self, account: &CpuAccount) -> u64 {
-        account.unseen_ns().saturating_sub(self.unattributed_added_ns)
+        account.unattributed_ns().saturating_sub(self.unattributed_added_ns)
     }
 
     /// Follows a restart of the clocks, which resets their account to 0.

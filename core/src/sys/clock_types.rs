@@ -127,8 +127,8 @@ pub struct CpuAccount {
 }
 
 impl CpuAccount {
-    /// CPU time of threads that ended between two samples or were never sampled.
-    pub fn unseen_ns(&self) -> u64 {
+    /// Unattributed CPU time: of threads that ended between two samples or without a sample.
+    pub fn unattributed_ns(&self) -> u64 {
         self.process_ns.saturating_sub(self.own_ns + self.sampled_ns + self.waiting_ns)
     }
 }

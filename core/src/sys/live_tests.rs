@@ -265,9 +265,9 @@ fn the_cpu_time_of_a_thousand_short_threads_is_accounted_for() {
     let account = clocks.account();
     let threads = clocks.counters().threads;
     clocks.stop();
-    let parts = account.own_ns + account.sampled_ns + account.waiting_ns + account.unseen_ns();
+    let parts = account.own_ns + account.sampled_ns + account.waiting_ns + account.unattributed_ns();
     assert!(parts >= account.process_ns && account.process_ns >= truth, "{account:?}, truth {truth}");
-    assert!(account.sampled_ns + account.unseen_ns() >= truth * 9 / 10, "{account:?}, truth {truth}");
+    assert!(account.sampled_ns + account.unattributed_ns() >= truth * 9 / 10, "{account:?}, truth {truth}");
     assert!(threads < 100, "{threads} threads still have a clock");
 }
 
