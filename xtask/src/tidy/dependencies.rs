@@ -1,10 +1,10 @@
-//! Rules: who may know whom among our crates, and one reason beside each foreign dependency.
+//! Rules: allowed dependencies among the crates of the workspace, and a reason beside each external dependency.
 
 use serde_json::Value;
 
-use super::Finding;
+use super::Violation;
 
-/// A crate of ours, and the crates of ours that it may use outside its tests.
+/// A crate of the workspace, and the workspace crates that it may use outside its tests.
 const MAY_USE: [(&str, &[&str]); 11] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
@@ -19,16 +19,16 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("xtask", &[]),
 ];
 
-/// Foreign crates that the handler's crate may use at all.
+/// External crates that the crate of the signal handler may use.
 const SIGNAL_MAY_USE: [&str; 1] = ["libc"];
 
-/// Checks what `cargo metadata --no-deps` says of the workspace.
-pub fn directions(metadata: &Value) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// Checks the output of `cargo metadata --no-deps`.
+pub fn directions(metadata: &Value) -> Vec<Violation> {
+    let mut violations = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = text(package, "name");
-        let Some((_, may_use)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
-            findings.push(Finding::new(
+        let Some((_, may_use)) = MAY_USE.iter().find(|(member, _)| *member == name) else {
+            violations.push(Violation::new(
                 "xtask/src/tidy/dependencies.rs",
                 0,
                 format!("crate `{name}` has no row in MAY_USE"),
@@ -38,34 +38,38 @@ pub fn directions(metadata: &Value) -> Vec<Finding> {
         let path = format!("{name}/Cargo.toml");
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = text(dependency, "name");
-            let ours = MAY_USE.iter().any(|(known, _)| *known == used);
-            // Models are built only when asked for, never into what ships.
+            let member = MAY_USE.iter().any(|(member, _)| *member == used);
+            // Models are built only with `--cfg loom`; no package contains them.
             if text(dependency, "kind") == "dev" || text(dependency, "target") == "cfg(loom)" {
                 continue;
             }
-            if ours && !may_use.contains(&used) {
-                let message = format!("`{name}` must not know `{used}`; it may know: {}", may_use.join(", "));
-                findings.push(Finding::new(&path, 0, message));
+            if member && !may_use.contains(&used) {
+                let message = format!("`{name}` must not depend on `{used}`; allowed: {}", may_use.join(", "));
+                violations.push(Violation::new(&path, 0, message));
             }
-            if name == "spanprof-signal" && !ours && !SIGNAL_MAY_USE.contains(&used) {
-                findings.push(Finding::new(&path, 0, format!("`{used}` would run in a signal handler; only libc may")));
+            if name == "spanprof-signal" && !member && !SIGNAL_MAY_USE.contains(&used) {
+                violations.push(Violation::new(
+                    &path,
+                    0,
+                    format!("`{used}` would run in a signal handler; only libc may"),
+                ));
             }
         }
     }
-    findings
+    violations
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Checks that each dependency line of a Cargo.toml is preceded by its reason. A line that points to the workspace
-/// (`.workspace = true`) or to a crate of ours has it there.
-pub fn reasons(path: &str, manifest: &str) -> Vec<Finding> {
+/// Checks that a comment with its reason precedes each dependency of a Cargo.toml. Lines with `.workspace = true` or `path`
+/// need none: the reason stands in the workspace's manifest.
+pub fn reasons(path: &str, manifest: &str) -> Vec<Violation> {
     if path != "Cargo.toml" && !path.ends_with("/Cargo.toml") {
         return Vec::new();
     }
-    let mut findings = Vec::new();
+    let mut violations = Vec::new();
     let mut inside = false;
     let mut explained = false;
     for (at, line) in manifest.lines().enumerate() {
@@ -75,10 +79,10 @@ pub fn reasons(path: &str, manifest: &str) -> Vec<Finding> {
             inside = table.ends_with("dependencies");
             let single = table.split_once("dependencies.").is_some();
             if single && !explained {
-                findings.push(Finding::new(
+                violations.push(Violation::new(
                     path,
                     at + 1,
-                    "a dependency without a comment line that says why it is there",
+                    "a dependency without a comment line that states its reason",
                 ));
             }
         } else if inside
@@ -88,15 +92,15 @@ pub fn reasons(path: &str, manifest: &str) -> Vec<Finding> {
             && !line.contains("path = ")
         {
             let name = line.split([' ', '=', '.']).next().unwrap_or_default();
-            findings.push(Finding::new(
+            violations.push(Violation::new(
                 path,
                 at + 1,
-                format!("`{name}` has no comment line that says why it is there"),
+                format!("`{name}` has no comment line that states its reason"),
             ));
         }
         explained = line.starts_with('#') || (line.contains(" # ") && !is_entry(line));
     }
-    findings
+    violations
 }
 
 fn is_entry(line: &str) -> bool {
@@ -114,19 +118,19 @@ mod tests {
     }
 
     #[test]
-    fn the_three_inner_crates_do_not_know_each_other() {
+    fn the_three_inner_crates_do_not_depend_on_each_other() {
         assert_eq!(directions(&workspace("spanprof-export", &[("spanprof-profile", None)])).len(), 1);
         assert_eq!(directions(&workspace("spanprof-profile", &[("spanprof-signal", None)])).len(), 1);
     }
 
     #[test]
-    fn nothing_below_knows_a_binding() {
+    fn no_crate_below_depends_on_a_binding() {
         assert_eq!(directions(&workspace("spanprof", &[("spanprof-python", None)])).len(), 1);
         assert_eq!(directions(&workspace("spanprof-cli", &[("xtask", None)])).len(), 1);
     }
 
     #[test]
-    fn a_test_may_know_more() {
+    fn a_test_may_depend_on_more() {
         assert!(directions(&workspace("spanprof-export", &[("spanprof-profile", Some("dev"))])).is_empty());
     }
 
@@ -137,16 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn a_new_crate_must_be_placed() {
+    fn a_new_crate_needs_a_row() {
         assert_eq!(directions(&workspace("spanprof-new", &[])).len(), 1);
     }
 
     #[test]
-    fn each_foreign_dependency_has_its_reason() {
+    fn each_external_dependency_has_its_reason() {
         let manifest = "[dependencies]\nspanprof.workspace = true\n# Wire types.\nprost = \"0.14\"\nbytes = \"1\"\n\n[features]\nx = []\n";
-        let findings = reasons("core/Cargo.toml", manifest);
-        assert_eq!(findings.len(), 1);
-        assert!(findings[0].message.contains("`bytes`") && findings[0].line == 5);
+        let violations = reasons("core/Cargo.toml", manifest);
+        assert_eq!(violations.len(), 1);
+        assert!(violations[0].message.contains("`bytes`") && violations[0].line == 5);
     }
 
     #[test]

@@ -1,36 +1,50 @@
-//! The rules of the house that a machine can keep. Each rule is a pure function of a path and a text, tested beside
-//! itself; this file reads the work tree and asks them all. Called by the verbs `tidy`, `check` and `test`.
+//! Rules that a machine checks. Each rule is a pure function of a path and a text, with its tests beside it; this file reads
+//! the work tree and runs them. Called by the verbs `tidy`, `check` and `test`.
 
-mod code_map;
+mod commits;
 mod dependencies;
-mod shape;
+mod directory_map;
+mod disabled_tests;
+mod file_shape;
+mod forbidden_text;
+mod prose;
+mod ratchet;
+mod sentences;
 mod source;
-mod tests_run;
+mod type_names;
 mod unsafe_code;
-mod words;
+mod vocabulary;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::step::{Failure, Outcome};
+use ratchet::Places;
+use sentences::LongSentence;
+
+/// Allowed counts of banned words.
+const WORDS: &str = "xtask/src/tidy/counts/words.txt";
+/// Allowed counts of type names that are declared more than once.
+const TYPES: &str = "xtask/src/tidy/counts/types.txt";
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// File, relative to the root.
+pub struct Violation {
+    /// File, relative to the root, or a commit.
     pub path: String,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     pub line: usize,
-    /// What is wrong and what is wanted.
+    /// The violation, and the accepted form.
     pub message: String,
 }
 
-impl Finding {
+impl Violation {
     fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Violation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(out, "{}: {}", self.path, self.message),
@@ -39,30 +53,89 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Asks every rule about every file of the work tree.
-pub fn findings() -> Outcome<Vec<Finding>> {
-    let root = crate::workspace::root();
-    let files = crate::workspace::files()?;
-    let mut findings = Vec::new();
-    for path in &files {
-        let bytes = std::fs::read(root.join(path))
-            .map_err(|error| Failure::new("tidy", format!("cannot read {path}: {error}")))?;
-        // A picture or a recorded profile is no text; no rule is about it.
-        let Ok(text) = String::from_utf8(bytes) else { continue };
-        findings.extend(of_file(path, &text));
-    }
-    let map = crate::scratch::read(&root.join("ARCHITECTURE.md"))?;
-    findings.extend(code_map::check(&files, &map));
-    findings.extend(dependencies::directions(&cargo_metadata()?));
-    Ok(findings)
+/// Result of one run.
+#[derive(Debug, Default)]
+pub struct TidyReport {
+    /// Any of these fails the run.
+    pub violations: Vec<Violation>,
+    /// Printed only: counts that fell.
+    pub notices: Vec<String>,
+    /// Printed only: sentences to split.
+    pub long_sentences: Vec<LongSentence>,
 }
 
-fn of_file(path: &str, text: &str) -> Vec<Finding> {
+/// Content of the work tree, by path, and the terms that are counted in it.
+pub struct WorkTree {
+    files: Vec<(String, String)>,
+    paths: Vec<String>,
+    words: BTreeMap<String, Places>,
+    types: BTreeMap<String, Places>,
+}
+
+impl WorkTree {
+    /// Reads every text file that git tracks or would track.
+    pub fn read() -> Outcome<Self> {
+        let root = crate::workspace::root();
+        let paths = crate::workspace::files()?;
+        let mut tree = Self { files: Vec::new(), paths, words: BTreeMap::new(), types: BTreeMap::new() };
+        for path in &tree.paths {
+            let bytes = std::fs::read(root.join(path))
+                .map_err(|error| Failure::new("tidy", format!("cannot read {path}: {error}")))?;
+            // Images and recorded profiles are not text; no rule applies to them.
+            let Ok(text) = String::from_utf8(bytes) else { continue };
+            vocabulary::collect(path, &text, &mut tree.words);
+            type_names::collect(path, &text, &mut tree.types);
+            tree.files.push((path.clone(), text));
+        }
+        tree.types = type_names::repeated(tree.types);
+        Ok(tree)
+    }
+
+    /// Runs every rule.
+    pub fn check(&self) -> Outcome<TidyReport> {
+        let words = ratchet::compare(WORDS, self.text(WORDS), &self.words, vocabulary::advice);
+        let types = ratchet::compare(TYPES, self.text(TYPES), &self.types, |_| "rename all but one".to_owned());
+        let mut report = TidyReport {
+            violations: [words.violations, types.violations].concat(),
+            notices: [words.notices, types.notices].concat(),
+            long_sentences: Vec::new(),
+        };
+        for (path, text) in &self.files {
+            report.violations.extend(of_file(path, text));
+            report.long_sentences.extend(sentences::long(path, text));
+        }
+        report.violations.extend(directory_map::check(&self.paths, self.text("ARCHITECTURE.md")));
+        report.violations.extend(dependencies::directions(&cargo_metadata()?));
+        report.violations.extend(commits::check()?);
+        Ok(report)
+    }
+
+    /// Writes the allowed counts that fell.
+    pub fn lower_counts(&self) -> Outcome {
+        for (path, found) in [(WORDS, &self.words), (TYPES, &self.types)] {
+            let file = crate::workspace::root().join(path);
+            std::fs::write(&file, ratchet::lowered(self.text(path), found))
+                .map_err(|error| Failure::new("tidy", format!("cannot write {path}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Places of a counted word, phrase or type name.
+    pub fn places(&self, term: &str) -> Vec<&(String, usize)> {
+        [&self.words, &self.types].into_iter().filter_map(|found| found.get(term)).flatten().collect()
+    }
+
+    fn text(&self, path: &str) -> &str {
+        self.files.iter().find(|(name, _)| name == path).map_or("", |(_, text)| text)
+    }
+}
+
+fn of_file(path: &str, text: &str) -> Vec<Violation> {
     [
         unsafe_code::check(path, text),
-        shape::check(path, text),
-        tests_run::check(path, text),
-        words::check(path, text),
+        file_shape::check(path, text),
+        disabled_tests::check(path, text),
+        forbidden_text::check(path, text),
         dependencies::reasons(path, text),
     ]
     .concat()

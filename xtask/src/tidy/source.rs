@@ -1,50 +1,50 @@
-//! Tells code from comments and texts, line by line, well enough for the rules: Rust, and languages with `#` comments.
-//! Not a parser. Called by the rules of this folder.
+//! Splits source lines into code and comments and removes string literals: for Rust, Java and JavaScript, and for languages
+//! with `#` comments. An approximation, not a parser. Called by the rules of this module.
 
-/// One line of a source file, taken apart. Texts are gone from `code`.
+/// One line of a source file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// What the compiler reads, without texts and comments.
+pub struct SourceLine {
+    /// Code without string literals and comments.
     pub code: String,
-    /// What only people read.
+    /// Text of the comments.
     pub comment: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum ScanState {
     Code,
     LineComment,
     BlockComment(u32),
-    Text,
-    RawText(usize),
+    Str,
+    RawStr(usize),
 }
 
 /// The lines of a Rust (or Java, or JavaScript) file.
-pub fn rust(text: &str) -> Vec<Line> {
+pub fn rust(text: &str) -> Vec<SourceLine> {
     let characters: Vec<char> = text.chars().collect();
-    let mut lines = vec![Line::default()];
-    let mut state = State::Code;
+    let mut lines = vec![SourceLine::default()];
+    let mut state = ScanState::Code;
     let mut at = 0;
     while at < characters.len() {
         let here = characters[at];
         let next = characters.get(at + 1).copied().unwrap_or('\0');
         if here == '\n' {
-            if state == State::LineComment {
-                state = State::Code;
+            if state == ScanState::LineComment {
+                state = ScanState::Code;
             }
-            lines.push(Line::default());
+            lines.push(SourceLine::default());
             at += 1;
             continue;
         }
         let Some(line) = lines.last_mut() else { break };
         let mut step = 1;
         match state {
-            State::Code => match (here, next) {
-                ('/', '/') => (state, step) = (State::LineComment, 2),
-                ('/', '*') => (state, step) = (State::BlockComment(1), 2),
-                ('"', _) => state = State::Text,
-                ('r', '"' | '#') if !follows_name(&characters, at) => match raw_text_start(&characters[at + 1..]) {
-                    Some(hashes) => (state, step) = (State::RawText(hashes), hashes + 2),
+            ScanState::Code => match (here, next) {
+                ('/', '/') => (state, step) = (ScanState::LineComment, 2),
+                ('/', '*') => (state, step) = (ScanState::BlockComment(1), 2),
+                ('"', _) => state = ScanState::Str,
+                ('r', '"' | '#') if !follows_name(&characters, at) => match raw_string_start(&characters[at + 1..]) {
+                    Some(hashes) => (state, step) = (ScanState::RawStr(hashes), hashes + 2),
                     None => line.code.push(here),
                 },
                 ('\'', _) => match character_length(&characters[at..]) {
@@ -53,25 +53,25 @@ pub fn rust(text: &str) -> Vec<Line> {
                 },
                 _ => line.code.push(here),
             },
-            State::LineComment => line.comment.push(here),
-            State::BlockComment(depth) => match (here, next) {
+            ScanState::LineComment => line.comment.push(here),
+            ScanState::BlockComment(depth) => match (here, next) {
                 ('*', '/') => {
                     step = 2;
-                    state = if depth == 1 { State::Code } else { State::BlockComment(depth - 1) };
+                    state = if depth == 1 { ScanState::Code } else { ScanState::BlockComment(depth - 1) };
                 }
-                ('/', '*') => (state, step) = (State::BlockComment(depth + 1), 2),
+                ('/', '*') => (state, step) = (ScanState::BlockComment(depth + 1), 2),
                 _ => line.comment.push(here),
             },
-            State::Text => match here {
-                // A backslash before a line's end continues the text; the line itself must still be counted.
+            ScanState::Str => match here {
+                // A backslash at the end of a line continues the string; the line is still counted.
                 '\\' if next != '\n' => step = 2,
-                '"' => state = State::Code,
+                '"' => state = ScanState::Code,
                 _ => {}
             },
-            State::RawText(hashes) => {
+            ScanState::RawStr(hashes) => {
                 let closes = here == '"' && characters[at + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
                 if closes {
-                    (state, step) = (State::Code, hashes + 1);
+                    (state, step) = (ScanState::Code, hashes + 1);
                 }
             }
         }
@@ -80,13 +80,13 @@ pub fn rust(text: &str) -> Vec<Line> {
     lines
 }
 
-/// The lines of a file whose comments begin with `#` and whose texts stay within their line (Python's triple-quoted
-/// texts are read as comments: they are what people read).
-pub fn hashed(text: &str) -> Vec<Line> {
+/// The lines of a file whose comments begin with `#`. Python's triple-quoted strings count as comments, since most are
+/// docstrings; other strings end on their line.
+pub fn hashed(text: &str) -> Vec<SourceLine> {
     let mut lines = Vec::new();
     let mut open: Option<&str> = None;
     for text in text.lines() {
-        let mut line = Line::default();
+        let mut line = SourceLine::default();
         let mut rest = text;
         while !rest.is_empty() {
             if let Some(quotes) = open {
@@ -113,7 +113,7 @@ pub fn hashed(text: &str) -> Vec<Line> {
                     open = Some(quotes);
                     rest = &rest[3..];
                 }
-                None => rest = after_short_text(rest),
+                None => rest = after_string(rest),
             }
         }
         lines.push(line);
@@ -121,7 +121,7 @@ pub fn hashed(text: &str) -> Vec<Line> {
     lines
 }
 
-fn after_short_text(text: &str) -> &str {
+fn after_string(text: &str) -> &str {
     let mut characters = text.char_indices();
     let Some((_, quote)) = characters.next() else { return "" };
     while let Some((at, character)) = characters.next() {
@@ -135,14 +135,14 @@ fn after_short_text(text: &str) -> &str {
 }
 
 fn follows_name(characters: &[char], at: usize) -> bool {
-    // `br"…"` is a raw text; `for"` does not occur.
+    // `br"…"` is a raw string; `for"` does not occur.
     at.checked_sub(1).is_some_and(|before| {
         let before = characters[before];
         (before.is_alphanumeric() && before != 'b') || before == '_'
     })
 }
 
-fn raw_text_start(after_r: &[char]) -> Option<usize> {
+fn raw_string_start(after_r: &[char]) -> Option<usize> {
     let hashes = after_r.iter().take_while(|&&c| c == '#').count();
     (after_r.get(hashes) == Some(&'"')).then_some(hashes)
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_comments_are_not_code() {
+    fn strings_and_comments_are_not_code() {
         let lines = rust("let a = \"unsafe \\\" {\"; // unsafe here\n/* unsafe\n /* deeper */ still */ b();");
         assert_eq!(lines[0].code, "let a = ; ");
         assert_eq!(lines[0].comment, " unsafe here");
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn raw_texts_end_at_their_own_hashes() {
+    fn raw_strings_end_at_their_own_hashes() {
         assert_eq!(code_of("x(r#\"a \"quoted\" // b\"#); y"), ["x(); y"]);
         assert_eq!(code_of("x(br\"c\\\"); y"), ["x(b); y"]);
     }
 
     #[test]
-    fn lifetimes_are_code_and_characters_are_not() {
+    fn lifetimes_are_code_and_character_literals_are_not() {
         assert_eq!(
             code_of("fn f<'a>(x: &'a str) { x.find('\"'); x.find('\\''); x.find('\\u{1F}') }"),
             ["fn f<'a>(x: &'a str) { x.find(); x.find(); x.find() }"]
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_over_lines_keeps_the_line_numbers() {
+    fn a_string_over_several_lines_keeps_the_line_numbers() {
         assert_eq!(code_of("a(\"one \\\n two\nthree\");\nunsafe_here()").len(), 4);
         assert_eq!(code_of("a(\"one \\\n two\nthree\");\nlast()")[3], "last()");
     }

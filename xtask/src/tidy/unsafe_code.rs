@@ -1,9 +1,9 @@
-//! Rule: `unsafe` only behind the fence, and each use names the fact it rests on.
+//! Rule: `unsafe` only in the listed places, each with the fact that makes it sound.
 
-use super::{source, Finding};
+use super::{source, Violation};
 
-/// Folders in which `unsafe` may stand.
-const FOLDERS: [&str; 5] = [
+/// Directories that may contain `unsafe`.
+const DIRECTORIES: [&str; 5] = [
     "core/src/sys/",
     "core/crates/signal/",
     "bindings-python/src/runtime/",
@@ -11,8 +11,8 @@ const FOLDERS: [&str; 5] = [
     "bindings-java/src/runtime/",
 ];
 
-/// The FFI doors of the bindings, and the attributes that export them; named one by one.
-const DOORS: [&str; 12] = [
+/// Files of the bindings' FFI boundary, which declare and export functions.
+const FFI_FILES: [&str; 12] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/entry_points.rs",
     "bindings-python/src/ffi/mod.rs",
@@ -27,35 +27,35 @@ const DOORS: [&str; 12] = [
     "bindings-python/src/ffi/variable.rs",
 ];
 
-/// How far above a block its reason may stand: attributes and a comment of some lines lie between.
-const REACH_LINES: usize = 8;
+/// Distance of a SAFETY comment above its block, in lines: attributes and further comment lines may lie between.
+const SAFETY_DISTANCE_LINES: usize = 8;
 
-pub fn check(path: &str, text: &str) -> Vec<Finding> {
+pub fn check(path: &str, text: &str) -> Vec<Violation> {
     if !path.ends_with(".rs") {
         return Vec::new();
     }
-    let allowed = FOLDERS.iter().any(|folder| path.starts_with(folder)) || DOORS.contains(&path);
+    let allowed = DIRECTORIES.iter().any(|directory| path.starts_with(directory)) || FFI_FILES.contains(&path);
     let lines = source::rust(text);
-    let mut findings = Vec::new();
+    let mut violations = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         for position in uses(&line.code) {
             let after = line.code[position + "unsafe".len()..].trim_start();
             if !allowed {
-                let message = "`unsafe` outside its places (core/src/sys, core/crates/signal, bindings-*/src/runtime, an FFI door)";
-                findings.push(Finding::new(path, at + 1, message));
+                let message = "`unsafe` outside its places (core/src/sys, core/crates/signal, bindings-*/src/runtime, the files of an FFI boundary)";
+                violations.push(Violation::new(path, at + 1, message));
             } else if needs_reason(&line.code[..position], after) && !has_reason(&lines, at, after) {
-                findings.push(Finding::new(
+                violations.push(Violation::new(
                     path,
                     at + 1,
-                    "`unsafe` without a `// SAFETY:` line that names the fact it rests on",
+                    "`unsafe` without a `// SAFETY:` line that names the fact that makes it sound",
                 ));
             }
         }
     }
-    findings
+    violations
 }
 
-/// Where the word `unsafe` stands in a line of code; lint names and longer words do not count.
+/// Positions of the keyword `unsafe` in a line of code; lint names and longer words do not count.
 fn uses(code: &str) -> Vec<usize> {
     let name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices("unsafe")
@@ -64,18 +64,18 @@ fn uses(code: &str) -> Vec<usize> {
         .collect()
 }
 
-/// A function type (`unsafe fn(…)`) promises nothing itself; nor does a declaration that nobody outside its file can
-/// call, since each operation inside it stands in a block with a reason of its own (`unsafe_op_in_unsafe_fn`).
+/// A function type (`unsafe fn(…)`) needs no reason. A private declaration needs none either: each unsafe operation in its
+/// body has a block with its own reason (`unsafe_op_in_unsafe_fn`).
 fn needs_reason(before: &str, after: &str) -> bool {
     let is_type = ["fn(", "(", "extern \"", "extern  fn("].iter().any(|start| after.starts_with(start));
     let declares = ["fn ", "extern", "trait "].iter().any(|start| after.starts_with(start));
     !is_type && (!declares || before.trim_start().starts_with("pub"))
 }
 
-fn has_reason(lines: &[source::Line], at: usize, after: &str) -> bool {
+fn has_reason(lines: &[source::SourceLine], at: usize, after: &str) -> bool {
     let declares = after.starts_with("fn ") || after.starts_with("extern") || after.starts_with("trait");
-    let says = |comment: &str| comment.contains("SAFETY:") || (declares && comment.contains("# Safety"));
-    if lines[at..lines.len().min(at + 2)].iter().any(|line| says(&line.comment)) {
+    let states = |comment: &str| comment.contains("SAFETY:") || (declares && comment.contains("# Safety"));
+    if lines[at..lines.len().min(at + 2)].iter().any(|line| states(&line.comment)) {
         return true;
     }
     let above = &lines[..at];
@@ -87,9 +87,9 @@ fn has_reason(lines: &[source::Line], at: usize, after: &str) -> bool {
             .take_while(|line| {
                 line.code.trim().is_empty() && !line.comment.is_empty() || line.code.trim().starts_with('#')
             })
-            .any(|line| says(&line.comment));
+            .any(|line| states(&line.comment));
     }
-    above.iter().rev().take(REACH_LINES).any(|line| says(&line.comment))
+    above.iter().rev().take(SAFETY_DISTANCE_LINES).any(|line| states(&line.comment))
 }
 
 #[cfg(test)]
@@ -99,14 +99,14 @@ mod tests {
     const INSIDE: &str = "core/src/sys/timer.rs";
 
     #[test]
-    fn unsafe_outside_the_fence_is_found() {
-        let findings = check("core/src/drain.rs", "fn f() {\n    // SAFETY: x is alive\n    unsafe { g() }\n}\n");
-        assert_eq!(findings.len(), 1);
-        assert_eq!(findings[0].line, 3);
+    fn unsafe_outside_the_listed_places_is_found() {
+        let violations = check("core/src/drain.rs", "fn f() {\n    // SAFETY: x is alive\n    unsafe { g() }\n}\n");
+        assert_eq!(violations.len(), 1);
+        assert_eq!(violations[0].line, 3);
     }
 
     #[test]
-    fn unsafe_inside_the_fence_needs_a_reason() {
+    fn unsafe_in_a_listed_place_needs_a_reason() {
         assert_eq!(check(INSIDE, "unsafe { g() }").len(), 1);
         assert_eq!(check(INSIDE, "unsafe impl Send for X {}").len(), 1);
         assert!(check(INSIDE, "// SAFETY: the slot belongs to this thread.\nunsafe { g() }").is_empty());
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_in_a_comment_or_text_is_no_use() {
+    fn the_word_in_a_comment_or_string_is_no_use() {
         assert!(check("core/src/drain.rs", "// unsafe is not here\nlet a = \"unsafe { }\";").is_empty());
     }
 }

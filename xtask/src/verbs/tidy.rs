@@ -1,29 +1,61 @@
-//! `cargo xtask tidy`: asks every rule of the house about every file.
+//! `cargo xtask tidy`: applies the rules of `crate::tidy` to the work tree and its commits.
 
 use super::Verb;
+use crate::arguments::{Arguments, Known};
 use crate::step::{Failure, Outcome};
+use crate::tidy::{TidyReport, WorkTree};
 
 pub const VERB: Verb = Verb {
     name: "tidy",
-    usage: "tidy",
-    about:
-        "keeps the rules of the house by machine\n\n\
-        unsafe only in its places and each with SAFETY; files of at most 500 lines that open by saying what they are;\n\
-        no empty names, no unfinished work, no test switched off; who may know whom among the crates; a reason beside\n\
-        each dependency; every room in ARCHITECTURE.md's code map; no language named in the core; no path of a machine.",
-    options: &[],
-    run: |_| run(),
+    usage: "tidy [--places TERM] [--sentences] [--lower]",
+    about: "checks the rules that a machine can check\n\n\
+        `unsafe` only in its places and each with SAFETY; files of at most 500 lines with a header; no empty names, no\n\
+        unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory\n\
+        in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words and repeated type\n\
+        names within the counts of xtask/src/tidy/counts; commits as `area: summary` of 72 characters with a body.\n\
+        --places TERM: lists each use of a banned word or type name. --sentences: lists the sentences above 30 words in the\n\
+        documents. --lower: writes the counts that fell.",
+    options: &[Known::Value("places"), Known::Switch("sentences"), Known::Switch("lower")],
+    run: execute,
 };
 
-/// Prints each finding; fails when there is one.
-pub fn run() -> Outcome {
-    println!("── tidy");
-    let findings = crate::tidy::findings()?;
-    for finding in &findings {
-        println!("{finding}");
+fn execute(given: &Arguments) -> Outcome {
+    if let Some(term) = given.text("places") {
+        WorkTree::read()?.places(term).into_iter().for_each(|(path, line)| println!("{path}:{line}"));
+        return Ok(());
     }
-    match findings.len() {
+    if given.has("lower") {
+        WorkTree::read()?.lower_counts()?;
+    }
+    let report = WorkTree::read()?.check()?;
+    if given.has("sentences") {
+        for sentence in &report.long_sentences {
+            println!("{}:{}: {} words: {} …", sentence.path, sentence.line, sentence.words, sentence.start);
+        }
+    }
+    conclude(&report)
+}
+
+/// Prints notices and violations; fails when there is a violation.
+pub fn run() -> Outcome {
+    conclude(&WorkTree::read()?.check()?)
+}
+
+fn conclude(report: &TidyReport) -> Outcome {
+    println!("── tidy");
+    report.notices.iter().for_each(|notice| println!("note: {notice}"));
+    if !report.notices.is_empty() {
+        println!("note: `cargo xtask tidy --lower` writes these counts");
+    }
+    if !report.long_sentences.is_empty() {
+        println!(
+            "warning: {} sentences above 30 words in the documents; `cargo xtask tidy --sentences` lists them",
+            report.long_sentences.len()
+        );
+    }
+    report.violations.iter().for_each(|violation| println!("{violation}"));
+    match report.violations.len() {
         0 => Ok(()),
-        count => Err(Failure::new("tidy", format!("{count} findings above"))),
+        count => Err(Failure::new("tidy", format!("{count} violations above"))),
     }
 }

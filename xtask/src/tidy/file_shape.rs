@@ -1,20 +1,24 @@
-//! Rules: no source file above 500 lines, and every Rust file opens by saying what it is.
+//! Rules: a source file has at most 500 lines, and a Rust file begins with a module comment.
 
-use super::{has_extension, Finding};
+use super::{has_extension, Violation};
 
 const LONGEST_FILE_LINES: usize = 500;
 
-pub fn check(path: &str, text: &str) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub fn check(path: &str, text: &str) -> Vec<Violation> {
+    let mut violations = Vec::new();
     let lines = text.lines().count();
     if has_extension(path, &["rs", "py", "ts", "js", "mjs", "java", "go"]) && lines > LONGEST_FILE_LINES {
-        let message = format!("{lines} lines, {LONGEST_FILE_LINES} are allowed: is there a second room in it?");
-        findings.push(Finding::new(path, 0, message));
+        let message = format!("{lines} lines, {LONGEST_FILE_LINES} are allowed: move a part to a module of its own");
+        violations.push(Violation::new(path, 0, message));
     }
     if path.ends_with(".rs") && !opens_with_doc(text) {
-        findings.push(Finding::new(path, 1, "opens without `//!`: say what it is, what it is not, who calls it"));
+        violations.push(Violation::new(
+            path,
+            1,
+            "no module comment `//!`: state its purpose, its limits and its callers",
+        ));
     }
-    findings
+    violations
 }
 
 fn opens_with_doc(text: &str) -> bool {
@@ -34,12 +38,12 @@ mod tests {
     }
 
     #[test]
-    fn long_documents_and_lock_files_are_no_sources() {
+    fn the_limit_applies_to_sources_only() {
         assert!(check("Cargo.lock", &"x\n".repeat(5000)).is_empty());
     }
 
     #[test]
-    fn a_rust_file_says_what_it_is() {
+    fn a_rust_file_needs_a_module_comment() {
         assert_eq!(check("core/src/a.rs", "use std::fs;\n").len(), 1);
         assert!(check("core/src/a.rs", "#![no_main]\n//! A fuzz target.\n").is_empty());
     }

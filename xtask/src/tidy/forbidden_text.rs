@@ -1,13 +1,13 @@
-//! Rules about words: none that say nothing, nothing left open, no language named in the core, no path of one machine.
+//! Rules: no name without meaning, no mark of unfinished work, no language named in the core, no path of one machine.
 
-use super::{has_extension, source, Finding};
+use super::{has_extension, source, Violation};
 
-/// Names that say nothing. A name is cut at underscores and capitals before it is compared.
+/// Names without meaning. A name is split at underscores and capitals before the comparison.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager", "misc", "v2"];
 /// Marks of unfinished work, in code and comments.
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "unimplemented!", "todo!"];
-/// Names that others gave: standard libraries, published crates, terms of a language.
-const FOREIGN: [&str; 16] = [
+/// Names from outside: standard libraries, published crates, terms of a language.
+const EXTERNAL: [&str; 16] = [
     "importlib.util",
     "java.util",
     "io.pyroscope.labels.v2",
@@ -25,59 +25,59 @@ const FOREIGN: [&str; 16] = [
     "eventRequestManager",
     "virtualMachineManager",
 ];
-/// Words of a language that have no place in the core; frame-type names (`cpython`, `v8js`, `jvm`) are not among them.
+/// Names of languages, which the core must not contain; names of frame types (`cpython`, `v8js`, `jvm`) are allowed.
 const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
-/// The command line speaks of all languages in its help.
+/// The help of the command line names all languages.
 const MAY_NAME_LANGUAGES: [&str; 1] = ["core/crates/cli/"];
 
-pub fn check(path: &str, text: &str) -> Vec<Finding> {
-    let mut findings = machine_paths(path, text);
-    findings.extend(file_name(path));
+pub fn check(path: &str, text: &str) -> Vec<Violation> {
+    let mut violations = machine_paths(path, text);
+    violations.extend(file_name(path));
     let lines = match path.rsplit_once('.').map(|(_, extension)| extension) {
         Some("rs" | "java" | "js" | "mjs" | "ts" | "go") => source::rust(text),
         Some("py" | "toml" | "yaml" | "yml" | "sh") => source::hashed(text),
-        _ => return findings,
+        _ => return violations,
     };
     let core = (path.starts_with("core/src/") || path.starts_with("core/crates/"))
         && !MAY_NAME_LANGUAGES.iter().any(|place| path.starts_with(place));
     for (at, line) in lines.iter().enumerate() {
         for (part, is_code) in [(&line.code, true), (&line.comment, false)] {
-            findings.extend(
+            violations.extend(
                 empty_name(part)
                     // `k2=v2` in a comment is an example, not a name.
                     .filter(|word| is_code || word != "v2")
-                    .map(|word| Finding::new(path, at + 1, format!("`{word}` says nothing: name what it does"))),
+                    .map(|word| Violation::new(path, at + 1, format!("`{word}` has no meaning: name the function"))),
             );
-            findings.extend(UNFINISHED.into_iter().find(|mark| part.contains(mark)).map(|mark| {
-                Finding::new(path, at + 1, format!("`{mark}`: finish it, or file it and remove the mark"))
+            violations.extend(UNFINISHED.into_iter().find(|mark| part.contains(mark)).map(|mark| {
+                Violation::new(path, at + 1, format!("`{mark}`: finish the work, or open an issue and remove the mark"))
             }));
         }
         if core && has_extension(path, &["rs"]) {
             let original = text.lines().nth(at).unwrap_or_default();
-            findings.extend(LANGUAGES.into_iter().find(|language| has_word(original, language)).map(|language| {
-                Finding::new(path, at + 1, format!("`{language}` in the core, which knows no language"))
+            violations.extend(LANGUAGES.into_iter().find(|language| has_word(original, language)).map(|language| {
+                Violation::new(path, at + 1, format!("`{language}` in the core, which is independent of languages"))
             }));
         }
     }
-    findings
+    violations
 }
 
-fn file_name(path: &str) -> Option<Finding> {
+fn file_name(path: &str) -> Option<Violation> {
     let names = path.rsplit('/').next().unwrap_or_default().split(['.', '-']);
     names
         .flat_map(segments)
         .find(|name| EMPTY_NAMES.contains(&name.as_str()))
-        .map(|name| Finding::new(path, 0, format!("`{name}` in a file's name says nothing")))
+        .map(|name| Violation::new(path, 0, format!("`{name}` in a file's name has no meaning")))
 }
 
 fn empty_name(part: &str) -> Option<String> {
-    let part = FOREIGN.iter().fold(part.to_owned(), |part, foreign| part.replace(foreign, ""));
+    let part = EXTERNAL.iter().fold(part.to_owned(), |part, external| part.replace(external, ""));
     part.split(|c: char| !c.is_alphanumeric() && c != '_')
         .flat_map(segments)
         .find(|segment| EMPTY_NAMES.contains(&segment.as_str()))
 }
 
-/// `GuardedRead` and `guarded_read` are the same words.
+/// Splits `GuardedRead` and `guarded_read` into the same words.
 fn segments(name: &str) -> Vec<String> {
     let mut segments = vec![String::new()];
     let mut before = '_';
@@ -98,19 +98,20 @@ fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| !text[..at].ends_with(name) && !text[at + word.len()..].starts_with(name))
 }
 
-fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
-    // Put together here, so that this file does not break its own rule.
+fn machine_paths(path: &str, text: &str) -> Vec<Violation> {
+    // Concatenated, so that this file does not violate its own rule.
     let roots = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
-    let mut findings = Vec::new();
+    let mut violations = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let found = roots.into_iter().find(|root| {
-            // `…/ro​ot/x` inside a longer path or address is somebody's route, not a path of a machine.
+            // `…/ro​ot/x` inside a longer path or address is a route, not a path of a machine.
             line.match_indices(root)
                 .any(|(start, _)| !line[..start].ends_with(|c: char| c.is_alphanumeric() || "._-}/".contains(c)))
         });
-        findings.extend(found.map(|root| Finding::new(path, at + 1, format!("`{root}…` is a path of one machine"))));
+        violations
+            .extend(found.map(|root| Violation::new(path, at + 1, format!("`{root}…` is a path of one machine"))));
     }
-    findings
+    violations
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_others_gave_may_stay() {
+    fn external_names_are_allowed() {
         assert!(check("a/b.py", "import importlib.util\n# an async context manager").is_empty());
         assert!(check("a/b.rs", "use hyper_util::rt;").is_empty());
     }
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_knows_no_language_but_its_frame_types() {
+    fn the_core_names_no_language_but_its_frame_types() {
         assert_eq!(check("core/src/a.rs", "//! Walks Python frames.").len(), 1);
         assert_eq!(check("core/crates/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
         assert!(check("core/src/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());

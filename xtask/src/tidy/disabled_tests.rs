@@ -1,18 +1,18 @@
-//! Rule: a test that exists is a test that runs. Tests for what only some interpreters have are chosen by a stated
-//! capability (`skipif` with a reason), never switched off.
+//! Rule: no test is disabled. A test of a feature that some interpreters lack is selected by a stated capability (`skipif`
+//! with a reason).
 
-use super::{source, Finding};
+use super::{source, Violation};
 
-pub fn check(path: &str, text: &str) -> Vec<Finding> {
+pub fn check(path: &str, text: &str) -> Vec<Violation> {
     let lines = match path.rsplit_once('.').map(|(_, extension)| extension) {
         Some("rs" | "java" | "js" | "mjs" | "ts") => source::rust(text),
         Some("py") => source::hashed(text),
         _ => return Vec::new(),
     };
-    let mut findings = Vec::new();
+    let mut violations = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let code: String = line.code.split_whitespace().collect();
-        let switched_off = [
+        let disabled = [
             "#[ignore",
             "pytest.skip(",
             "pytest.mark.skip(",
@@ -25,21 +25,21 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
         .into_iter()
         .find(|word| code.contains(word))
         .or(code.ends_with("pytest.mark.skip").then_some("pytest.mark.skip"));
-        if let Some(word) = switched_off {
-            findings.push(Finding::new(path, at + 1, format!("`{word}` switches a test off: mend it or remove it")));
+        if let Some(word) = disabled {
+            violations.push(Violation::new(path, at + 1, format!("`{word}` disables a test: repair it or remove it")));
         }
         if code.contains("skipif(") && !reason_follows(&lines[at..]) {
-            findings.push(Finding::new(
+            violations.push(Violation::new(
                 path,
                 at + 1,
                 "`skipif` without a `reason=`: name the capability that is missing",
             ));
         }
     }
-    findings
+    violations
 }
 
-fn reason_follows(lines: &[source::Line]) -> bool {
+fn reason_follows(lines: &[source::SourceLine]) -> bool {
     lines.iter().take(6).any(|line| line.code.contains("reason="))
 }
 
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_with_its_reason_may_choose() {
+    fn a_capability_with_its_reason_may_select() {
         assert!(check("t/test_a.py", "@pytest.mark.skipif(V < 12, reason='watchers came with 3.12')").is_empty());
         assert_eq!(check("t/test_a.py", "@pytest.mark.skipif(V < 12)").len(), 1);
     }
 
     #[test]
-    fn a_text_that_speaks_of_it_is_no_switch() {
+    fn a_string_literal_disables_no_test() {
         assert!(check("xtask/src/a.rs", "let word = \"#[ignore\";").is_empty());
     }
 }

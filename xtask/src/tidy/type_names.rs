@@ -1,0 +1,92 @@
+//! Rule: a type name has one meaning in the workspace. Structs, enums, unions and traits outside tests count; protobuf
+//! messages (`wire/`) keep the names of their specification. `counts/types.txt` lists the names that remain declared twice.
+
+use std::collections::BTreeMap;
+
+use super::ratchet::Places;
+use super::source;
+
+const KEYWORDS: [&str; 4] = ["struct ", "enum ", "union ", "trait "];
+
+/// Adds the types that a file declares to `found`.
+pub fn collect(path: &str, text: &str, found: &mut BTreeMap<String, Places>) {
+    if !path.ends_with(".rs") || is_exempt(path) {
+        return;
+    }
+    let lines = source::rust(text);
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.code.trim();
+        if code.starts_with("#[cfg(test)]")
+            && lines[at + 1..].iter().find(|next| !next.code.trim().is_empty()).is_some_and(opens_module)
+        {
+            break;
+        }
+        if let Some(name) = declared(code) {
+            found.entry(name.to_owned()).or_default().push((path.to_owned(), at + 1));
+        }
+    }
+}
+
+/// Keeps the names that are declared more than once.
+pub fn repeated(mut found: BTreeMap<String, Places>) -> BTreeMap<String, Places> {
+    found.retain(|_, places| places.len() > 1);
+    found
+}
+
+fn is_exempt(path: &str) -> bool {
+    let directory = ["tests/", "benches/", "wire/", "fuzz/"].iter().any(|part| path.contains(&format!("/{part}")));
+    directory || path.ends_with("tests.rs")
+}
+
+fn opens_module(line: &source::SourceLine) -> bool {
+    line.code.trim().starts_with("mod ") && line.code.contains('{')
+}
+
+fn declared(code: &str) -> Option<&str> {
+    let (before, rest) = KEYWORDS.iter().find_map(|keyword| {
+        let at = code.find(keyword)?;
+        Some((&code[..at], &code[at + keyword.len()..]))
+    })?;
+    let modifiers =
+        before.split_whitespace().all(|word| word.starts_with("pub") || word == "unsafe" || word.ends_with(')'));
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (modifiers && name.starts_with(char::is_uppercase)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &str, text: &str) -> Vec<String> {
+        let mut found = BTreeMap::new();
+        collect(path, text, &mut found);
+        found.into_keys().collect()
+    }
+
+    #[test]
+    fn declarations_of_each_kind_are_found() {
+        let text = "pub struct A;\nenum B {}\npub(crate) trait C {}\npub unsafe trait D {}\nunion E { x: u8 }\n";
+        assert_eq!(names("a.rs", text), ["A", "B", "C", "D", "E"]);
+    }
+
+    #[test]
+    fn uses_comments_and_texts_are_no_declarations() {
+        assert!(names("a.rs", "// struct A;\nlet b = \"struct B\";\nfn f(c: &C) {}\nimpl D for E {}").is_empty());
+    }
+
+    #[test]
+    fn tests_and_wire_messages_are_exempt() {
+        assert!(names("core/tests/it/a.rs", "struct A;").is_empty());
+        assert!(names("core/src/wall_tests.rs", "struct A;").is_empty());
+        assert!(names("core/crates/profile/src/wire/otlp.rs", "struct A;").is_empty());
+        assert!(names("a.rs", "#[cfg(test)]\nmod tests {\n    struct A;\n}\n").is_empty());
+    }
+
+    #[test]
+    fn a_name_declared_in_two_files_is_repeated() {
+        let mut found = BTreeMap::new();
+        collect("a.rs", "struct A;\nstruct B;", &mut found);
+        collect("b.rs", "struct A;", &mut found);
+        assert_eq!(repeated(found).into_keys().collect::<Vec<_>>(), ["A"]);
+    }
+}
