@@ -1,5 +1,5 @@
-//! Reads a verb's command line against its table of flags, prints its help, and names the nearest flag or verb when one is
-//! unknown. Called by `run` for every verb; knows no verb itself.
+//! Parses a verb's command line against its table of flags, prints its help, and suggests the nearest name for an unknown
+//! flag or verb. Called by `run` for every verb; independent of the verbs.
 
 use crate::failure::Failure;
 
@@ -10,10 +10,10 @@ pub(crate) struct Flag {
     pub long: &'static str,
     /// `-o`, or "".
     pub short: &'static str,
-    /// What the value is called in the help; "" for a switch.
+    /// Name of the value in the help; "" for a switch.
     pub value: &'static str,
     pub help: &'static str,
-    /// Given several times, all values count; otherwise a second one is an error.
+    /// Repetitions add values; otherwise a second value is an error.
     pub repeats: bool,
 }
 
@@ -27,13 +27,13 @@ impl Flag {
     }
 }
 
-/// One verb: its name, what it does, what it takes.
+/// One verb: its name, help, flags and function.
 #[derive(Debug)]
-pub(crate) struct Verb {
+pub(crate) struct CliVerb {
     pub name: &'static str,
     /// One line, for the list of verbs.
     pub summary: &'static str,
-    /// What follows the name on the usage line, e.g. `FILE|DIR|URL [FLAGS]`.
+    /// Rest of the usage line after the name, e.g. `FILE|DIR|URL [FLAGS]`.
     pub usage: &'static str,
     /// Paragraphs printed between usage and flags.
     pub about: &'static str,
@@ -44,7 +44,7 @@ pub(crate) struct Verb {
     pub run: fn(&Parsed) -> Result<i32, Failure>,
 }
 
-impl Verb {
+impl CliVerb {
     fn flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
         self.flags.iter().flat_map(|group| group.iter())
     }
@@ -76,7 +76,7 @@ impl Verb {
     }
 }
 
-/// A command line that fits its verb.
+/// A parsed and validated command line.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     pub verb: &'static str,
@@ -99,8 +99,8 @@ impl Parsed {
     }
 }
 
-/// Reads `arguments` (without the verb's name) against the verb's table.
-pub(crate) fn parse(verb: &Verb, arguments: &[String]) -> Result<Parsed, Failure> {
+/// Parses `arguments` (without the verb's name) against the verb's table.
+pub(crate) fn parse(verb: &CliVerb, arguments: &[String]) -> Result<Parsed, Failure> {
     let mut parsed = Parsed { verb: verb.name, ..Parsed::default() };
     let mut rest = arguments.iter();
     let mut only_positionals = false;
@@ -157,21 +157,22 @@ pub(crate) fn parse(verb: &Verb, arguments: &[String]) -> Result<Parsed, Failure
     Ok(parsed)
 }
 
-fn see_help(verb: &Verb) -> String {
+fn see_help(verb: &CliVerb) -> String {
     format!("see `spanprof {} --help`", verb.name)
 }
 
-/// The known name closest to `given`, if close enough to be what was meant.
+/// The name with the smallest edit distance to `given`, if the distance is small enough for a typing error.
 pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = given.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
-    // Longer input can only be far from every name; the distance table below stays small.
+    // Longer input is far from every name; the limit bounds the distance table below.
     if plain.is_empty() || plain.len() > 64 {
         return None;
     }
     known
         .map(|name| {
             let bare = name.trim_start_matches('-');
-            let distance = if bare.starts_with(plain.as_str()) && plain.len() >= 2 { 0 } else { edits(&plain, bare) };
+            let distance =
+                if bare.starts_with(plain.as_str()) && plain.len() >= 2 { 0 } else { edit_distance(&plain, bare) };
             (distance, name)
         })
         .filter(|(distance, _)| *distance <= 1 + plain.len() / 4)
@@ -179,8 +180,8 @@ pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> 
         .map(|(_, name)| name)
 }
 
-/// Number of single-character edits between two short words.
-fn edits(left: &str, right: &str) -> usize {
+/// Levenshtein distance of two short words.
+fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (index, letter) in left.chars().enumerate() {
@@ -214,7 +215,7 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    static VERB: Verb = Verb {
+    static VERB: CliVerb = CliVerb {
         name: "probe",
         summary: "Probes",
         usage: "FILE [FLAGS]",
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_flag_is_answered_with_the_nearest_name() {
+    fn an_unknown_flag_suggests_the_nearest_name() {
         let failure = read(&["f", "--servce", "cart"]).unwrap_err();
         assert_eq!(failure.exit_code, 2);
         assert_eq!(failure.hint.as_deref(), Some("did you mean `--service`?"));
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_doubled_and_surplus_values_are_errors() {
+    fn missing_repeated_and_surplus_values_are_errors() {
         assert!(read(&["f", "--service"]).is_err());
         assert!(read(&["f", "--service", "a", "--service", "b"]).is_err());
         assert!(read(&["f", "--json=yes"]).is_err());

@@ -1,9 +1,9 @@
-//! How much of each sample an answer needs. A table of functions needs only stacks; dropping the rest lets the samples of
-//! many requests add up, so that a week fits into memory. Called before merging, by `serve` and by the reading verbs.
+//! Level of detail of a query. A table of functions needs only stacks. Without labels and links, samples of many requests
+//! merge into one, so that a week fits into memory. Called before merging, by `serve` and by the reading verbs.
 
 use spanprof_profile::{AttributeSetId, LinkId, ProfilesData};
 
-/// What is kept of samples that pass a filter.
+/// Attributes that samples keep after the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Stacks and weights by service and type.
@@ -13,7 +13,7 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    /// Drops what is not needed; merging does the adding up.
+    /// Drops the other attributes; merging adds the samples that become equal.
     pub(crate) fn reduce(self, data: &mut ProfilesData) {
         if self == Detail::Everything {
             return;

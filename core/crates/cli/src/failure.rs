@@ -1,20 +1,20 @@
-//! What a verb reports when it cannot do what was asked: the message, the way out, the exit code. Not a wire error.
+//! Error of a verb: message, hint and exit code. Errors on the wire are in `serve::intake`.
 
 use std::fmt;
 
-/// Exit code of a verb that ran and found or met something wrong.
+/// Exit code of a verb that failed or found an error in its input.
 pub(crate) const EXIT_FAILED: i32 = 1;
-/// Exit code of a command line that could not be understood.
+/// Exit code of an invalid command line.
 pub(crate) const EXIT_USAGE: i32 = 2;
 
-/// A verb's error: what happened, what to do, and the exit code.
+/// A verb's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What happened.
+    /// Cause of the failure.
     pub message: String,
-    /// What to do, where that is known.
+    /// Remedy, where there is one.
     pub hint: Option<String>,
-    /// Exit code of the program: 1 when something failed, 2 for a command line that was not understood.
+    /// Exit code of the program: 1 for a failure, 2 for an invalid command line.
     pub exit_code: i32,
 }
 

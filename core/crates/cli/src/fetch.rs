@@ -1,4 +1,4 @@
-//! A GET to a running `serve`, for the verbs that take a URL. Plain HTTP/1.1; not a general client: no TLS, no redirects.
+//! GET requests to a running `serve`, for the verbs that accept a URL. HTTP/1.1 without TLS and redirects.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::output;
 use crate::serve::LEFT_OUT_HEADER;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// Longer than a query of `serve` may take.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
-const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// Longer than the deadline of a query in `serve`.
+const RESPONSE_DEADLINE: Duration = Duration::from_secs(30);
+const MAX_RESPONSE_BYTES: usize = 256 << 20;
 
-/// A running server's address, and the question a link to its page carries.
+/// Address of a running server, and the query of a link to its page.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ServerUrl {
     authority: String,
     host: String,
     port: u16,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     pub query: String,
 }
 
-impl Server {
+impl ServerUrl {
     pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
         let wrong = |reason: &str| {
             Failure::usage(format!("`{url}` is not the address of a running `spanprof serve`: {reason}"))
@@ -36,17 +36,17 @@ impl Server {
         };
         let uri: Uri = url.split('#').next().unwrap_or("").parse().map_err(|_| wrong("not a URL"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(wrong("only http:// is spoken"));
+            return Err(wrong("only http:// is supported"));
         }
         let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("a user name is not used"));
+            return Err(wrong("a user name is not supported"));
         }
         let port = match authority.as_str()[authority.host().len()..].strip_prefix(':') {
             None => 80,
-            Some(port) => port.parse().map_err(|_| wrong("the port is not one"))?,
+            Some(port) => port.parse().map_err(|_| wrong("the port is not a number from 0 to 65535"))?,
         };
-        Ok(Server {
+        Ok(ServerUrl {
             authority: authority.as_str().to_owned(),
             host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
             port,
@@ -54,7 +54,7 @@ impl Server {
         })
     }
 
-    /// The body of a 200 answer to `path_and_query`.
+    /// The body of a 200 response to `path_and_query`.
     pub(crate) fn get(&self, path_and_query: &str) -> Result<Bytes, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -66,8 +66,8 @@ impl Server {
 
     async fn exchange(&self, path_and_query: &str) -> Result<Bytes, Failure> {
         let failed = |reason: String| {
-            Failure::new(format!("cannot ask http://{}: {reason}", self.authority))
-                .hint("is `spanprof serve` running there? its first line says where it listens")
+            Failure::new(format!("cannot query http://{}: {reason}", self.authority))
+                .hint("is `spanprof serve` running there? its first line of output shows the address")
         };
         let stream = tokio::time::timeout(CONNECT_DEADLINE, TcpStream::connect((self.host.as_str(), self.port)))
             .await
@@ -88,26 +88,26 @@ impl Server {
             let status = response.status();
             if let Some(windows) = response.headers().get(LEFT_OUT_HEADER).and_then(|value| value.to_str().ok()) {
                 output::note(&format!(
-                    "{windows} older windows are left out; narrow the question with --from or --service"
+                    "{windows} older windows are left out; narrow the query with --from or --service"
                 ));
             }
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| {
+            let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    failed("the answer is too large; narrow it with --from, --service or --label".to_owned())
+                    failed("the response is too large; narrow the query with --from, --service or --label".to_owned())
                 } else {
                     failed(error.to_string())
                 }
             })?;
             Ok((status, body.to_bytes()))
         };
-        let outcome = tokio::time::timeout(ANSWER_DEADLINE, exchange)
+        let outcome = tokio::time::timeout(RESPONSE_DEADLINE, exchange)
             .await
-            .unwrap_or_else(|_| Err(failed("no answer within 30 s; narrow the question with --from".to_owned())));
+            .unwrap_or_else(|_| Err(failed("no response within 30 s; narrow the query with --from".to_owned())));
         driver.abort();
         let (status, body) = outcome?;
         if !status.is_success() {
             let start: String = String::from_utf8_lossy(&body).chars().take(300).collect();
-            return Err(failed(format!("it answered {status}: {}", start.trim())));
+            return Err(failed(format!("the server returned {status}: {}", start.trim())));
         }
         Ok(body)
     }
@@ -118,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_http_addresses_are_servers() {
-        let server = Server::parse("http://127.0.0.1:4318/?service=cart#top").unwrap();
+    fn only_plain_http_addresses_are_accepted() {
+        let server = ServerUrl::parse("http://127.0.0.1:4318/?service=cart#top").unwrap();
         assert_eq!((server.host.as_str(), server.port, server.query.as_str()), ("127.0.0.1", 4318, "service=cart"));
-        assert_eq!(Server::parse("http://[::1]:80").unwrap().host, "::1");
+        assert_eq!(ServerUrl::parse("http://[::1]:80").unwrap().host, "::1");
         for url in ["https://h", "http://", "http://user:pass@h", "ftp://h", "http://h:99999", "http:// ", ""] {
-            assert!(Server::parse(url).is_err(), "{url}");
+            assert!(ServerUrl::parse(url).is_err(), "{url}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Writes JSON text piece by piece. Not a parser and not a document model. Called by `--json` and the HTTP API.
+//! Streaming JSON writer. Called by `--json` and the HTTP API.
 
 use std::fmt::Write as _;
 
-/// JSON text under construction; commas come by themselves.
+/// JSON text under construction; the writer inserts commas.
 #[derive(Debug, Default)]
 pub(crate) struct Json(String);
 
@@ -53,7 +53,7 @@ impl Json {
                 '\n' => self.0.push_str("\\n"),
                 '\r' => self.0.push_str("\\r"),
                 '\t' => self.0.push_str("\\t"),
-                // U+2028 and U+2029 end a line in a script, `<` could end the element the text is put in.
+                // U+2028 and U+2029 end a line in a script; `<` could end the enclosing HTML element.
                 '\u{0}'..='\u{1f}' | '\u{2028}' | '\u{2029}' | '<' => {
                     let _ = write!(self.0, "\\u{:04x}", u32::from(letter));
                 }
@@ -70,7 +70,7 @@ impl Json {
         self
     }
 
-    /// A floating-point number, all its digits; infinities and NaN by the names protobuf's JSON gives them.
+    /// A floating-point number with all its digits; infinities and NaN by their names in protobuf's JSON mapping.
     pub(crate) fn double(&mut self, value: f64) -> &mut Self {
         match value {
             f64::INFINITY => self.string("Infinity"),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_and_escapes_come_by_themselves() {
+    fn commas_and_escapes_are_inserted() {
         let mut json = Json::new();
         json.object(|json| {
             json.key("a\"b").string("line\n</script>\u{1}");

@@ -1,7 +1,7 @@
 //! The `spanprof` command: `serve`, the embedded back end, and the verbs that read profiles. A client of the profile model;
 //! the binary and the console script of the wheel call [`run`].
 //!
-//! Law: nothing here runs in a profiled program. No input, however wrong, ends in a panic.
+//! Invariants: nothing here runs in a profiled program; no input causes a panic.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -14,21 +14,21 @@ mod otlp_json;
 mod output;
 mod quantity;
 mod query_string;
-#[cfg(test)]
-mod scratch;
 mod selection;
 pub mod serve;
 mod source;
+#[cfg(test)]
+mod temp_directory;
 mod verbs;
 
-use arguments::{nearest, Verb};
+use arguments::{nearest, CliVerb};
 pub use failure::Failure;
 
-static VERBS: [&Verb; 5] =
+static VERBS: [&CliVerb; 5] =
     [&verbs::serve::VERB, &verbs::top::VERB, &verbs::flamegraph::VERB, &verbs::convert::VERB, &verbs::check::VERB];
 
-/// Runs the command line; `arguments` without the program's name. Returns the exit code: 0 done, 1 failed or found
-/// something wrong, 2 a command line that could not be understood.
+/// Runs the command line; `arguments` without the program's name. Returns the exit code: 0 success, 1 failure or an
+/// error in the input, 2 invalid command line.
 pub fn run(arguments: &[String]) -> i32 {
     match dispatch(arguments) {
         Ok(code) => code,
@@ -75,11 +75,11 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
 
 fn overview() -> String {
     let mut text = format!(
-        "spanprof {}: profiles that know the trace and span they belong to\n\nUsage: spanprof VERB [ARGUMENTS]\n\nVerbs:\n",
+        "spanprof {}: profiles linked to traces and spans\n\nUsage: spanprof VERB [ARGUMENTS]\n\nVerbs:\n",
         env!("CARGO_PKG_VERSION")
     );
     for verb in VERBS {
         text += &format!("  {:<11} {}\n", verb.name, verb.summary);
     }
-    text + "\n`spanprof VERB --help` says more. Profiles are read from a file, a directory, stdin (-) or a running `serve` (http://…).\n"
+    text + "\n`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-) or a running `serve` (http://…).\n"
 }

@@ -1,4 +1,4 @@
-//! The `spanprof` binary: [`spanprof_cli::run`] on the program's arguments, nothing else.
+//! The `spanprof` binary: calls [`spanprof_cli::run`] with the program's arguments.
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

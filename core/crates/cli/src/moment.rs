@@ -1,13 +1,13 @@
-//! Points in time as people and programs write them: RFC 3339, unix seconds, milliseconds or nanoseconds, or relative to now.
-//! Pure: now is an argument. Called by the selection flags and the query parameters of `serve`.
+//! Parses and formats points in time: RFC 3339, unix seconds, milliseconds or nanoseconds, or relative to now.
+//! Pure: the current time is an argument. Called by the selection flags and the query parameters of `serve`.
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// What `parse` accepts, for messages.
+/// Accepted forms, for messages.
 pub(crate) const FORMS: &str =
     "RFC 3339 (2026-01-31T12:00:00Z), unix seconds or milliseconds, `now`, or relative such as `-5m` or `-1h30m`";
 
-/// Unix nanoseconds of `text`, or `None` when it has none of the known forms.
+/// Unix nanoseconds of `text`, or `None` when it has none of the accepted forms.
 pub(crate) fn parse(text: &str, now_unix_ns: u64) -> Option<u64> {
     let text = text.trim();
     if text == "now" {
@@ -65,7 +65,7 @@ pub(crate) fn format_rfc3339(unix_ns: u64) -> String {
     )
 }
 
-/// A bare number is told apart by its size: the year 5138 in seconds is 1973 in milliseconds.
+/// The magnitude of a number determines its unit: 100,000,000,000 is the year 5138 in seconds and 1973 in milliseconds.
 fn unix_number(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let number: i128 = whole.parse().ok()?;
@@ -143,7 +143,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last of its year.
+/// Days since 1970-01-01. Years begin in March, so that the leap day is the last day of its year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -169,7 +169,7 @@ mod tests {
     const NOW: u64 = 1_769_860_800_000_000_000; // 2026-01-31T12:00:00Z
 
     #[test]
-    fn every_documented_form_names_the_same_moment() {
+    fn every_documented_form_denotes_the_same_time() {
         for text in [
             "2026-01-31T12:00:00Z",
             "2026-01-31 12:00:00.000",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_moment_is_refused_without_panic() {
+    fn text_that_is_no_time_is_refused_without_panic() {
         for text in [
             "",
             "-",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formatted_moment_parses_back() {
+    fn a_formatted_time_parses_back() {
         for unix_ns in [0, NOW, NOW + 123_000_000, 951_782_400_000_000_000, 4_102_444_799_999_000_000] {
             assert_eq!(parse(&format_rfc3339(unix_ns), 0), Some(unix_ns));
         }

@@ -9,10 +9,9 @@ use spanprof_profile::{
 use crate::json::Json;
 use crate::selection::hex;
 
-/// One line of JSON. Every table is written whole: the data is expected to hold only what its samples use.
+/// One line of JSON. Every table is written in full: the dictionary must contain only entries that samples use.
 pub(crate) fn encode(data: &ProfilesData) -> String {
-    // Of strings the wire needs besides the dictionary's: they are appended to its table.
-    let mut strings = Strings { data, added: Vec::new() };
+    let mut strings = StringIndex { data, appended: Vec::new() };
     let mut json = Json::new();
     json.object(|json| {
         json.key("resourceProfiles").array(|json| {
@@ -25,26 +24,27 @@ pub(crate) fn encode(data: &ProfilesData) -> String {
     json.finish() + "\n"
 }
 
-struct Strings<'a> {
+/// Index of each string in the string table: the dictionary's strings, then those that only the wire format needs.
+struct StringIndex<'a> {
     data: &'a ProfilesData,
-    added: Vec<String>,
+    appended: Vec<String>,
 }
 
-impl Strings<'_> {
+impl StringIndex<'_> {
     fn index(&mut self, text: &str) -> u32 {
         if let Some(StringId(id)) = self.data.dictionary.find_string(text) {
             return id;
         }
         let first = self.data.dictionary.lens().strings;
-        let at = self.added.iter().position(|other| other == text).unwrap_or_else(|| {
-            self.added.push(text.to_owned());
-            self.added.len() - 1
+        let at = self.appended.iter().position(|other| other == text).unwrap_or_else(|| {
+            self.appended.push(text.to_owned());
+            self.appended.len() - 1
         });
         (first + at) as u32
     }
 }
 
-fn resource_profiles(json: &mut Json, resource: &ResourceProfiles, strings: &mut Strings<'_>) {
+fn resource_profiles(json: &mut Json, resource: &ResourceProfiles, strings: &mut StringIndex<'_>) {
     json.key("resource").object(|json| {
         json.key("attributes").array(|json| {
             for Attribute { key, value: of, .. } in &resource.resource {
@@ -69,7 +69,7 @@ fn resource_profiles(json: &mut Json, resource: &ResourceProfiles, strings: &mut
     });
 }
 
-fn write_profile(json: &mut Json, profile: &Profile, strings: &mut Strings<'_>) {
+fn write_profile(json: &mut Json, profile: &Profile, strings: &mut StringIndex<'_>) {
     let mut value_type = |json: &mut Json, name: &str, of: &ValueType| {
         let (kind, unit) = (strings.index(&of.kind), strings.index(&of.unit));
         json.key(name).object(|json| {
@@ -78,9 +78,9 @@ fn write_profile(json: &mut Json, profile: &Profile, strings: &mut Strings<'_>) 
     };
     value_type(json, "sampleType", &profile.sample_type);
     value_type(json, "periodType", &profile.period_type);
-    whole(json, "period", profile.period);
-    whole(json, "timeUnixNano", profile.time_unix_nano);
-    whole(json, "durationNano", profile.duration_nano);
+    integer(json, "period", profile.period);
+    integer(json, "timeUnixNano", profile.time_unix_nano);
+    integer(json, "durationNano", profile.duration_nano);
     if profile.profile_id != [0; 16] {
         json.key("profileId").string(&hex(&profile.profile_id));
     }
@@ -117,15 +117,15 @@ fn write_sample(json: &mut Json, sample: &Sample, data: &ProfilesData) {
     }
 }
 
-fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut Strings<'_>) {
+fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_>) {
     let of = &data.dictionary;
     let lens = of.lens();
     json.key("mappingTable").array(|json| {
         for mapping in of.mappings() {
             json.object(|json| {
-                whole(json, "memoryStart", mapping.memory_start);
-                whole(json, "memoryLimit", mapping.memory_limit);
-                whole(json, "fileOffset", mapping.file_offset);
+                integer(json, "memoryStart", mapping.memory_start);
+                integer(json, "memoryLimit", mapping.memory_limit);
+                integer(json, "fileOffset", mapping.file_offset);
                 json.key("filenameStrindex").number(mapping.filename.0);
                 attribute_indices(json, data, mapping.attributes);
             });
@@ -136,13 +136,13 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut Strings<'_>) {
             let location = of.get_location(LocationId(at as u32));
             json.object(|json| {
                 json.key("mappingIndex").number(location.mapping.0);
-                whole(json, "address", location.address);
+                integer(json, "address", location.address);
                 json.key("lines").array(|json| {
                     for line in location.lines {
                         json.object(|json| {
                             json.key("functionIndex").number(line.function.0);
-                            whole(json, "line", line.line);
-                            whole(json, "column", line.column);
+                            integer(json, "line", line.line);
+                            integer(json, "column", line.column);
                         });
                     }
                 });
@@ -156,14 +156,14 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut Strings<'_>) {
                 json.key("nameStrindex").number(function.name.0);
                 json.key("systemNameStrindex").number(function.system_name.0);
                 json.key("filenameStrindex").number(function.filename.0);
-                whole(json, "startLine", function.start_line);
+                integer(json, "startLine", function.start_line);
             });
         }
     });
     json.key("linkTable").array(|json| {
         for (at, link) in of.links().iter().enumerate() {
             json.object(|json| {
-                // Entry 0 has no ids: one receiver refuses zeros there, every one takes none.
+                // Entry 0 has no ids: one receiver refuses zeros there, every receiver accepts their absence.
                 if at > 0 {
                     json.key("traceId").string(&hex(&link.trace_id)).key("spanId").string(&hex(&link.span_id));
                 }
@@ -198,7 +198,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut Strings<'_>) {
         for (_, text) in of.strings() {
             json.string(text);
         }
-        for text in &strings.added {
+        for text in &strings.appended {
             json.string(text);
         }
     });
@@ -214,8 +214,8 @@ fn attribute_indices(json: &mut Json, data: &ProfilesData, set: AttributeSetId) 
     }
 }
 
-/// A 64-bit number travels as a string in protobuf's JSON; zero is left out.
-fn whole(json: &mut Json, name: &str, value: impl Into<i128>) {
+/// A 64-bit number is a string in protobuf's JSON mapping; zero is omitted.
+fn integer(json: &mut Json, name: &str, value: impl Into<i128>) {
     let value: i128 = value.into();
     if value != 0 {
         json.key(name).string(&value.to_string());

@@ -1,4 +1,4 @@
-//! Writing to stdout, stderr and files. A reader that closed its end (`| head`) is not an error.
+//! Writes to stdout, stderr and files. A closed pipe on stdout (`| head`) is not an error.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -17,18 +17,18 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// One line that others wait for; a closed stdout does not matter.
+/// Writes a line to stdout at once, for a process that waits for it; errors are ignored.
 pub(crate) fn print_and_flush(line: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// A line for people, on stderr.
+/// Writes a line to stderr.
 pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr().lock(), "spanprof: {line}");
 }
 
-/// Writes the result of a verb to `path`, or to stdout for `-`. The file is replaced whole or not at all.
+/// Writes the result of a verb to `path`, or to stdout for `-`. The file is replaced atomically.
 pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), Failure> {
     if path == "-" {
         return print(bytes);
@@ -41,7 +41,7 @@ pub(crate) fn write(path: &str, bytes: &[u8]) -> Result<(), Failure> {
         let written = OpenOptions::new().write(true).open(target).and_then(|mut file| file.write_all(bytes));
         return written.map_err(failed);
     }
-    let name = target.file_name().ok_or_else(|| Failure::usage(format!("`{path}` names no file")))?;
+    let name = target.file_name().ok_or_else(|| Failure::usage(format!("`{path}` is not a file name")))?;
     let temporary = target.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
     let written = OpenOptions::new()
         .write(true)

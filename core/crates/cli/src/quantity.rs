@@ -1,6 +1,6 @@
-//! Amounts as people read them: `1.23 s`, `4.5 MiB`, `12%`. Called by the text output of the verbs.
+//! Formats quantities: `1.23 s`, `4.5 MiB`, `12%`. Called by the text output of the verbs.
 
-/// A value in its unit, three to four digits.
+/// A value with its unit, in three to four digits.
 pub(crate) fn format_quantity(value: i64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "nanoseconds" => &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")],

@@ -1,6 +1,6 @@
-//! Reads and writes URL query strings. Called by the HTTP API and by the verbs that ask a running server.
+//! Parses and formats URL query strings. Called by the HTTP API and by the verbs that query a running server.
 
-/// Pairs of a query string, decoded. Bytes that are no UTF-8 become the replacement character.
+/// Pairs of a query string, decoded. Invalid UTF-8 becomes the replacement character.
 pub(crate) fn parse(query: &str) -> Vec<(String, String)> {
     query
         .split('&')
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_survive_being_written_and_read() {
+    fn formatted_pairs_parse_back() {
         let pairs = [("label", "endpoint=/a&b+c %41é"), ("label", ""), ("service", "100%")];
         let written = format(pairs);
         let read = parse(&written);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_escapes_are_taken_as_they_are() {
+    fn invalid_escapes_are_kept_verbatim() {
         assert_eq!(
             parse("a=%4&b=%zz&c=%&&d"),
             [

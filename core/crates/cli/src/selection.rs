@@ -1,5 +1,5 @@
-//! Which samples are meant: the flags `--service --type --label --trace-id --span-id --from --to` and, under the same names,
-//! the query parameters of `serve`. Called by every verb that reads profiles and by the HTTP API.
+//! Parses the sample filter: the flags `--service --type --label --trace-id --span-id --from --to` and the query parameters
+//! of `serve`, which have the same names. Called by every verb that reads profiles and by the HTTP API.
 
 use spanprof_profile::query::{self, Filter};
 use spanprof_profile::ProfilesData;
@@ -8,7 +8,7 @@ use crate::arguments::{Flag, Parsed};
 use crate::failure::Failure;
 use crate::moment;
 
-/// The flags, for the tables of the verbs.
+/// Flags of the filter, for the tables of the verbs.
 pub(crate) const FLAGS: &[Flag] = &[
     Flag::value("--service", "NAME", "only this service (service.name)"),
     Flag::value("--type", "TYPE", "only this profile type: cpu, wall, alloc_space, …"),
@@ -21,20 +21,20 @@ pub(crate) const FLAGS: &[Flag] = &[
     },
     Flag::value("--trace-id", "HEX", "only samples of this trace (32 hex digits)"),
     Flag::value("--span-id", "HEX", "only samples of this span (16 hex digits)"),
-    Flag::value("--from", "TIME", "only from here on: RFC 3339, unix s or ms, or relative such as -5m"),
+    Flag::value("--from", "TIME", "only from this time on: RFC 3339, unix s or ms, or relative such as -5m"),
 ];
 
-/// The end of the time range; apart, since `convert` has a second meaning for it.
-pub(crate) const TO: &[Flag] = &[Flag::value("--to", "TIME", "only up to here; same forms as --from")];
+/// The end of the time range; a separate table, since `convert --to` also accepts a format.
+pub(crate) const TO: &[Flag] = &[Flag::value("--to", "TIME", "only up to this time; same forms as --from")];
 
-/// What `convert --to` can write. None of these words is a time, so `--to` can say either.
+/// Formats of `convert --to`. None of them parses as a time, so that `--to` accepts both.
 pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", "json"];
 
-/// The profile types shown first when neither the user nor the file names one. Of types that are measured together this is
-/// the one that pprof shows, the last: `inuse_space` of a heap, `delay` of locks.
-const USUAL_TYPES: [&str; 5] = ["cpu", "wall", "inuse_space", "alloc_space", "delay"];
+/// Preferred profile types when neither the user nor the file names one. Of types that are measured together, this is
+/// pprof's default, the last: `inuse_space` of a heap, `delay` of locks.
+const PREFERRED_TYPES: [&str; 5] = ["cpu", "wall", "inuse_space", "alloc_space", "delay"];
 
-/// Reads the flags of a verb.
+/// Parses the flags of a verb.
 pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Failure> {
     let mut filter = Filter::default();
     for flag in FLAGS.iter().chain(TO) {
@@ -49,10 +49,10 @@ pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Fail
     Ok(filter)
 }
 
-/// The query parameters that [`of_parameters`] reads.
+/// The query parameters that [`of_parameters`] parses.
 pub(crate) const PARAMETERS: [&str; 7] = ["service", "type", "label", "trace_id", "span_id", "from", "to"];
 
-/// Reads the query parameters of a request; other names are left to the caller.
+/// Parses the query parameters of a request; the caller checks other names.
 pub(crate) fn of_parameters(parameters: &[(String, String)], now_unix_ns: u64) -> Result<Filter, String> {
     let mut filter = Filter::default();
     for (name, value) in parameters {
@@ -64,7 +64,7 @@ pub(crate) fn of_parameters(parameters: &[(String, String)], now_unix_ns: u64) -
     Ok(filter)
 }
 
-/// The query parameters that mean `filter`; absolute, so that two requests with it ask the same.
+/// Formats `filter` as query parameters. Times are absolute, so that two requests have the same range.
 pub(crate) fn to_parameters(filter: &Filter) -> Vec<(&'static str, String)> {
     let mut parameters = Vec::new();
     let mut add = |name, value: Option<String>| parameters.extend(value.map(|value| (name, value)));
@@ -75,7 +75,7 @@ pub(crate) fn to_parameters(filter: &Filter) -> Vec<(&'static str, String)> {
     }
     add("trace_id", filter.trace_id.map(|id| hex(&id)));
     add("span_id", filter.span_id.map(|id| hex(&id)));
-    // 19 digits from 1973 on, hence read back as nanoseconds; earlier moments are before every profile.
+    // Large enough from 1973 on to parse as nanoseconds; no profile is older.
     add("from", filter.from_unix_nano.map(|nanos| nanos.to_string()));
     add("to", filter.to_unix_nano.map(|nanos| nanos.to_string()));
     parameters
@@ -131,8 +131,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The type to show: the one asked for, else the file's own default, else the most usual of those present. "" when there is
-/// none.
+/// The type to show: that of the filter, else the default of the file, else the preferred one of those present. "" when there
+/// is none.
 pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
     if let Some(name) = &filter.type_name {
         return name.clone();
@@ -141,8 +141,11 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
         return name;
     }
     let types = query::types(data);
-    let usual = USUAL_TYPES.iter().find(|name| types.iter().any(|of| of.type_name == **name));
-    usual.map(|name| (*name).to_owned()).or_else(|| types.first().map(|of| of.type_name.clone())).unwrap_or_default()
+    let preferred = PREFERRED_TYPES.iter().find(|name| types.iter().any(|of| of.type_name == **name));
+    preferred
+        .map(|name| (*name).to_owned())
+        .or_else(|| types.first().map(|of| of.type_name.clone()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_survive_being_written_and_read_again() {
+    fn formatted_parameters_parse_back() {
         let filter = read(&[
             ("service", "cart & co"),
             ("type", "cpu"),
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_that_is_shown_is_the_one_that_pprof_shows() {
+    fn the_default_type_is_that_of_pprof() {
         let shown = |types: &[&str], default: &str| {
             let mut data = ProfilesData::default();
             let setting = Value::String(default);
@@ -195,14 +198,14 @@ mod tests {
         };
         let heap = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
         assert_eq!(shown(&heap, ""), "inuse_space");
-        assert_eq!(shown(&heap, "alloc_space"), "alloc_space", "a file's own default wins");
+        assert_eq!(shown(&heap, "alloc_space"), "alloc_space", "the file's default has precedence");
         assert_eq!(shown(&heap, "elsewhere"), "inuse_space");
         assert_eq!(shown(&["contentions", "delay"], ""), "delay");
         assert_eq!(shown(&["wall", "cpu"], ""), "cpu");
     }
 
     #[test]
-    fn a_wrong_value_says_what_was_expected() {
+    fn a_wrong_value_names_the_expected_form() {
         for (name, value, words) in [
             ("trace_id", "b7ad6b7169203331", "32 hex digits"),
             ("span_id", "ü7ad6b716920333", "16 hex digits"),

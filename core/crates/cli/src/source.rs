@@ -1,4 +1,4 @@
-//! Where the reading verbs get profiles from: a file, stdin, a directory, or a running `serve`. Called by `top`,
+//! Sources of profiles for the reading verbs: a file, stdin, a directory, or a running `serve`. Called by `top`,
 //! `flamegraph`, `convert` and `check`.
 
 use std::fs;
@@ -11,38 +11,38 @@ use spanprof_profile::ProfilesData;
 
 use crate::detail::Detail;
 use crate::failure::Failure;
-use crate::fetch::Server;
+use crate::fetch::ServerUrl;
 use crate::serve::looks_like_a_profile;
 use crate::{output, query_string, selection};
 
-/// Largest file read; above what any encoder of the field writes.
+/// Largest file read; profiling tools write smaller ones.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Files of a directory merged at once.
 const MERGE_BATCH: usize = 24;
 
-/// A place profiles can be read from.
+/// A source of profiles.
 #[derive(Debug)]
 pub(crate) enum Source {
     Stdin,
     File(PathBuf),
     Directory(PathBuf),
-    Server(Server),
+    Server(ServerUrl),
 }
 
-/// Some bytes and what to call them.
-pub(crate) struct Named {
+/// Content of a source, with its name for messages.
+pub(crate) struct NamedBytes {
     pub name: String,
     pub bytes: Vec<u8>,
 }
 
 impl Source {
-    /// What the positional argument `text` names.
+    /// Parses the positional argument `text`.
     pub(crate) fn parse(text: &str) -> Result<Source, Failure> {
         if text == "-" {
             return Ok(Source::Stdin);
         }
         if text.contains("://") {
-            return Server::parse(text).map(Source::Server);
+            return ServerUrl::parse(text).map(Source::Server);
         }
         let path = PathBuf::from(text);
         match fs::metadata(&path) {
@@ -54,11 +54,11 @@ impl Source {
         }
     }
 
-    /// The samples that pass the filter, and what did not pass is gone. Files of a directory that cannot be read are
-    /// reported and passed over, unless none can.
+    /// The samples that pass the filter. Unreadable files of a directory are reported and skipped; when all are
+    /// unreadable, the first error is returned.
     pub(crate) fn read(&self, filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
         let limits = DecodeLimits::default();
-        let decoded = |named: &Named| {
+        let decoded = |named: &NamedBytes| {
             decode::any(&named.bytes, &limits)
                 .map(|(_, data)| data)
                 .map_err(|error| Failure::new(format!("{}: {error}", named.name)))
@@ -71,11 +71,11 @@ impl Source {
         match self {
             Source::Server(server) => {
                 let stacks = if detail == Detail::Stacks { "&detail=stacks" } else { "" };
-                let bytes = server.get(&format!("/api/profile?{}{stacks}", question(server, filter)))?.to_vec();
+                let bytes = server.get(&format!("/api/profile?{}{stacks}", merged_query(server, filter)))?.to_vec();
                 if bytes.is_empty() {
                     return Ok(ProfilesData::default());
                 }
-                decoded(&Named { name: "the server's answer".to_owned(), bytes })
+                decoded(&NamedBytes { name: "the server's response".to_owned(), bytes })
             }
             Source::Directory(path) => {
                 let mut merged = ProfilesData::default();
@@ -89,7 +89,7 @@ impl Source {
                             batch.push(passing(&data));
                         }
                         Err(failure) => {
-                            output::note(&format!("passed over {}", failure.message));
+                            output::note(&format!("skipped {}", failure.message));
                             first_failure.get_or_insert(failure);
                         }
                     }
@@ -111,20 +111,20 @@ impl Source {
         }
     }
 
-    /// The bytes as they are, for `check`. A server leaves out requests that cannot hold what the filter asks for.
-    pub(crate) fn raw(&self, filter: &Filter) -> Result<Vec<Named>, Failure> {
+    /// The unmodified bytes, for `check`. A server omits requests that cannot contain samples of the filter.
+    pub(crate) fn raw(&self, filter: &Filter) -> Result<Vec<NamedBytes>, Failure> {
         match self {
             Source::Stdin => read_all("stdin".to_owned(), std::io::stdin().lock()).map(|named| vec![named]),
             Source::File(path) => read_file(path).map(|named| vec![named]),
             Source::Directory(path) => list(path)?.iter().map(|path| read_file(path)).collect(),
             Source::Server(server) => {
-                let list = server.get(&format!("/api/windows?{}", question(server, filter)))?;
+                let list = server.get(&format!("/api/windows?{}", merged_query(server, filter)))?;
                 let names = window_names(&String::from_utf8_lossy(&list));
                 names
                     .into_iter()
                     .map(|name| {
                         let bytes = server.get(&format!("/api/windows/{name}"))?.to_vec();
-                        Ok(Named { name, bytes })
+                        Ok(NamedBytes { name, bytes })
                     })
                     .collect()
             }
@@ -132,22 +132,22 @@ impl Source {
     }
 }
 
-/// The filter as a query string; what the URL itself asks counts where the filter says nothing.
-fn question(server: &Server, filter: &Filter) -> String {
+/// The filter as a query string; parameters of the URL fill the fields that the filter leaves open.
+fn merged_query(server: &ServerUrl, filter: &Filter) -> String {
     let mut pairs = selection::to_parameters(filter);
     let of_url = query_string::parse(&server.query);
     for (name, value) in &of_url {
-        let known = selection::PARAMETERS.into_iter().find(|known| known == name);
-        if let Some(known) = known {
-            if known == "label" || !pairs.iter().any(|(of, _)| *of == known) {
-                pairs.push((known, value.clone()));
+        let parameter = selection::PARAMETERS.into_iter().find(|parameter| parameter == name);
+        if let Some(parameter) = parameter {
+            if parameter == "label" || !pairs.iter().any(|(of, _)| *of == parameter) {
+                pairs.push((parameter, value.clone()));
             }
         }
     }
     query_string::format(pairs.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
-/// Names in the answer of `/api/windows`. They are file names of plain characters, or they are not asked for.
+/// Names in the response of `/api/windows`. Names with characters other than those of our files are ignored.
 fn window_names(json: &str) -> Vec<String> {
     json.split("\"name\":\"")
         .skip(1)
@@ -157,7 +157,7 @@ fn window_names(json: &str) -> Vec<String> {
         .collect()
 }
 
-/// The files of a directory that look like profiles, by name.
+/// The files of a directory with a name of a profile, sorted by name.
 fn list(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error| Failure::new(format!("cannot list {}: {error}", directory.display()));
     let mut paths = Vec::new();
@@ -176,13 +176,13 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-fn read_file(path: &Path) -> Result<Named, Failure> {
+fn read_file(path: &Path) -> Result<NamedBytes, Failure> {
     let file =
         fs::File::open(path).map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
     read_all(path.display().to_string(), file)
 }
 
-fn read_all(name: String, reader: impl Read) -> Result<Named, Failure> {
+fn read_all(name: String, reader: impl Read) -> Result<NamedBytes, Failure> {
     let mut bytes = Vec::new();
     reader
         .take(MAX_FILE_BYTES + 1)
@@ -191,7 +191,7 @@ fn read_all(name: String, reader: impl Read) -> Result<Named, Failure> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Failure::new(format!("{name} is larger than {MAX_FILE_BYTES} bytes")));
     }
-    Ok(Named { name, bytes })
+    Ok(NamedBytes { name, bytes })
 }
 
 #[cfg(test)]
@@ -199,14 +199,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_win_over_what_a_copied_link_asks() {
-        let server = Server::parse("http://h:1/?service=cart&type=cpu&theme=dark&label=a%3Db").unwrap();
+    fn flags_override_the_query_of_a_link() {
+        let server = ServerUrl::parse("http://h:1/?service=cart&type=cpu&theme=dark&label=a%3Db").unwrap();
         let filter = Filter { service: Some("pay".to_owned()), ..Filter::default() };
-        assert_eq!(question(&server, &filter), "service=pay&type=cpu&label=a%3Db");
+        assert_eq!(merged_query(&server, &filter), "service=pay&type=cpu&label=a%3Db");
     }
 
     #[test]
-    fn only_plain_names_are_asked_for() {
+    fn only_plain_names_are_requested() {
         let list = r#"{"windows":[{"name":"1700-1-000.otlp.pb.gz","bytes":3},{"name":"../../x","bytes":1}]}"#;
         assert_eq!(window_names(list), ["1700-1-000.otlp.pb.gz"]);
     }

@@ -1,5 +1,5 @@
-//! Accepts connections and drives them: HTTP/1.1 and HTTP/2 without TLS on either port, told apart by their first bytes.
-//! Not the routes (`route`). Law: at most [`MAX_CONNECTIONS`] at once; one that says nothing, stalls or idles is closed.
+//! Accepts and serves connections: HTTP/1.1 and HTTP/2 without TLS on either port, distinguished by their first bytes.
+//! Routes are in `route`. Invariant: at most [`MAX_CONNECTIONS`] at once; silent, stalled and idle connections are closed.
 
 use std::future::Future;
 use std::pin::{pin, Pin};
@@ -16,77 +16,76 @@ use tokio::sync::{watch, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout, Instant};
 
 use super::reply::Reply;
-use super::route::{self, Shared};
+use super::route::{self, ServerState};
 
 /// Connections served at once, both ports together; further ones wait in the listen queue.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
-/// Connections that wait on each port. One more finds no place and asks again after 1 s, 3 s, 7 s…
+/// Backlog of each port. A further peer retries its SYN after 1 s, 3 s, 7 s…
 pub(crate) const LISTEN_QUEUE: i32 = 1024;
 
-/// Time a peer has to say what it wants, on a new connection and for the head of each request.
+/// Deadline for the first bytes of a connection and for the head of each request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Time without a request after which a connection is closed. Exporters send every few seconds.
 const IDLE_DEADLINE: Duration = Duration::from_secs(120);
-/// The same while every connection is taken and others may wait: a peer that only holds its place gives it up soon, so that
-/// a crowd of them delays others by seconds (500 of them by about 4).
+/// The same while every connection is in use and others may wait. Idle peers lose their slot soon, so that many of them
+/// delay others by seconds (500 peers by about 4 s).
 const HEAD_DEADLINE_WHEN_FULL: Duration = Duration::from_millis(500);
 const IDLE_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(2);
-/// Time a closing connection has to finish the request it is in.
+/// Deadline for the request in progress on a closing connection.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
-/// How often a connection looks whether it idles.
-const WATCH_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval of the idle check of a connection.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a server that was full counts as full: when one connection gives up its place, the others must not think
-/// that there is room.
+/// Time for which a full server counts as full after a slot became free: other connections keep the short deadlines.
 const FULL_LASTS: Duration = Duration::from_secs(1);
 
-/// The places of connections, both ports together.
-pub(crate) struct Places {
-    places: Arc<Semaphore>,
+/// Slots for connections, shared by both ports.
+pub(crate) struct ConnectionSlots {
+    slots: Arc<Semaphore>,
     started: Instant,
-    /// Milliseconds from `started` to when a place was last waited for, and one more; 0 when never.
+    /// Milliseconds from `started` to the end of the last wait for a slot, plus 1; 0 when there was none.
     last_full_millis: AtomicU64,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(crate) fn new() -> Self {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Places { places, started: Instant::now(), last_full_millis: AtomicU64::new(0) }
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        ConnectionSlots { slots, started: Instant::now(), last_full_millis: AtomicU64::new(0) }
     }
 
-    async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Some(place);
+    async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return Some(slot);
         }
-        let place = self.places.clone().acquire_owned().await.ok();
+        let slot = self.slots.clone().acquire_owned().await.ok();
         self.last_full_millis.store(self.started.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
-        place
+        slot
     }
 
-    /// Whether every place is taken, or was a moment ago.
+    /// Whether every slot is in use, or was within [`FULL_LASTS`].
     fn are_full(&self) -> bool {
         let full_at = Duration::from_millis(self.last_full_millis.load(Ordering::Relaxed));
-        self.places.available_permits() == 0 || (!full_at.is_zero() && self.started.elapsed() < full_at + FULL_LASTS)
+        self.slots.available_permits() == 0 || (!full_at.is_zero() && self.started.elapsed() < full_at + FULL_LASTS)
     }
 
     /// Resolves when no connection is left.
     pub(crate) async fn all_free(&self) {
-        let _ = self.places.acquire_many(MAX_CONNECTIONS as u32).await;
+        let _ = self.slots.acquire_many(MAX_CONNECTIONS as u32).await;
     }
 
-    /// Resolves `at_most` after `since`, or as soon as `when_full` has passed and the server is full.
-    pub(crate) async fn crowded_out(&self, since: Instant, when_full: Duration, at_most: Duration) {
+    /// Resolves `at_most` after `since`, or after `when_full` once the server is full.
+    pub(crate) async fn deadline_passed(&self, since: Instant, when_full: Duration, at_most: Duration) {
         loop {
             let passed = since.elapsed();
             if passed >= at_most || (passed >= when_full && self.are_full()) {
                 return;
             }
-            sleep(WATCH_INTERVAL).await;
+            sleep(IDLE_CHECK_INTERVAL).await;
         }
     }
 }
 
-/// What a connection did last, for the idle watch.
+/// Last activity of a connection, for the idle check.
 #[derive(Debug)]
 struct Activity {
     started: Instant,
@@ -105,62 +104,62 @@ impl Activity {
     }
 }
 
-/// Counts one request of a connection, however it ends.
-struct InFlight(Arc<Activity>);
+/// Counts one request of a connection until it is dropped.
+struct RequestGuard(Arc<Activity>);
 
-impl InFlight {
+impl RequestGuard {
     fn enter(activity: &Arc<Activity>) -> Self {
         activity.requests.fetch_add(1, Ordering::Relaxed);
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(activity.clone())
+        RequestGuard(activity.clone())
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.last_millis.store(self.0.started.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Accepts on one port until `stop` turns true. Connections end by themselves after that.
-pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+/// Accepts on one port until `stop` turns true. Open connections observe `stop` themselves.
+pub(crate) async fn accept(listener: TcpListener, state: Arc<ServerState>, mut stop: watch::Receiver<bool>) {
     loop {
         let accepted = async {
-            let place = shared.places.take().await?;
-            Some((listener.accept().await, place))
+            let slot = state.connection_slots.acquire().await?;
+            Some((listener.accept().await, slot))
         };
-        let (accepted, place) = match first(accepted, stop.wait_for(|stop| *stop)).await {
+        let (accepted, slot) = match first(accepted, stop.wait_for(|stop| *stop)).await {
             First::Left(Some(accepted)) => accepted,
             First::Left(None) | First::Right(_) => return,
         };
         match accepted {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(serve(stream, shared.clone(), place, stop.clone()));
+                tokio::spawn(serve(stream, state.clone(), slot, stop.clone()));
             }
-            // Out of descriptors: the queue keeps the peer while some close.
+            // Out of descriptors: the peer stays in the backlog until others close.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>, place: OwnedSemaphorePermit, stop: watch::Receiver<bool>) {
+async fn serve(stream: TcpStream, state: Arc<ServerState>, slot: OwnedSemaphorePermit, stop: watch::Receiver<bool>) {
     let accepted = Instant::now();
-    let silent = shared.places.crowded_out(accepted, HEAD_DEADLINE_WHEN_FULL, HEAD_DEADLINE);
-    let First::Left(Some(is_http2)) = first(speaks_http2(&stream), silent).await else { return };
+    let silent = state.connection_slots.deadline_passed(accepted, HEAD_DEADLINE_WHEN_FULL, HEAD_DEADLINE);
+    let First::Left(Some(is_http2)) = first(is_http2_preface(&stream), silent).await else { return };
     let activity = Arc::new(Activity {
         started: accepted,
         requests: AtomicU64::new(0),
         in_flight: AtomicUsize::new(0),
         last_millis: AtomicU64::new(0),
     });
-    let (of_service, of_watch) = (activity.clone(), shared.clone());
+    let (service_activity, watched) = (activity.clone(), state.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let in_flight = InFlight::enter(&of_service);
-        let shared = shared.clone();
+        let in_flight = RequestGuard::enter(&service_activity);
+        let state = state.clone();
         async move {
-            let reply: Reply = route::answer(&shared, request).await;
+            let reply: Reply = route::respond(&state, request).await;
             drop(in_flight);
             Ok::<_, std::convert::Infallible>(reply)
         }
@@ -176,16 +175,30 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, place: OwnedSemaphorePerm
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(2 << 20)
             .serve_connection(io, service);
-        drive(pin!(connection), |connection| connection.graceful_shutdown(), &activity, &of_watch.places, stop).await;
+        drive(
+            pin!(connection),
+            |connection| connection.graceful_shutdown(),
+            &activity,
+            &watched.connection_slots,
+            stop,
+        )
+        .await;
     } else {
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_DEADLINE)
             .max_buf_size(64 << 10)
             .serve_connection(io, service);
-        drive(pin!(connection), |connection| connection.graceful_shutdown(), &activity, &of_watch.places, stop).await;
+        drive(
+            pin!(connection),
+            |connection| connection.graceful_shutdown(),
+            &activity,
+            &watched.connection_slots,
+            stop,
+        )
+        .await;
     }
-    drop(place);
+    drop(slot);
 }
 
 /// Polls a connection until it ends, idles too long, or the server stops.
@@ -193,14 +206,14 @@ async fn drive<C: Future>(
     mut connection: Pin<&mut C>,
     close: impl Fn(Pin<&mut C>),
     activity: &Activity,
-    places: &Places,
+    slots: &ConnectionSlots,
     mut stop: watch::Receiver<bool>,
 ) {
     let idled = async {
         loop {
-            sleep(WATCH_INTERVAL).await;
+            sleep(IDLE_CHECK_INTERVAL).await;
             let Some(idle) = activity.idle_for() else { continue };
-            let allowed = match (activity.requests.load(Ordering::Relaxed) == 0, places.are_full()) {
+            let allowed = match (activity.requests.load(Ordering::Relaxed) == 0, slots.are_full()) {
                 (true, true) => HEAD_DEADLINE_WHEN_FULL,
                 (true, false) => HEAD_DEADLINE,
                 (false, true) => IDLE_DEADLINE_WHEN_FULL,
@@ -216,7 +229,7 @@ async fn drive<C: Future>(
     };
     match first(connection.as_mut(), first(idled, stopped)).await {
         First::Left(_) => return,
-        // It never asked for anything: nothing is broken off.
+        // Without any request: nothing to finish.
         First::Right(First::Left(())) if activity.requests.load(Ordering::Relaxed) == 0 => return,
         First::Right(_) => {}
     }
@@ -224,33 +237,33 @@ async fn drive<C: Future>(
     let _ = timeout(CLOSE_DEADLINE, connection).await;
 }
 
-/// Whether the first bytes are HTTP/2's preface `PRI * HTTP/2.0`; no HTTP/1 method begins with `PRI`. `None` when the peer left.
-async fn speaks_http2(stream: &TcpStream) -> Option<bool> {
+/// Whether the first bytes are HTTP/2's preface `PRI * HTTP/2.0`; no HTTP/1 method begins with `PRI`. `None` when the peer closed.
+async fn is_http2_preface(stream: &TcpStream) -> Option<bool> {
     const PREFACE: &[u8] = b"PRI";
     let mut start = [0u8; 3];
     loop {
-        let seen = stream.peek(&mut start).await.ok()?;
-        if seen == 0 {
+        let read = stream.peek(&mut start).await.ok()?;
+        if read == 0 {
             return None;
         }
-        if start[..seen] != PREFACE[..seen] {
+        if start[..read] != PREFACE[..read] {
             return Some(false);
         }
-        if seen == PREFACE.len() {
+        if read == PREFACE.len() {
             return Some(true);
         }
-        // Peeking does not wait for more than is there.
+        // `peek` returns at once while unread bytes exist.
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Which of two futures ended first.
+/// Output of the first of two futures.
 pub(crate) enum First<L, R> {
     Left(L),
     Right(R),
 }
 
-/// Waits for the first of two futures and drops the other; the left one wins a tie.
+/// Waits for the first of two futures and drops the other; the left one is polled first.
 pub(crate) async fn first<L: Future, R: Future>(left: L, right: R) -> First<L::Output, R::Output> {
     let mut left = pin!(left);
     let mut right = pin!(right);

@@ -1,6 +1,6 @@
-//! The files behind `serve`: one per received request, written whole or not at all. Not the index (`store`).
-//! Law: a file is created anew with mode 0600 under a temporary name and renamed; a link is never followed, neither to
-//! write nor to read; only files named by us are ever removed.
+//! The files of `serve`: one per received request, written atomically. The index is in `store`.
+//! Invariants: a file is created with mode 0600 under a temporary name and renamed; symbolic links are followed neither for
+//! writing nor for reading; only files with names of [`WindowDirectory::write`] are removed.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -15,31 +15,32 @@ use rustix::io::Errno;
 use crate::failure::Failure;
 
 const SUFFIX: &str = ".otlp.pb.gz";
-/// A temporary file this old belongs to a process that died while writing.
+/// A temporary file of this age was left by a process that died while writing.
 const STALE_AFTER: Duration = Duration::from_secs(60);
-/// Larger files are not ours and are not read.
+/// Larger files were not written by `serve` and are not read.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A directory of windows.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct WindowDirectory {
     path: PathBuf,
     written: AtomicU64,
-    /// Held until the process ends: two servers would remove each other's files.
+    /// Locked until the process ends: two servers would remove each other's files.
     _lock: fs::File,
 }
 
 /// A file found at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct DirectoryFile {
     pub path: PathBuf,
     pub bytes: u64,
     pub received_unix_ms: u64,
-    pub ours: bool,
+    /// Whether `serve` wrote the file, hence may remove it.
+    pub is_owned: bool,
 }
 
-impl Directory {
-    /// Opens the directory, creating it (0700) if needed, and makes sure that it can be written.
+impl WindowDirectory {
+    /// Opens the directory, creates it (0700) if needed, and checks that it is writable.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let failed = |what: &str, error: io::Error| {
             Failure::new(format!("cannot {what} the directory {}: {error}", path.display()))
@@ -48,9 +49,9 @@ impl Directory {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| failed("create", error))?;
         let path = path.canonicalize().map_err(|error| failed("open", error))?;
         let lock = lock(&path)?;
-        let directory = Directory { path, written: AtomicU64::new(0), _lock: lock };
+        let directory = WindowDirectory { path, written: AtomicU64::new(0), _lock: lock };
         let probe = directory.path.join(format!(".probe-{}.tmp", std::process::id()));
-        create_anew(&probe).map_err(|error| failed("write into", error))?;
+        create_new(&probe).map_err(|error| failed("write into", error))?;
         fs::remove_file(&probe).map_err(|error| failed("write into", error))?;
         Ok(directory)
     }
@@ -59,19 +60,19 @@ impl Directory {
         &self.path
     }
 
-    /// Whether any user of the machine could plant files here: world-writable and not sticky.
+    /// Whether any user of the machine can create files here: world-writable and not sticky.
     pub(crate) fn is_open_to_all(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|meta| meta.mode() & 0o1002 == 0o0002)
     }
 
-    /// Writes one request; the file is there whole or not at all. Without fsync: after a power cut the last files may be
-    /// empty, which the next start reports and passes over.
+    /// Writes one request atomically. Without fsync: after a power failure the last files may be empty, which the next
+    /// start reports and skips.
     pub(crate) fn write(&self, gzipped: &[u8], received_unix_ms: u64) -> io::Result<PathBuf> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let name = format!("{received_unix_ms:013}-{}-{number:06}{SUFFIX}", std::process::id());
         let temporary = self.path.join(format!(".{name}.tmp"));
         let path = self.path.join(name);
-        let outcome = create_anew(&temporary)
+        let outcome = create_new(&temporary)
             .and_then(|mut file| file.write_all(gzipped))
             .and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = outcome {
@@ -81,14 +82,14 @@ impl Directory {
         Ok(path)
     }
 
-    /// Everything that may be a window, newest first. Removes what a dead process left half-written.
-    pub(crate) fn list(&self) -> io::Result<Vec<Found>> {
+    /// Every file that may be a window, newest first. Removes temporary files of dead processes.
+    pub(crate) fn list(&self) -> io::Result<Vec<DirectoryFile>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let Ok(entry) = entry else { continue };
             let path = entry.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            // Of the entry itself, not of what a link points to.
+            // Metadata of the entry itself, not of the target of a link.
             let Ok(meta) = entry.metadata() else { continue };
             if !meta.is_file() {
                 continue;
@@ -100,21 +101,26 @@ impl Directory {
                 }
                 continue;
             }
-            let ours = received_of_name(name);
-            if ours.is_none() && !looks_like_a_profile(name) {
+            let own_received_ms = received_of_name(name);
+            if own_received_ms.is_none() && !looks_like_a_profile(name) {
                 continue;
             }
             let modified_ms =
                 || modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-            let received_unix_ms = ours.unwrap_or_else(modified_ms);
-            found.push(Found { path, bytes: meta.len(), received_unix_ms, ours: ours.is_some() });
+            let received_unix_ms = own_received_ms.unwrap_or_else(modified_ms);
+            found.push(DirectoryFile {
+                path,
+                bytes: meta.len(),
+                received_unix_ms,
+                is_owned: own_received_ms.is_some(),
+            });
         }
         found.sort_by(|left, right| (right.received_unix_ms, &right.path).cmp(&(left.received_unix_ms, &left.path)));
         Ok(found)
     }
 }
 
-/// Locks the directory itself, so that no file is left behind. File systems without locks are used without.
+/// Locks the directory itself, which leaves no lock file. Errors of file systems without locks are ignored.
 fn lock(path: &Path) -> Result<fs::File, Failure> {
     let opened = fs::File::open(path)
         .map_err(|error| Failure::new(format!("cannot open the directory {}: {error}", path.display())))?;
@@ -127,7 +133,7 @@ fn lock(path: &Path) -> Result<fs::File, Failure> {
     }
 }
 
-/// The bytes of a window's file, never through a link.
+/// The bytes of a window's file; fails for symbolic links.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_file() {
@@ -140,11 +146,11 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-fn create_anew(path: &Path) -> io::Result<fs::File> {
+fn create_new(path: &Path) -> io::Result<fs::File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name [`Directory::write`] gives.
+/// `<13 digits>-<pid>-<number>.otlp.pb.gz`, the name [`WindowDirectory::write`] gives.
 fn received_of_name(name: &str) -> Option<u64> {
     let mut parts = name.strip_suffix(SUFFIX)?.split('-');
     let (received, pid, number) = (parts.next()?, parts.next()?, parts.next()?);
@@ -153,7 +159,7 @@ fn received_of_name(name: &str) -> Option<u64> {
         .then(|| received.parse().ok())?
 }
 
-/// Names that profiles usually have.
+/// Whether a name has a usual suffix of profile files.
 pub(crate) fn looks_like_a_profile(name: &str) -> bool {
     let plain = name.strip_suffix(".gz").unwrap_or(name);
     [".pb", ".pprof", ".prof", ".otlp", ".json", ".jsonl"].iter().any(|suffix| plain.ends_with(suffix))
@@ -165,23 +171,23 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_window_is_written_whole_private_and_listed_newest_first() {
-        let home = crate::scratch::Scratch::new("written");
-        let directory = Directory::open(&home.path().join("deep/down")).unwrap();
+    fn a_window_is_written_with_mode_0600_and_listed_newest_first() {
+        let home = crate::temp_directory::TempDirectory::new("written");
+        let directory = WindowDirectory::open(&home.path().join("deep/down")).unwrap();
         let old = directory.write(b"one", 1_700_000_000_000).unwrap();
         let new = directory.write(b"two", 1_700_000_000_001).unwrap();
         assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(directory.path()).unwrap().mode() & 0o777, 0o700);
         let listed = directory.list().unwrap();
         assert_eq!(listed.iter().map(|found| &found.path).collect::<Vec<_>>(), [&new, &old]);
-        assert!(listed.iter().all(|found| found.ours && found.bytes == 3));
+        assert!(listed.iter().all(|found| found.is_owned && found.bytes == 3));
         assert_eq!(read(&new).unwrap(), b"two");
     }
 
     #[test]
-    fn a_planted_link_is_neither_listed_nor_read_nor_written_through() {
-        let home = crate::scratch::Scratch::new("links");
-        let directory = Directory::open(home.path()).unwrap();
+    fn a_symbolic_link_is_neither_listed_nor_read_nor_written_through() {
+        let home = crate::temp_directory::TempDirectory::new("links");
+        let directory = WindowDirectory::open(home.path()).unwrap();
         let secret = home.path().join("secret.txt");
         fs::write(&secret, "untouched").unwrap();
         let name = format!("1700000000000-{}-000000{SUFFIX}", std::process::id());
@@ -194,17 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_serves_one_server_at_a_time() {
-        let home = crate::scratch::Scratch::new("locked");
-        let first = Directory::open(home.path()).unwrap();
-        let failure = Directory::open(home.path()).unwrap_err();
+    fn a_directory_is_locked_by_one_server_at_a_time() {
+        let home = crate::temp_directory::TempDirectory::new("locked");
+        let first = WindowDirectory::open(home.path()).unwrap();
+        let failure = WindowDirectory::open(home.path()).unwrap_err();
         assert!(failure.message.contains("another `spanprof serve`"), "{failure}");
         drop(first);
-        assert!(Directory::open(home.path()).is_ok());
+        assert!(WindowDirectory::open(home.path()).is_ok());
     }
 
     #[test]
-    fn only_our_names_are_ours() {
+    fn only_names_of_written_files_are_recognized() {
         assert_eq!(received_of_name("1700000000000-12-000003.otlp.pb.gz"), Some(1_700_000_000_000));
         for name in ["cpu-1700000000000.pb.gz", "1700000000000-a-1.otlp.pb.gz", "1700000000000-1-1-1.otlp.pb.gz", ""] {
             assert_eq!(received_of_name(name), None, "{name}");
@@ -213,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_a_clear_failure() {
-        let home = crate::scratch::Scratch::new("blocked");
+    fn a_directory_that_cannot_be_created_is_named_in_the_error() {
+        let home = crate::temp_directory::TempDirectory::new("blocked");
         fs::write(home.path().join("file"), "").unwrap();
-        let failure = Directory::open(&home.path().join("file/below")).unwrap_err();
+        let failure = WindowDirectory::open(&home.path().join("file/below")).unwrap_err();
         assert!(failure.message.contains("cannot create the directory"), "{failure}");
         assert!(failure.hint.unwrap().contains("--dir"));
     }

@@ -1,4 +1,4 @@
-//! The embedded back end: receives OTLP profiles over gRPC and HTTP, keeps them in a directory, and answers queries and a
+//! The embedded back end: receives OTLP profiles over gRPC and HTTP, stores them in a directory, and serves queries and a
 //! page from it. One async thread for the sockets; decoding and queries on blocking threads. Called by the verb `serve`.
 
 mod api;
@@ -34,37 +34,37 @@ pub(crate) use store::{gzip, unix_ns};
 
 use crate::failure::Failure;
 use connection::{First, LISTEN_QUEUE};
-use directory::Directory;
-use route::Shared;
+use directory::WindowDirectory;
+use route::ServerState;
 use store::Store;
 
-/// How often old windows are looked for when nothing arrives.
+/// Interval of retention when no request arrives.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a start waits for the files of earlier runs before it answers without them.
-const INDEX_PATIENCE: Duration = Duration::from_secs(1);
+/// Time for which a start waits for the index of earlier files before requests are served.
+const INDEX_WAIT: Duration = Duration::from_secs(1);
 
-/// What a server is asked to be.
+/// Settings of a server.
 #[derive(Clone)]
 pub struct Settings {
     /// Address for OTLP/gRPC; port 0 picks a free one.
     pub grpc: SocketAddr,
-    /// Likewise; OTLP/HTTP, the page and its questions.
+    /// Likewise for OTLP/HTTP, the page and its queries.
     pub http: SocketAddr,
-    /// Where requests are kept; made when it is not there.
+    /// Directory of the requests; created when missing.
     pub directory: PathBuf,
-    /// How much is kept.
+    /// DecodeLimits of the stored requests.
     pub retention: Retention,
-    /// Largest request as it travels, compressed or not.
+    /// Largest request on the wire, compressed or not.
     pub max_request_bytes: usize,
-    /// What a decoded request may be.
+    /// DecodeLimits of a decoded request.
     pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
-    /// Where lines for whoever runs the server go.
+    /// Receives log lines.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Where a server listens.
+/// Addresses of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// OTLP/gRPC.
@@ -73,15 +73,15 @@ pub struct Addresses {
     pub http: SocketAddr,
 }
 
-/// A server that has its ports and its directory, and has not answered anyone yet.
+/// A server that is bound to its ports and has opened its directory, before it accepts connections.
 pub struct Server {
     grpc: StdListener,
     http: StdListener,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
 }
 
 impl Server {
-    /// Takes the ports and opens the directory.
+    /// Binds the ports and opens the directory.
     pub fn bind(settings: Settings) -> Result<Server, Failure> {
         let grpc = listen(settings.grpc, "--grpc")?;
         let http = listen(settings.http, "--http")?;
@@ -89,7 +89,7 @@ impl Server {
             listener.local_addr().map_err(|error| Failure::new(format!("cannot read a socket's address: {error}")))
         };
         let addresses = Addresses { grpc: address(&grpc)?, http: address(&http)? };
-        let directory = Directory::open(&settings.directory)?;
+        let directory = WindowDirectory::open(&settings.directory)?;
         if directory.is_open_to_all() {
             (settings.report)(&format!(
                 "warning: every user of this machine may write into {}; chmod o-w is advised",
@@ -97,19 +97,19 @@ impl Server {
             ));
         }
         let store = Store::new(directory, settings.retention);
-        Ok(Server { grpc, http, shared: Arc::new(Shared::new(settings, addresses, store)) })
+        Ok(Server { grpc, http, state: Arc::new(ServerState::new(settings, addresses, store)) })
     }
 
     pub fn addresses(&self) -> Addresses {
-        self.shared.addresses
+        self.state.addresses
     }
 
     /// The directory's full path.
     pub fn directory(&self) -> PathBuf {
-        self.shared.store.directory().to_owned()
+        self.state.store.directory().to_owned()
     }
 
-    /// Serves until `stop` is done; `ready` is called when requests are answered.
+    /// Serves until `stop` resolves; calls `ready` once requests are accepted.
     pub fn run(self, ready: impl FnOnce(), stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new(format!("cannot start the server: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -119,48 +119,48 @@ impl Server {
             .build()
             .map_err(failed)?;
         let outcome = runtime.block_on(self.serve(ready, stop)).map_err(failed);
-        // A query may still be merging; nobody waits for its answer any more.
+        // A query may still be merging; its connection is closed.
         runtime.shutdown_timeout(Duration::from_millis(500));
         outcome
     }
 
     async fn serve(self, ready: impl FnOnce(), stop: impl Future<Output = ()>) -> std::io::Result<()> {
-        let Server { grpc, http, shared } = self;
+        let Server { grpc, http, state } = self;
         let (stop_sender, stopping) = watch::channel(false);
         for listener in [grpc, http] {
             let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(connection::accept(listener, shared.clone(), stopping.clone()));
+            tokio::spawn(connection::accept(listener, state.clone(), stopping.clone()));
         }
-        let of_index = shared.clone();
+        let indexing = state.clone();
         let index = tokio::task::spawn_blocking(move || {
-            of_index.store.index(&of_index.settings.limits, |line| of_index.report(&line));
+            indexing.store.index(&indexing.settings.limits, |line| indexing.report(&line));
         });
-        let _ = tokio::time::timeout(INDEX_PATIENCE, index).await;
-        let of_retention = shared.clone();
+        let _ = tokio::time::timeout(INDEX_WAIT, index).await;
+        let retained = state.clone();
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(RETENTION_INTERVAL).await;
-                let shared = of_retention.clone();
-                let _ = tokio::task::spawn_blocking(move || shared.store.retain(store::unix_ms())).await;
+                let state = retained.clone();
+                let _ = tokio::task::spawn_blocking(move || state.store.retain(store::unix_ms())).await;
             }
         });
-        // Polled once, so that a signal right after `ready` is caught already.
+        // Polled once, so that the signal handlers exist before `ready`.
         let mut stop = std::pin::pin!(stop);
         let First::Right(()) = connection::first(stop.as_mut(), std::future::ready(())).await else { return Ok(()) };
         ready();
         stop.await;
-        shared.store.stop();
+        state.store.stop();
         let _ = stop_sender.send(true);
-        // Requests under way end or are cut off with their connections; a little longer than a connection takes to close.
-        let _ = tokio::time::timeout(Duration::from_millis(2500), shared.places.all_free()).await;
+        // Requests in progress finish or are aborted with their connections; slightly longer than [`connection`]'s close deadline.
+        let _ = tokio::time::timeout(Duration::from_millis(2500), state.connection_slots.all_free()).await;
         Ok(())
     }
 }
 
 fn listen(address: SocketAddr, flag: &str) -> Result<StdListener, Failure> {
     let listener = StdListener::bind(address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => Failure::new(format!("{address} is taken by another program")).hint(format!(
-            "stop it (`ss -ltnp` shows it), or pick another port: {flag} PORT; {flag} 0 takes a free one"
+        std::io::ErrorKind::AddrInUse => Failure::new(format!("{address} is in use by another program")).hint(format!(
+            "stop it (`ss -ltnp` shows it), or pick another port: {flag} PORT; {flag} 0 selects a free one"
         )),
         std::io::ErrorKind::PermissionDenied => Failure::new(format!("no permission to listen on {address}"))
             .hint(format!("pick a port above 1023: {flag} PORT")),

@@ -1,4 +1,4 @@
-//! OTLP over gRPC: the one unary method `ProfilesService/Export`, framed by hand. Called by `route`.
+//! OTLP over gRPC: the unary method `ProfilesService/Export`, with its own framing. Called by `route`.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use bytes::{Buf, Bytes};
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 
-use super::intake::{self, Payload, Refused};
+use super::intake::{self, PayloadFormat, Refusal};
 use super::otlp_http::SUCCESS;
 use super::reply::{self, Reply};
-use super::route::Shared;
+use super::route::ServerState;
 
 const SERVICE: &str = "opentelemetry.proto.collector.profiles.v1development.ProfilesService";
 const METHOD: &str = "Export";
@@ -23,7 +23,7 @@ pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
         || content_type.starts_with(b"application/grpc;")
 }
 
-pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Reply {
+pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
     if request.method() != hyper::Method::POST {
         return reply::text(StatusCode::METHOD_NOT_ALLOWED, "gRPC calls are sent with POST");
     }
@@ -32,7 +32,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     if service != SERVICE {
         return reply::grpc_error(
             UNIMPLEMENTED,
-            &format!("unknown service {service}; this receiver takes profiles only"),
+            &format!("unknown service {service}; this receiver accepts profiles only"),
         );
     }
     if method != METHOD {
@@ -50,31 +50,35 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
             );
         }
     };
-    match take(shared, request, compressed_is_gzip).await {
+    match receive(state, request, compressed_is_gzip).await {
         Ok(()) => reply::grpc_message(SUCCESS),
         Err(reason) => {
-            intake::note_refusal(shared, &reason);
+            intake::report_refusal(state, &reason);
             reply::grpc_error(reason.grpc_code(), &reason.message())
         }
     }
 }
 
-async fn take(shared: &Arc<Shared>, request: Request<Incoming>, compressed_is_gzip: bool) -> Result<(), Refused> {
+async fn receive(
+    state: &Arc<ServerState>,
+    request: Request<Incoming>,
+    compressed_is_gzip: bool,
+) -> Result<(), Refusal> {
     intake::check_revision(request.headers())?;
-    let mut body = intake::collect(shared, request.into_body()).await?;
-    let message = unframe(&mut body.bytes).map_err(Refused::Invalid)?;
+    let mut body = intake::collect(state, request.into_body()).await?;
+    let message = unframe(&mut body.bytes).map_err(Refusal::Invalid)?;
     let gzipped = match message {
         (false, _) => false,
         (true, _) if compressed_is_gzip => true,
         (true, _) => {
-            return Err(Refused::Invalid("the message is compressed, but grpc-encoding is not set".to_owned()))
+            return Err(Refusal::Invalid("the message is compressed, but grpc-encoding is not set".to_owned()))
         }
     };
     body.bytes = message.1;
-    intake::keep(shared, Payload::Protobuf { gzipped }, body).await
+    intake::store(state, PayloadFormat::Protobuf { gzipped }, body).await
 }
 
-/// The one message of a unary call: a flag byte, four bytes of length, the message.
+/// The message of a unary call: a flag byte, four bytes of length, the message.
 fn unframe(body: &mut Bytes) -> Result<(bool, Bytes), String> {
     if body.len() < 5 {
         return Err(format!("a gRPC message starts with 5 bytes, got {}", body.len()));
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn content_types_of_grpc_are_known() {
+    fn content_types_of_grpc_are_recognized() {
         assert!(is_grpc(b"application/grpc") && is_grpc(b"application/grpc+proto"));
         assert!(!is_grpc(b"application/grpc-web") && !is_grpc(b"application/x-protobuf"));
     }

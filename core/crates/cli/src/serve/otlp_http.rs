@@ -6,21 +6,21 @@ use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Method, Request, StatusCode};
 
-use super::intake::{self, Payload, Refused};
+use super::intake::{self, PayloadFormat, Refusal};
 use super::reply::{self, Reply};
-use super::route::Shared;
+use super::route::ServerState;
 use crate::json::Json;
 
-/// Where exporters post profiles while the signal is in development.
+/// Path of the profiles signal while it is in development.
 pub(crate) const PATH: &str = "/v1development/profiles";
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// An `ExportProfilesServiceResponse` with an empty `partial_success`: everything was taken.
+/// An `ExportProfilesServiceResponse` with an empty `partial_success`: everything was accepted.
 pub(crate) const SUCCESS: &[u8] = &[0x0a, 0x00];
 
-pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Reply {
+pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
     if request.method() != Method::POST {
         let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, "profiles are sent here with POST");
         reply::set(&mut refused, ALLOW, "POST");
@@ -45,25 +45,25 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
             return reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &line);
         }
     };
-    let payload = if is_json { Payload::Json { gzipped } } else { Payload::Protobuf { gzipped } };
-    match take(shared, request, payload).await {
+    let payload = if is_json { PayloadFormat::Json { gzipped } } else { PayloadFormat::Protobuf { gzipped } };
+    match receive(state, request, payload).await {
         Ok(()) if is_json => reply::body(StatusCode::OK, JSON, &br#"{"partialSuccess":{}}"#[..]),
         Ok(()) => reply::body(StatusCode::OK, PROTOBUF, SUCCESS),
         Err(reason) => {
-            intake::note_refusal(shared, &reason);
-            refusal(&reason, is_json)
+            intake::report_refusal(state, &reason);
+            refusal_reply(&reason, is_json)
         }
     }
 }
 
-async fn take(shared: &Arc<Shared>, request: Request<Incoming>, payload: Payload) -> Result<(), Refused> {
+async fn receive(state: &Arc<ServerState>, request: Request<Incoming>, payload: PayloadFormat) -> Result<(), Refusal> {
     intake::check_revision(request.headers())?;
-    let body = intake::collect(shared, request.into_body()).await?;
-    intake::keep(shared, payload, body).await
+    let body = intake::collect(state, request.into_body()).await?;
+    intake::store(state, payload, body).await
 }
 
 /// The status and a `google.rpc.Status`, in the format of the request.
-fn refusal(reason: &Refused, is_json: bool) -> Reply {
+fn refusal_reply(reason: &Refusal, is_json: bool) -> Reply {
     let status = StatusCode::from_u16(reason.http_status()).unwrap_or(StatusCode::BAD_REQUEST);
     let (code, message) = (reason.grpc_code(), reason.message());
     let mut refused = if is_json {
@@ -75,7 +75,7 @@ fn refusal(reason: &Refused, is_json: bool) -> Reply {
     } else {
         reply::body(status, PROTOBUF, rpc_status(code, &message))
     };
-    if matches!(reason, Refused::Unavailable(_)) {
+    if matches!(reason, Refusal::Unavailable(_)) {
         refused.headers_mut().insert(RETRY_AFTER, intake::RETRY_AFTER_SECONDS.into());
     }
     refused

@@ -1,4 +1,4 @@
-//! The page at `/`: one document with its style, its script and the flame graph's, and nothing from elsewhere.
+//! The page at `/`: one document with its style, its script and those of the flame graph, without external resources.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -13,8 +13,8 @@ const DOCUMENT: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
-pub(crate) fn answer(_: &Request<Incoming>) -> Reply {
-    // Scripts run by nonce only: text that came with a profile can never become one.
+pub(crate) fn respond(_: &Request<Incoming>) -> Reply {
+    // Only scripts with the nonce run: text of a profile is never executed.
     let nonce = format!("{:016x}", RandomState::new().hash_one(0));
     let document = DOCUMENT
         .replace("{{nonce}}", &nonce)

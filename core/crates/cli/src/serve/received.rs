@@ -1,5 +1,5 @@
-//! Recognizes profiles that were received before. Delivery is at least once: a sender or a Collector whose answer was lost
-//! sends the request again. The index holds eight bytes per kept profile. Called by `intake` and `store`.
+//! Recognizes duplicate profiles. Delivery is at least once: a sender or a Collector that lost the response repeats its
+//! request. The index has eight bytes per stored profile. Called by `intake` and `store`.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,26 +7,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spanprof_profile::{Profile, ProfilesData, ResourceProfiles};
 
-/// Identities of the kept profiles.
+/// Identities of the stored profiles.
 #[derive(Debug, Default)]
-pub(crate) struct Received(Mutex<HashSet<u64>>);
+pub(crate) struct ReceivedProfiles(Mutex<HashSet<u64>>);
 
-/// Identities that a request added, and how many of its profiles were removed.
+/// Identities that a request added, and the number of its duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     added: Vec<u64>,
     pub duplicates: u64,
 }
 
-impl Received {
-    /// Removes from `data` the profiles that earlier requests brought, and adds the rest.
+impl ReceivedProfiles {
+    /// Removes the profiles of earlier requests from `data`, and adds the rest to the index.
     pub(crate) fn claim(&self, data: &mut ProfilesData) -> Claim {
         let mut claim = Claim::default();
-        let mut known = self.lock();
+        let mut index = self.lock();
         for resource in &mut data.resources {
             let mut profiles = std::mem::take(&mut resource.profiles);
             profiles.retain(|profile| match identity(resource, profile) {
-                Some(identity) if known.contains(&identity) => {
+                Some(identity) if index.contains(&identity) => {
                     claim.duplicates += 1;
                     false
                 }
@@ -38,11 +38,11 @@ impl Received {
             resource.profiles = profiles;
         }
         // After the loop: a request is not compared with itself.
-        known.extend(&claim.added);
+        index.extend(&claim.added);
         claim
     }
 
-    /// Takes a claim back whose request could not be kept.
+    /// Reverts the claim of a request that could not be stored.
     pub(crate) fn withdraw(&self, claim: &Claim) {
         self.remove(&claim.added);
     }
@@ -52,11 +52,11 @@ impl Received {
         self.lock().extend(identities);
     }
 
-    /// Removes profiles that are no longer kept.
+    /// Removes profiles that are no longer stored.
     pub(crate) fn remove(&self, identities: &[u64]) {
-        let mut known = self.lock();
+        let mut index = self.lock();
         for identity in identities {
-            known.remove(identity);
+            index.remove(identity);
         }
     }
 
@@ -70,7 +70,7 @@ pub(crate) fn identities(data: &ProfilesData) -> Vec<u64> {
     data.profiles().filter_map(|(resource, profile)| identity(resource, profile)).collect()
 }
 
-/// The profile id, and enough of the content that a sender with constant ids, or one that splits a profile, loses nothing.
+/// The profile id and a digest of the content, so that senders with constant ids or with split profiles lose nothing.
 fn identity(resource: &ResourceProfiles, profile: &Profile) -> Option<u64> {
     if profile.profile_id == [0; 16] {
         return None;
@@ -100,13 +100,13 @@ mod tests {
         ProfilesData { resources: vec![resource], ..ProfilesData::default() }
     }
 
-    fn duplicates(received: &Received, mut data: ProfilesData) -> u64 {
+    fn duplicates(received: &ReceivedProfiles, mut data: ProfilesData) -> u64 {
         received.claim(&mut data).duplicates
     }
 
     #[test]
     fn the_same_profile_is_received_once() {
-        let received = Received::default();
+        let received = ReceivedProfiles::default();
         let mut first = request(1, 10, &[1, 2]);
         assert_eq!((received.claim(&mut first).duplicates, first.sample_count()), (0, 2));
         let mut again = request(1, 10, &[1, 2]);
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn profiles_that_share_an_id_and_differ_are_all_kept() {
-        let received = Received::default();
+        let received = ReceivedProfiles::default();
         let different = [request(1, 10, &[1]), request(1, 20, &[1]), request(1, 10, &[2]), request(1, 10, &[1, 0])];
         assert_eq!(different.map(|data| duplicates(&received, data)), [0; 4]);
         assert_eq!([0; 2].map(|id| duplicates(&received, request(id, 10, &[1]))), [0; 2], "no id");
     }
 
     #[test]
-    fn a_request_that_could_not_be_kept_may_come_again() {
-        let received = Received::default();
+    fn a_request_that_could_not_be_stored_may_be_repeated() {
+        let received = ReceivedProfiles::default();
         let claim = received.claim(&mut request(1, 10, &[1]));
         received.withdraw(&claim);
         assert_eq!(duplicates(&received, request(1, 10, &[1])), 0);

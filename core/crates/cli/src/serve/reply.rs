@@ -1,4 +1,4 @@
-//! What the server answers with: one buffer, and trailers when the answer is gRPC. Called by every route.
+//! Responses of the server: one buffer, and trailers for gRPC. Called by every route.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
-/// A whole body, then trailers if any.
+/// A complete body, then trailers if any.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyBody {
     data: Option<Bytes>,
@@ -40,7 +40,7 @@ impl Body for ReplyBody {
     }
 }
 
-/// An HTTP answer with a body.
+/// An HTTP response with a body.
 pub(crate) fn body(status: StatusCode, content_type: &'static str, data: impl Into<Bytes>) -> Reply {
     let data = data.into();
     let mut reply = Response::new(ReplyBody { data: (!data.is_empty()).then_some(data), trailers: None });
@@ -50,23 +50,23 @@ pub(crate) fn body(status: StatusCode, content_type: &'static str, data: impl In
     reply
 }
 
-/// One line of text, for people who met the wrong door.
+/// One line of text, for a wrong path or method.
 pub(crate) fn text(status: StatusCode, line: &str) -> Reply {
     body(status, "text/plain; charset=utf-8", format!("{line}\n"))
 }
 
-/// Sets a header whose value is known to be one.
+/// Sets a header to a constant value.
 pub(crate) fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
     reply.headers_mut().insert(name, HeaderValue::from_static(value));
 }
 
-/// Drops the body, as HEAD asks.
+/// Drops the body, for HEAD requests.
 pub(crate) fn without_body(mut reply: Reply) -> Reply {
     *reply.body_mut() = ReplyBody::default();
     reply
 }
 
-/// A unary gRPC answer: the message, then `grpc-status: 0`.
+/// A unary gRPC response: the message, then `grpc-status: 0`.
 pub(crate) fn grpc_message(message: &[u8]) -> Reply {
     let mut framed = Vec::with_capacity(5 + message.len());
     framed.push(0);
@@ -91,7 +91,7 @@ pub(crate) fn grpc_error(code: u32, message: &str) -> Reply {
     reply
 }
 
-/// gRPC's header form of a message: what is not printable ASCII, and `%`, as `%XX` of its UTF-8.
+/// gRPC's header form of a message: `%` and bytes other than printable ASCII become `%XX`.
 fn percent_encoded(message: &str) -> String {
     message.bytes().fold(String::new(), |mut out, byte| {
         match byte {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grpc_message_travels_percent_encoded() {
+    fn a_grpc_message_is_percent_encoded() {
         let reply = grpc_error(3, "100 % größer\n");
         assert_eq!(reply.headers()["grpc-message"], "100 %25 gr%C3%B6%C3%9Fer%0A");
         assert_eq!(reply.headers()["grpc-status"], "3");

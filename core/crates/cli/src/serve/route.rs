@@ -1,4 +1,4 @@
-//! What all requests of a server share, and which of the doors a request goes through. Called by `connection` for every
+//! The state that all requests of a server share, and the dispatch of a request by path. Called by `connection` for every
 //! request on either port.
 
 use std::collections::BTreeSet;
@@ -12,69 +12,69 @@ use hyper::header::{HeaderValue, ALLOW, CONTENT_TYPE, HOST, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::connection::Places;
+use super::connection::ConnectionSlots;
 use super::reply::{self, Reply};
 use super::store::Store;
 use super::{api, intake, otlp_grpc, otlp_http, page, Addresses, Settings};
 
-/// Services whose first arrival is remembered, for one line each.
-const MAX_KNOWN_SERVICES: usize = 1024;
+/// Services whose first request is logged; further ones are not tracked.
+const MAX_REPORTED_SERVICES: usize = 1024;
 
-/// One server's state.
-pub(crate) struct Shared {
+/// State of one server.
+pub(crate) struct ServerState {
     pub settings: Settings,
     pub addresses: Addresses,
     pub store: Store,
-    pub counters: intake::Counters,
+    pub counters: intake::IntakeCounters,
     pub started: Instant,
     /// Bytes of requests in memory, see `intake`.
     pub held_bytes: AtomicUsize,
-    pub places: Places,
+    pub connection_slots: ConnectionSlots,
     /// Requests decoded at once.
-    pub decode_slots: Slots,
+    pub decode_slots: WorkerSlots,
     /// Queries answered at once.
-    pub query_slots: Slots,
-    known_services: Mutex<BTreeSet<String>>,
+    pub query_slots: WorkerSlots,
+    reported_services: Mutex<BTreeSet<String>>,
 }
 
-impl Shared {
+impl ServerState {
     pub(crate) fn new(settings: Settings, addresses: Addresses, store: Store) -> Self {
-        Shared {
+        ServerState {
             settings,
             addresses,
             store,
-            counters: intake::Counters::default(),
+            counters: intake::IntakeCounters::default(),
             started: Instant::now(),
             held_bytes: AtomicUsize::new(0),
-            places: Places::new(),
+            connection_slots: ConnectionSlots::new(),
             // Each may take as much memory as the decoder's limits allow.
-            decode_slots: Slots::new(2),
-            query_slots: Slots::new(1),
-            known_services: Mutex::default(),
+            decode_slots: WorkerSlots::new(2),
+            query_slots: WorkerSlots::new(1),
+            reported_services: Mutex::default(),
         }
     }
 
-    /// Says something to whoever runs the server.
+    /// Writes a log line.
     pub(crate) fn report(&self, line: &str) {
         (self.settings.report)(line);
     }
 
     /// True once per service name.
     pub(crate) fn is_new_service(&self, name: &str) -> bool {
-        let mut known = self.known_services.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len() < MAX_KNOWN_SERVICES && known.insert(name.to_owned())
+        let mut services = self.reported_services.lock().unwrap_or_else(PoisonError::into_inner);
+        services.len() < MAX_REPORTED_SERVICES && services.insert(name.to_owned())
     }
 }
 
-/// Bounds how many pieces of blocking work of one kind run at once; further ones wait.
-pub(crate) struct Slots(Arc<Semaphore>);
+/// Bounds the number of concurrent blocking tasks of one kind; further ones wait.
+pub(crate) struct WorkerSlots(Arc<Semaphore>);
 
-impl Slots {
+impl WorkerSlots {
     fn new(count: usize) -> Self {
-        Slots(Arc::new(Semaphore::new(count)))
+        WorkerSlots(Arc::new(Semaphore::new(count)))
     }
 
-    /// Runs `work` on a blocking thread. A panic in it is an error of this one request.
+    /// Runs `work` on a blocking thread. A panic is an error of this request only.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
         let slot = self.0.clone().acquire_owned().await.map_err(|_| "the server is stopping".to_owned())?;
         let task = tokio::task::spawn_blocking(move || {
@@ -82,54 +82,54 @@ impl Slots {
             drop(slot);
             outcome
         });
-        task.await.map_err(|_| "this request met a defect of spanprof; please report it".to_owned())
+        task.await.map_err(|_| "internal error of spanprof; please report it".to_owned())
     }
 }
 
-/// Answers one request.
-pub(crate) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Reply {
+/// Handles one request.
+pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
     let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    if let Some(refused) = refuse_foreign_pages(shared, &request) {
+    if let Some(refused) = refuse_foreign_pages(state, &request) {
         return refused;
     }
     if otlp_grpc::is_grpc(content_type) {
-        return otlp_grpc::answer(shared, request).await;
+        return otlp_grpc::respond(state, request).await;
     }
-    // A base URL that ends in a slash, joined with a path that begins with one, means the path.
+    // A base URL with a trailing slash joined with an absolute path yields a double slash; it is reduced to one.
     let path = request.uri().path();
     let path = if path.starts_with("//") { &path[path.len() - path.trim_start_matches('/').len() - 1..] } else { path };
     if path == otlp_http::PATH {
-        return otlp_http::answer(shared, request).await;
+        return otlp_http::respond(state, request).await;
     }
     let is_page = path == "/" || path == "/index.html";
     if !is_page && !path.starts_with("/api/") {
         let line = match path {
             "/v1/profiles" => format!("profiles are in development: send them to {}", otlp_http::PATH),
-            "/v1/traces" | "/v1/metrics" | "/v1/logs" => "this receiver takes profiles only".to_owned(),
+            "/v1/traces" | "/v1/metrics" | "/v1/logs" => "this receiver accepts profiles only".to_owned(),
             _ => "not found".to_owned(),
         };
         return reply::text(StatusCode::NOT_FOUND, &line);
     }
     let is_head = request.method() == Method::HEAD;
     if !is_head && request.method() != Method::GET {
-        let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD here");
+        let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported");
         reply::set(&mut refused, ALLOW, "GET, HEAD");
         return refused;
     }
-    if let Some(refused) = refuse_foreign_host(shared, &request) {
+    if let Some(refused) = refuse_foreign_host(state, &request) {
         return refused;
     }
-    let answered = if is_page { page::answer(&request) } else { api::answer(shared, path, &request).await };
+    let response = if is_page { page::respond(&request) } else { api::respond(state, path, &request).await };
     if is_head {
-        reply::without_body(answered)
+        reply::without_body(response)
     } else {
-        answered
+        response
     }
 }
 
-/// A page of another site whose name was made to resolve to this machine (DNS rebinding) still sends that site's name.
-fn refuse_foreign_host(shared: &Shared, request: &Request<Incoming>) -> Option<Reply> {
-    // RFC 9112, section 3.2: a proxy in front may have checked the other one.
+/// Prevents DNS rebinding: the page of a site whose name resolves to this machine sends that name as Host.
+fn refuse_foreign_host(state: &ServerState, request: &Request<Incoming>) -> Option<Reply> {
+    // RFC 9112, section 3.2: a proxy may have checked the other one.
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Some(reply::text(StatusCode::BAD_REQUEST, "expected one Host header, got several"));
     }
@@ -139,7 +139,7 @@ fn refuse_foreign_host(shared: &Shared, request: &Request<Incoming>) -> Option<R
     };
     match host {
         None => Some(reply::text(StatusCode::BAD_REQUEST, "the Host header is missing")),
-        Some(host) if is_allowed_host(host, &shared.settings.allowed_hosts) => None,
+        Some(host) if is_allowed_host(host, &state.settings.allowed_hosts) => None,
         Some(host) => {
             let line = format!(
                 "{host:?} is not a name of this server: use localhost or an IP address, or start with --allow-host NAME"
@@ -149,12 +149,12 @@ fn refuse_foreign_host(shared: &Shared, request: &Request<Incoming>) -> Option<R
     }
 }
 
-/// Browsers say which page sends a request; programs do not. Another site's page has nothing to do here.
-fn refuse_foreign_pages(shared: &Shared, request: &Request<Incoming>) -> Option<Reply> {
+/// Refuses requests of other sites' pages, which browsers mark by Origin; other programs send no Origin.
+fn refuse_foreign_pages(state: &ServerState, request: &Request<Incoming>) -> Option<Reply> {
     let origin = request.headers().get(ORIGIN)?;
     let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
     match host {
-        Some(host) if is_allowed_host(host, &shared.settings.allowed_hosts) => None,
+        Some(host) if is_allowed_host(host, &state.settings.allowed_hosts) => None,
         _ => Some(reply::text(StatusCode::FORBIDDEN, "requests from pages of other sites are refused")),
     }
 }

@@ -1,7 +1,8 @@
-//! Merged stretches of windows, kept between queries: a question about a day reads each file once, and later questions add
-//! up some sixty slices and the windows at both ends. Pure but for its lock. Called by `store` for answers without labels
-//! and links of single samples.
-//! Law: a slice answers only for exactly the windows it was made of, so neither an arrival nor retention can make it wrong.
+//! A cache of merged consecutive windows: the first query of a day reads each file, and later queries merge some sixty
+//! slices and the windows at both ends. Pure except for its lock. Called by `store` for results without labels and links of
+//! single samples.
+//! Invariant: a slice is found only for exactly the windows that it merges, so that neither an arrival nor retention
+//! invalidates it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,27 +11,27 @@ use spanprof_profile::query::{Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
 use super::spans::Spans;
-use super::window::Window;
+use super::window::StoredWindow;
 
 /// Memory for slices. A day of one service and type takes some megabytes.
-const KEPT_BYTES: usize = 32 << 20;
-/// Slices a question is cut into, at most; fewer than twice as few.
-const SLICES_OF_A_QUESTION: u64 = 64;
-/// Shorter ones would hold too few windows to be worth it.
-const SHORTEST_MS: u64 = 60_000;
+const CACHE_BYTES: usize = 32 << 20;
+/// Slices per query, at most; the width is a power of two, so that there are at least half as many.
+const SLICES_PER_QUERY: u64 = 64;
+/// Shorter slices contain too few windows to benefit.
+const MIN_SLICE_MS: u64 = 60_000;
 
-/// What some windows add up to.
+/// Sum of some windows.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct MergedWindows {
     pub data: ProfilesData,
-    /// Of each window what passed.
+    /// Summaries of the samples of each window that passed the filter.
     pub summaries: Vec<TypeSummary>,
     pub spans: Spans,
     pub windows: usize,
 }
 
-impl Part {
-    /// Memory it holds, near enough to bound a cache.
+impl MergedWindows {
+    /// Approximate memory, to bound a cache.
     fn memory_bytes(&self) -> usize {
         super::store::memory_bytes(&self.data)
             + self.spans.memory_bytes()
@@ -40,26 +41,26 @@ impl Part {
 
 #[derive(Debug)]
 struct Slice {
-    /// Without its times: every window lies inside them.
+    /// Without its time range, which includes every window.
     filter: Filter,
-    windows: Vec<Arc<Window>>,
-    part: Arc<Part>,
+    windows: Vec<Arc<StoredWindow>>,
+    part: Arc<MergedWindows>,
     bytes: usize,
 }
 
-/// The slices kept, last used first.
+/// The cached slices, last used first.
 #[derive(Debug, Default)]
 pub(crate) struct Slices(Mutex<VecDeque<Slice>>);
 
-/// Cuts windows, in the order of their arrival or its reverse, into slices whose borders do not move while time goes on.
-pub(crate) fn cut(windows: &[Arc<Window>]) -> impl Iterator<Item = &[Arc<Window>]> {
+/// Splits windows, sorted by arrival in either direction, into slices with borders at fixed times.
+pub(crate) fn cut(windows: &[Arc<StoredWindow>]) -> impl Iterator<Item = &[Arc<StoredWindow>]> {
     let ends = [windows.first(), windows.last()].map(|window| window.map_or(0, |window| window.received_unix_ms));
-    let width = (ends[0].abs_diff(ends[1]) / SLICES_OF_A_QUESTION).max(SHORTEST_MS).next_power_of_two();
+    let width = (ends[0].abs_diff(ends[1]) / SLICES_PER_QUERY).max(MIN_SLICE_MS).next_power_of_two();
     windows.chunk_by(move |left, right| left.received_unix_ms / width == right.received_unix_ms / width)
 }
 
-/// Whether a slice of these windows is worth keeping and the filter's times leave it whole.
-pub(crate) fn is_whole(windows: &[Arc<Window>], filter: &Filter) -> bool {
+/// Whether the filter's time range includes all of these windows, and there are at least two.
+pub(crate) fn is_whole(windows: &[Arc<StoredWindow>], filter: &Filter) -> bool {
     windows.len() > 1
         && windows.iter().all(|window| {
             filter.from_unix_nano.is_none_or(|from| window.from_unix_nano >= from)
@@ -68,7 +69,7 @@ pub(crate) fn is_whole(windows: &[Arc<Window>], filter: &Filter) -> bool {
 }
 
 impl Slices {
-    pub(crate) fn find(&self, windows: &[Arc<Window>], filter: &Filter) -> Option<Arc<Part>> {
+    pub(crate) fn find(&self, windows: &[Arc<StoredWindow>], filter: &Filter) -> Option<Arc<MergedWindows>> {
         let filter = timeless(filter);
         let mut slices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = slices.iter().position(|slice| {
@@ -82,15 +83,15 @@ impl Slices {
         Some(part)
     }
 
-    pub(crate) fn keep(&self, windows: &[Arc<Window>], filter: &Filter, part: &Arc<Part>) {
+    pub(crate) fn insert(&self, windows: &[Arc<StoredWindow>], filter: &Filter, part: &Arc<MergedWindows>) {
         let bytes = part.memory_bytes() + std::mem::size_of_val(windows);
         let slice = Slice { filter: timeless(filter), windows: windows.to_vec(), part: part.clone(), bytes };
         let mut slices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slices.push_front(slice);
-        let mut held = 0;
+        let mut total = 0;
         slices.retain(|slice| {
-            held += slice.bytes;
-            held <= KEPT_BYTES
+            total += slice.bytes;
+            total <= CACHE_BYTES
         });
     }
 }
@@ -103,21 +104,21 @@ fn timeless(filter: &Filter) -> Filter {
 mod tests {
     use super::*;
 
-    fn window(received_unix_ms: u64) -> Arc<Window> {
-        let mut window = Window::new(&ProfilesData::default(), "w".into(), 1, received_unix_ms, true);
+    fn window(received_unix_ms: u64) -> Arc<StoredWindow> {
+        let mut window = StoredWindow::new(&ProfilesData::default(), "w".into(), 1, received_unix_ms, true);
         window.from_unix_nano = (received_unix_ms - 10_000) * 1_000_000;
         window.to_unix_nano = received_unix_ms * 1_000_000;
         Arc::new(window)
     }
 
-    fn day() -> Vec<Arc<Window>> {
+    fn day() -> Vec<Arc<StoredWindow>> {
         (0..8640).rev().map(|nth| window(1_700_000_000_000 + nth * 10_000)).collect()
     }
 
     #[test]
-    fn a_day_becomes_few_slices_whose_borders_stay_when_windows_arrive() {
+    fn a_day_becomes_few_slices_with_fixed_borders() {
         let mut windows = day();
-        let before: Vec<Vec<Arc<Window>>> = cut(&windows).map(<[_]>::to_vec).collect();
+        let before: Vec<Vec<Arc<StoredWindow>>> = cut(&windows).map(<[_]>::to_vec).collect();
         assert!((32..=66).contains(&before.len()), "{}", before.len());
         assert_eq!(before.iter().map(Vec::len).sum::<usize>(), windows.len());
         windows.insert(0, window(1_700_000_000_000 + 8640 * 10_000));
@@ -129,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_answers_for_its_windows_and_filter_only() {
+    fn a_slice_is_found_for_its_windows_and_filter_only() {
         let windows = day();
         let slices = Slices::default();
         let cart = Filter { service: Some("cart".to_owned()), ..Filter::default() };
-        slices.keep(&windows[..5], &cart, &Arc::default());
+        slices.insert(&windows[..5], &cart, &Arc::default());
         assert!(slices.find(&windows[..5], &cart).is_some());
         let timed = Filter { from_unix_nano: Some(1), ..cart.clone() };
         assert!(slices.find(&windows[..5], &timed).is_some());
@@ -143,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_the_times_cut_is_not_whole() {
+    fn a_slice_that_exceeds_the_time_range_is_not_whole() {
         let windows = day();
-        let from = |window: &Arc<Window>, more| Filter {
+        let from = |window: &Arc<StoredWindow>, more| Filter {
             from_unix_nano: Some(window.from_unix_nano + more),
             ..Filter::default()
         };

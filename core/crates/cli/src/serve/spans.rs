@@ -1,5 +1,5 @@
-//! Which requests cost most: weight by trace and span, with the labels their samples carry, and how much of the whole is
-//! linked at all. Filled window by window by the store, since an answer itself keeps no links; read for `/api/traces`.
+//! Weight by trace and span, with the labels of their samples, and the linked share of the total. The store adds each window,
+//! since merged results have no links. Read by `/api/traces`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,26 +8,26 @@ use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
 use crate::json::Json;
 use crate::selection::hex;
 
-/// Spans remembered per profile type and answer; what comes later is older, and counts in the sums only.
+/// Spans per profile type and result. Windows are added newest first; further spans count in the sums only.
 const MAX_SPANS: usize = 100_000;
 
 /// Spans by profile type.
 #[derive(Debug, Default)]
-pub(crate) struct Spans(BTreeMap<String, OfType>);
+pub(crate) struct Spans(BTreeMap<String, TypeSpans>);
 
 #[derive(Debug, Default)]
-struct OfType {
+struct TypeSpans {
     unit: String,
     total: i64,
     samples: usize,
     linked_total: i64,
     linked_samples: usize,
-    by_link: HashMap<Link, Spent>,
+    by_link: HashMap<Link, SpanWeight>,
 }
 
-/// What one span's samples add up to.
+/// Sum of the samples of one span.
 #[derive(Debug, Default)]
-struct Spent {
+struct SpanWeight {
     weight: i64,
     samples: usize,
     /// Labels of its heaviest sample.
@@ -36,12 +36,12 @@ struct Spent {
 }
 
 impl Spans {
-    /// Adds what passed the filter of one window.
+    /// Adds the samples of one window that passed the filter.
     pub(crate) fn add(&mut self, data: &ProfilesData) {
         for (_, profile) in data.profiles() {
             let of_type = self.0.entry(profile.type_name().to_owned()).or_default();
             profile.unit().clone_into(&mut of_type.unit);
-            // Within a window by id, so that names are looked up once per span.
+            // Grouped by id within a window, so that names are resolved once per span.
             let mut by_id: HashMap<LinkId, (i64, usize, AttributeSetId, i64)> = HashMap::new();
             for sample in &profile.samples {
                 let weight = profile.weight(sample);
@@ -52,8 +52,8 @@ impl Spans {
                 }
                 of_type.linked_total = of_type.linked_total.saturating_add(weight);
                 of_type.linked_samples += 1;
-                let (spent, samples, labels, heaviest) = by_id.entry(sample.link).or_default();
-                *spent = spent.saturating_add(weight);
+                let (total, samples, labels, heaviest) = by_id.entry(sample.link).or_default();
+                *total = total.saturating_add(weight);
                 *samples += 1;
                 if weight >= *heaviest {
                     (*labels, *heaviest) = (sample.attributes, weight);
@@ -101,17 +101,17 @@ impl Spans {
         }
     }
 
-    /// Memory it holds, near enough to bound a cache: a span has a few short labels, the table some room.
+    /// Approximate memory, to bound a cache: a span has a few short labels, the table spare capacity.
     pub(crate) fn memory_bytes(&self) -> usize {
         let spans: usize = self.0.values().map(|of_type| of_type.by_link.len()).sum();
-        spans * (2 * std::mem::size_of::<(Link, Spent)>() + 240)
+        spans * (2 * std::mem::size_of::<(Link, SpanWeight)>() + 240)
     }
 
-    /// The members of the answer for profiles of one type, heaviest spans first.
+    /// Writes the members of the response for profiles of one type, heaviest spans first.
     pub(crate) fn fields(&self, json: &mut Json, type_name: &str, limit: usize) {
-        let none = OfType::default();
+        let none = TypeSpans::default();
         let of_type = self.0.get(type_name).unwrap_or(&none);
-        let mut rows: Vec<(&Link, &Spent)> = of_type.by_link.iter().collect();
+        let mut rows: Vec<(&Link, &SpanWeight)> = of_type.by_link.iter().collect();
         rows.sort_by_key(|(link, spent)| (std::cmp::Reverse(spent.weight), link.trace_id, link.span_id));
         rows.truncate(limit);
         json.key("type").string(type_name).key("unit").string(&of_type.unit);
@@ -134,7 +134,7 @@ impl Spans {
         });
     }
 
-    /// Samples of one type as the windows hold them.
+    /// Number of samples of one type in the windows.
     pub(crate) fn samples(&self, type_name: &str) -> usize {
         self.0.get(type_name).map_or(0, |of_type| of_type.samples)
     }

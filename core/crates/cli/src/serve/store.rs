@@ -1,6 +1,5 @@
-//! What `serve` knows: an index in memory over the files of its directory, retention, and the answers to queries.
-//! Not the files themselves (`directory`), not HTTP (`api`). Every method may take the time of file reads and decoding:
-//! called from blocking threads only.
+//! The store of `serve`: an in-memory index of the files in its directory, retention, and queries. The files are in
+//! `directory`, HTTP in `api`. Methods may read and decode files: called from blocking threads only.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -13,81 +12,81 @@ use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
 
-use super::directory::{self, Directory};
-use super::received::Received;
-use super::slices::{self, Part, Slices};
+use super::directory::{self, WindowDirectory};
+use super::received::ReceivedProfiles;
+use super::slices::{self, MergedWindows, Slices};
 use super::spans::Spans;
-use super::window::Window;
+use super::window::StoredWindow;
 use crate::detail::Detail;
 
-/// Memory for decoded windows kept between queries.
+/// Memory of the cache of decoded windows.
 const DECODED_CACHE_BYTES: usize = 48 << 20;
-/// Answers kept, so that the table and the flame graph of one view cost one merge.
-const ANSWERS_KEPT: usize = 4;
-/// Windows merged into the answer at once: bounds what is in memory, without merging a large answer once per window.
+/// Cached results, so that the table and the flame graph of one view share a merge.
+const CACHED_RESULTS: usize = 4;
+/// Windows merged at once: bounds memory, without a merge of the large result for each window.
 const MERGE_BATCH: usize = 24;
-/// Samples of one answer, about 250 MB of them: reached only by answers with every detail.
-const MAX_ANSWER_SAMPLES: usize = 1_500_000;
-/// A query stops here and says what it left out.
+/// Samples of one result, about 250 MB; only results with labels and links reach it.
+const MAX_RESULT_SAMPLES: usize = 1_500_000;
+/// A query stops at this deadline and reports the number of windows left out.
 const QUERY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How much is kept.
+/// DecodeLimits of the stored requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Bytes of all kept requests as files; beyond, the oldest go.
+    /// Bytes of all files; the oldest beyond this limit are removed.
     pub max_bytes: u64,
-    /// Time since arrival after which a request goes.
+    /// Time since arrival after which a request is removed.
     pub max_age: Duration,
 }
 
-/// Counters of the store, for `/api/stats`.
+/// StoreCounters of the store, for `/api/stats`.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     pub removed_by_size: AtomicU64,
     pub removed_by_age: AtomicU64,
     pub unreadable_files: AtomicU64,
 }
 
-/// An answer: the samples, and how many windows they come from.
+/// Result of a query: merged samples, and the number of their windows.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct QueryResult {
     pub data: ProfilesData,
-    /// Of each window what passed, for a timeline.
-    pub parts: Vec<TypeSummary>,
+    /// Summaries of the samples of each window that passed the filter, for a timeline.
+    pub summaries: Vec<TypeSummary>,
     pub spans: Spans,
     pub windows: usize,
-    /// Windows that could hold more and were not looked at: the time was over, or the answer became too large.
+    /// Matching windows that were not read: the deadline had passed, or the result was too large.
     pub windows_left_out: usize,
 }
 
-/// An answer given before.
+/// A cached result of a query.
 #[derive(Debug)]
-struct Known {
+struct CachedResult {
     generation: u64,
     filter: Filter,
     detail: Detail,
-    answer: Arc<Answer>,
+    result: Arc<QueryResult>,
 }
 
-/// The kept windows.
+/// The stored windows.
 #[derive(Debug)]
 pub(crate) struct Store {
-    directory: Directory,
+    directory: WindowDirectory,
     retention: Retention,
-    windows: Mutex<Vec<Arc<Window>>>,
-    /// Changes whenever the windows do.
+    windows: Mutex<Vec<Arc<StoredWindow>>>,
+    /// Incremented when the windows change.
     generation: AtomicU64,
     indexing: AtomicBool,
     stopping: AtomicBool,
     decoded: Mutex<VecDeque<(PathBuf, Arc<ProfilesData>)>>,
-    answers: Mutex<VecDeque<Known>>,
+    results: Mutex<VecDeque<CachedResult>>,
     slices: Slices,
-    pub received: Received,
-    pub counters: Counters,
+    pub received: ReceivedProfiles,
+    pub counters: StoreCounters,
 }
 
 impl Store {
-    pub(crate) fn new(directory: Directory, retention: Retention) -> Self {
+    pub(crate) fn new(directory: WindowDirectory, retention: Retention) -> Self {
         Store {
             directory,
             retention,
@@ -96,10 +95,10 @@ impl Store {
             indexing: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             decoded: Mutex::default(),
-            answers: Mutex::default(),
+            results: Mutex::default(),
             slices: Slices::default(),
-            received: Received::default(),
-            counters: Counters::default(),
+            received: ReceivedProfiles::default(),
+            counters: StoreCounters::default(),
         }
     }
 
@@ -117,26 +116,26 @@ impl Store {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the directory, newest file first; what cannot be read is reported through `report` and passed over.
+    /// Reads the directory, newest file first; unreadable files are reported through `report` and skipped.
     pub(crate) fn index(&self, limits: &DecodeLimits, mut report: impl FnMut(String)) {
         match self.directory.list() {
-            Ok(found) => {
-                for found in found {
+            Ok(files) => {
+                for file in files {
                     if self.stopping.load(Ordering::Relaxed) {
                         break;
                     }
-                    // Received since the start, hence known already.
-                    if self.windows().iter().any(|window| window.path == found.path) {
+                    // Received since the start, hence indexed already.
+                    if self.windows().iter().any(|window| window.path == file.path) {
                         continue;
                     }
-                    match read_window(&found.path, limits) {
+                    match read_window(&file.path, limits) {
                         Ok(data) => {
-                            let directory::Found { path, bytes, received_unix_ms, ours } = found;
-                            self.remember(Window::new(&data, path, bytes, received_unix_ms, ours));
+                            let directory::DirectoryFile { path, bytes, received_unix_ms, is_owned } = file;
+                            self.insert(StoredWindow::new(&data, path, bytes, received_unix_ms, is_owned));
                         }
                         Err(reason) => {
                             self.counters.unreadable_files.fetch_add(1, Ordering::Relaxed);
-                            report(format!("passed over {}: {reason}", found.path.display()));
+                            report(format!("skipped {}: {reason}", file.path.display()));
                         }
                     }
                 }
@@ -147,21 +146,21 @@ impl Store {
         self.retain(unix_ms());
     }
 
-    /// Keeps one received request. `data` is what `gzipped` decodes to.
+    /// Stores one received request. `data` is decoded from `gzipped`.
     pub(crate) fn keep(&self, gzipped: &[u8], data: &ProfilesData) -> std::io::Result<()> {
         let received_unix_ms = unix_ms();
         let path = self.directory.write(gzipped, received_unix_ms)?;
-        self.remember(Window::new(data, path, gzipped.len() as u64, received_unix_ms, true));
+        self.insert(StoredWindow::new(data, path, gzipped.len() as u64, received_unix_ms, true));
         self.retain(received_unix_ms);
         Ok(())
     }
 
     /// All windows, oldest first.
-    pub(crate) fn windows(&self) -> Vec<Arc<Window>> {
+    pub(crate) fn windows(&self) -> Vec<Arc<StoredWindow>> {
         lock(&self.windows).clone()
     }
 
-    fn remember(&self, window: Window) {
+    fn insert(&self, window: StoredWindow) {
         self.received.add(&window.identities);
         let mut windows = lock(&self.windows);
         let at = windows.partition_point(|other| other.received_unix_ms <= window.received_unix_ms);
@@ -169,17 +168,17 @@ impl Store {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes the oldest windows while there are too many bytes, and all that are too old. The newest always stays.
+    /// Removes windows older than the maximum age, and the oldest until the size is within its limit. The newest is kept.
     pub(crate) fn retain(&self, now_unix_ms: u64) {
         let max_age_ms = u64::try_from(self.retention.max_age.as_millis()).unwrap_or(u64::MAX);
         let mut windows = lock(&self.windows);
         let newest = windows.last().map(|window| window.path.clone());
-        let mut bytes: u64 = windows.iter().filter(|window| window.ours).map(|window| window.bytes).sum();
+        let mut bytes: u64 = windows.iter().filter(|window| window.is_owned).map(|window| window.bytes).sum();
         let mut removed = Vec::new();
         windows.retain(|window| {
             let is_old = window.received_unix_ms.saturating_add(max_age_ms) < now_unix_ms;
             let is_too_much = bytes > self.retention.max_bytes && Some(&window.path) != newest.as_ref();
-            if !window.ours || !(is_old || is_too_much) {
+            if !window.is_owned || !(is_old || is_too_much) {
                 return true;
             }
             bytes -= window.bytes;
@@ -198,47 +197,47 @@ impl Store {
         }
     }
 
-    /// The samples that pass `filter`, newest windows first until the deadline.
-    pub(crate) fn answer(&self, filter: &Filter, detail: Detail, limits: &DecodeLimits) -> Arc<Answer> {
+    /// Merges the samples that pass `filter`, newest windows first until the deadline.
+    pub(crate) fn query(&self, filter: &Filter, detail: Detail, limits: &DecodeLimits) -> Arc<QueryResult> {
         let generation = self.generation.load(Ordering::Relaxed);
-        let is_same = |of: &&Known| of.generation == generation && of.filter == *filter && of.detail == detail;
-        if let Some(known) = lock(&self.answers).iter().find(is_same) {
-            return known.answer.clone();
+        let is_same = |of: &&CachedResult| of.generation == generation && of.filter == *filter && of.detail == detail;
+        if let Some(cached) = lock(&self.results).iter().find(is_same) {
+            return cached.result.clone();
         }
         let started = Instant::now();
-        let mut sum = Sum::default();
+        let mut sum = BatchedMerge::default();
         let mut windows_left_out = 0;
         let windows: Vec<_> = self.windows().into_iter().rev().filter(|window| window.may_hold(filter)).collect();
         for slice in slices::cut(&windows) {
-            let is_kept = detail == Detail::Stacks && slices::is_whole(slice, filter);
-            if let Some(part) = is_kept.then(|| self.slices.find(slice, filter)).flatten() {
+            let is_cacheable = detail == Detail::Stacks && slices::is_whole(slice, filter);
+            if let Some(part) = is_cacheable.then(|| self.slices.find(slice, filter)).flatten() {
                 sum.add(part);
                 continue;
             }
-            let mut part = Sum::default();
+            let mut part = BatchedMerge::default();
             let mut skipped = 0;
             for window in slice {
-                if started.elapsed() > QUERY_DEADLINE || sum.samples + part.samples > MAX_ANSWER_SAMPLES {
+                if started.elapsed() > QUERY_DEADLINE || sum.samples + part.samples > MAX_RESULT_SAMPLES {
                     skipped += 1;
                     continue;
                 }
-                // Gone by retention, or changed under us: then there is nothing to add.
+                // Removed by retention or replaced meanwhile: nothing to add.
                 let Ok(data) = self.decoded(&window.path, limits) else { continue };
                 part.add(Arc::new(passing(filter, detail, &data)));
             }
-            let part = Arc::new(part.end());
-            if is_kept && skipped == 0 {
-                self.slices.keep(slice, filter, &part);
+            let part = Arc::new(part.finish());
+            if is_cacheable && skipped == 0 {
+                self.slices.insert(slice, filter, &part);
             }
             windows_left_out += skipped;
             sum.add(part);
         }
-        let Part { data, summaries: parts, spans, windows } = sum.end();
-        let answer = Arc::new(Answer { data, parts, spans, windows, windows_left_out });
-        let mut answers = lock(&self.answers);
-        answers.truncate(ANSWERS_KEPT - 1);
-        answers.push_front(Known { generation, filter: filter.clone(), detail, answer: answer.clone() });
-        answer
+        let MergedWindows { data, summaries, spans, windows } = sum.finish();
+        let result = Arc::new(QueryResult { data, summaries, spans, windows, windows_left_out });
+        let mut results = lock(&self.results);
+        results.truncate(CACHED_RESULTS - 1);
+        results.push_front(CachedResult { generation, filter: filter.clone(), detail, result: result.clone() });
+        result
     }
 
     fn decoded(&self, path: &Path, limits: &DecodeLimits) -> Result<Arc<ProfilesData>, String> {
@@ -255,25 +254,25 @@ impl Store {
         let data = Arc::new(read_window(path, limits)?);
         let mut decoded = lock(&self.decoded);
         decoded.push_front((path.to_owned(), data.clone()));
-        let mut held = 0;
+        let mut total = 0;
         decoded.retain(|(_, data)| {
-            held += memory_bytes(data);
-            held <= DECODED_CACHE_BYTES
+            total += memory_bytes(data);
+            total <= DECODED_CACHE_BYTES
         });
         Ok(data)
     }
 }
 
-/// Parts added up a batch at a time.
+/// Merges windows in batches of [`MERGE_BATCH`].
 #[derive(Default)]
-struct Sum {
-    merged: Part,
-    batch: Vec<Arc<Part>>,
+struct BatchedMerge {
+    merged: MergedWindows,
+    batch: Vec<Arc<MergedWindows>>,
     samples: usize,
 }
 
-impl Sum {
-    fn add(&mut self, part: Arc<Part>) {
+impl BatchedMerge {
+    fn add(&mut self, part: Arc<MergedWindows>) {
         if part.windows == 0 {
             return;
         }
@@ -294,7 +293,7 @@ impl Sum {
         self.batch.clear();
     }
 
-    fn end(mut self) -> Part {
+    fn finish(mut self) -> MergedWindows {
         if !self.batch.is_empty() {
             self.merge();
         }
@@ -302,17 +301,17 @@ impl Sum {
     }
 }
 
-/// What of one window passes.
-fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> Part {
+/// The samples of one window that pass the filter.
+fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindows {
     let mut data = filter.apply(data);
     let mut spans = Spans::default();
     spans.add(&data);
     let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
     detail.reduce(&mut data);
-    Part { data, summaries, spans, windows }
+    MergedWindows { data, summaries, spans, windows }
 }
 
-/// A decoded window's memory, near enough to bound a cache.
+/// Approximate memory of a decoded window, to bound a cache.
 pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
     data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
 }
@@ -322,7 +321,7 @@ fn read_window(path: &Path, limits: &DecodeLimits) -> Result<ProfilesData, Strin
     decode::any(&bytes, limits).map(|(_, data)| data).map_err(|error| error.to_string())
 }
 
-/// A lock whose holder panicked still guards whole values: every change under it is a push, a removal or a swap.
+/// Ignores poisoning: every change under these locks is a push, a removal or a swap, so that values stay consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -339,7 +338,7 @@ pub(crate) fn unix_ns() -> u64 {
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() / 3 + 64);
     let mut encoder = flate2::read::GzEncoder::new(bytes, flate2::Compression::fast());
-    // Reading from memory into memory does not fail.
+    // Memory to memory: no error is possible.
     let _ = encoder.read_to_end(&mut out);
     out
 }

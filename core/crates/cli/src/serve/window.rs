@@ -1,5 +1,5 @@
-//! What the index remembers of one kept request without its samples: enough to say which questions it can answer.
-//! Pure. Built by the store when a request arrives or a file is found.
+//! Index entry of one stored request: enough to decide whether a query must read the file. Pure. Built by the store for each
+//! received request and each file found at start.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,64 +9,64 @@ use super::received;
 use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
 
-/// Label names remembered per window and service.
+/// Label names indexed per window and service.
 const MAX_LABEL_NAMES: usize = 64;
-/// Values remembered per label name; what is beyond can still be asked for, it is only not offered.
+/// Values indexed per label name; filters accept further values, which are only not suggested.
 const MAX_LABEL_VALUES: usize = 100;
 
-/// One kept request.
+/// One stored request.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct StoredWindow {
     pub path: PathBuf,
     pub bytes: u64,
     pub received_unix_ms: u64,
     /// Whether `serve` wrote the file, hence may remove it.
-    pub ours: bool,
+    pub is_owned: bool,
     pub from_unix_nano: u64,
     pub to_unix_nano: u64,
-    pub services: Vec<Service>,
-    /// Of its profiles, see `received`.
+    pub services: Vec<ServiceSummary>,
+    /// Identities of its profiles, see `received`.
     pub identities: Vec<u64>,
-    links: LinkSet,
+    links: LinkFilter,
 }
 
-/// What one service sent in it.
+/// Profiles of one service in a window.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ServiceSummary {
     pub name: String,
     pub types: Vec<TypeSummary>,
     /// Name → values, of samples and of the resource.
     pub labels: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Window {
-    pub(crate) fn new(data: &ProfilesData, path: PathBuf, bytes: u64, received_unix_ms: u64, ours: bool) -> Self {
+impl StoredWindow {
+    pub(crate) fn new(data: &ProfilesData, path: PathBuf, bytes: u64, received_unix_ms: u64, is_owned: bool) -> Self {
         let types = query::types(data);
-        let mut services: Vec<Service> = Vec::new();
+        let mut services: Vec<ServiceSummary> = Vec::new();
         for resource in &data.resources {
             let name = resource.service_name();
             let service = match services.iter().position(|service| service.name == name) {
                 Some(at) => &mut services[at],
                 None => {
                     let types = types.iter().filter(|of| of.service == name).cloned().collect();
-                    services.push(Service { name: name.to_owned(), types, labels: BTreeMap::new() });
+                    services.push(ServiceSummary { name: name.to_owned(), types, labels: BTreeMap::new() });
                     let last = services.len() - 1;
                     &mut services[last]
                 }
             };
-            note_labels(&mut service.labels, data, resource);
+            index_labels(&mut service.labels, data, resource);
         }
-        let mut links = LinkSet::default();
+        let mut links = LinkFilter::default();
         for (_, profile) in data.profiles() {
             for sample in profile.samples.iter().filter(|sample| !sample.link.is_empty()) {
                 links.insert(data.dictionary.get_link(sample.link));
             }
         }
-        Window {
+        StoredWindow {
             path,
             bytes,
             received_unix_ms,
-            ours,
+            is_owned,
             from_unix_nano: types.iter().map(|of| of.from_unix_nano).min().unwrap_or(0),
             to_unix_nano: types.iter().map(|of| of.to_unix_nano).max().unwrap_or(0),
             services,
@@ -75,12 +75,12 @@ impl Window {
         }
     }
 
-    /// The file's name, under which the window can be fetched.
+    /// The file's name, which identifies the window in the API.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         self.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
-    /// Whether the window may hold samples the filter asks for; false is certain.
+    /// Whether the window may contain samples that pass the filter; `false` is certain.
     pub(crate) fn may_hold(&self, filter: &Filter) -> bool {
         filter.from_unix_nano.is_none_or(|from| self.to_unix_nano > from || self.from_unix_nano >= from)
             && filter.to_unix_nano.is_none_or(|to| self.from_unix_nano < to)
@@ -93,8 +93,8 @@ impl Window {
     }
 }
 
-fn note_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &ProfilesData, resource: &ResourceProfiles) {
-    let mut note = |key: &str, value: String| {
+fn index_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &ProfilesData, resource: &ResourceProfiles) {
+    let mut insert = |key: &str, value: String| {
         if !labels.contains_key(key) {
             if labels.len() >= MAX_LABEL_NAMES {
                 return;
@@ -107,36 +107,36 @@ fn note_labels(labels: &mut BTreeMap<String, BTreeSet<String>>, data: &ProfilesD
             }
         }
     };
-    // Labels of samples before those of the resource, so that the caps keep what a request carries.
+    // Labels of samples first, so that the limits drop attributes of the resource.
     let mut seen = BTreeSet::new();
     for sample in resource.profiles.iter().flat_map(|profile| &profile.samples) {
         if !sample.attributes.is_empty() && seen.insert(sample.attributes) {
             for attribute in data.dictionary.attributes_of(sample.attributes) {
-                note(attribute.key, attribute.value.to_string());
+                insert(attribute.key, attribute.value.to_string());
             }
         }
     }
     for attribute in &resource.resource {
-        note(&attribute.key, attribute.value.as_ref().to_string());
+        insert(&attribute.key, attribute.value.as_ref().to_string());
     }
 }
 
-/// A set of trace and span ids that may say yes wrongly, never no: 8,192 bits, four per id.
-struct LinkSet(Box<[u64; 128]>);
+/// Bloom filter of trace and span ids: 8,192 bits, four hashes per id.
+struct LinkFilter(Box<[u64; 128]>);
 
-impl Default for LinkSet {
+impl Default for LinkFilter {
     fn default() -> Self {
-        LinkSet(Box::new([0; 128]))
+        LinkFilter(Box::new([0; 128]))
     }
 }
 
-impl std::fmt::Debug for LinkSet {
+impl std::fmt::Debug for LinkFilter {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "LinkSet({} bits)", self.0.iter().map(|word| word.count_ones()).sum::<u32>())
+        write!(out, "LinkFilter({} bits)", self.0.iter().map(|word| word.count_ones()).sum::<u32>())
     }
 }
 
-impl LinkSet {
+impl LinkFilter {
     fn insert(&mut self, link: Link) {
         for bit in Self::bits(&link.trace_id).into_iter().chain(Self::bits(&link.span_id)) {
             self.0[bit / 64] |= 1 << (bit % 64);
@@ -161,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_set_never_denies_what_it_holds_and_denies_most_else() {
-        let mut set = LinkSet::default();
+    fn a_link_filter_has_no_false_negatives_and_few_false_positives() {
+        let mut set = LinkFilter::default();
         let link = |number: u64| Link {
             trace_id: (u128::from(number) * 0x9e37_79b9_7f4a_7c15_f39c).to_be_bytes(),
             span_id: number.to_be_bytes(),
@@ -170,6 +170,6 @@ mod tests {
         (0..200).for_each(|number| set.insert(link(number)));
         assert!((0..200).all(|number| set.may_hold(&link(number).trace_id) && set.may_hold(&link(number).span_id)));
         let wrong = (1000..11_000).filter(|number| set.may_hold(&link(*number).trace_id)).count();
-        assert!(wrong < 500, "{wrong} of 10000 wrongly held");
+        assert!(wrong < 500, "{wrong} of 10000 false positives");
     }
 }

@@ -1,28 +1,28 @@
-//! `spanprof check`: what is wrong with OTLP profiles by the signal's rules and by what receivers are known to refuse.
+//! `spanprof check`: checks OTLP profiles against the signal's rules and against the limits of common receivers.
 
 use spanprof_profile::check::{self, CheckFinding, CheckSettings, Severity};
 use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::query::Filter;
 
 use super::{sources, SOURCES, SOURCE_USAGE};
-use crate::arguments::{Flag, Parsed, Verb};
+use crate::arguments::{CliVerb, Flag, Parsed};
 use crate::failure::{Failure, EXIT_FAILED};
 use crate::json::Json;
 use crate::serve::unix_ns;
-use crate::source::Named;
+use crate::source::NamedBytes;
 use crate::{output, selection};
 
-pub(crate) static VERB: Verb = Verb {
+pub(crate) static VERB: CliVerb = CliVerb {
     name: "check",
     summary: "Check OTLP profiles against the signal's rules",
     usage: SOURCE_USAGE,
     about: "\
-Looks at each file (of a directory too), at stdin for `-`, or at each request a running `spanprof serve` keeps, as it was
-sent; with a filter only at those with samples that pass. Errors break the signal's rules; warnings are legal, but a known
-receiver drops or misreads them. The exit code is 1 when there is an error or something cannot be read.",
+Checks each file (of a directory too), stdin for `-`, or each request that a running `spanprof serve` keeps, as it was
+sent; with a filter, only those with samples that pass. Errors violate the signal's rules; warnings are legal, but a known
+receiver drops or misreads them. The exit code is 1 when there is an error or unreadable input.",
     flags: &[
         &[
-        Flag::switch("--live", "as if sent now: windows too old or ahead for a receiver are findings"),
+        Flag::switch("--live", "as if sent now: windows too old or in the future for a receiver are findings"),
         Flag::switch("--strict", "warnings count as errors"),
         Flag::switch("--json", "as JSON"),
         ],
@@ -34,8 +34,8 @@ receiver drops or misreads them. The exit code is 1 when there is an error or so
     run,
 };
 
-/// One file's outcome: its findings, or why it cannot be read.
-type Outcome = Result<Vec<CheckFinding>, String>;
+/// Findings of one file, or the reason that it cannot be read.
+type CheckResult = Result<Vec<CheckFinding>, String>;
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let sources = sources(parsed)?;
@@ -43,15 +43,15 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::default() };
     let filter = selection::of_flags(parsed, unix_ns())?;
     let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
-    let files: Vec<(String, Outcome)> = named
+    let files: Vec<(String, CheckResult)> = named
         .into_iter()
         .flatten()
         .filter(|named| is_chosen(named, &filter, &settings.limits))
-        .map(|Named { name, bytes }| (name, outcome(&bytes, &settings)))
+        .map(|NamedBytes { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
-    let is_wrong = |finding: &CheckFinding| finding.severity == Severity::Error || parsed.has("--strict");
+    let fails = |finding: &CheckFinding| finding.severity == Severity::Error || parsed.has("--strict");
     let passed = files.iter().all(|(_, outcome)| match outcome {
-        Ok(findings) => !findings.iter().any(is_wrong),
+        Ok(findings) => !findings.iter().any(fails),
         Err(_) => false,
     });
     let text = if parsed.has("--json") { json(&files, passed) } else { text(&files) };
@@ -59,7 +59,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     Ok(if passed { 0 } else { EXIT_FAILED })
 }
 
-fn outcome(bytes: &[u8], settings: &CheckSettings) -> Outcome {
+fn outcome(bytes: &[u8], settings: &CheckSettings) -> CheckResult {
     check::check(bytes, settings).map_err(|error| match decode::detect(bytes, &settings.limits) {
         Ok(Format::Pprof) => {
             "expected OTLP profiles, got pprof, which has no such rules; `spanprof top` reads it".to_owned()
@@ -71,20 +71,20 @@ fn outcome(bytes: &[u8], settings: &CheckSettings) -> Outcome {
     })
 }
 
-/// Whether a file holds samples the filter asks for. One that cannot be decoded is looked at in any case.
-fn is_chosen(named: &Named, filter: &Filter, limits: &DecodeLimits) -> bool {
+/// Whether a file contains samples that pass the filter. A file that cannot be decoded is always checked.
+fn is_chosen(named: &NamedBytes, filter: &Filter, limits: &DecodeLimits) -> bool {
     *filter == Filter::default()
         || decode::any(&named.bytes, limits).map_or(true, |(_, data)| filter.apply(&data).sample_count() > 0)
 }
 
-fn word(severity: Severity) -> &'static str {
+fn severity_name(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
     }
 }
 
-fn text(files: &[(String, Outcome)]) -> String {
+fn text(files: &[(String, CheckResult)]) -> String {
     let mut text = String::new();
     for (name, outcome) in files {
         match outcome {
@@ -92,7 +92,7 @@ fn text(files: &[(String, Outcome)]) -> String {
             Ok(findings) if findings.is_empty() => text += &format!("{name}: nothing wrong found\n"),
             Ok(findings) => {
                 for CheckFinding { severity, path, sentence } in findings {
-                    text += &format!("{name}: {}: {path}: {sentence}\n", word(*severity));
+                    text += &format!("{name}: {}: {path}: {sentence}\n", severity_name(*severity));
                 }
             }
         }
@@ -103,7 +103,7 @@ fn text(files: &[(String, Outcome)]) -> String {
     text
 }
 
-fn json(files: &[(String, Outcome)], passed: bool) -> String {
+fn json(files: &[(String, CheckResult)], passed: bool) -> String {
     let mut json = Json::new();
     json.object(|json| {
         json.key("passed").boolean(passed);
@@ -119,7 +119,7 @@ fn json(files: &[(String, Outcome)], passed: bool) -> String {
                     json.key("findings").array(|json| {
                         for CheckFinding { severity, path, sentence } in outcome.iter().flatten() {
                             json.object(|json| {
-                                json.key("severity").string(word(*severity));
+                                json.key("severity").string(severity_name(*severity));
                                 json.key("path").string(path).key("sentence").string(sentence);
                             });
                         }

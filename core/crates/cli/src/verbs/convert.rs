@@ -1,10 +1,10 @@
-//! `spanprof convert`: the same samples in another format.
+//! `spanprof convert`: writes samples in another format.
 
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::query;
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
-use crate::arguments::{Flag, Parsed, Verb};
+use crate::arguments::{CliVerb, Flag, Parsed};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::serve::gzip;
@@ -12,7 +12,7 @@ use crate::{moment, otlp_json, output, selection};
 
 const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
 
-pub(crate) static VERB: Verb = Verb {
+pub(crate) static VERB: CliVerb = CliVerb {
     name: "convert",
     summary: "Write profiles in another format",
     usage: SOURCE_USAGE,
@@ -23,11 +23,11 @@ pub(crate) static VERB: Verb = Verb {
                 long: "--to",
                 short: "",
                 value: "FORMAT|TIME",
-                help: "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]; or where the time range ends",
+                help: "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]; or the end of the time range",
                 repeats: true,
             },
             super::flamegraph::OUTPUT,
-            Flag::value("--title", "TEXT", "what a flame graph is called [service and type]"),
+            Flag::value("--title", "TEXT", "title of a flame graph [service and type]"),
             Flag::switch("--json", "the same as --to json"),
         ],
         selection::FLAGS,
@@ -44,25 +44,20 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let path = parsed.value("--output").unwrap_or("-");
     let formats: Vec<&str> = parsed.all("--to").filter(|value| selection::FORMATS.contains(value)).collect();
     let times: Vec<&str> = parsed.all("--to").filter(|value| !selection::FORMATS.contains(value)).collect();
-    if let Some(neither) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
-        return Err(Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{neither}`")));
+    if let Some(invalid) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
+        return Err(Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{invalid}`")));
     }
     if formats.len() > 1 || times.len() > 1 {
-        return Err(
-            Failure::usage("--to names two formats or two times").hint("give one format, and one time if wanted")
-        );
+        return Err(Failure::usage("--to names two formats or two times").hint("give one format and at most one time"));
     }
     let format = match (formats.first().copied(), parsed.has("--json")) {
         (Some(format), false) | (Some(format @ "json"), true) => format,
         (None, true) => "json",
         (Some(format), true) => {
-            return Err(
-                Failure::usage(format!("--to {format} and --json say different things")).hint("give one of them")
-            );
+            return Err(Failure::usage(format!("--to {format} and --json are contradictory")).hint("give one of them"));
         }
-        (None, false) => {
-            of_name(path).ok_or_else(|| Failure::usage("which format?").hint(format!("--to FORMAT: {EXPECTED}")))?
-        }
+        (None, false) => format_of_name(path)
+            .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
     let detail = if matches!(format, "folded" | "flamegraph") { Detail::Stacks } else { Detail::Everything };
     let (data, filter) = selected(parsed, detail)?;
@@ -87,8 +82,8 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// The format a file name means, when it means one.
-fn of_name(path: &str) -> Option<&'static str> {
+/// The format that belongs to a file's suffix.
+fn format_of_name(path: &str) -> Option<&'static str> {
     [
         (".otlp.pb.gz", "otlp"),
         (".otlp.pb", "otlp"),

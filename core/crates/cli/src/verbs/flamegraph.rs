@@ -1,15 +1,15 @@
-//! `spanprof flamegraph`: one page that works offline.
+//! `spanprof flamegraph`: writes a flame graph as one HTML page that works offline.
 
 use spanprof_profile::encode::flamegraph;
 use spanprof_profile::query;
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT};
-use crate::arguments::{Flag, Parsed, Verb};
+use crate::arguments::{CliVerb, Flag, Parsed};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::{output, selection};
 
-pub(crate) static VERB: Verb = Verb {
+pub(crate) static VERB: CliVerb = CliVerb {
     name: "flamegraph",
     summary: "Write a flame graph as one HTML file",
     usage: "FILE|DIR|URL… [-o OUT.html] [FLAGS]",
@@ -17,7 +17,7 @@ pub(crate) static VERB: Verb = Verb {
     flags: &[
         &[
             OUTPUT,
-            Flag::value("--title", "TEXT", "what the page is called [service and type]"),
+            Flag::value("--title", "TEXT", "title of the page [service and type]"),
             Flag::switch("--json", "the tree as JSON instead of a page"),
         ],
         selection::FLAGS,
@@ -31,9 +31,9 @@ pub(crate) static VERB: Verb = Verb {
     run,
 };
 
-/// Where a verb's result goes.
+/// Output file of a verb.
 pub(super) const OUTPUT: Flag =
-    Flag { long: "--output", short: "-o", value: "FILE", help: "where to write, - for stdout [-]", repeats: false };
+    Flag { long: "--output", short: "-o", value: "FILE", help: "output file, - for stdout [-]", repeats: false };
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let (data, filter) = selected(parsed, Detail::Stacks)?;
@@ -47,7 +47,7 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// What a page is called: what was asked for, else the services and the type in it.
+/// Title of a page: `--title`, else its services and type.
 pub(super) fn title(parsed: &Parsed, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
     if let Some(title) = parsed.value("--title") {
         return title.to_owned();

@@ -1,4 +1,4 @@
-//! The verbs, one a file: each a table of flags and a function from the parsed command line to an exit code.
+//! The verbs, one file each: a table of flags, and a function from the parsed command line to an exit code.
 
 pub(crate) mod check;
 pub(crate) mod convert;
@@ -17,22 +17,22 @@ use crate::selection;
 use crate::serve::unix_ns;
 use crate::source::Source;
 
-/// What the reading verbs say about their arguments.
+/// Help of the reading verbs on their arguments.
 const SOURCE_USAGE: &str = "FILE|DIR|URL… [FLAGS]";
 const SOURCE_ABOUT: &str = "\
 Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, and folded
 stacks; all profiles of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page
 works). Several sources are merged.";
 
-/// How many sources a reading verb takes.
+/// Number of sources of a reading verb.
 const SOURCES: std::ops::RangeInclusive<usize> = 1..=usize::MAX;
 
 /// The sources that the command line names.
 fn sources(parsed: &Parsed) -> Result<Vec<Source>, Failure> {
-    if parsed.positionals.iter().filter(|place| *place == "-").count() > 1 {
+    if parsed.positionals.iter().filter(|name| *name == "-").count() > 1 {
         return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
     }
-    parsed.positionals.iter().map(|place| Source::parse(place)).collect()
+    parsed.positionals.iter().map(|name| Source::parse(name)).collect()
 }
 
 /// The samples of all sources that pass the filter.
@@ -44,22 +44,22 @@ fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<Profi
     }
 }
 
-/// The sources and the filter of a reading verb, read; fails when nothing passes, saying what there is.
+/// The sources and the filter of a reading verb, read; when no sample passes, the error lists the available services and types.
 fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = selection::of_flags(parsed, unix_ns())?;
-    let places = parsed.positionals.join(", ");
+    let names = parsed.positionals.join(", ");
     let sources = sources(parsed)?;
     let data = read_all(&sources, &filter, detail)?;
     if data.sample_count() > 0 {
         return Ok((data, filter));
     }
     if filter == Filter::default() {
-        return Err(Failure::new(format!("no samples in {places}")));
+        return Err(Failure::new(format!("no samples in {names}")));
     }
-    let failure = Failure::new(format!("no samples in {places} match"));
+    let failure = Failure::new(format!("no samples in {names} match"));
     Err(match read_all(&sources, &Filter::default(), Detail::Stacks) {
-        Ok(all) if all.sample_count() > 0 => failure.hint(format!("there is: {}", contents(&all))),
-        _ => failure.hint("there is nothing at all yet"),
+        Ok(all) if all.sample_count() > 0 => failure.hint(format!("available: {}", contents(&all))),
+        _ => failure.hint("there are no samples yet"),
     })
 }
 
@@ -76,7 +76,7 @@ fn contents(data: &ProfilesData) -> String {
     parts.join(", ")
 }
 
-/// The type a verb shows, and a note when there are others.
+/// The type to show; prints a note when there are others.
 fn one_type(data: &ProfilesData, filter: &Filter) -> String {
     let shown = selection::type_to_show(data, filter);
     let mut others: Vec<String> = query::types(data).into_iter().map(|of| of.type_name).collect();
@@ -84,7 +84,7 @@ fn one_type(data: &ProfilesData, filter: &Filter) -> String {
     others.dedup();
     others.retain(|name| *name != shown);
     if !others.is_empty() {
-        output::note(&format!("showing {shown}; also there: {} (choose with --type)", others.join(", ")));
+        output::note(&format!("showing {shown}; also available: {} (choose with --type)", others.join(", ")));
     }
     shown
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_verb_is_recognised() {
+    fn a_mistyped_verb_suggests_the_nearest() {
         let names = || VERBS.iter().map(|verb| verb.name);
         assert_eq!(nearest("sevre", names()), Some("serve"));
         assert_eq!(nearest("flame", names()), Some("flamegraph"));

@@ -1,4 +1,4 @@
-//! `spanprof serve`: reads the flags, starts the server, says where it is, and stops on Ctrl-C or SIGTERM.
+//! `spanprof serve`: parses the flags, starts the server, prints its addresses, and stops it on SIGINT or SIGTERM.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,31 +8,31 @@ use std::time::Duration;
 use spanprof_profile::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::arguments::{parse_bytes, Flag, Parsed, Verb};
+use crate::arguments::{parse_bytes, CliVerb, Flag, Parsed};
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::moment;
 use crate::output;
 use crate::serve::{Addresses, Retention, Server, Settings};
 
-pub(crate) static VERB: Verb = Verb {
+pub(crate) static VERB: CliVerb = CliVerb {
     name: "serve",
     summary: "Receive OTLP profiles on this machine, keep them in a directory, show them in a browser",
     usage: "[FLAGS]",
     about: "\
-Receives on 127.0.0.1:4317 (gRPC) and 127.0.0.1:4318 (HTTP, protobuf or JSON); each port understands both. The page is at
-the HTTP port. The first line on stdout says where: `serving grpc=… http=… url=… dir=…`, with --json one JSON object.
+Receives on 127.0.0.1:4317 (gRPC) and 127.0.0.1:4318 (HTTP, protobuf or JSON); each port accepts both. The page is at
+the HTTP port. The first line on stdout shows the addresses: `serving grpc=… http=… url=… dir=…`, with --json one JSON object.
 Ctrl-C or SIGTERM stops it; the profiles stay.",
     flags: &[&[
-        Flag::value("--grpc", "PORT", "gRPC port, 0 takes a free one [4317]"),
-        Flag::value("--http", "PORT", "HTTP port, 0 takes a free one [4318]"),
-        Flag::value("--dir", "DIR", "where profiles are kept [$XDG_STATE_HOME/spanprof, ~/.local/state/spanprof]"),
-        Flag::value("--max-bytes", "SIZE", "keep at most this much, oldest leave first: 512MiB, 2GiB [1GiB]"),
+        Flag::value("--grpc", "PORT", "gRPC port, 0 selects a free one [4317]"),
+        Flag::value("--http", "PORT", "HTTP port, 0 selects a free one [4318]"),
+        Flag::value("--dir", "DIR", "directory of the profiles [$XDG_STATE_HOME/spanprof, ~/.local/state/spanprof]"),
+        Flag::value("--max-bytes", "SIZE", "keep at most this size, the oldest are removed first: 512MiB, 2GiB [1GiB]"),
         Flag::value("--max-age", "TIME", "keep at most this long: 90m, 24h, 7d [7d]"),
-        Flag::value("--max-request-bytes", "SIZE", "largest request taken [20MiB]"),
-        Flag::value("--listen", "ADDRESS", "listen elsewhere than on 127.0.0.1; anyone who reaches it reads all profiles"),
+        Flag::value("--max-request-bytes", "SIZE", "largest request accepted [20MiB]"),
+        Flag::value("--listen", "ADDRESS", "address to listen on instead of 127.0.0.1; anyone who can connect reads all profiles"),
         Flag { long: "--allow-host", short: "", value: "NAME", help: "a name under which browsers may open the page", repeats: true },
-        Flag::switch("--json", "say where it listens as one JSON object"),
+        Flag::switch("--json", "print the addresses as one JSON object"),
         Flag::switch("--quiet", "no lines on stderr"),
     ]],
     examples: &[
@@ -87,11 +87,11 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     };
     if !listen.is_loopback() && !quiet {
         output::note(&format!(
-            "warning: whoever reaches {listen} can read every profile and send more; there is no password"
+            "warning: anyone who can connect to {listen} can read and send profiles; there is no authentication"
         ));
     }
     let server = Server::bind(settings)?;
-    let line = place(&server, parsed.has("--json"));
+    let line = first_line(&server, parsed.has("--json"));
     let url = url(server.addresses());
     let as_json = parsed.has("--json");
     let ready = move || {
@@ -126,7 +126,7 @@ fn default_directory() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new("no directory to keep profiles in: HOME is not set").hint("give one: --dir DIR"))
 }
 
-/// Where a browser finds the page: a wildcard address is reached over loopback.
+/// URL of the page; for a wildcard address, that of the loopback.
 fn url(addresses: Addresses) -> String {
     let mut http = addresses.http;
     if http.ip().is_unspecified() {
@@ -135,7 +135,7 @@ fn url(addresses: Addresses) -> String {
     format!("http://{http}/")
 }
 
-fn place(server: &Server, as_json: bool) -> String {
+fn first_line(server: &Server, as_json: bool) -> String {
     let Addresses { grpc, http } = server.addresses();
     let (url, directory) = (url(server.addresses()), server.directory());
     if !as_json {
@@ -150,8 +150,8 @@ fn place(server: &Server, as_json: bool) -> String {
     json.finish() + "\n"
 }
 
-/// Done at the first SIGINT or SIGTERM. Also takes SIGPIPE, which a host process may have left at "end me": a peer that
-/// closes its connection must not end the server.
+/// Resolves at the first SIGINT or SIGTERM. Also handles SIGPIPE, which a parent process may have left at its default
+/// action: a peer that closes its connection must not terminate the server.
 async fn stop_signal() {
     let _pipe = signal(SignalKind::pipe());
     let wait = |kind| async move {

@@ -1,9 +1,9 @@
-//! `spanprof top`: the functions that cost most, as a table for people or as JSON.
+//! `spanprof top`: the functions that cost most, as text or as JSON.
 
 use spanprof_profile::query::{self, TopRow, TopTable};
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
-use crate::arguments::{Flag, Parsed, Verb};
+use crate::arguments::{CliVerb, Flag, Parsed};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::json::Json;
@@ -12,7 +12,7 @@ use crate::{output, selection};
 
 const DEFAULT_ROWS: usize = 30;
 
-pub(crate) static VERB: Verb = Verb {
+pub(crate) static VERB: CliVerb = CliVerb {
     name: "top",
     summary: "Print the functions that cost most",
     usage: SOURCE_USAGE,
@@ -20,7 +20,7 @@ pub(crate) static VERB: Verb = Verb {
     flags: &[
         &[
             Flag { long: "--limit", short: "-n", value: "N", help: "rows to print, 0 for all [30]", repeats: false },
-            Flag::value("--sort", "COLUMN", "flat: spent in the function itself, cum: with what it called [flat]"),
+            Flag::value("--sort", "COLUMN", "flat: the function itself, cum: with its callees [flat]"),
             Flag::switch("--json", "as JSON"),
         ],
         selection::FLAGS,
@@ -95,9 +95,9 @@ fn text(table: &TopTable, limit: usize) -> String {
     text += &format!("{:>10} {:>6} {:>10} {:>6}  {}\n", "flat", "flat%", "cum", "cum%", "function");
     for TopRow { function, file, flat, cum, .. } in table.rows.iter().take(limit) {
         let (flat_share, cum_share) = (format_share(*flat, table.total), format_share(*cum, table.total));
-        let place = if file.is_empty() { String::new() } else { format!("  {}", printable(file)) };
+        let location = if file.is_empty() { String::new() } else { format!("  {}", printable(file)) };
         text += &format!(
-            "{:>10} {flat_share:>6} {:>10} {cum_share:>6}  {}{place}\n",
+            "{:>10} {flat_share:>6} {:>10} {cum_share:>6}  {}{location}\n",
             quantity(*flat),
             quantity(*cum),
             printable(function)
@@ -109,7 +109,7 @@ fn text(table: &TopTable, limit: usize) -> String {
     text
 }
 
-/// A name without what would steer a terminal.
+/// A name without control characters, which a terminal would interpret.
 fn printable(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }

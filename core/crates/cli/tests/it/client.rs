@@ -1,4 +1,4 @@
-//! What an exporter and a browser do: HTTP/1.1 and gRPC requests to the server under test.
+//! HTTP/1.1 and gRPC requests to the server under test, as exporters and browsers send them.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -6,16 +6,16 @@ use hyper::{HeaderMap, Method, Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     pub trailers: HeaderMap,
 }
 
-impl Answer {
+impl HttpResponse {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -34,16 +34,16 @@ impl Answer {
 pub const PROFILES: &str = "/v1development/profiles";
 pub const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
-pub fn get(address: &str, path: &str) -> Answer {
+pub fn get(address: &str, path: &str) -> HttpResponse {
     http(address, Method::GET, path, &[], b"")
 }
 
-pub fn http(address: &str, method: Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn http(address: &str, method: Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
     exchange(address, Version::HTTP_11, method, path, headers, body)
 }
 
 /// Posts protobuf as an OTLP/HTTP exporter does.
-pub fn post(address: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn post(address: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
     let mut all = vec![("content-type", "application/x-protobuf"), ("otlp-profiles-development-version", "1")];
     all.retain(|(name, _)| !headers.iter().any(|(other, _)| other == name));
     all.extend(headers);
@@ -51,14 +51,14 @@ pub fn post(address: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
 }
 
 /// Calls a gRPC method with one message.
-pub fn grpc(address: &str, path: &str, headers: &[(&str, &str)], message: &[u8], compressed: bool) -> Answer {
+pub fn grpc(address: &str, path: &str, headers: &[(&str, &str)], message: &[u8], compressed: bool) -> HttpResponse {
     let mut framed = vec![u8::from(compressed)];
     framed.extend((message.len() as u32).to_be_bytes());
     framed.extend(message);
     grpc_body(address, path, headers, &framed)
 }
 
-pub fn grpc_body(address: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn grpc_body(address: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
     let mut all = vec![("content-type", "application/grpc"), ("te", "trailers")];
     all.extend(headers);
     exchange(address, Version::HTTP_2, Method::POST, path, &all, body)
@@ -71,7 +71,7 @@ fn exchange(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Answer {
+) -> HttpResponse {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -97,6 +97,6 @@ fn exchange(
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let collected = response.into_body().collect().await.unwrap();
         let trailers = collected.trailers().cloned().unwrap_or_default();
-        Answer { status, headers, body: collected.to_bytes().to_vec(), trailers }
+        HttpResponse { status, headers, body: collected.to_bytes().to_vec(), trailers }
     })
 }

@@ -3,11 +3,13 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::fixture::{command, encoded, gzip, number, shop, spanprof, spanprof_reading, window, Scratch, Serve, Taken};
+use crate::fixture::{
+    command, encoded, gzip, number, shop, spanprof, spanprof_reading, window, Serve, TestDirectory, TestSample,
+};
 
 #[test]
-fn top_reads_every_form_a_profile_is_kept_in() {
-    let home = Scratch::new();
+fn top_reads_every_profile_format() {
+    let home = TestDirectory::new();
     let plain = encoded(&shop("checkout"));
     let protobuf = home.file("a.otlp.pb", &plain);
     let zipped = home.file("a.otlp.pb.gz", &gzip(&plain));
@@ -29,7 +31,7 @@ fn top_reads_every_form_a_profile_is_kept_in() {
 
 #[test]
 fn several_sources_are_merged() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let first = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     let second = home.file("b.otlp.pb.gz", &gzip(&encoded(&shop("checkout"))));
     let top = spanprof(&["top", &first, &second, "--type", "cpu", "--json"]);
@@ -44,7 +46,7 @@ fn several_sources_are_merged() {
 
 #[test]
 fn folded_stacks_are_read_as_counted_samples() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let folded = home.file("perf.folded", b"main;serve;price 30\nmain;serve 10\n");
     let top = spanprof(&["top", &folded, "--json"]);
     assert_eq!(number(&top.stdout, "total"), 40, "{top:?}");
@@ -54,8 +56,8 @@ fn folded_stacks_are_read_as_counted_samples() {
 }
 
 #[test]
-fn the_table_for_people_has_flat_and_cum_and_says_what_it_leaves_out() {
-    let home = Scratch::new();
+fn the_text_table_has_flat_and_cum_and_the_number_of_rows_left_out() {
+    let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     let top = spanprof(&["top", &file, "--limit", "2", "--sort", "cum"]);
     assert_eq!(top.code, 0);
@@ -70,7 +72,7 @@ fn the_table_for_people_has_flat_and_cum_and_says_what_it_leaves_out() {
 
 #[test]
 fn convert_keeps_links_labels_and_weights_through_otlp_json_and_pprof() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     for format in ["otlp", "json", "pprof"] {
         let out = home.path().join(format!("b.{format}")).to_str().unwrap().to_owned();
@@ -91,8 +93,8 @@ fn convert_keeps_links_labels_and_weights_through_otlp_json_and_pprof() {
 }
 
 #[test]
-fn a_flame_graph_is_one_file_written_whole() {
-    let home = Scratch::new();
+fn a_flame_graph_is_one_file_written_atomically() {
+    let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     let out = home.path().join("out.html").to_str().unwrap().to_owned();
     let done = spanprof(&["flamegraph", &file, "-o", &out]);
@@ -107,8 +109,8 @@ fn a_flame_graph_is_one_file_written_whole() {
 }
 
 #[test]
-fn check_exits_with_one_when_something_is_wrong() {
-    let home = Scratch::new();
+fn check_exits_with_one_when_it_finds_an_error() {
+    let home = TestDirectory::new();
     let good = home.file("good.otlp.pb", &encoded(&shop("checkout")));
     let done = spanprof(&["check", &good]);
     assert_eq!(done.code, 0, "{done:?}");
@@ -131,8 +133,8 @@ fn check_exits_with_one_when_something_is_wrong() {
 }
 
 #[test]
-fn an_empty_selection_says_what_there_is() {
-    let home = Scratch::new();
+fn an_empty_selection_lists_what_is_available() {
+    let home = TestDirectory::new();
     let file = home.file("a.otlp.pb", &encoded(&shop("checkout")));
     let done = spanprof(&["top", &file, "--service", "chekout"]);
     assert_eq!((done.code, done.stdout.as_str()), (1, ""));
@@ -140,7 +142,7 @@ fn an_empty_selection_says_what_there_is() {
 }
 
 #[test]
-fn a_wrong_command_line_exits_with_two_and_the_way_out() {
+fn a_wrong_command_line_exits_with_two_and_a_hint() {
     for (arguments, words) in [
         (&["serv"][..], "did you mean `spanprof serve`?"),
         (&["top", "f", "--servce", "x"], "did you mean `--service`?"),
@@ -178,11 +180,11 @@ fn every_verb_has_help() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
-    let home = Scratch::new();
+fn a_reader_that_closes_stdout_early_is_no_error() {
+    let home = TestDirectory::new();
     let names: Vec<String> = (0..20_000).map(|number| format!("function_{number}")).collect();
     let stacks: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
-    let samples: Vec<Taken<'_>> = stacks.iter().map(|stack| Taken(stack, 10_000_000, &[], 0)).collect();
+    let samples: Vec<TestSample<'_>> = stacks.iter().map(|stack| TestSample(stack, 10_000_000, &[], 0)).collect();
     let file = home.file("wide.otlp.pb", &encoded(&window("wide", "cpu", &samples)));
     let mut child =
         command(&["top", &file, "--limit", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -196,7 +198,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 
 #[test]
 fn hostile_files_end_in_an_error_not_in_a_panic() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let whole = encoded(&shop("checkout"));
     let bomb = gzip(&vec![0u8; 16 << 20]).repeat(64);
     let mut hostile: Vec<Vec<u8>> = vec![vec![], b"{".to_vec(), b"\x1f\x8b".to_vec(), bomb, vec![0xff; 4096]];
@@ -216,19 +218,19 @@ fn hostile_files_end_in_an_error_not_in_a_panic() {
 }
 
 #[test]
-fn a_taken_port_is_a_clear_error() {
-    let home = Scratch::new();
+fn a_port_in_use_is_named_in_the_error() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
-    let other = Scratch::new();
+    let other = TestDirectory::new();
     let port = serve.http.split(':').next_back().unwrap();
     let done = spanprof(&["serve", "--grpc", "0", "--http", port, "--dir", other.path().to_str().unwrap()]);
     assert_eq!(done.code, 1, "{done:?}");
-    assert!(done.stderr.contains("is taken by another program") && done.stderr.contains("--http 0"), "{done:?}");
+    assert!(done.stderr.contains("is in use by another program") && done.stderr.contains("--http 0"), "{done:?}");
 }
 
 #[test]
-fn a_directory_of_a_running_server_is_a_clear_error() {
-    let home = Scratch::new();
+fn a_directory_of_a_running_server_is_named_in_the_error() {
+    let home = TestDirectory::new();
     let _serve = Serve::start(home.path(), &[]);
     let done = spanprof(&["serve", "--grpc", "0", "--http", "0", "--dir", home.path().to_str().unwrap()]);
     assert_eq!(done.code, 1, "{done:?}");
@@ -236,12 +238,12 @@ fn a_directory_of_a_running_server_is_a_clear_error() {
 }
 
 #[test]
-fn the_first_line_says_where_the_server_is() {
-    let home = Scratch::new();
+fn the_first_line_has_the_addresses_of_the_server() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     assert!(serve.first_line.contains(&format!("\"url\":\"http://{}/\"", serve.http)), "{}", serve.first_line);
     assert_eq!(number(&serve.first_line, "pid"), i64::from(serve.pid()));
-    let other = Scratch::new();
+    let other = TestDirectory::new();
     let mut plain = command(&["serve", "--grpc", "0", "--http", "0", "--dir", other.path().to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,4 +1,4 @@
-//! A running `spanprof serve`, a finished `spanprof VERB`, a scratch directory, and profiles to send.
+//! Fixtures: a running `spanprof serve`, a finished `spanprof VERB`, a temporary directory, and profiles to send.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ pub fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// A directory of one test, removed with it.
-pub struct Scratch(PathBuf);
+/// A directory of one test, removed on drop.
+pub struct TestDirectory(PathBuf);
 
-impl Scratch {
+impl TestDirectory {
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("spanprof-it-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path.canonicalize().unwrap())
+        TestDirectory(path.canonicalize().unwrap())
     }
 
     pub fn path(&self) -> &Path {
@@ -38,7 +38,7 @@ impl Scratch {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Names of what is in it, sorted.
+    /// Names of its entries, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(&self.0)
             .unwrap()
@@ -49,15 +49,15 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// What a verb did.
+/// A finished process of the command line.
 #[derive(Debug)]
-pub struct Done {
+pub struct Finished {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -69,28 +69,28 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
-pub fn spanprof(arguments: &[&str]) -> Done {
+pub fn spanprof(arguments: &[&str]) -> Finished {
     let output = command(arguments).output().unwrap();
-    Done {
+    Finished {
         code: output.status.code().expect("an exit code, not a signal"),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-pub fn spanprof_reading(arguments: &[&str], stdin: &[u8]) -> Done {
+pub fn spanprof_reading(arguments: &[&str], stdin: &[u8]) -> Finished {
     let mut child =
         command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(stdin).unwrap();
     let output = child.wait_with_output().unwrap();
-    Done {
+    Finished {
         code: output.status.code().expect("an exit code, not a signal"),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-/// A running `spanprof serve` on free ports, killed with the test.
+/// A running `spanprof serve` on free ports, killed on drop.
 pub struct Serve {
     child: Child,
     pub first_line: String,
@@ -126,7 +126,7 @@ impl Serve {
         self.child.id()
     }
 
-    /// Sends a signal by name and waits for the end: exit code and what it wrote to stderr.
+    /// Sends a signal by name and waits for the end: exit code and stderr.
     pub fn end(&mut self, signal: &str) -> (Option<i32>, String) {
         let sent = Command::new("kill").args([signal, &self.pid().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -152,7 +152,7 @@ impl Drop for Serve {
 }
 
 /// One sample to be sent: root-first functions, weight in ns, labels, trace and span number (0 for none).
-pub struct Taken<'a>(pub &'a [&'a str], pub i64, pub &'a [(&'a str, &'a str)], pub u64);
+pub struct TestSample<'a>(pub &'a [&'a str], pub i64, pub &'a [(&'a str, &'a str)], pub u64);
 
 pub const PERIOD_NS: i64 = 10_000_000;
 
@@ -164,16 +164,16 @@ pub fn ids(number: u64) -> ([u8; 16], [u8; 8]) {
 }
 
 /// One service's window of ten seconds that ended now, of type `cpu` (counted periods) or any other (nanoseconds).
-pub fn window(service: &str, type_name: &str, samples: &[Taken<'_>]) -> ProfilesData {
+pub fn window(service: &str, type_name: &str, samples: &[TestSample<'_>]) -> ProfilesData {
     window_at(service, type_name, now_ns() - 10_000_000_000, samples)
 }
 
-pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[Taken<'_>]) -> ProfilesData {
+pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[TestSample<'_>]) -> ProfilesData {
     let mut dictionary = Dictionary::new();
     let counted = type_name == "cpu";
     let samples = samples
         .iter()
-        .map(|Taken(functions, weight_ns, labels, number)| {
+        .map(|TestSample(functions, weight_ns, labels, number)| {
             let mut locations = Vec::new();
             for name in functions.iter().rev() {
                 let function = Function {
@@ -208,7 +208,7 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[Taken
         period: PERIOD_NS,
         time_unix_nano: start_ns,
         duration_nano: 10_000_000_000,
-        // Without an id a profile is never taken for one that was received before.
+        // Without an id a profile is never a duplicate.
         profile_id: [0; 16],
         samples,
         ..Profile::default()
@@ -220,15 +220,15 @@ pub fn window_at(service: &str, type_name: &str, start_ns: u64, samples: &[Taken
     }
 }
 
-/// A window with some of everything: two endpoints, three requests.
+/// A window of two endpoints and three requests.
 pub fn shop(service: &str) -> ProfilesData {
     window(
         service,
         "cpu",
         &[
-            Taken(&["main", "serve", "cart", "price"], 500_000_000, &[("endpoint", "/cart")], 1),
-            Taken(&["main", "serve", "cart", "render"], 200_000_000, &[("endpoint", "/cart")], 2),
-            Taken(&["main", "serve", "pay", "price"], 300_000_000, &[("endpoint", "/pay")], 3),
+            TestSample(&["main", "serve", "cart", "price"], 500_000_000, &[("endpoint", "/cart")], 1),
+            TestSample(&["main", "serve", "cart", "render"], 200_000_000, &[("endpoint", "/cart")], 2),
+            TestSample(&["main", "serve", "pay", "price"], 300_000_000, &[("endpoint", "/pay")], 3),
         ],
     )
 }

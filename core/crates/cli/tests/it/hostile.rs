@@ -1,4 +1,4 @@
-//! Hostile peers: bombs, lies, stalls, crowds, other sites' pages.
+//! Hostile peers: decompression bombs, invalid bytes, stalled and numerous connections, other sites' pages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 
 use crate::client::{get, grpc, http, post, EXPORT};
-use crate::fixture::{encoded, gzip, number, shop, window_at, Scratch, Serve, Taken};
+use crate::fixture::{encoded, gzip, number, shop, window_at, Serve, TestDirectory, TestSample};
 
 fn resident_bytes(serve: &Serve) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", serve.pid())).unwrap();
@@ -17,19 +17,19 @@ fn resident_bytes(serve: &Serve) -> u64 {
 
 #[test]
 fn a_request_with_two_host_headers_is_refused() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let mut peer = TcpStream::connect(&serve.http).unwrap();
     peer.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    peer.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut response = String::new();
+    peer.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
 }
 
 #[test]
 fn a_decompression_bomb_is_refused_within_memory_and_time() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     // 2 GiB of zeros in one gzip stream of many members.
     let bomb = gzip(&vec![0u8; 32 << 20]).repeat(64);
@@ -46,7 +46,7 @@ fn a_decompression_bomb_is_refused_within_memory_and_time() {
 
 #[test]
 fn requests_cut_anywhere_and_flipped_bytes_never_stop_the_server() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let whole = encoded(&shop("checkout"));
     for at in (0..whole.len()).step_by(whole.len() / 60 + 1) {
@@ -62,11 +62,11 @@ fn requests_cut_anywhere_and_flipped_bytes_never_stop_the_server() {
 }
 
 #[test]
-fn impossible_times_are_shown_without_harm() {
-    let home = Scratch::new();
+fn impossible_times_cause_no_error() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     for start_ns in [0, 1, u64::MAX - 1, u64::MAX] {
-        let data = window_at("odd", "cpu", start_ns, &[Taken(&["main"], 10_000_000, &[], 1)]);
+        let data = window_at("odd", "cpu", start_ns, &[TestSample(&["main"], 10_000_000, &[], 1)]);
         assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
     }
     for query in [
@@ -85,8 +85,8 @@ fn impossible_times_are_shown_without_harm() {
 }
 
 #[test]
-fn pages_of_other_sites_reach_nothing() {
-    let home = Scratch::new();
+fn pages_of_other_sites_are_refused() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &["--allow-host", "build.corp"]);
     for path in ["/", "/api/services"] {
         let from = |host: &str| http(&serve.http, Method::GET, path, &[("host", host)], b"").status;
@@ -100,9 +100,9 @@ fn pages_of_other_sites_reach_nothing() {
 
 #[test]
 fn more_connections_than_allowed_wait_until_idle_ones_are_closed() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
-    // 100 peers that ask once and stay: more than the server keeps open.
+    // 100 peers that send one request and stay connected: more than the server keeps open.
     let mut peers: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&serve.http).unwrap()).collect();
     for peer in &mut peers {
         peer.write_all(b"GET /api/stats HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -119,9 +119,9 @@ fn more_connections_than_allowed_wait_until_idle_ones_are_closed() {
     assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
 }
 
-/// How long a request takes that comes after a crowd of peers who all began with `start` and say no more.
-fn answered_behind_a_crowd(peers: usize, start: &[u8]) -> Duration {
-    let home = Scratch::new();
+/// Latency of a request after many peers that sent `start` and then nothing.
+fn latency_behind_stalled_peers(peers: usize, start: &[u8]) -> Duration {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let before = resident_bytes(&serve);
     let mut peers: Vec<TcpStream> = (0..peers).map(|_| TcpStream::connect(&serve.http).unwrap()).collect();
@@ -139,25 +139,25 @@ fn answered_behind_a_crowd(peers: usize, start: &[u8]) -> Duration {
 }
 
 #[test]
-fn a_crowd_that_holds_its_places_does_not_keep_others_out() {
-    // Heads: four turns of 64, each of 5 s in a server that is not full and of 0.5 s in one that is. Bodies: one turn of 30 s
-    // or 3 s.
+fn stalled_connections_do_not_block_further_ones() {
+    // Heads: four rounds of 64 connections, each 5 s in a server with free slots and 0.5 s in a full one. Bodies: one round of
+    // 30 s or 3 s.
     let post = b"POST /v1development/profiles HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\n\
         Content-Length: 9\r\n\r\nx";
-    let crowds: [(usize, &[u8], u64); 4] =
+    let cases: [(usize, &[u8], u64); 4] =
         [(300, b"", 15), (300, b"GET / HTTP/1.1\r\n", 15), (300, b"PRI * HTTP/2.0\r\n", 15), (100, post, 25)];
-    let running = crowds.map(|(peers, start, bound_s)| {
-        std::thread::spawn(move || (answered_behind_a_crowd(peers, start), start, bound_s))
+    let running = cases.map(|(peers, start, bound_s)| {
+        std::thread::spawn(move || (latency_behind_stalled_peers(peers, start), start, bound_s))
     });
-    for crowd in running {
-        let (after, start, bound_s) = crowd.join().unwrap();
+    for case in running {
+        let (after, start, bound_s) = case.join().unwrap();
         assert!(after < Duration::from_secs(bound_s), "{:?}: {after:?}", String::from_utf8_lossy(start));
     }
 }
 
 #[test]
 fn a_peer_that_never_finishes_its_head_is_closed() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let closed_within = |first: &'static [u8], every: Option<&'static [u8]>| {
         let mut peer = TcpStream::connect(&serve.http).unwrap();

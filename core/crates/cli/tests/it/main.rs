@@ -1,9 +1,9 @@
-//! The command as its users meet it: real processes, real sockets, real files.
+//! Integration tests of the command: real processes, sockets and files.
 
 mod client;
 mod command_line;
 mod fixture;
 mod hostile;
-mod keep;
 mod query;
 mod receive;
+mod storage;

@@ -1,23 +1,25 @@
-//! What can be asked of a running server, by HTTP and by the verbs.
+//! Queries to a running server, by HTTP and by the verbs.
 
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 
 use crate::client::{get, http, post};
-use crate::fixture::{encoded, gzip, ids, now_ns, number, shop, spanprof, window, window_at, Scratch, Serve, Taken};
+use crate::fixture::{
+    encoded, gzip, ids, now_ns, number, shop, spanprof, window, window_at, Serve, TestDirectory, TestSample,
+};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn with_two_services() -> (Scratch, Serve) {
-    let home = Scratch::new();
+fn with_two_services() -> (TestDirectory, Serve) {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     for data in [
         shop("checkout"),
-        window("checkout", "wall", &[Taken(&["main", "sleep"], 9_000_000_000, &[], 0)]),
-        window("search", "cpu", &[Taken(&["main", "find"], 70_000_000, &[("endpoint", "/find")], 4)]),
+        window("checkout", "wall", &[TestSample(&["main", "sleep"], 9_000_000_000, &[], 0)]),
+        window("search", "cpu", &[TestSample(&["main", "find"], 70_000_000, &[("endpoint", "/find")], 4)]),
     ] {
         assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
     }
@@ -40,11 +42,11 @@ fn services_types_and_labels_are_listed() {
 }
 
 #[test]
-fn filters_by_service_type_label_trace_and_span_leave_only_what_they_name() {
+fn filters_by_service_type_label_trace_and_span_select_their_samples() {
     let (_home, serve) = with_two_services();
     let total = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total");
     assert_eq!(total("type=cpu"), 1_070_000_000);
-    assert_eq!(total("service=checkout"), 1_000_000_000, "cpu is the usual type");
+    assert_eq!(total("service=checkout"), 1_000_000_000, "cpu is the preferred type");
     assert_eq!(total("service=checkout&type=wall"), 9_000_000_000);
     assert_eq!(total("label=endpoint%3D%2Fcart"), 700_000_000);
     assert_eq!(total("label=endpoint=/cart&label=endpoint=/pay"), 0);
@@ -69,15 +71,15 @@ fn the_top_table_adds_up_and_keeps_its_order() {
 
 #[test]
 fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
-    let taken = [
-        Taken(&["main", "a"], 100_000_000, &[("endpoint", "/a")], 1),
-        Taken(&["main", "b"], 250_000_000, &[("endpoint", "/b")], 2),
-        Taken(&["main", "a"], 200_000_000, &[("endpoint", "/a")], 1),
-        Taken(&["main", "idle"], 50_000_000, &[], 0),
+    let samples = [
+        TestSample(&["main", "a"], 100_000_000, &[("endpoint", "/a")], 1),
+        TestSample(&["main", "b"], 250_000_000, &[("endpoint", "/b")], 2),
+        TestSample(&["main", "a"], 200_000_000, &[("endpoint", "/a")], 1),
+        TestSample(&["main", "idle"], 50_000_000, &[], 0),
     ];
-    assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &taken))).status, 200);
+    assert_eq!(post(&serve.http, &[], &encoded(&window("checkout", "cpu", &samples))).status, 200);
     let traces = get(&serve.http, "/api/traces?limit=1").text();
     assert_eq!((number(&traces, "total"), number(&traces, "linked_total")), (600_000_000, 550_000_000), "{traces}");
     assert_eq!((number(&traces, "samples"), number(&traces, "linked_samples"), number(&traces, "spans")), (4, 3, 2));
@@ -92,11 +94,11 @@ fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
 
 #[test]
 fn a_time_range_cuts_windows_off() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let hour_ns = 3_600_000_000_000;
     for (start_ns, weight_ns) in [(now_ns() - 2 * hour_ns, 100_000_000), (now_ns() - 20_000_000_000, 30_000_000)] {
-        let data = window_at("checkout", "cpu", start_ns, &[Taken(&["main"], weight_ns, &[], 0)]);
+        let data = window_at("checkout", "cpu", start_ns, &[TestSample(&["main"], weight_ns, &[], 0)]);
         assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
     }
     let total = |query: &str| number(&get(&serve.http, &format!("/api/top?{query}")).text(), "total");
@@ -114,17 +116,17 @@ fn a_time_range_cuts_windows_off() {
 }
 
 #[test]
-fn the_verbs_ask_a_running_server_as_they_read_files() {
+fn the_verbs_query_a_running_server_as_they_read_files() {
     let (home, serve) = with_two_services();
     let trace_id = hex(&ids(3).0);
-    for place in [serve.url(), home.path().to_str().unwrap().to_owned()] {
-        let top = spanprof(&["top", &place, "--service", "checkout", "--type", "cpu", "--json"]);
+    for source in [serve.url(), home.path().to_str().unwrap().to_owned()] {
+        let top = spanprof(&["top", &source, "--service", "checkout", "--type", "cpu", "--json"]);
         assert_eq!(top.code, 0, "{top:?}");
         assert_eq!(number(&top.stdout, "total"), 1_000_000_000, "{top:?}");
-        let of_trace = spanprof(&["top", &place, "--trace-id", &trace_id]);
+        let of_trace = spanprof(&["top", &source, "--trace-id", &trace_id]);
         assert_eq!(of_trace.code, 0, "{of_trace:?}");
         assert!(of_trace.stdout.contains("price") && !of_trace.stdout.contains("render"), "{of_trace:?}");
-        let folded = spanprof(&["convert", &place, "--to", "folded", "--service", "search"]);
+        let folded = spanprof(&["convert", &source, "--to", "folded", "--service", "search"]);
         assert_eq!(folded.stdout, "main;find 70000000\n", "{folded:?}");
     }
     // A link copied from the page.
@@ -147,7 +149,7 @@ fn profiles_can_be_fetched_in_every_format() {
 }
 
 #[test]
-fn wrong_questions_are_answered_with_what_was_expected() {
+fn wrong_parameters_name_the_expected_form() {
     let (_home, serve) = with_two_services();
     for (query, words) in [
         ("trace_id=zz", "32 hex digits"),
@@ -159,9 +161,9 @@ fn wrong_questions_are_answered_with_what_was_expected() {
         ("servcie=checkout", "unknown parameter `servcie` of /api/top: expected one of service, type"),
         ("format=pprof", "unknown parameter `format` of /api/top"),
     ] {
-        let answer = get(&serve.http, &format!("/api/top?{query}"));
-        assert_eq!(answer.status, 400, "{query}");
-        assert!(answer.text().starts_with(r#"{"error":""#) && answer.text().contains(words), "{}", answer.text());
+        let response = get(&serve.http, &format!("/api/top?{query}"));
+        assert_eq!(response.status, 400, "{query}");
+        assert!(response.text().starts_with(r#"{"error":""#) && response.text().contains(words), "{}", response.text());
     }
     for path in ["/api/nothing", "/api/windows/..%2f..%2fetc%2fpasswd", "/api/windows/../../etc/passwd", "/etc/passwd"]
     {
@@ -171,7 +173,7 @@ fn wrong_questions_are_answered_with_what_was_expected() {
 }
 
 #[test]
-fn the_page_is_one_document_that_names_no_other_place() {
+fn the_page_is_one_document_without_external_resources() {
     let (_home, serve) = with_two_services();
     let page = get(&serve.http, "/?service=checkout");
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
@@ -187,15 +189,15 @@ fn the_page_is_one_document_that_names_no_other_place() {
 }
 
 #[test]
-fn a_day_asked_again_and_again_counts_what_came_meanwhile() {
-    let home = Scratch::new();
-    // One window each 10 minutes of the last day, as an earlier run of the server left them: two requests per slice of time.
+fn a_repeated_query_of_a_day_includes_new_windows() {
+    let home = TestDirectory::new();
+    // One window each 10 minutes of the last day, stored by an earlier run of the server: two requests per slice.
     let minute_ms = 60_000;
     let start_ms = now_ns() / 1_000_000 - 1440 * minute_ms;
     let received_ms = |nth: u64| start_ms + nth * 10 * minute_ms;
     for nth in 0..144 {
-        let taken = [Taken(&["main", "serve"], 100_000_000, &[("endpoint", "/cart")], nth % 7 + 1)];
-        let data = window_at("checkout", "cpu", (received_ms(nth) - 10_000) * 1_000_000, &taken);
+        let samples = [TestSample(&["main", "serve"], 100_000_000, &[("endpoint", "/cart")], nth % 7 + 1)];
+        let data = window_at("checkout", "cpu", (received_ms(nth) - 10_000) * 1_000_000, &samples);
         home.file(&format!("{:013}-1-{nth:06}.otlp.pb.gz", received_ms(nth)), &gzip(&encoded(&data)));
     }
     let serve = Serve::start(home.path(), &[]);
@@ -214,13 +216,13 @@ fn a_day_asked_again_and_again_counts_what_came_meanwhile() {
     }
     assert_eq!(tenths("service=cart"), 0);
     assert_eq!(tenths("label=endpoint=/pay"), 0);
-    // Cut within a slice, at the start of a window and in its middle: the window belongs to it.
+    // Ranges that begin inside a slice, at the start and in the middle of a window: the window is included.
     for (nth, into_ms) in [(100, 0), (101, 0), (102, 0), (101, 5_000)] {
         let from_ms = received_ms(nth) - 10_000 + into_ms;
         assert_eq!(tenths(&format!("from={from_ms}")), 144 - nth as i64, "from {nth}+{into_ms}");
         assert_eq!(tenths(&format!("to={from_ms}")), (nth + into_ms.min(1)) as i64, "to {nth}+{into_ms}");
     }
-    let newer = window("checkout", "cpu", &[Taken(&["main", "serve"], 200_000_000, &[], 9)]);
+    let newer = window("checkout", "cpu", &[TestSample(&["main", "serve"], 200_000_000, &[], 9)]);
     assert_eq!(post(&serve.http, &[], &encoded(&newer)).status, 200);
     assert_eq!(tenths("service=checkout"), kept() + 1);
     let traces = get(&serve.http, "/api/traces?service=checkout").text();

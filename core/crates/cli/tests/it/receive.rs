@@ -1,9 +1,9 @@
-//! What exporters get back: every accepted form, every refusal with its exact code.
+//! Responses to exporters: every accepted form, every refusal with its status code.
 
 use hyper::Method;
 
 use crate::client::{get, grpc, grpc_body, http, post, EXPORT, PROFILES};
-use crate::fixture::{encoded, gzip, number, shop, spanprof, Scratch, Serve};
+use crate::fixture::{encoded, gzip, number, shop, spanprof, Serve, TestDirectory};
 
 fn received(serve: &Serve) -> i64 {
     number(&get(&serve.http, "/api/stats").text(), "received_requests")
@@ -11,30 +11,30 @@ fn received(serve: &Serve) -> i64 {
 
 #[test]
 fn every_documented_form_of_a_request_is_accepted() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let plain = encoded(&shop("checkout"));
     let zipped = gzip(&plain);
 
     for (headers, body) in [(&[][..], &plain), (&[("content-encoding", "gzip")][..], &zipped)] {
-        let answer = post(&serve.http, headers, body);
-        assert_eq!((answer.status, &answer.body[..]), (200, &[0x0a, 0x00][..]), "{}", answer.text());
-        assert_eq!(answer.header("content-type"), "application/x-protobuf");
+        let response = post(&serve.http, headers, body);
+        assert_eq!((response.status, &response.body[..]), (200, &[0x0a, 0x00][..]), "{}", response.text());
+        assert_eq!(response.header("content-type"), "application/x-protobuf");
     }
     let file = home.file("in.otlp.pb", &plain);
     let json = spanprof(&["convert", &file, "--to", "json"]).stdout;
     std::fs::remove_file(&file).unwrap();
-    let answer = post(&serve.http, &[("content-type", "application/json; charset=utf-8")], json.as_bytes());
-    assert_eq!((answer.status, answer.text().as_str()), (200, r#"{"partialSuccess":{}}"#));
+    let response = post(&serve.http, &[("content-type", "application/json; charset=utf-8")], json.as_bytes());
+    assert_eq!((response.status, response.text().as_str()), (200, r#"{"partialSuccess":{}}"#));
 
     let identity = grpc(&serve.grpc, EXPORT, &[("otlp-profiles-development-version", "1")], &plain, false);
     let gzipped = grpc(&serve.grpc, EXPORT, &[("grpc-encoding", "gzip")], &zipped, true);
-    for answer in [identity, gzipped] {
-        assert_eq!((answer.status, answer.grpc_status()), (200, "0"), "{answer:?}");
-        assert_eq!(answer.body, [0, 0, 0, 0, 2, 0x0a, 0x00]);
-        assert_eq!(answer.header("content-type"), "application/grpc");
+    for response in [identity, gzipped] {
+        assert_eq!((response.status, response.grpc_status()), (200, "0"), "{response:?}");
+        assert_eq!(response.body, [0, 0, 0, 0, 2, 0x0a, 0x00]);
+        assert_eq!(response.header("content-type"), "application/grpc");
     }
-    // A frequent mistake, harmless here: the other protocol's port.
+    // A frequent mistake that the server accepts: the other protocol's port.
     assert_eq!(post(&serve.grpc, &[], &plain).status, 200);
     assert_eq!(grpc(&serve.http, EXPORT, &[], &plain, false).grpc_status(), "0");
 
@@ -44,8 +44,8 @@ fn every_documented_form_of_a_request_is_accepted() {
 }
 
 #[test]
-fn a_wrong_http_request_gets_the_status_that_names_its_fault() {
-    let home = Scratch::new();
+fn a_wrong_http_request_gets_the_status_of_its_error() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &["--max-request-bytes", "100000"]);
     let plain = encoded(&shop("checkout"));
     let status = |headers: &[(&str, &str)], body: &[u8]| post(&serve.http, headers, body).status;
@@ -72,7 +72,7 @@ fn a_wrong_http_request_gets_the_status_that_names_its_fault() {
 
 #[test]
 fn a_refusal_carries_an_rpc_status_in_the_format_of_the_request() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let protobuf = post(&serve.http, &[], &[0xff; 9]);
     assert_eq!((protobuf.status, protobuf.header("content-type")), (400, "application/x-protobuf"));
@@ -84,16 +84,16 @@ fn a_refusal_carries_an_rpc_status_in_the_format_of_the_request() {
 }
 
 #[test]
-fn only_revision_one_of_the_signal_is_taken() {
-    let home = Scratch::new();
+fn only_revision_one_of_the_signal_is_accepted() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let plain = encoded(&shop("checkout"));
     for wrong in ["2", "01", "", "one"] {
-        let answer = post(&serve.http, &[("otlp-profiles-development-version", wrong)], &plain);
-        assert_eq!(answer.status, 400, "{wrong:?}");
-        assert!(answer.text().contains("OTLP-Profiles-Development-Version"), "{}", answer.text());
-        let answer = grpc(&serve.grpc, EXPORT, &[("otlp-profiles-development-version", wrong)], &plain, false);
-        assert_eq!(answer.grpc_status(), "3", "{wrong:?}");
+        let response = post(&serve.http, &[("otlp-profiles-development-version", wrong)], &plain);
+        assert_eq!(response.status, 400, "{wrong:?}");
+        assert!(response.text().contains("OTLP-Profiles-Development-Version"), "{}", response.text());
+        let response = grpc(&serve.grpc, EXPORT, &[("otlp-profiles-development-version", wrong)], &plain, false);
+        assert_eq!(response.grpc_status(), "3", "{wrong:?}");
     }
     let twice = [("otlp-profiles-development-version", "1"), ("otlp-profiles-development-version", "1")];
     assert_eq!(grpc(&serve.grpc, EXPORT, &twice, &plain, false).grpc_status(), "3");
@@ -101,8 +101,8 @@ fn only_revision_one_of_the_signal_is_taken() {
 }
 
 #[test]
-fn a_wrong_grpc_call_gets_the_code_that_names_its_fault() {
-    let home = Scratch::new();
+fn a_wrong_grpc_call_gets_the_code_of_its_error() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &["--max-request-bytes", "100000"]);
     let plain = encoded(&shop("checkout"));
     let zipped = gzip(&plain);

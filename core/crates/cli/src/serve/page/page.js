@@ -3,7 +3,7 @@
 const byId = (id) => document.getElementById(id);
 const root = document.documentElement;
 
-/** Builds an element; text always goes in as text. */
+/** Builds an element; text is never parsed as HTML. */
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -14,7 +14,7 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-// ---- amounts and times -------------------------------------------------------------------------------------------
+// ---- quantities and times -------------------------------------------------------------------------------------------
 
 const SCALES = {
   nanoseconds: [[3600e9, "h"], [60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
@@ -37,47 +37,47 @@ function clock(ms, withDate) {
   return withDate ? day + ", " + time : time;
 }
 
-// ---- what is asked: the address bar holds all of it ---------------------------------------------------------------
+// ---- state of the view, stored in the address bar -----------------------------------------------------------------
 
-const asked = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false };
+const state = { service: null, type: null, labels: [], trace: "", span: "", from: null, to: "", view: "both", search: "", sort: "flat", live: false };
 
 function readAddress() {
   const query = new URLSearchParams(location.search);
-  asked.service = query.get("service");
-  asked.type = query.get("type");
-  asked.labels = query.getAll("label");
-  asked.trace = query.get("trace_id") || "";
-  asked.span = query.get("span_id") || "";
-  asked.from = query.get("from");
-  asked.to = query.get("to") || "";
-  asked.view = ["both", "flame", "top", "traces"].includes(query.get("view")) ? query.get("view") : "both";
-  asked.search = query.get("search") || "";
-  asked.sort = ["flat", "cum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
-  asked.live = query.get("live") === "1";
+  state.service = query.get("service");
+  state.type = query.get("type");
+  state.labels = query.getAll("label");
+  state.trace = query.get("trace_id") || "";
+  state.span = query.get("span_id") || "";
+  state.from = query.get("from");
+  state.to = query.get("to") || "";
+  state.view = ["both", "flame", "top", "traces"].includes(query.get("view")) ? query.get("view") : "both";
+  state.search = query.get("search") || "";
+  state.sort = ["flat", "cum", "function"].includes(query.get("sort")) ? query.get("sort") : "flat";
+  state.live = query.get("live") === "1";
 }
-/** With `asStep` the browser's Back button leads here again. */
+/** With `asStep` the browser's Back button returns to this state. */
 function writeAddress(asStep) {
   const query = selection(true);
-  if (asked.view !== "both") query.set("view", asked.view);
-  if (asked.search) query.set("search", asked.search);
-  if (asked.sort !== "flat") query.set("sort", asked.sort);
-  if (asked.live) query.set("live", "1");
+  if (state.view !== "both") query.set("view", state.view);
+  if (state.search) query.set("search", state.search);
+  if (state.sort !== "flat") query.set("sort", state.sort);
+  if (state.live) query.set("live", "1");
   const address = location.pathname + "?" + query;
   if (asStep && address !== location.pathname + location.search) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }
-/** The filters as query parameters. `asWritten` keeps relative times; otherwise they become moments, equal in all requests. */
+/** The filters as query parameters. `asWritten` keeps relative times; otherwise they become absolute, equal in all requests. */
 function selection(asWritten, without) {
   const query = new URLSearchParams();
-  if (asked.service !== null && (asked.service || asWritten)) query.set("service", asked.service);
-  if (asked.type && without !== "type") query.set("type", asked.type);
-  for (const label of asked.labels) query.append("label", label);
-  if (asked.trace) query.set("trace_id", asked.trace);
-  if (asked.span) query.set("span_id", asked.span);
+  if (state.service !== null && (state.service || asWritten)) query.set("service", state.service);
+  if (state.type && without !== "type") query.set("type", state.type);
+  for (const label of state.labels) query.append("label", label);
+  if (state.trace) query.set("trace_id", state.trace);
+  if (state.span) query.set("span_id", state.span);
   if (without !== "time") {
-    const from = asWritten ? asked.from : moment(asked.from);
+    const from = asWritten ? state.from : moment(state.from);
     if (from || (asWritten && from !== null)) query.set("from", from);
-    if (asked.to) query.set("to", asWritten ? asked.to : moment(asked.to));
+    if (state.to) query.set("to", asWritten ? state.to : moment(state.to));
   }
   return query;
 }
@@ -94,21 +94,21 @@ function moment(text) {
   return relative ? String(Math.floor(now - relative[1] * UNITS_MS[relative[2]])) : text || "";
 }
 
-/** Of a moment as the address bar may hold it: relative, a unix number of any size, or a date. */
+/** Milliseconds of a time in the address bar: relative, a unix number of any unit, or a date. */
 function milliseconds(text) {
   const number = Number(moment(text));
   if (!Number.isFinite(number)) return Date.parse(text);
   return number < 1e11 ? number * 1e3 : number < 1e14 ? number : number / 1e6;
 }
 
-async function ask(name, query) {
+async function request(name, query) {
   const response = await fetch("/api/" + name + "?" + query);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error || response.statusText);
   return answer;
 }
 
-// ---- one round: ask everything, show everything -------------------------------------------------------------------
+// ---- one round: request and show everything -------------------------------------------------------------------
 
 let round = 0;
 let isStep = false;
@@ -120,23 +120,23 @@ async function load() {
   root.removeAttribute("data-ready");
   now = Date.now();
   try {
-    const { services } = await ask("services", "");
+    const { services } = await request("services", "");
     if (mine !== round) return;
     if (services.length === 0) return await showEmpty(mine);
     byId("empty").hidden = true;
-    if (asked.service === null) asked.service = services.reduce((best, of) => (of.samples > best.samples ? of : best)).name;
-    if (asked.from === null) asked.from = Math.max(...services.map((of) => of.to_ms)) > now - 3600e3 ? "-1h" : "";
+    if (state.service === null) state.service = services.reduce((best, of) => (of.samples > best.samples ? of : best)).name;
+    if (state.from === null) state.from = Math.max(...services.map((of) => of.to_ms)) > now - 3600e3 ? "-1h" : "";
     showServices(services);
-    const { types } = await ask("types", selection(false, "type"));
+    const { types } = await request("types", selection(false, "type"));
     if (mine !== round) return;
-    if (!asked.type || (types.length && !types.some((of) => of.type === asked.type))) asked.type = usualType(types);
+    if (!state.type || (types.length && !types.some((of) => of.type === state.type))) state.type = usualType(types);
     showTypes(types);
     writeAddress(isStep);
     isStep = true;
     const filters = selection(false);
     const [labels, timeline, top, flame, traces] = await Promise.all([
-      ask("labels", selection(false, "type")), ask("timeline", untilNow(filters)), ask("top", filters + "&limit=500"),
-      ask("flamegraph", filters), ask("traces", filters + "&limit=200"),
+      request("labels", selection(false, "type")), request("timeline", untilNow(filters)), request("top", filters + "&limit=500"),
+      request("flamegraph", filters), request("traces", filters + "&limit=200"),
     ]);
     if (mine !== round) return;
     showFilters(labels.labels);
@@ -175,49 +175,49 @@ function usualType(types) {
 function showServices(services) {
   const options = services.map((of) => element("option", { value: of.name }, of.name || "(no service.name)"));
   if (services.length > 1) options.unshift(element("option", { value: "*" }, "All services"));
-  if (asked.service && !services.some((of) => of.name === asked.service)) options.push(element("option", { value: asked.service }, asked.service));
+  if (state.service && !services.some((of) => of.name === state.service)) options.push(element("option", { value: state.service }, state.service));
   byId("service").replaceChildren(...options);
-  byId("service").value = asked.service === "" && services.length > 1 ? "*" : asked.service;
-  document.title = (asked.service || "all services") + " · spanprof";
+  byId("service").value = state.service === "" && services.length > 1 ? "*" : state.service;
+  document.title = (state.service || "all services") + " · spanprof";
 }
 byId("service").addEventListener("change", (event) => {
-  asked.service = event.target.value === "*" ? "" : event.target.value;
-  asked.labels = [];
+  state.service = event.target.value === "*" ? "" : event.target.value;
+  state.labels = [];
   load();
 });
 function showTypes(types) {
   const names = types.map((of) => of.type);
-  if (!names.includes(asked.type)) names.push(asked.type);
+  if (!names.includes(state.type)) names.push(state.type);
   byId("types").replaceChildren(...names.map((name) => element("button", {
-    role: "radio", "aria-checked": String(name === asked.type),
-    onclick: () => { asked.type = name; load(); },
+    role: "radio", "aria-checked": String(name === state.type),
+    onclick: () => { state.type = name; load(); },
   }, name)));
   const range = byId("range");
-  const isPreset = !asked.to && [...range.options].some((option) => option.value === (asked.from || ""));
+  const isPreset = !state.to && [...range.options].some((option) => option.value === (state.from || ""));
   range.querySelector("[value=custom]").hidden = isPreset;
-  range.value = isPreset ? asked.from || "" : "custom";
+  range.value = isPreset ? state.from || "" : "custom";
 }
 byId("range").addEventListener("change", (event) => {
   if (event.target.value === "custom") return;
-  asked.from = event.target.value;
-  asked.to = "";
+  state.from = event.target.value;
+  state.to = "";
   load();
 });
 byId("refresh").addEventListener("click", () => load());
 function showLive() {
-  byId("live").setAttribute("aria-pressed", String(asked.live));
+  byId("live").setAttribute("aria-pressed", String(state.live));
 }
 byId("live").addEventListener("click", () => {
-  asked.live = !asked.live;
+  state.live = !state.live;
   showLive();
   writeAddress();
-  if (asked.live) load();
+  if (state.live) load();
 });
 let lastSeen = null;
 setInterval(async () => {
-  if (document.hidden || !(asked.live || !byId("empty").hidden)) return;
+  if (document.hidden || !(state.live || !byId("empty").hidden)) return;
   try {
-    const stats = await ask("stats", "");
+    const stats = await request("stats", "");
     const seen = stats.windows + ":" + stats.received_requests;
     if (seen !== lastSeen) { lastSeen = seen; load(); }
   } catch (error) {
@@ -246,15 +246,15 @@ function chip(name, value, remove) {
     element("button", { "aria-label": "Remove filter " + name, onclick: () => { remove(); load(); } }, "×"));
 }
 function showFilters(labels) {
-  const chips = asked.labels.map((label, at) => {
+  const chips = state.labels.map((label, at) => {
     const split = label.indexOf("=");
-    return chip(label.slice(0, split), label.slice(split + 1) || "“”", () => asked.labels.splice(at, 1));
+    return chip(label.slice(0, split), label.slice(split + 1) || "“”", () => state.labels.splice(at, 1));
   });
-  if (asked.trace) chips.push(chip("trace", asked.trace, () => { asked.trace = ""; }));
-  if (asked.span) chips.push(chip("span", asked.span, () => { asked.span = ""; }));
-  if (asked.to) {
-    const text = (asked.from ? clock(milliseconds(asked.from), true) : "…") + " – " + clock(milliseconds(asked.to));
-    chips.push(chip("time", text, () => { asked.from = null; asked.to = ""; }));
+  if (state.trace) chips.push(chip("trace", state.trace, () => { state.trace = ""; }));
+  if (state.span) chips.push(chip("span", state.span, () => { state.span = ""; }));
+  if (state.to) {
+    const text = (state.from ? clock(milliseconds(state.from), true) : "…") + " – " + clock(milliseconds(state.to));
+    chips.push(chip("time", text, () => { state.from = null; state.to = ""; }));
   }
   byId("chips").replaceChildren(...chips);
   const options = labels.flatMap((label) => label.values.map((value) => element("option", { value: label.name + "=" + value })));
@@ -265,16 +265,16 @@ byId("filter-form").addEventListener("submit", (event) => {
   const text = byId("filter").value.trim();
   const hex = text.toLowerCase();
   let error = "";
-  if (/^[0-9a-f]{32}$/.test(hex)) asked.trace = hex;
-  else if (/^[0-9a-f]{16}$/.test(hex)) asked.span = hex;
-  else if (text.indexOf("=") > 0) { if (!asked.labels.includes(text)) asked.labels.push(text); }
+  if (/^[0-9a-f]{32}$/.test(hex)) state.trace = hex;
+  else if (/^[0-9a-f]{16}$/.test(hex)) state.span = hex;
+  else if (text.indexOf("=") > 0) { if (!state.labels.includes(text)) state.labels.push(text); }
   else if (text) error = "Expected label=value, 32 hex digits of a trace, or 16 of a span";
   byId("filter-error").textContent = error;
   if (text && !error) { byId("filter").value = ""; load(); }
 });
 byId("filter").addEventListener("input", (event) => {
   byId("filter-error").textContent = "";
-  // A suggestion was picked: it needs no Enter.
+  // A selected suggestion is submitted at once.
   if (event.inputType === "insertReplacementText" || event.inputType === undefined) byId("filter-form").requestSubmit();
 });
 
@@ -283,7 +283,7 @@ byId("filter").addEventListener("input", (event) => {
 function showFigures(top, traces) {
   const figure = (value, words, kind) => element("span", {}, element("b", { class: kind }, value), " " + words);
   const parts = [
-    figure(amount(top.total, top.unit), asked.type, "total"),
+    figure(amount(top.total, top.unit), state.type, "total"),
     figure(top.samples.toLocaleString("en"), "samples"),
     figure(share(traces.linked_total, traces.total), "linked to " + traces.spans.toLocaleString("en") + (traces.spans === 1 ? " span" : " spans")),
     figure(top.windows.toLocaleString("en"), top.windows === 1 ? "window" : "windows"),
@@ -293,7 +293,7 @@ function showFigures(top, traces) {
 }
 function showDownloads() {
   const formats = [["pprof", "pprof (.pb.gz)", "pb.gz"], ["otlp", "OTLP (.otlp.pb)", "otlp.pb"], ["folded", "Folded stacks (.txt)", "txt"], ["flamegraph", "Flame graph (.html)", "html"]];
-  const name = (asked.service || "profiles").replace(/[^\w.-]+/g, "_") + "-" + asked.type;
+  const name = (state.service || "profiles").replace(/[^\w.-]+/g, "_") + "-" + state.type;
   byId("downloads").replaceChildren(...formats.map(([format, words, suffix]) =>
     element("a", { href: "/api/profile?" + selection(false) + "&format=" + format, download: name + "." + suffix }, words)));
 }
@@ -307,48 +307,48 @@ document.addEventListener("click", (event) => {
 
 for (const button of byId("views").children) {
   button.setAttribute("role", "radio");
-  button.addEventListener("click", () => { asked.view = button.dataset.view; writeAddress(); showView(); flamegraph.resize(); });
+  button.addEventListener("click", () => { state.view = button.dataset.view; writeAddress(); showView(); flamegraph.resize(); });
 }
 function showView() {
-  byId("panes").dataset.view = asked.view;
-  for (const button of byId("views").children) button.setAttribute("aria-checked", String(button.dataset.view === asked.view));
+  byId("panes").dataset.view = state.view;
+  for (const button of byId("views").children) button.setAttribute("aria-checked", String(button.dataset.view === state.view));
 }
-byId("search").addEventListener("input", (event) => { asked.search = event.target.value; writeAddress(); applySearch(); showTop(); });
+byId("search").addEventListener("input", (event) => { state.search = event.target.value; writeAddress(); applySearch(); showTop(); });
 function applySearch() {
-  if (byId("search").value !== asked.search) byId("search").value = asked.search;
-  flamegraph.search(asked.search);
+  if (byId("search").value !== state.search) byId("search").value = state.search;
+  flamegraph.search(state.search);
 }
 
 const COLUMNS = [["flat", "Self", "number"], ["cum", "Total", "number"], ["function", "Function", ""]];
 function showTop() {
   byId("top-head").replaceChildren(element("tr", {}, ...COLUMNS.map(([name, words, kind]) => element("th", {
-    class: kind, "data-sort": name, tabindex: 0, "aria-sort": asked.sort === name ? (name === "function" ? "ascending" : "descending") : null,
+    class: kind, "data-sort": name, tabindex: 0, "aria-sort": state.sort === name ? (name === "function" ? "ascending" : "descending") : null,
     onclick: () => sortBy(name), onkeydown: (event) => { if (event.key === "Enter") sortBy(name); },
-  }, words + (asked.sort === name ? (name === "function" ? " ↑" : " ↓") : "")))));
+  }, words + (state.sort === name ? (name === "function" ? " ↑" : " ↓") : "")))));
   const { rows, total, functions } = shown.top;
-  // A function chosen by click stays among the others; a search leaves what it finds.
-  const wanted = rows.some((row) => row.function === asked.search) ? "" : asked.search.trim();
-  const finds = finder(wanted);
-  const visible = rows.filter((row) => !wanted || finds(row.function) || finds(row.file));
-  visible.sort((left, right) => asked.sort === "function" ? left.function.localeCompare(right.function) : right[asked.sort] - left[asked.sort]);
+  // A function selected by click does not filter the table; a search does.
+  const searched = rows.some((row) => row.function === state.search) ? "" : state.search.trim();
+  const finds = finder(searched);
+  const visible = rows.filter((row) => !searched || finds(row.function) || finds(row.file));
+  visible.sort((left, right) => state.sort === "function" ? left.function.localeCompare(right.function) : right[state.sort] - left[state.sort]);
   const number = meter(visible, ["flat", "cum"], total, shown.unit);
   const lines = visible.slice(0, 300).map((row) => element("tr", {
-    tabindex: 0, class: asked.search === row.function ? "chosen" : null,
+    tabindex: 0, class: state.search === row.function ? "chosen" : null,
     onclick: () => choose(row.function), onkeydown: (event) => { if (event.key === "Enter") choose(row.function); },
   }, number(row, "flat"), number(row, "cum"),
   element("td", { class: "name", title: row.function + "\n" + row.file }, element("div", {}, row.function || "(no name)"), element("small", {}, "\u200e" + row.file))));
   const left = functions - rows.length + Math.max(0, visible.length - 300);
-  if (!wanted && left > 0) lines.push(element("tr", {}, element("td", { colspan: 3, class: "name" }, left.toLocaleString("en") + " smaller functions")));
+  if (!searched && left > 0) lines.push(element("tr", {}, element("td", { colspan: 3, class: "name" }, left.toLocaleString("en") + " smaller functions")));
   byId("top-rows").replaceChildren(...lines);
 }
-/** The flame graph's rule: text anywhere, or /an expression/. */
+/** Matches as the flame graph does: a substring, or /an expression/. */
 function finder(wanted) {
   const expression = /^\/(.+)\/$/.exec(wanted);
   if (expression) {
     try {
       const pattern = new RegExp(expression[1], "i");
       return (text) => pattern.test(text);
-    } catch (error) { /* half-typed: searched as text */ }
+    } catch (error) { /* incomplete expression: a substring */ }
   }
   return (text) => text.toLowerCase().includes(wanted.toLowerCase());
 }
@@ -361,10 +361,10 @@ function meter(rows, columns, total, unit) {
     return cell;
   };
 }
-function sortBy(name) { asked.sort = name; writeAddress(); showTop(); }
-/** A second click on the same row takes the choice back. */
+function sortBy(name) { state.sort = name; writeAddress(); showTop(); }
+/** A second click on the same row clears the selection. */
 function choose(name) {
-  asked.search = asked.search === name ? "" : name;
+  state.search = state.search === name ? "" : name;
   writeAddress();
   applySearch();
   showTop();
@@ -372,13 +372,13 @@ function choose(name) {
 
 function showTraces(traces) {
   const number = meter(traces.rows, ["weight"], traces.total, traces.unit);
-  const only = (key, id) => (event) => { event.stopPropagation(); asked[key] = id; asked.view = "both"; load(); };
+  const only = (key, id) => (event) => { event.stopPropagation(); state[key] = id; state.view = "both"; load(); };
   const lines = traces.rows.map((row) => element("tr", { tabindex: 0, onclick: only("span", row.span_id) },
     element("td", { class: "id", title: "Show this trace " + row.trace_id, onclick: only("trace", row.trace_id) }, row.trace_id),
     element("td", { class: "id", title: "Show this span" }, row.span_id), number(row, "weight"),
     element("td", { class: "number" }, row.samples.toLocaleString("en")),
     element("td", { class: "name" }, element("div", {}, Object.entries(row.labels).map(([key, value]) => key + "=" + value).join("  ")))));
-  if (!lines.length) lines.push(element("tr", {}, element("td", { colspan: 5 }, "No sample here belongs to a span. With an OpenTelemetry SDK in the service, samples link themselves.")));
+  if (!lines.length) lines.push(element("tr", {}, element("td", { colspan: 5 }, "No sample here belongs to a span. With an OpenTelemetry SDK in the service, samples are linked automatically.")));
   byId("trace-rows").replaceChildren(...lines);
 }
 
@@ -413,14 +413,14 @@ function showTimeline(timeline) {
 function brush(event, from, to) {
   const box = byId("timeline");
   const bounds = box.querySelector("svg").getBoundingClientRect();
-  const place = (at) => Math.min(1, Math.max(0, (at - bounds.left) / bounds.width));
-  const start = place(event.clientX);
+  const fraction = (at) => Math.min(1, Math.max(0, (at - bounds.left) / bounds.width));
+  const start = fraction(event.clientX);
   const mark = element("div", { class: "brush" });
   box.append(mark);
   box.setPointerCapture(event.pointerId);
   let stop = start;
   const move = (moved) => {
-    stop = place(moved.clientX);
+    stop = fraction(moved.clientX);
     mark.style.left = 100 * Math.min(start, stop) + "%";
     mark.style.width = 100 * Math.abs(stop - start) + "%";
   };
@@ -428,8 +428,8 @@ function brush(event, from, to) {
     box.removeEventListener("pointermove", move);
     mark.remove();
     if (Math.abs(stop - start) * bounds.width < 5) return;
-    asked.from = String(Math.floor(from + Math.min(start, stop) * (to - from)));
-    asked.to = String(Math.ceil(from + Math.max(start, stop) * (to - from)));
+    state.from = String(Math.floor(from + Math.min(start, stop) * (to - from)));
+    state.to = String(Math.ceil(from + Math.max(start, stop) * (to - from)));
     load();
   };
   box.addEventListener("pointermove", move);
@@ -437,17 +437,17 @@ function brush(event, from, to) {
   box.addEventListener("pointercancel", () => { box.removeEventListener("pointermove", move); mark.remove(); }, { once: true });
 }
 
-// ---- nothing yet --------------------------------------------------------------------------------------------------
+// ---- no profiles --------------------------------------------------------------------------------------------------
 
 async function showEmpty(mine) {
-  const stats = await ask("stats", "");
+  const stats = await request("stats", "");
   if (mine !== round) return;
   byId("content").hidden = true;
   byId("timeline").hidden = true;
   byId("types").replaceChildren();
   byId("empty").replaceChildren(
     element("h1", {}, stats.indexing ? "Reading the profiles of earlier runs…" : "Waiting for the first profiles"),
-    element("p", {}, "This page fills itself as soon as a service sends. In a Python or Node.js service:"),
+    element("p", {}, "This page updates as soon as a service sends. In a Python or Node.js service:"),
     element("pre", {}, 'import spanprof\nspanprof.start(service_name="my-service", endpoint="http://' + stats.http + '")\n\n' +
       "require('spanprof').start({ serviceName: 'my-service', endpoint: 'http://" + stats.http + "' })"),
     element("p", {}, "Or point any OTLP profiles exporter here:"),

@@ -1,17 +1,17 @@
-//! A directory of one unit test, removed with it.
+//! A temporary directory of one unit test, removed on drop.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct TempDirectory(PathBuf);
 
-impl Scratch {
+impl TempDirectory {
     pub(crate) fn new(name: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("spanprof-unit-{}-{number}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a scratch directory");
-        Scratch(path.canonicalize().expect("a scratch directory"))
+        TempDirectory(path.canonicalize().expect("a scratch directory"))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -19,7 +19,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -1,15 +1,15 @@
-//! What stays: files, restarts, retention.
+//! Storage: files, restarts, duplicates, retention.
 
 use std::os::unix::fs::PermissionsExt;
 
 use spanprof_profile::Profile;
 
 use crate::client::{get, post};
-use crate::fixture::{encoded, gzip, number, shop, window, Scratch, Serve, Taken};
+use crate::fixture::{encoded, gzip, number, shop, window, Serve, TestDirectory, TestSample};
 
 #[test]
-fn a_request_becomes_one_private_file_with_the_bytes_that_were_sent() {
-    let home = Scratch::new();
+fn a_request_becomes_one_private_file_with_the_bytes_received() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
     let zipped = gzip(&encoded(&shop("checkout")));
     assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &zipped).status, 200);
@@ -21,8 +21,8 @@ fn a_request_becomes_one_private_file_with_the_bytes_that_were_sent() {
 }
 
 #[test]
-fn a_restart_keeps_the_profiles_and_passes_over_corrupt_files() {
-    let home = Scratch::new();
+fn a_restart_keeps_the_profiles_and_skips_corrupt_files() {
+    let home = TestDirectory::new();
     let mut first = Serve::start(home.path(), &[]);
     assert_eq!(post(&first.http, &[], &encoded(&shop("checkout"))).status, 200);
     let before = get(&first.http, "/api/top?type=cpu").text();
@@ -39,13 +39,13 @@ fn a_restart_keeps_the_profiles_and_passes_over_corrupt_files() {
     assert_eq!((number(&stats, "windows"), number(&stats, "received_requests")), (1, 0), "{stats}");
     let (code, stderr) = second.end("-INT");
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stderr.contains("passed over") && stderr.contains("1700000000000-1-000000.otlp.pb.gz"), "{stderr}");
+    assert!(stderr.contains("skipped") && stderr.contains("1700000000000-1-000000.otlp.pb.gz"), "{stderr}");
     assert!(!stderr.contains("notes.txt"), "{stderr}");
 }
 
 #[test]
 fn a_profile_that_is_sent_twice_is_counted_once() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let mut first = Serve::start(home.path(), &[]);
     let mut data = shop("checkout");
     data.resources[0].profiles[0].profile_id = [7; 16];
@@ -56,7 +56,7 @@ fn a_profile_that_is_sent_twice_is_counted_once() {
     assert_eq!(total(&first), 1_000_000_000);
     let stats = get(&first.http, "/api/stats").text();
     assert_eq!((number(&stats, "windows"), number(&stats, "duplicate_profiles")), (1, 2), "{stats}");
-    // A request with one profile that is known and one that is new.
+    // A request with one duplicate and one new profile.
     let mut mixed = data.clone();
     let new = Profile { profile_id: [8; 16], ..mixed.resources[0].profiles[0].clone() };
     mixed.resources[0].profiles.push(new);
@@ -66,15 +66,15 @@ fn a_profile_that_is_sent_twice_is_counted_once() {
 
     let second = Serve::start(home.path(), &[]);
     assert_eq!(post(&second.http, &[], &encoded(&mixed)).status, 200);
-    assert_eq!(total(&second), 2_000_000_000, "profiles of an earlier run are known");
+    assert_eq!(total(&second), 2_000_000_000, "profiles of an earlier run are indexed");
 }
 
 #[test]
-fn the_oldest_windows_leave_when_there_are_too_many_bytes() {
-    let home = Scratch::new();
+fn the_oldest_windows_are_removed_beyond_the_size_limit() {
+    let home = TestDirectory::new();
     let body = gzip(&encoded(&shop("checkout")));
-    let room = (body.len() * 3 + 10).to_string();
-    let serve = Serve::start(home.path(), &["--max-bytes", &room]);
+    let limit = (body.len() * 3 + 10).to_string();
+    let serve = Serve::start(home.path(), &["--max-bytes", &limit]);
     for _ in 0..5 {
         assert_eq!(post(&serve.http, &[("content-encoding", "gzip")], &body).status, 200);
     }
@@ -85,8 +85,8 @@ fn the_oldest_windows_leave_when_there_are_too_many_bytes() {
 }
 
 #[test]
-fn what_is_too_old_leaves_at_start_and_foreign_files_stay() {
-    let home = Scratch::new();
+fn windows_beyond_the_age_limit_are_removed_at_start_and_other_files_stay() {
+    let home = TestDirectory::new();
     let old = gzip(&encoded(&shop("old")));
     home.file("1600000000000-1-000000.otlp.pb.gz", &old);
     home.file("cpu-1600000000000.pb.gz", &old);
@@ -98,23 +98,23 @@ fn what_is_too_old_leaves_at_start_and_foreign_files_stay() {
 
 #[test]
 fn a_request_without_samples_is_accepted_and_not_kept() {
-    let home = Scratch::new();
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
-    let empty: &[Taken<'_>] = &[];
+    let empty: &[TestSample<'_>] = &[];
     assert_eq!(post(&serve.http, &[], &encoded(&window("idle", "cpu", empty))).status, 200);
     assert_eq!(post(&serve.http, &[], b"").status, 200);
     assert!(home.names().is_empty());
 }
 
 #[test]
-fn a_full_disk_is_answered_with_try_again() {
-    let home = Scratch::new();
+fn a_failed_write_is_a_retryable_error() {
+    let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
-    // The directory vanishes: nothing can be written any more.
+    // Without the directory every write fails.
     let moved = home.path().with_extension("moved");
     std::fs::rename(home.path(), &moved).unwrap();
-    let answer = post(&serve.http, &[], &encoded(&shop("checkout")));
+    let response = post(&serve.http, &[], &encoded(&shop("checkout")));
     std::fs::rename(&moved, home.path()).unwrap();
-    assert_eq!((answer.status, answer.header("retry-after")), (503, "5"));
+    assert_eq!((response.status, response.header("retry-after")), (503, "5"));
     assert_eq!(post(&serve.http, &[], &encoded(&shop("checkout"))).status, 200);
 }
