@@ -1,29 +1,29 @@
-//! The words after a verb: names, and options as `--key value`, `--key=value` or a bare `--switch`. Called by `main`.
+//! Parses the arguments of a verb: names, and options as `--key value`, `--key=value` or `--switch`. Called by `main`.
 
 use std::collections::BTreeMap;
 
-use crate::step::{Failure, Outcome};
+use crate::step::{StepFailure, StepResult};
 
-/// An option that a verb knows.
+/// An option that a verb accepts.
 #[derive(Clone, Copy, Debug)]
-pub enum Known {
+pub enum OptionSpec {
     /// `--name VALUE`
     Value(&'static str),
     /// `--name`
     Switch(&'static str),
 }
 
-/// What was given to a verb.
+/// Parsed arguments of a verb.
 #[derive(Debug, Default)]
 pub struct Arguments {
-    /// Words that are not options, in order.
+    /// Arguments that are not options, in order.
     pub names: Vec<String>,
     values: BTreeMap<String, String>,
 }
 
 impl Arguments {
-    /// Sorts the words; an option that the verb does not know is an error that lists the known ones.
-    pub fn parse(words: &[String], known: &[Known]) -> Outcome<Self> {
+    /// Parses `words`; the error for an unknown option lists the accepted ones.
+    pub fn parse(words: &[String], accepted: &[OptionSpec]) -> StepResult<Self> {
         let mut given = Self::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -35,16 +35,18 @@ impl Arguments {
                 Some((key, value)) => (key, Some(value.to_owned())),
                 None => (option, None),
             };
-            let value = match known.iter().find(|known| known.name() == key) {
-                Some(Known::Switch(_)) if inline.is_none() => String::new(),
-                Some(Known::Switch(_)) => return Err(Failure::new("arguments", format!("--{key} takes no value"))),
-                Some(Known::Value(_)) => inline
+            let value = match accepted.iter().find(|option| option.name() == key) {
+                Some(OptionSpec::Switch(_)) if inline.is_none() => String::new(),
+                Some(OptionSpec::Switch(_)) => {
+                    return Err(StepFailure::new("arguments", format!("--{key} takes no value")))
+                }
+                Some(OptionSpec::Value(_)) => inline
                     .or_else(|| rest.next().cloned())
-                    .ok_or_else(|| Failure::new("arguments", format!("--{key} needs a value")))?,
+                    .ok_or_else(|| StepFailure::new("arguments", format!("--{key} needs a value")))?,
                 None => {
-                    let names: Vec<_> = known.iter().map(|known| format!("--{}", known.name())).collect();
-                    let known = if names.is_empty() { "it takes none".to_owned() } else { names.join(", ") };
-                    return Err(Failure::new("arguments", format!("unknown option --{key}; known: {known}")));
+                    let names: Vec<_> = accepted.iter().map(|option| format!("--{}", option.name())).collect();
+                    let accepted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                    return Err(StepFailure::new("arguments", format!("unknown option --{key}; accepted: {accepted}")));
                 }
             };
             given.values.insert(key.to_owned(), value);
@@ -62,21 +64,21 @@ impl Arguments {
         self.values.get(key).map(String::as_str)
     }
 
-    /// An option as a whole number.
-    pub fn number(&self, key: &str) -> Outcome<Option<u64>> {
+    /// An option as an integer.
+    pub fn number(&self, key: &str) -> StepResult<Option<u64>> {
         self.text(key)
             .map(|text| {
                 text.parse()
-                    .map_err(|_| Failure::new("arguments", format!("--{key} wants a whole number, got `{text}`")))
+                    .map_err(|_| StepFailure::new("arguments", format!("--{key}: expected an integer, got `{text}`")))
             })
             .transpose()
     }
 }
 
-impl Known {
+impl OptionSpec {
     fn name(self) -> &'static str {
         match self {
-            Known::Value(name) | Known::Switch(name) => name,
+            OptionSpec::Value(name) | OptionSpec::Switch(name) => name,
         }
     }
 }
@@ -85,13 +87,13 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn parse(words: &[&str]) -> Outcome<Arguments> {
+    fn parse(words: &[&str]) -> StepResult<Arguments> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Arguments::parse(&words, &[Known::Value("seconds"), Known::Switch("deep")])
+        Arguments::parse(&words, &[OptionSpec::Value("seconds"), OptionSpec::Switch("deep")])
     }
 
     #[test]
-    fn options_and_names_may_stand_in_any_order() {
+    fn options_and_names_are_accepted_in_any_order() {
         let given = parse(&["a", "--seconds", "5", "--deep", "b"]).unwrap();
         assert_eq!(given.names, ["a", "b"]);
         assert_eq!(given.number("seconds").unwrap(), Some(5));
@@ -104,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_answered_with_the_known_ones() {
-        let said = parse(&["--secnods", "5"]).unwrap_err().to_string();
-        assert!(said.contains("--secnods") && said.contains("--seconds, --deep"), "{said}");
+    fn an_unknown_option_lists_the_accepted_ones() {
+        let message = parse(&["--secnods", "5"]).unwrap_err().to_string();
+        assert!(message.contains("--secnods") && message.contains("--seconds, --deep"), "{message}");
     }
 
     #[test]
     fn a_value_that_is_no_number_is_named() {
-        let said = parse(&["--seconds", "soon"]).unwrap().number("seconds").unwrap_err().to_string();
-        assert!(said.contains("`soon`"), "{said}");
+        let message = parse(&["--seconds", "soon"]).unwrap().number("seconds").unwrap_err().to_string();
+        assert!(message.contains("`soon`"), "{message}");
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! What the verbs that make packages share: the native library by zig against an old glibc, the audit of its symbols, the
-//! budgets of size. Not here: how a package is packed, and its first run. Called by `addon`, `jar` and `wheel`.
+//! Shared parts of the packaging verbs: the native library built by zig against an old glibc, its symbol audit, and the size
+//! budgets. Packing and the first run are in the verbs `addon`, `jar` and `wheel`.
 
 use std::path::{Path, PathBuf};
 
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
 use crate::{elf, pythons, workspace};
 
-/// Pinned, so that a build today and a build next month are the same build.
+/// Pinned for reproducible builds.
 pub const ZIG: &str = "ziglang==0.17.0";
 const ZIGBUILD: &str = "cargo-zigbuild==0.24.0";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Budgets of the design, in bytes.
+/// Size budgets, in bytes.
 const LARGEST_PACKED: u64 = 4_000_000;
 const LARGEST_INSTALLED: u64 = 10_000_000;
 
-/// The oldest glibc that a package promises to run on.
+/// The oldest glibc that a package supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glibc(pub u32, pub u32);
 
@@ -25,11 +25,11 @@ impl std::fmt::Display for Glibc {
     }
 }
 
-/// A package's release library, linked against the glibc it promises.
-pub fn release_library(package: &str, floor: Glibc, variables: &[(&str, &str)]) -> Outcome<PathBuf> {
+/// A package's release library, linked against the oldest supported glibc.
+pub fn release_library(package: &str, oldest: Glibc, variables: &[(&str, &str)]) -> StepResult<PathBuf> {
     let tools = Venv::with("zigbuild", &pythons::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
-    let target = format!("{TARGET}.{floor}");
-    let step = Step::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
+    let target = format!("{TARGET}.{oldest}");
+    let step = ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
         .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])
         .env("CARGO_TARGET_DIR", workspace::target())
         .env("CARGO_ZIGBUILD_PYTHON_PATH", tools.python());
@@ -38,28 +38,29 @@ pub fn release_library(package: &str, floor: Glibc, variables: &[(&str, &str)]) 
     Ok(workspace::target().join(TARGET).join(file))
 }
 
-/// A library asks for nothing newer than the glibc that its package promises.
-pub fn audit(what: &str, library: &Path, floor: Glibc) -> Outcome {
+/// Fails when a library requires symbol versions newer than the glibc that its package supports.
+pub fn audit(package: &str, library: &Path, oldest: Glibc) -> StepResult {
     println!("── symbol audit");
-    let bytes = std::fs::read(library).map_err(|error| Failure::new("symbol audit", error.to_string()))?;
-    let needed = elf::needed_versions(&bytes)?;
-    let above = elf::above_glibc(&needed, (floor.0, floor.1));
+    let bytes = std::fs::read(library).map_err(|error| StepFailure::new("symbol audit", error.to_string()))?;
+    let required = elf::required_versions(&bytes)?;
+    let above = elf::above_glibc(&required, (oldest.0, oldest.1));
     if !above.is_empty() {
-        let list: Vec<_> = above.iter().map(|needed| format!("{} of {}", needed.version, needed.library)).collect();
-        let message = format!("the {what} promises glibc {floor} but needs {}", list.join(", "));
-        return Err(Failure::new("symbol audit", message));
+        let list: Vec<_> =
+            above.iter().map(|required| format!("{} of {}", required.version, required.library)).collect();
+        let message = format!("the {package} supports glibc {oldest} but requires {}", list.join(", "));
+        return Err(StepFailure::new("symbol audit", message));
     }
-    let list: Vec<_> = needed.iter().map(|needed| needed.version.as_str()).collect();
-    println!("needs {}: all within glibc {floor}", list.join(", "));
+    let list: Vec<_> = required.iter().map(|required| required.version.as_str()).collect();
+    println!("requires {}: all within glibc {oldest}", list.join(", "));
     Ok(())
 }
 
-/// Says how large a package is, packed and as the files it becomes, and refuses one beyond the budgets.
-pub fn sizes(what: &str, packed: &Path, installed: &[PathBuf]) -> Outcome {
+/// Prints the packed and the installed size of a package, and fails beyond the budgets.
+pub fn sizes(package: &str, packed: &Path, installed: &[PathBuf]) -> StepResult {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len());
     let (packed, installed) = (length(packed), installed.iter().map(|path| length(path)).sum());
     println!("size: {:.2} MB packed, {:.2} MB installed", packed as f64 / 1e6, installed as f64 / 1e6);
-    within_budget(packed, installed).map_err(|message| Failure::new(format!("size of the {what}"), message))
+    within_budget(packed, installed).map_err(|message| StepFailure::new(format!("size of the {package}"), message))
 }
 
 fn within_budget(packed: u64, installed: u64) -> Result<(), String> {
@@ -70,20 +71,20 @@ fn within_budget(packed: u64, installed: u64) -> Result<(), String> {
     Err(format!("empty or above the budget of {budget}"))
 }
 
-/// Copies a file into a folder that may not be there yet. What lay there is replaced, not written over: a running program
-/// may have it mapped.
-pub fn copy(from: &Path, to: &Path) -> Outcome {
+/// Copies a file and creates its directory. An existing file is unlinked first, not overwritten: a running program may have
+/// it mapped.
+pub fn copy(from: &Path, to: &Path) -> StepResult {
     let copied = to.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
         let _ = std::fs::remove_file(to);
         std::fs::copy(from, to).map(drop)
     });
-    copied.map_err(|error| Failure::new("copy", format!("{} to {}: {error}", from.display(), to.display())))
+    copied.map_err(|error| StepFailure::new("copy", format!("{} to {}: {error}", from.display(), to.display())))
 }
 
-/// Every file in a folder and the folders inside it.
-pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+/// Every file below a directory.
+pub fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
             _ => files.push(entry.path()),
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_that_is_empty_or_too_large_is_refused() {
+    fn an_empty_or_too_large_package_is_refused() {
         assert_eq!(within_budget(LARGEST_PACKED, LARGEST_INSTALLED), Ok(()));
         for (packed, installed) in [(0, 1), (1, 0), (LARGEST_PACKED + 1, 1), (1, LARGEST_INSTALLED + 1)] {
             let message = within_budget(packed, installed).unwrap_err();
@@ -106,20 +107,20 @@ mod tests {
     }
 
     #[test]
-    fn copies_arrive_in_new_folders_replace_what_was_there_and_are_found_again() {
-        let folder = std::env::temp_dir().join(format!("artefact-{}", std::process::id()));
-        let (from, to) = (folder.join("from"), folder.join("a/b/to"));
-        std::fs::create_dir_all(&folder).unwrap();
+    fn copies_create_directories_and_replace_files() {
+        let directory = std::env::temp_dir().join(format!("artifact-{}", std::process::id()));
+        let (from, to) = (directory.join("from"), directory.join("a/b/to"));
+        std::fs::create_dir_all(&directory).unwrap();
         for text in ["first", "second"] {
             std::fs::write(&from, text).unwrap();
             copy(&from, &to).unwrap();
             assert_eq!(std::fs::read_to_string(&to).unwrap(), text);
         }
-        let mut found = files_below(&folder);
+        let mut found = files_below(&directory);
         found.sort();
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
         assert_eq!(found, [to, from]);
-        assert!(copy(&folder.join("nothing"), &folder.join("x")).is_err());
-        let _ = std::fs::remove_dir_all(&folder);
+        assert!(copy(&directory.join("nothing"), &directory.join("x")).is_err());
+        let _ = std::fs::remove_dir_all(&directory);
     }
 }

@@ -1,5 +1,5 @@
-//! Ends a step that takes too long, with everything it started: a test that hangs must become a failure that names its
-//! step, before whoever runs us gives up without a word. Called by `step`.
+//! Kills a step that exceeds its time limit, with all its descendants, so that a hung test becomes a failure with the name of
+//! its step before the CI job times out. Called by `step`.
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::process::Command;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Set in a watched child's environment and inherited by all that it starts: finds those that left the family.
+/// Environment variable of a watched child, inherited by its descendants: identifies those with another parent.
 const MARK: &str = "XTASK_STEP";
 
-/// Marks a command before it is started; give the mark to [`Deadline::watch`].
+/// Marks a command before it is started; the mark is an argument of [`Deadline::watch`].
 pub fn mark(command: &mut Command) -> String {
     static STEPS: AtomicU32 = AtomicU32::new(0);
     let mark = format!("{}.{}", std::process::id(), STEPS.fetch_add(1, Ordering::Relaxed));
@@ -19,46 +19,46 @@ pub fn mark(command: &mut Command) -> String {
     mark
 }
 
-/// Watches one child until it is called off.
+/// Watches one child until it is cancelled.
 pub struct Deadline {
-    call_off: Sender<()>,
+    cancel: Sender<()>,
     watcher: JoinHandle<bool>,
 }
 
 impl Deadline {
-    /// Kills process `id`, its descendants and whoever carries `mark` when `limit` is over before
-    /// [`Deadline::was_missed`] is asked.
+    /// Kills process `id`, its descendants and each process with `mark` when `limit` passes before
+    /// [`Deadline::was_missed`] is called.
     pub fn watch(id: u32, mark: String, limit: Duration) -> Self {
-        let (call_off, called_off) = channel();
+        let (cancel, cancelled) = channel();
         let watcher = std::thread::spawn(move || {
-            let missed = called_off.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            let missed = cancelled.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
             if missed {
-                end_family(id, &mark);
+                kill_tree(id, &mark);
             }
             missed
         });
-        Self { call_off, watcher }
+        Self { cancel, watcher }
     }
 
-    /// Calls the watch off; whether it had already struck. Ask before the child is waited for a last time, or after.
+    /// Cancels the watch and returns whether the limit had passed. May be called before or after the last wait for the child.
     pub fn was_missed(self) -> bool {
-        let _ = self.call_off.send(());
+        let _ = self.cancel.send(());
         self.watcher.join().unwrap_or(false)
     }
 }
 
-/// Kills a process and all that descend from it or carry its mark. Parents first, so that none of them starts another.
-fn end_family(id: u32, mark: &str) {
-    let mut family = vec![id];
+/// Kills a process, its descendants and the processes with its mark. Stops parents first, so that none starts another.
+fn kill_tree(id: u32, mark: &str) {
+    let mut members = vec![id];
     let mut at = 0;
-    while let Some(member) = family.get(at).copied() {
+    while let Some(member) = members.get(at).copied() {
         send(member, Signal::STOP);
-        let found = processes().filter(|id| parent_of(*id) == Some(member) || (at == 0 && carries(*id, mark)));
-        let new: Vec<u32> = found.filter(|id| !family.contains(id)).collect();
-        family.extend(new);
+        let found = processes().filter(|id| parent_of(*id) == Some(member) || (at == 0 && has_mark(*id, mark)));
+        let new: Vec<u32> = found.filter(|id| !members.contains(id)).collect();
+        members.extend(new);
         at += 1;
     }
-    family.into_iter().for_each(|id| send(id, Signal::KILL));
+    members.into_iter().for_each(|id| send(id, Signal::KILL));
 }
 
 fn send(id: u32, signal: Signal) {
@@ -72,16 +72,16 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn carries(id: u32, mark: &str) -> bool {
-    let wanted = format!("{MARK}={mark}");
+fn has_mark(id: u32, mark: &str) -> bool {
+    let variable = format!("{MARK}={mark}");
     let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+    environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
 }
 
-/// The parent that a process names in `/proc` (proc_pid_stat(5), field 4).
+/// Parent of a process (proc_pid_stat(5), field 4).
 fn parent_of(id: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The command's name stands in parentheses and may hold any character.
+    // The command's name is in parentheses and may contain any character.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_child_that_takes_too_long_ends_with_its_own_children() {
-        // The second has left for another parent by the time the first ends.
+        // The second is reparented before the first ends.
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 61 & (sleep 61 & echo $!); echo $!; wait"]).stdout(Stdio::piped());
         let mark = mark(&mut command);
@@ -110,18 +110,18 @@ mod tests {
         assert!(!child.wait().unwrap().success());
         assert!(deadline.was_missed());
         let begun = Instant::now();
-        while grandchildren.iter().any(|id| lives(*id)) {
-            assert!(begun.elapsed() < Duration::from_secs(30), "the child's own children live on");
+        while grandchildren.iter().any(|id| is_alive(*id)) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the child's own children are alive");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn lives(id: u32) -> bool {
+    fn is_alive(id: u32) -> bool {
         matches!(std::fs::read_to_string(format!("/proc/{id}/stat")), Ok(stat) if !stat.contains(") Z"))
     }
 
     #[test]
-    fn a_child_in_time_is_left_alone() {
+    fn a_child_within_its_limit_is_not_killed() {
         let mut command = Command::new("true");
         let mark = mark(&mut command);
         let mut child = command.spawn().unwrap();

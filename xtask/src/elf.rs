@@ -1,12 +1,12 @@
-//! Reads which versions of libc an ELF library asks for (its `.gnu.version_r`), to keep the promise that a
-//! package runs on every Linux since some glibc. 64-bit little-endian files only; no symbols, no code. Called by `artefact`.
+//! Reads the symbol versions that an ELF library requires (section `.gnu.version_r`), to check the oldest supported glibc of
+//! a package. 64-bit little-endian files only. Called by `artifact`.
 
-use crate::step::{Failure, Outcome};
+use crate::step::{StepFailure, StepResult};
 
-/// A needed version, e.g. library `libc.so.6` and version `GLIBC_2.17`.
+/// A required version, e.g. library `libc.so.6` and version `GLIBC_2.17`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Needed {
-    /// File the version is asked from.
+pub struct RequiredVersion {
+    /// File that provides the version.
     pub library: String,
     /// Name of the version.
     pub version: String,
@@ -14,20 +14,20 @@ pub struct Needed {
 
 const SHT_GNU_VERNEED: u32 = 0x6fff_fffe;
 
-/// Every needed version of a library.
-pub fn needed_versions(file: &[u8]) -> Outcome<Vec<Needed>> {
-    read(file).ok_or_else(|| Failure::new("symbol audit", "not a whole 64-bit little-endian ELF file"))
+/// Every version that a library requires.
+pub fn required_versions(file: &[u8]) -> StepResult<Vec<RequiredVersion>> {
+    read(file).ok_or_else(|| StepFailure::new("symbol audit", "not a complete 64-bit little-endian ELF file"))
 }
 
-/// Those above `floor` of glibc, e.g. (2, 17). A version that is no number (`GLIBC_PRIVATE`) is above every floor.
-pub fn above_glibc(needed: &[Needed], floor: (u32, u32)) -> Vec<&Needed> {
-    needed
+/// Versions above `oldest` of glibc, e.g. (2, 17). A version without a number (`GLIBC_PRIVATE`) counts as above.
+pub fn above_glibc(required: &[RequiredVersion], oldest: (u32, u32)) -> Vec<&RequiredVersion> {
+    required
         .iter()
-        .filter(|needed| {
-            needed
+        .filter(|required| {
+            required
                 .version
                 .strip_prefix("GLIBC_")
-                .is_some_and(|text| number(text) > Some(floor) || number(text).is_none())
+                .is_some_and(|text| number(text) > Some(oldest) || number(text).is_none())
         })
         .collect()
 }
@@ -37,14 +37,14 @@ fn number(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-fn read(file: &[u8]) -> Option<Vec<Needed>> {
+fn read(file: &[u8]) -> Option<Vec<RequiredVersion>> {
     if file.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
     }
     let sections_at = usize::try_from(word64(file, 40)?).ok()?;
     let (entry_bytes, count) = (usize::from(word16(file, 58)?), usize::from(word16(file, 60)?));
     let section = |index: usize| sections_at.checked_add(index.checked_mul(entry_bytes)?);
-    let mut needed = Vec::new();
+    let mut required = Vec::new();
     for index in 0..count {
         let header = section(index)?;
         if word32(file, header + 4)? != SHT_GNU_VERNEED {
@@ -59,14 +59,14 @@ fn read(file: &[u8]) -> Option<Vec<Needed>> {
             let mut version_at = at + word32(file, at + 8)? as usize;
             for _ in 0..word16(file, at + 2)? {
                 let version = text(file, names_at + word32(file, version_at + 8)? as usize)?;
-                needed.push(Needed { library: library.clone(), version });
+                required.push(RequiredVersion { library: library.clone(), version });
                 version_at += word32(file, version_at + 12)? as usize;
             }
             at += word32(file, at + 12)? as usize;
         }
     }
-    needed.sort();
-    Some(needed)
+    required.sort();
+    Some(required)
 }
 
 fn bytes<const N: usize>(file: &[u8], at: usize) -> Option<[u8; N]> {
@@ -95,35 +95,35 @@ fn text(file: &[u8], at: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn needed(version: &str) -> Needed {
-        Needed { library: "libc.so.6".into(), version: version.into() }
+    fn required(version: &str) -> RequiredVersion {
+        RequiredVersion { library: "libc.so.6".into(), version: version.into() }
     }
 
     #[test]
-    fn our_own_program_asks_for_libc() {
+    fn a_rust_program_requires_libc() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let needed = needed_versions(&file).unwrap();
-        assert!(needed
+        let required = required_versions(&file).unwrap();
+        assert!(required
             .iter()
-            .any(|needed| needed.library.starts_with("libc.so") && needed.version.starts_with("GLIBC_2.")));
+            .any(|required| required.library.starts_with("libc.so") && required.version.starts_with("GLIBC_2.")));
     }
 
     #[test]
     fn versions_are_compared_as_numbers_not_as_text() {
-        let all = [needed("GLIBC_2.2.5"), needed("GLIBC_2.17"), needed("GLIBC_2.4"), needed("GLIBC_2.100")];
-        assert_eq!(above_glibc(&all, (2, 17)), [&needed("GLIBC_2.100")]);
+        let all = [required("GLIBC_2.2.5"), required("GLIBC_2.17"), required("GLIBC_2.4"), required("GLIBC_2.100")];
+        assert_eq!(above_glibc(&all, (2, 17)), [&required("GLIBC_2.100")]);
     }
 
     #[test]
-    fn a_private_version_is_above_every_floor() {
-        assert_eq!(above_glibc(&[needed("GLIBC_PRIVATE")], (2, 17)).len(), 1);
+    fn a_private_version_is_above_every_number() {
+        assert_eq!(above_glibc(&[required("GLIBC_PRIVATE")], (2, 17)).len(), 1);
     }
 
     #[test]
-    fn a_cut_file_is_an_error_and_no_panic() {
+    fn a_truncated_file_is_an_error_and_no_panic() {
         let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         for length in [0, 5, 6, 63, 64, 200] {
-            assert!(needed_versions(&file[..length]).is_err());
+            assert!(required_versions(&file[..length]).is_err());
         }
     }
 }

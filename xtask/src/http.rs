@@ -1,5 +1,4 @@
-//! The smallest HTTP client that asks our own servers on the loopback: one request, one connection, no TLS.
-//! Called by `demo` and `live`. Not for anything outside this machine.
+//! A minimal HTTP client for servers on the loopback: one request per connection, no TLS. Called by `demo` and `live`.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,19 +14,19 @@ pub fn get_with(port: u16, path: &str, header: &str) -> std::io::Result<(u16, St
     let address = (Ipv4Addr::LOCALHOST, port).into();
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    // One write: a server that answers before it has read everything would reset the connection.
+    // One write: a server that responds before it has read everything would reset the connection.
     let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n{header}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response)?;
+    let response = String::from_utf8_lossy(&response).into_owned();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
     let status = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
-    let status = status.ok_or_else(|| std::io::Error::other(format!("no HTTP answer: {head:.80}")))?;
+    let status = status.ok_or_else(|| std::io::Error::other(format!("not an HTTP response: {head:.80}")))?;
     Ok((status, body.to_owned()))
 }
 
-/// A port that was free a moment ago.
+/// A port that was free at the time of the call.
 pub fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_and_body_are_told_apart() {
+    fn status_and_body_are_separated() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = server.local_addr().unwrap().port();
         let serving = std::thread::spawn(move || {
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_an_error() {
+    fn a_closed_port_is_an_error() {
         assert!(get(free_port().unwrap(), "/").is_err());
     }
 }

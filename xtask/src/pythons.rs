@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{Failure, Outcome};
+use crate::step::{StepFailure, StepResult};
 
 /// Oldest minor version of CPython 3 with a wheel.
 const OLDEST_MINOR: u32 = 9;
-/// Newest minor version whose frame layout is known.
+/// Newest minor version with a supported frame layout.
 const NEWEST_MINOR: u32 = 15;
 
 /// An interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Python {
-    /// Its program.
+    /// Path of the binary.
     pub program: PathBuf,
     /// Minor and patch version of CPython 3.
     pub version: (u32, u32),
@@ -34,20 +34,20 @@ impl Python {
 }
 
 /// Every supported interpreter, one per minor version, oldest first.
-pub fn all() -> Outcome<Vec<Python>> {
-    let found = newest_patches(candidates().iter().filter_map(|program| ask(program)));
+pub fn all() -> StepResult<Vec<Python>> {
+    let found = newest_patches(candidates().iter().filter_map(|program| query(program)));
     if found.is_empty() {
-        return Err(Failure::new(
+        return Err(StepFailure::new(
             "find Python",
             format!("no CPython 3.{OLDEST_MINOR} to 3.{NEWEST_MINOR} on PATH or among pyenv's versions"),
         )
-        .with_way_out("install one, e.g. `apt-get install python3 python3-venv` or `pyenv install 3.11`"));
+        .with_hint("install one, e.g. `apt-get install python3 python3-venv` or `pyenv install 3.11`"));
     }
     Ok(found)
 }
 
 /// The oldest and the newest of [`all`]; one when there is one.
-pub fn oldest_and_newest() -> Outcome<Vec<Python>> {
+pub fn oldest_and_newest() -> StepResult<Vec<Python>> {
     let mut found = all()?;
     if found.len() > 2 {
         found.drain(1..found.len() - 1);
@@ -55,32 +55,35 @@ pub fn oldest_and_newest() -> Outcome<Vec<Python>> {
     Ok(found)
 }
 
-/// The interpreter used where one will do: CPython 3.11 where present, else the newest.
-pub fn preferred() -> Outcome<Python> {
+/// The interpreter for single runs: CPython 3.11 where present, else the newest.
+pub fn preferred() -> StepResult<Python> {
     let found = all()?;
     let chosen = found.iter().find(|python| python.version.0 == 11).or(found.last());
-    chosen.cloned().ok_or_else(|| Failure::new("find Python", "none"))
+    chosen.cloned().ok_or_else(|| StepFailure::new("find Python", "none"))
 }
 
-/// The interpreters chosen by `--python 3.9,3.12`, or all.
-pub fn chosen(wanted: Option<&str>) -> Outcome<Vec<Python>> {
-    let (found, missing) = chosen_or_missing(wanted)?;
+/// The interpreters of `--python 3.9,3.12`, or all.
+pub fn chosen(list: Option<&str>) -> StepResult<Vec<Python>> {
+    let (found, missing) = chosen_or_missing(list)?;
     match missing.first() {
         None => Ok(found),
         Some(minor) => {
             let present: Vec<_> = all()?.iter().map(Python::minor).collect();
-            Err(Failure::new("find Python", format!("no CPython {minor} here; present: {}", present.join(", "))))
+            Err(StepFailure::new(
+                "find Python",
+                format!("CPython {minor} is not installed; installed: {}", present.join(", ")),
+            ))
         }
     }
 }
 
-/// As [`chosen`], with the versions that are not here.
-pub fn chosen_or_missing(wanted: Option<&str>) -> Outcome<(Vec<Python>, Vec<String>)> {
+/// As [`chosen`], with the versions that are not installed.
+pub fn chosen_or_missing(list: Option<&str>) -> StepResult<(Vec<Python>, Vec<String>)> {
     let found = all()?;
-    let Some(wanted) = wanted else { return Ok((found, Vec::new())) };
-    let is_here = |minor: &&str| found.iter().any(|python| python.minor() == *minor);
-    let (here, missing): (Vec<_>, Vec<_>) = wanted.split(',').map(str::trim).partition(is_here);
-    let chosen = found.iter().filter(|python| here.contains(&python.minor().as_str())).cloned().collect();
+    let Some(list) = list else { return Ok((found, Vec::new())) };
+    let is_installed = |minor: &&str| found.iter().any(|python| python.minor() == *minor);
+    let (installed, missing): (Vec<_>, Vec<_>) = list.split(',').map(str::trim).partition(is_installed);
+    let chosen = found.iter().filter(|python| installed.contains(&python.minor().as_str())).cloned().collect();
     Ok((chosen, missing.into_iter().map(str::to_owned).collect()))
 }
 
@@ -91,23 +94,23 @@ fn candidates() -> Vec<PathBuf> {
         let versions = std::fs::read_dir(Path::new(&root).join("versions"));
         programs.extend(versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python")));
     }
-    for folder in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
-        programs.push(folder.join("python3"));
-        programs.extend((OLDEST_MINOR..=NEWEST_MINOR).map(|minor| folder.join(format!("python3.{minor}"))));
+    for directory in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
+        programs.push(directory.join("python3"));
+        programs.extend((OLDEST_MINOR..=NEWEST_MINOR).map(|minor| directory.join(format!("python3.{minor}"))));
     }
     programs.retain(|program| program.is_file());
     programs
 }
 
-fn ask(program: &Path) -> Option<Python> {
-    let question = "import sys, sysconfig; print(sys.implementation.name, sys.version_info[0], sys.version_info[1], \
+fn query(program: &Path) -> Option<Python> {
+    let script = "import sys, sysconfig; print(sys.implementation.name, sys.version_info[0], sys.version_info[1], \
                     sys.version_info[2], sysconfig.get_config_var('Py_GIL_DISABLED') or 0, sys.executable)";
-    let output = Command::new(program).args(["-c", question]).output().ok().filter(|output| output.status.success())?;
-    understand(&String::from_utf8_lossy(&output.stdout))
+    let output = Command::new(program).args(["-c", script]).output().ok().filter(|output| output.status.success())?;
+    parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-fn understand(answer: &str) -> Option<Python> {
-    let words: Vec<&str> = answer.trim().splitn(6, ' ').collect();
+fn parse(output: &str) -> Option<Python> {
+    let words: Vec<&str> = output.trim().splitn(6, ' ').collect();
     let &[name, major, minor, patch, free_threaded, executable] = words.as_slice() else { return None };
     let version = (minor.parse().ok()?, patch.parse().ok()?);
     let supported = (OLDEST_MINOR..=NEWEST_MINOR).contains(&version.0);
@@ -135,22 +138,22 @@ mod tests {
     }
 
     #[test]
-    fn one_interpreter_per_minor_version_is_kept_the_newest_patch() {
+    fn the_newest_patch_of_each_minor_version_is_kept() {
         let kept = newest_patches([python(12, 1), python(9, 18), python(12, 4), python(12, 2)].into_iter());
         assert_eq!(kept, [python(9, 18), python(12, 4)]);
     }
 
     #[test]
     fn other_implementations_and_versions_are_left_out() {
-        assert!(understand("pypy 3 10 1 0 x/python").is_none());
-        assert!(understand("cpython 3 8 18 0 x/python").is_none());
-        assert!(understand("cpython 3 13 0 1 x/python").is_none(), "a free-threaded build is no target");
-        assert!(understand("garbage").is_none());
+        assert!(parse("pypy 3 10 1 0 x/python").is_none());
+        assert!(parse("cpython 3 8 18 0 x/python").is_none());
+        assert!(parse("cpython 3 13 0 1 x/python").is_none(), "a free-threaded build is not supported");
+        assert!(parse("garbage").is_none());
     }
 
     #[test]
-    fn a_program_path_may_hold_spaces() {
-        let found = understand("cpython 3 11 7 0 a folder/python\n").unwrap();
-        assert_eq!((found.full(), found.program), ("3.11.7".to_owned(), PathBuf::from("a folder/python")));
+    fn a_path_may_contain_spaces() {
+        let found = parse("cpython 3 11 7 0 a directory/python\n").unwrap();
+        assert_eq!((found.full(), found.program), ("3.11.7".to_owned(), PathBuf::from("a directory/python")));
     }
 }

@@ -1,28 +1,31 @@
-//! Folders of one run: made empty under the target folder, kept afterwards so that a failure can be looked at.
+//! Working directories below the target directory: emptied at the start of a run, kept afterwards for the analysis of
+//! failures.
 
 use std::path::PathBuf;
 
-use crate::step::{Failure, Outcome};
+use crate::step::{StepFailure, StepResult};
 
-/// An empty folder `target/<name>`.
-pub fn empty(name: &str) -> Outcome<PathBuf> {
-    let folder = crate::workspace::target().join(name);
-    let made = match std::fs::remove_dir_all(&folder) {
+/// Creates an empty directory `target/<name>`.
+pub fn empty(name: &str) -> StepResult<PathBuf> {
+    let directory = crate::workspace::target().join(name);
+    let made = match std::fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => std::fs::create_dir_all(&folder),
+        _ => std::fs::create_dir_all(&directory),
     };
-    made.map_err(|error| Failure::new("scratch folder", format!("cannot empty {}: {error}", folder.display())))?;
-    Ok(folder)
+    made.map_err(|error| {
+        StepFailure::new("scratch directory", format!("cannot empty {}: {error}", directory.display()))
+    })?;
+    Ok(directory)
 }
 
-/// Writes a file and names it when that fails.
-pub fn write(path: &std::path::Path, text: &str) -> Outcome {
+/// Writes a file; the error names it.
+pub fn write(path: &std::path::Path, text: &str) -> StepResult {
     std::fs::write(path, text)
-        .map_err(|error| Failure::new("write file", format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| StepFailure::new("write file", format!("cannot write {}: {error}", path.display())))
 }
 
-/// Reads a file and names it when that fails.
-pub fn read(path: &std::path::Path) -> Outcome<String> {
+/// Reads a file; the error names it.
+pub fn read(path: &std::path::Path) -> StepResult<String> {
     std::fs::read_to_string(path)
-        .map_err(|error| Failure::new("read file", format!("cannot read {}: {error}", path.display())))
+        .map_err(|error| StepFailure::new("read file", format!("cannot read {}: {error}", path.display())))
 }

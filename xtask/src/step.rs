@@ -1,5 +1,5 @@
-//! One step of a verb: a child process whose output is streamed while it runs, and whose failure names the step.
-//! Called by every verb. No step is retried.
+//! One step of a verb: a child process with streamed output; a failure names the step. Called by every verb. No step is
+//! retried.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,76 +11,76 @@ use std::time::{Duration, Instant};
 use crate::deadline::{self, Deadline};
 use crate::progress::{self, ProgressLine};
 
-/// What every part of xtask answers.
-pub type Outcome<T = ()> = Result<T, Failure>;
+/// Result of every fallible function of xtask.
+pub type StepResult<T = ()> = Result<T, StepFailure>;
 
-/// Why a verb stopped: the step, what happened, and the way out where there is one.
+/// Error of a verb: the step, a message, and a hint where there is one.
 #[derive(Debug)]
-pub struct Failure {
+pub struct StepFailure {
     step: String,
     message: String,
-    way_out: Option<String>,
+    hint: Option<String>,
 }
 
-impl Failure {
+impl StepFailure {
     /// A failure of `step`.
     pub fn new(step: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { step: step.into(), message: message.into(), way_out: None }
+        Self { step: step.into(), message: message.into(), hint: None }
     }
 
-    /// Adds the command or action that mends it.
-    pub fn with_way_out(mut self, way_out: impl Into<String>) -> Self {
-        self.way_out = Some(way_out.into());
+    /// Adds the command or action that resolves it.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for StepFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "step `{}`: {}", self.step, self.message)?;
-        match &self.way_out {
-            Some(way_out) => write!(out, "\n  way out: {way_out}"),
+        match &self.hint {
+            Some(hint) => write!(out, "\n  hint: {hint}"),
             None => Ok(()),
         }
     }
 }
 
 /// A child process to run.
-pub struct Step {
+pub struct ProcessStep {
     name: String,
     command: Command,
-    way_out: Option<String>,
+    hint: Option<String>,
     limit: Duration,
 }
 
-/// What a step may take when it says nothing else; a cold release build is the longest that is meant to end.
+/// Default time limit of a step; the longest one is a cold release build.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
-impl Step {
+impl ProcessStep {
     /// A step called `name` that runs `program`.
     pub fn new(name: impl Into<String>, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(crate::workspace::root()).stdin(Stdio::null());
-        // What cargo says of xtask itself. Build scripts watch these (`ring`): a build from here and one by hand, or by a tool
-        // that removes them, would each start again from there.
-        let of_xtask = |key: &OsStr| {
+        // Removes cargo's variables for xtask. Build scripts depend on them (`ring`): builds with and without them would
+        // invalidate each other's results.
+        let is_of_xtask = |key: &OsStr| {
             key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_"))
         };
-        std::env::vars_os().map(|(key, _)| key).filter(|key| of_xtask(key)).for_each(|key| {
+        std::env::vars_os().map(|(key, _)| key).filter(|key| is_of_xtask(key)).for_each(|key| {
             command.env_remove(key);
         });
-        Self { name: name.into(), command, way_out: None, limit: LIMIT }
+        Self { name: name.into(), command, hint: None, limit: LIMIT }
     }
 
-    /// Cargo, as the one that runs us. The toolchain that rustup names in the environment stays in force: without it a
-    /// dependency's own `rust-toolchain.toml` would choose the compiler.
+    /// The cargo that runs xtask. rustup's toolchain variable is kept: without it, a dependency's `rust-toolchain.toml` would
+    /// select the compiler.
     pub fn cargo(name: impl Into<String>) -> Self {
         Self::new(name, crate::workspace::cargo())
     }
 
-    /// The nightly toolchain's cargo, by rustup's cargo: no other one knows `+nightly`.
+    /// The cargo of the nightly toolchain, through rustup's cargo, which supports `+nightly`.
     pub fn nightly_cargo(name: impl Into<String>) -> Self {
-        Self::new(name, "cargo").arg("+nightly").missing_means("this needs rustup's cargo: https://rustup.rs")
+        Self::new(name, "cargo").arg("+nightly").install_hint("this needs rustup's cargo: https://rustup.rs")
     }
 
     /// Appends arguments.
@@ -100,26 +100,26 @@ impl Step {
         self
     }
 
-    /// Runs in another folder than the workspace's root.
-    pub fn inside(mut self, folder: &Path) -> Self {
-        self.command.current_dir(folder);
+    /// Runs in a directory other than the workspace's root.
+    pub fn in_directory(mut self, directory: &Path) -> Self {
+        self.command.current_dir(directory);
         self
     }
 
-    /// What to do when the program itself is missing.
-    pub fn missing_means(mut self, way_out: impl Into<String>) -> Self {
-        self.way_out = Some(way_out.into());
+    /// Hint for a missing program.
+    pub fn install_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
-    /// Ends it, and all that it started, when it takes longer (default 1 h); the step has failed then.
-    pub fn within(mut self, limit: Duration) -> Self {
+    /// Sets the time limit (default 1 h); beyond it the process and its descendants are killed, and the step fails.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs to its end, output going straight to ours, or to the log of [`progress::into_log`].
-    pub fn run(mut self) -> Outcome {
+    /// Runs to completion with inherited output, or with output to the log of [`progress::into_log`].
+    pub fn run(mut self) -> StepResult {
         if let Some(log) = progress::log() {
             return self.run_into(&log);
         }
@@ -129,13 +129,13 @@ impl Step {
         let mut child = child.map_err(|error| self.not_started(&error))?;
         let deadline = Deadline::watch(child.id(), mark, self.limit);
         let status = child.wait().map_err(|error| self.not_started(&error))?;
-        self.judge_in_time(status, deadline)
+        self.check_status_in_time(status, deadline)
     }
 
-    fn run_into(mut self, log: &Path) -> Outcome {
+    fn run_into(mut self, log: &Path) -> StepResult {
         let files = progress::opened(log, &self.name).and_then(|file| Ok((file.try_clone()?, file)));
         let (output, errors) =
-            files.map_err(|error| Failure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
+            files.map_err(|error| StepFailure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
         let line = ProgressLine::begin(&self.name);
         let mark = deadline::mark(&mut self.command);
         let child = self.command.stdout(output).stderr(errors).spawn();
@@ -149,29 +149,29 @@ impl Step {
             line.advance();
         };
         line.end();
-        self.judge_in_time(status, deadline).map_err(|mut failure| {
+        self.check_status_in_time(status, deadline).map_err(|mut failure| {
             failure.message += &format!("; its last lines:\n{}", progress::end_of(log));
             failure
         })
     }
 
-    /// Runs to its end and returns standard output, which is not shown; standard error is.
-    pub fn capture(mut self) -> Outcome<String> {
+    /// Runs to completion and returns standard output; standard error is inherited.
+    pub fn capture(mut self) -> StepResult<String> {
         let output = self.command.stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| self.not_started(&error))?;
-        self.judge(output.status)?;
+        self.check_status(output.status)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Like [`Step::capture`], whatever the exit code; both streams, nothing shown.
-    pub fn capture_any(mut self) -> Outcome<(ExitStatus, String)> {
+    /// Like [`ProcessStep::capture`] for both streams and every exit code.
+    pub fn capture_any(mut self) -> StepResult<(ExitStatus, String)> {
         let output = self.command.output().map_err(|error| self.not_started(&error))?;
         let both = [output.stdout, output.stderr].concat();
         Ok((output.status, String::from_utf8_lossy(&both).into_owned()))
     }
 
-    /// Streams standard output and hands each of its lines to `line`. The caller judges the lines even when this fails.
-    pub fn run_reading(mut self, mut line: impl FnMut(&str)) -> Outcome {
+    /// Streams standard output and passes each line to `line`, also when the step fails.
+    pub fn run_with_lines(mut self, mut line: impl FnMut(&str)) -> StepResult {
         self.announce();
         let mark = deadline::mark(&mut self.command);
         let child = self.command.stdout(Stdio::piped()).spawn();
@@ -184,14 +184,14 @@ impl Step {
             });
         }
         let status = child.wait().map_err(|error| self.not_started(&error))?;
-        self.judge_in_time(status, deadline)
+        self.check_status_in_time(status, deadline)
     }
 
-    /// Starts it and returns; it is ended when the value is dropped. Its output goes to `log`.
-    pub fn start(mut self, log: &Path) -> Outcome<Running> {
+    /// Starts the process with output to `log`; dropping the value terminates it.
+    pub fn start(mut self, log: &Path) -> StepResult<Running> {
         let file = std::fs::File::create(log)
             .and_then(|file| Ok((file.try_clone()?, file)))
-            .map_err(|error| Failure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
+            .map_err(|error| StepFailure::new(&self.name, format!("cannot write {}: {error}", log.display())))?;
         self.command.stdout(file.0).stderr(file.1);
         let child = self.command.spawn().map_err(|error| self.not_started(&error))?;
         Ok(Running { name: self.name, child, log: log.to_owned() })
@@ -201,30 +201,30 @@ impl Step {
         println!("── {}", self.name);
     }
 
-    fn not_started(&self, error: &std::io::Error) -> Failure {
+    fn not_started(&self, error: &std::io::Error) -> StepFailure {
         let program = self.command.get_program().to_string_lossy();
-        let failure = Failure::new(&self.name, format!("cannot run `{program}`: {error}"));
-        match &self.way_out {
-            Some(way_out) => failure.with_way_out(way_out),
+        let failure = StepFailure::new(&self.name, format!("cannot run `{program}`: {error}"));
+        match &self.hint {
+            Some(hint) => failure.with_hint(hint),
             None => failure,
         }
     }
 
-    fn judge_in_time(&self, status: ExitStatus, deadline: Deadline) -> Outcome {
+    fn check_status_in_time(&self, status: ExitStatus, deadline: Deadline) -> StepResult {
         if deadline.was_missed() {
-            let message = format!("was ended: it had not come to its end after {} s", self.limit.as_secs());
-            return Err(Failure::new(&self.name, message).with_way_out("its last lines above name what it was doing"));
+            let message = format!("was killed after its limit of {} s", self.limit.as_secs());
+            return Err(StepFailure::new(&self.name, message).with_hint("its last lines above show what it was doing"));
         }
-        self.judge(status)
+        self.check_status(status)
     }
 
-    fn judge(&self, status: ExitStatus) -> Outcome {
+    fn check_status(&self, status: ExitStatus) -> StepResult {
         if status.success() {
             return Ok(());
         }
         let words: Vec<_> = self.command.get_args().map(OsStr::to_string_lossy).collect();
         let program = self.command.get_program().to_string_lossy();
-        Err(Failure::new(&self.name, format!("`{program} {}` ended with {status}", words.join(" "))))
+        Err(StepFailure::new(&self.name, format!("`{program} {}` ended with {status}", words.join(" "))))
     }
 }
 
@@ -237,7 +237,7 @@ fn read_lines(from: impl Read, mut line: impl FnMut(&str)) {
     }
 }
 
-/// A started process. Dropping it asks it to end (SIGTERM), and ends it (SIGKILL) when it does not within 5 s.
+/// A started process. Dropping it sends SIGTERM, and SIGKILL after 5 s.
 pub struct Running {
     name: String,
     child: Child,
@@ -251,13 +251,13 @@ impl Running {
         self.child.id()
     }
 
-    /// What it has written so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until `ready` gives a value; fails when the process ends or the time is over, with the end of its log.
-    pub fn wait_until<T>(&mut self, within: Duration, mut ready: impl FnMut(&str) -> Option<T>) -> Outcome<T> {
+    /// Waits until `ready` returns a value; fails with the end of the log when the process ends or the time has passed.
+    pub fn wait_until<T>(&mut self, within: Duration, mut ready: impl FnMut(&str) -> Option<T>) -> StepResult<T> {
         let deadline = Instant::now() + within;
         loop {
             if let Some(value) = ready(&self.log()) {
@@ -269,18 +269,21 @@ impl Running {
                     Some(status) => format!("ended with {status}"),
                     None => format!("was not ready within {} s", within.as_secs()),
                 };
-                return Err(Failure::new(&self.name, format!("{happened}; its last words:\n{}", self.last_words())));
+                return Err(StepFailure::new(
+                    &self.name,
+                    format!("{happened}; its last lines:\n{}", self.last_lines()),
+                ));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Its exit status, if it has ended by itself.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    fn last_words(&self) -> String {
+    fn last_lines(&self) -> String {
         let log = self.log();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
@@ -317,40 +320,41 @@ mod tests {
 
     #[test]
     fn a_failing_child_names_the_step_and_the_command() {
-        let said = Step::new("always fails", "false").arg("--now").run().unwrap_err().to_string();
-        assert!(said.contains("`always fails`") && said.contains("`false --now`"), "{said}");
+        let message = ProcessStep::new("always fails", "false").arg("--now").run().unwrap_err().to_string();
+        assert!(message.contains("`always fails`") && message.contains("`false --now`"), "{message}");
     }
 
     #[test]
-    fn a_missing_program_is_answered_with_the_command_that_installs_it() {
-        let step = Step::new("zig", "no-such-program-anywhere").missing_means("pip install ziglang");
-        let said = step.run().unwrap_err().to_string();
-        assert!(said.contains("no-such-program-anywhere") && said.contains("pip install ziglang"), "{said}");
+    fn a_missing_program_has_a_hint_to_install_it() {
+        let step = ProcessStep::new("zig", "no-such-program-anywhere").install_hint("pip install ziglang");
+        let message = step.run().unwrap_err().to_string();
+        assert!(message.contains("no-such-program-anywhere") && message.contains("pip install ziglang"), "{message}");
     }
 
     #[test]
-    fn lines_are_handed_over_even_when_the_child_fails() {
+    fn lines_are_passed_on_when_the_child_fails() {
         let mut lines = Vec::new();
-        let outcome = Step::new("talks", "sh").args(["-c", "echo one; echo two; exit 3"]).run_reading(|line| {
-            lines.push(line.to_owned());
-        });
+        let outcome =
+            ProcessStep::new("prints", "sh").args(["-c", "echo one; echo two; exit 3"]).run_with_lines(|line| {
+                lines.push(line.to_owned());
+            });
         assert!(outcome.is_err());
         assert_eq!(lines, ["one", "two"]);
     }
 
     #[test]
-    fn a_step_beyond_its_limit_fails_and_says_so() {
-        let step = || Step::new("hangs", "sleep").arg("62").within(Duration::from_millis(200));
-        for outcome in [step().run(), step().run_reading(|_| {})] {
-            let said = outcome.unwrap_err().to_string();
-            assert!(said.contains("`hangs`") && said.contains("was ended"), "{said}");
+    fn a_step_beyond_its_limit_fails_with_the_reason() {
+        let step = || ProcessStep::new("hangs", "sleep").arg("62").time_limit(Duration::from_millis(200));
+        for outcome in [step().run(), step().run_with_lines(|_| {})] {
+            let message = outcome.unwrap_err().to_string();
+            assert!(message.contains("`hangs`") && message.contains("was killed"), "{message}");
         }
     }
 
     #[test]
     fn a_started_process_ends_when_it_is_dropped() {
         let log = std::env::temp_dir().join(format!("xtask-step-{}", std::process::id()));
-        let running = Step::new("sleeps", "sleep").arg("60").start(&log).unwrap();
+        let running = ProcessStep::new("sleeps", "sleep").arg("60").start(&log).unwrap();
         let id = running.id();
         drop(running);
         assert!(!Path::new(&format!("/proc/{id}")).exists());
@@ -358,11 +362,11 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_before_it_is_ready_shows_its_last_words() {
-        let log = std::env::temp_dir().join(format!("xtask-words-{}", std::process::id()));
-        let mut running = Step::new("dies", "sh").args(["-c", "echo port taken; exit 2"]).start(&log).unwrap();
-        let said = running.wait_until(Duration::from_secs(5), |_| None::<()>).unwrap_err().to_string();
-        assert!(said.contains("port taken") && said.contains("exit status: 2"), "{said}");
+    fn a_process_that_ends_before_it_is_ready_shows_its_last_lines() {
+        let log = std::env::temp_dir().join(format!("xtask-lines-{}", std::process::id()));
+        let mut running = ProcessStep::new("dies", "sh").args(["-c", "echo port taken; exit 2"]).start(&log).unwrap();
+        let message = running.wait_until(Duration::from_secs(5), |_| None::<()>).unwrap_err().to_string();
+        assert!(message.contains("port taken") && message.contains("exit status: 2"), "{message}");
         let _ = std::fs::remove_file(log);
     }
 }

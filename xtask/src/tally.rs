@@ -1,5 +1,5 @@
-//! Sums of what the test runners report. Reads their closing lines, trusts nothing else: a runner that fails without
-//! saying so counts as one failure, so that the last line never says "0 failed" after a failure.
+//! Sums the results of the test runners, parsed from their closing lines. A step that fails without a counted test adds one
+//! failure, so that the total never shows "0 failed" after a failure.
 
 use std::fmt;
 
@@ -29,11 +29,11 @@ impl Tally {
         };
         for part in counts.unwrap_or_default().split([',', ';']) {
             let mut words = part.split_whitespace();
-            let (Some(number), Some(what)) = (words.next().and_then(|word| word.parse::<u64>().ok()), words.next())
+            let (Some(number), Some(kind)) = (words.next().and_then(|word| word.parse::<u64>().ok()), words.next())
             else {
                 continue;
             };
-            match what {
+            match kind {
                 "passed" => self.passed += number,
                 "failed" | "error" | "errors" => self.failed += number,
                 _ => {}
@@ -41,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// Reads `12, Failures: 1, Errors: 0, Skipped: 2`; lines that go on tell of one class, and the last one of all.
+    /// Reads `12, Failures: 1, Errors: 0, Skipped: 2`. Longer lines are of one class; the closing line is the sum.
     fn read_surefire(&mut self, counts: &str) {
         let numbers: Vec<u64> = counts.split(", ").filter_map(|part| part.rsplit(' ').next()?.parse().ok()).collect();
         if let ([run, failures, errors, skipped], 4) = (numbers.as_slice(), counts.split(", ").count()) {
@@ -51,8 +51,8 @@ impl Tally {
         }
     }
 
-    /// Adds a step's outcome: a failure that no runner has counted becomes one.
-    pub fn judge<E: fmt::Display>(&mut self, before: Tally, outcome: Result<(), E>) {
+    /// Adds a step's outcome: a failure without a counted test adds one.
+    pub fn add_outcome<E: fmt::Display>(&mut self, before: Tally, outcome: Result<(), E>) {
         if let Err(failure) = outcome {
             eprintln!("\nxtask: {failure}");
             if self.failed == before.failed {
@@ -95,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn long_pytest_runs_carry_a_clock_after_the_seconds() {
+    fn long_pytest_runs_have_minutes_after_the_seconds() {
         assert_eq!(sum(&["=== 5 passed in 75.10s (0:01:15) ==="]), Tally { passed: 5, failed: 0 });
     }
 
     #[test]
-    fn surefire_results_are_read_from_the_line_that_sums_them_up() {
+    fn surefire_results_are_read_from_the_closing_line() {
         let tally = sum(&[
             "[INFO] Tests run: 5, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.3 s -- in io.spanprof.ScopesTest",
             "[ERROR] Tests run: 12, Failures: 1, Errors: 2, Skipped: 3",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_count_nothing() {
+    fn other_lines_are_ignored() {
         let tally = sum(&["3 passed the gate", "test a_thing ... ok", "rolled back 4 failed writes in memory", ""]);
         assert_eq!(tally, Tally::default());
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_step_that_fails_without_a_test_counts_once() {
         let mut tally = Tally::default();
-        tally.judge(Tally::default(), Err("no compiler"));
+        tally.add_outcome(Tally::default(), Err("no compiler"));
         assert_eq!(tally.failed, 1);
     }
 
@@ -125,7 +125,7 @@ mod tests {
     fn a_step_whose_failures_were_counted_is_not_counted_again() {
         let before = Tally::default();
         let mut tally = Tally { passed: 1, failed: 2 };
-        tally.judge(before, Err("two tests failed"));
+        tally.add_outcome(before, Err("two tests failed"));
         assert_eq!(tally.failed, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Virtual environments under the target folder, made once and kept while what they were made from stays the same.
+//! Virtual environments below the target directory, created once and reused while their inputs are unchanged.
 //! Called by `test`, `wheel`, `live`, `bench`, `demo`, `docs`.
 
 use std::collections::hash_map::DefaultHasher;
@@ -6,47 +6,47 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::pythons::Python;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 
 /// A virtual environment.
 #[derive(Clone, Debug)]
 pub struct Venv {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Venv {
     /// The environment `target/venv/<name>-<minor>` with the given pip arguments installed (packages, `-r file`).
-    pub fn with(name: &str, python: &Python, packages: &[String]) -> Outcome<Self> {
+    pub fn with(name: &str, python: &Python, packages: &[String]) -> StepResult<Self> {
         let label = format!("{name}-{}", python.minor());
-        let venv = Self { folder: crate::workspace::target().join("venv").join(&label) };
-        let stamp = venv.folder.join("made-from");
-        let wanted = fingerprint(python, packages)?;
-        if std::fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) && venv.python().exists() {
+        let venv = Self { directory: crate::workspace::target().join("venv").join(&label) };
+        let stamp = venv.directory.join("made-from");
+        let inputs = fingerprint(python, packages)?;
+        if std::fs::read_to_string(&stamp).is_ok_and(|made| made == inputs) && venv.python().exists() {
             return Ok(venv);
         }
-        let _ = std::fs::remove_dir_all(&venv.folder);
-        Step::new(format!("make venv {label}"), &python.program)
+        let _ = std::fs::remove_dir_all(&venv.directory);
+        ProcessStep::new(format!("make venv {label}"), &python.program)
             .args(["-m", "venv"])
-            .arg(&venv.folder)
+            .arg(&venv.directory)
             .run()
-            .map_err(|failure| failure.with_way_out("Debian's Python needs `apt-get install python3-venv`"))?;
+            .map_err(|failure| failure.with_hint("Debian's Python needs `apt-get install python3-venv`"))?;
         if !packages.is_empty() {
             venv.pip(&format!("fill venv {label}"), packages)?;
         }
-        crate::scratch::write(&stamp, &wanted)?;
+        crate::scratch::write(&stamp, &inputs)?;
         Ok(venv)
     }
 
-    /// Installs into it: the words after `pip install`.
-    pub fn pip(&self, name: &str, words: &[String]) -> Outcome {
-        Step::new(name, self.python())
+    /// Runs `pip install` with `words`.
+    pub fn pip(&self, name: &str, words: &[String]) -> StepResult {
+        ProcessStep::new(name, self.python())
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"])
             .args(words)
             .run()
     }
 
-    /// Puts a wheel of ours in, replacing the one before, without looking for anything else.
-    pub fn install_wheel(&self, wheel: &Path) -> Outcome {
+    /// Installs our wheel in place of an earlier one, without dependencies.
+    pub fn install_wheel(&self, wheel: &Path) -> StepResult {
         let words = ["--force-reinstall", "--no-deps", "--no-index"].map(str::to_owned);
         self.pip("install the wheel", &[&words[..], &[wheel.display().to_string()]].concat())
     }
@@ -58,16 +58,16 @@ impl Venv {
 
     /// One of its programs.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.folder.join("bin").join(name)
+        self.directory.join("bin").join(name)
     }
 }
 
 /// Changes when the interpreter, the list, or a requirements file named in it changes.
-fn fingerprint(python: &Python, packages: &[String]) -> Outcome<String> {
+fn fingerprint(python: &Python, packages: &[String]) -> StepResult<String> {
     let mut hasher = DefaultHasher::new();
     for file in packages.iter().filter(|word| word.ends_with(".txt")) {
         let text = std::fs::read(crate::workspace::root().join(file))
-            .map_err(|error| Failure::new("read requirements", format!("{file}: {error}")))?;
+            .map_err(|error| StepFailure::new("read requirements", format!("{file}: {error}")))?;
         text.hash(&mut hasher);
     }
     Ok(format!("{} {} {packages:?} {:x}", python.program.display(), python.full(), hasher.finish()))

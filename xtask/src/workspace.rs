@@ -1,30 +1,30 @@
-//! Where things are: the workspace's root, its target folder, the cargo that runs us. Called by every verb.
+//! Paths: the workspace's root, its target directory, the cargo that runs xtask. Called by every verb.
 
 use std::path::PathBuf;
 
-/// The root of the workspace. Asked at run time first: two clones may share one target folder and hence one program.
+/// The root of the workspace. Determined at run time: two clones may share a target directory and hence one binary.
 pub fn root() -> PathBuf {
-    let asked = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let ours = asked.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
-    ours.parent().map(PathBuf::from).unwrap_or_default()
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = manifest.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    manifest.parent().map(PathBuf::from).unwrap_or_default()
 }
 
-/// The cargo that started us, or the one on PATH.
+/// The cargo that started xtask, or the one on PATH.
 pub fn cargo() -> PathBuf {
     std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from)
 }
 
-/// The folder of build products: CARGO_TARGET_DIR where set, else `target` at the root.
+/// The directory of build products: CARGO_TARGET_DIR where set, else `target` at the root.
 pub fn target() -> PathBuf {
     let given = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
     given.map_or_else(|| root().join("target"), |value| root().join(value))
 }
 
 /// Files of the work tree that git tracks or would track, relative to the root and sorted.
-pub fn files() -> crate::step::Outcome<Vec<String>> {
-    let list = crate::step::Step::new("list files", "git")
+pub fn files() -> crate::step::StepResult<Vec<String>> {
+    let list = crate::step::ProcessStep::new("list files", "git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .missing_means("install git")
+        .install_hint("install git")
         .capture()?;
     let root = root();
     let mut files: Vec<String> = list.lines().filter(|path| root.join(path).is_file()).map(str::to_owned).collect();

@@ -141,7 +141,8 @@ pub fn all_are_idle() -> bool {
 
 /// Installs the handler, once. False when the signal is in use.
 pub fn install() -> bool {
-    sys::may_use(sys::SystemCall::RtTgsigqueueinfo) && wall_request::install::<SelfWalkResponder>(super::FALLBACK_SIGNAL)
+    sys::may_use(sys::SystemCall::RtTgsigqueueinfo)
+        && wall_request::install::<SelfWalkResponder>(super::FALLBACK_SIGNAL)
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].

@@ -1,5 +1,5 @@
-//! Sends over every transport to a real Collector and compares its file exporters' output with what was sent: resource,
-//! scope, profiles, stacks, labels, links, values, timestamps, in the model's own text form. Called by `main`.
+//! Sends over every transport to a Collector and compares the output of its file exporters with the sent profiles: resource,
+//! scope, profiles, stacks, labels, links, values, timestamps, in the model's text form. Called by `main`.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use spanprof_profile::ProfilesData;
 
 use crate::payload;
 
-/// How long the receiver may take to take a request, and to write it.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Deadline for the receiver to accept a request, and to write it.
+const RECEIVER_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Sends one request per transport, then reads every written file back.
 pub fn run(grpc: &str, http: &str, written: &[&str]) -> Result<(), String> {
@@ -41,7 +41,7 @@ pub fn run(grpc: &str, http: &str, written: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends to a receiver that has no profiles pipeline; the refusal must name the feature gate, and must not be retried.
+/// Sends to a receiver without a profiles pipeline; the error must name the feature gate, and must not be retried.
 pub fn refused(protocol: &str, url: &str) -> Result<(), String> {
     let destination = match protocol {
         "grpc" => Destination::OtlpGrpc(endpoint(url, Compression::Gzip)),
@@ -49,23 +49,23 @@ pub fn refused(protocol: &str, url: &str) -> Result<(), String> {
     };
     let exporter = start(destination)?;
     exporter.enqueue(0, body(&payload::of_service("live-refused")));
-    let delivered = exporter.flush(PATIENCE);
+    let delivered = exporter.flush(RECEIVER_DEADLINE);
     let stats = exporter.stats().swap_remove(0);
     exporter.stop(Duration::from_secs(1));
-    let said = stats.last_error.clone().unwrap_or_default();
+    let last_error = stats.last_error.clone().unwrap_or_default();
     if delivered
         || stats.retries != 0
         || stats.dropped_total() != stats.dropped(spanprof_export::DiscardReason::Permanent)
     {
         return Err(format!(
-            "expected one permanent refusal; delivered {delivered}, {} retries, said `{said}`",
+            "expected one permanent refusal; delivered {delivered}, {} retries, last error `{last_error}`",
             stats.retries
         ));
     }
-    if !said.contains("service.profilesSupport") {
-        return Err(format!("the refusal does not name the feature gate service.profilesSupport: `{said}`"));
+    if !last_error.contains("service.profilesSupport") {
+        return Err(format!("the refusal does not name the feature gate service.profilesSupport: `{last_error}`"));
     }
-    println!("{protocol}: {said}");
+    println!("{protocol}: {last_error}");
     Ok(())
 }
 
@@ -89,7 +89,7 @@ fn body(data: &ProfilesData) -> ExportPayload {
 fn send(destination: Destination, data: &ProfilesData) -> Result<(), String> {
     let exporter = start(destination)?;
     exporter.enqueue(0, body(data));
-    let delivered = exporter.flush(PATIENCE);
+    let delivered = exporter.flush(RECEIVER_DEADLINE);
     let stats = exporter.stats().swap_remove(0);
     exporter.stop(Duration::from_secs(1));
     match (delivered, stats.sent) {
@@ -98,9 +98,9 @@ fn send(destination: Destination, data: &ProfilesData) -> Result<(), String> {
     }
 }
 
-/// Reads the file until it holds the service.
+/// Reads the file until it contains the service.
 fn wait_for(file: &str, service: &str) -> Result<ProfilesData, String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RECEIVER_DEADLINE;
     loop {
         let bytes = std::fs::read(file).unwrap_or_default();
         let read = otlp::decode(&bytes, &DecodeLimits::default());
@@ -111,10 +111,10 @@ fn wait_for(file: &str, service: &str) -> Result<ProfilesData, String> {
                     return Ok(data);
                 }
                 if Instant::now() > deadline {
-                    return Err(format!("{file} never held service {service}"));
+                    return Err(format!("{file} has no profiles of {service}"));
                 }
             }
-            // The last record may be half written.
+            // The last record may be incomplete.
             Err(error) if Instant::now() > deadline => return Err(format!("cannot read {file}: {error}")),
             Err(_) => {}
         }
@@ -122,7 +122,7 @@ fn wait_for(file: &str, service: &str) -> Result<ProfilesData, String> {
     }
 }
 
-/// Compares texts and shows the first line that differs.
+/// Compares texts; the error shows the first different line.
 fn same(sent: &str, back: &str) -> Result<(), String> {
     if sent.is_empty() {
         return Err("nothing was sent".to_owned());
@@ -141,13 +141,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_line_is_shown_from_both_sides() {
-        let said = same("a\nb\nc", "a\nB\nc").unwrap_err();
-        assert!(said.contains("line 2") && said.contains("sent: b") && said.contains("back: B"), "{said}");
+    fn a_different_line_is_shown_from_both_texts() {
+        let message = same("a\nb\nc", "a\nB\nc").unwrap_err();
+        assert!(message.contains("line 2") && message.contains("sent: b") && message.contains("back: B"), "{message}");
     }
 
     #[test]
-    fn a_missing_end_and_an_empty_side_are_differences() {
+    fn a_missing_end_and_an_empty_text_are_differences() {
         assert!(same("a\nb", "a").unwrap_err().contains("(end)"));
         assert!(same("", "").is_err());
     }

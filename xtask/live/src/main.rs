@@ -1,6 +1,5 @@
-//! The Rust half of the live suites and of the documents: prints the reference pages that the core's tables make, sends
-//! profiles through the real exporter and engine to a receiver that is already running, and compares what the receiver wrote
-//! with what was sent. Started by `cargo xtask`, not by people.
+//! The Rust part of the live suites and the documents: prints the reference pages from the core's tables, sends profiles
+//! through exporter and engine to a running receiver, and compares the receiver's output with them. Started by `cargo xtask`.
 
 mod collector;
 mod payload;

@@ -1,5 +1,4 @@
-//! The profiles that are sent: small, and with one of everything the signal can carry from us. Built by hand, so that
-//! what must come back is known without asking the code under test.
+//! The profiles to send: small, with every feature of the signal that spanprof uses. Built without the code under test.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

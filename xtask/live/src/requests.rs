@@ -1,4 +1,4 @@
-//! What xtask/live/pyroscope/program.py does, in Rust: a service of many requests, each with a trace and a span of its own.
+//! The Rust counterpart of xtask/live/pyroscope/program.py: a service of many requests, each with its own trace and span.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ const SPAN_ID: &str = "b7ad6b7169203331";
 const SPAN_CPU: Duration = Duration::from_millis(300);
 const REQUEST_CPU: Duration = Duration::from_millis(4);
 
-/// Sends one profile; the CPU time that its samples carry goes to the file `figure`.
+/// Sends one profile; writes the CPU time of its samples to the file `figure`.
 pub fn run(endpoint: &str, protocol: &str, service: &str, requests: &str, figure: &str) -> Result<(), String> {
     let requests: u32 = requests.parse().map_err(|_| format!("`{requests}` is not a number of requests"))?;
     let protocol = Protocol::from_text(protocol).ok_or(format!("no protocol `{protocol}`"))?;
@@ -38,12 +38,12 @@ pub fn run(endpoint: &str, protocol: &str, service: &str, requests: &str, figure
     if !delivered {
         return Err(format!("not delivered: {:?}", stats.get("export.0.last_error")));
     }
-    println!("burnt {}", sum != 1);
+    println!("burned {}", sum != 1);
     let sampled_ns = stats.counter("samples.cpu_ns").to_string();
     std::fs::write(figure, sampled_ns).map_err(|error| format!("{figure}: {error}"))
 }
 
-/// Burns CPU time of this thread; the profile must show it under this name.
+/// Uses CPU time of this thread; the profile must attribute it to this name.
 #[inline(never)]
 fn burn(cpu: Duration) -> u64 {
     let until_ns = current_thread_cpu_ns() + cpu.as_nanos() as u64;

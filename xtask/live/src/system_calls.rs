@@ -1,5 +1,5 @@
-//! What xtask/live/system-calls/program.py does, in Rust: burns CPU time in threads, waits and labels its work, once before and
-//! once after the mark `later`, under a tracer of system calls.
+//! The Rust counterpart of xtask/live/system-calls/program.py: uses CPU time in threads, waits and labels its work, once before
+//! and once after the mark `later`, under a tracer of system calls.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub fn run(is_profiled: bool) -> Result<(), String> {
     let config = is_profiled.then(|| Config::builder().load().map_err(|error| error.to_string())).transpose()?;
     let profiler = config.map(Profiler::start).transpose().map_err(|error| error.to_string())?;
     rounds(profiler.as_ref())?;
-    // Its name shows in the trace.
+    // The name appears in the trace.
     let _ = Path::new("/system-calls/later").exists();
     rounds(profiler.as_ref())?;
     match profiler.is_none_or(|profiler| profiler.stop()) {

@@ -2,7 +2,7 @@
 //! History before it is not rewritten. Skipped where the base is not an ancestor, as in a shallow clone.
 
 use super::Violation;
-use crate::step::{Outcome, Step};
+use crate::step::{ProcessStep, StepResult};
 
 /// The last commit that is not checked.
 const BASE: &str = "16b0f40fd58588d217a2e7892d764bbefc0db5ab";
@@ -13,12 +13,12 @@ const FIELD: char = '\u{1f}';
 const COMMIT: char = '\u{1e}';
 
 /// Checks the commits from the base to HEAD.
-pub fn check() -> Outcome<Vec<Violation>> {
-    let ancestor = Step::new("find the base commit", "git").args(["merge-base", "--is-ancestor", BASE, "HEAD"]);
+pub fn check() -> StepResult<Vec<Violation>> {
+    let ancestor = ProcessStep::new("find the base commit", "git").args(["merge-base", "--is-ancestor", BASE, "HEAD"]);
     if !ancestor.capture_any()?.0.success() {
         return Ok(Vec::new());
     }
-    let log = Step::new("list commits", "git")
+    let log = ProcessStep::new("list commits", "git")
         .args(["log", "--format=%h%x1f%p%x1f%s%x1f%b%x1e", &format!("{BASE}..HEAD")])
         .capture()?;
     Ok(log.split(COMMIT).map(str::trim).filter(|commit| !commit.is_empty()).flat_map(of_commit).collect())

@@ -18,7 +18,7 @@ mod vocabulary;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::step::{Failure, Outcome};
+use crate::step::{StepFailure, StepResult};
 use ratchet::Places;
 use sentences::LongSentence;
 
@@ -74,13 +74,13 @@ pub struct WorkTree {
 
 impl WorkTree {
     /// Reads every text file that git tracks or would track.
-    pub fn read() -> Outcome<Self> {
+    pub fn read() -> StepResult<Self> {
         let root = crate::workspace::root();
         let paths = crate::workspace::files()?;
         let mut tree = Self { files: Vec::new(), paths, words: BTreeMap::new(), types: BTreeMap::new() };
         for path in &tree.paths {
             let bytes = std::fs::read(root.join(path))
-                .map_err(|error| Failure::new("tidy", format!("cannot read {path}: {error}")))?;
+                .map_err(|error| StepFailure::new("tidy", format!("cannot read {path}: {error}")))?;
             // Images and recorded profiles are not text; no rule applies to them.
             let Ok(text) = String::from_utf8(bytes) else { continue };
             vocabulary::collect(path, &text, &mut tree.words);
@@ -92,7 +92,7 @@ impl WorkTree {
     }
 
     /// Runs every rule.
-    pub fn check(&self) -> Outcome<TidyReport> {
+    pub fn check(&self) -> StepResult<TidyReport> {
         let words = ratchet::compare(WORDS, self.text(WORDS), &self.words, vocabulary::advice);
         let types = ratchet::compare(TYPES, self.text(TYPES), &self.types, |_| "rename all but one".to_owned());
         let mut report = TidyReport {
@@ -111,11 +111,11 @@ impl WorkTree {
     }
 
     /// Writes the allowed counts that fell.
-    pub fn lower_counts(&self) -> Outcome {
+    pub fn lower_counts(&self) -> StepResult {
         for (path, found) in [(WORDS, &self.words), (TYPES, &self.types)] {
             let file = crate::workspace::root().join(path);
             std::fs::write(&file, ratchet::lowered(self.text(path), found))
-                .map_err(|error| Failure::new("tidy", format!("cannot write {path}: {error}")))?;
+                .map_err(|error| StepFailure::new("tidy", format!("cannot write {path}: {error}")))?;
         }
         Ok(())
     }
@@ -141,11 +141,11 @@ fn of_file(path: &str, text: &str) -> Vec<Violation> {
     .concat()
 }
 
-fn cargo_metadata() -> Outcome<serde_json::Value> {
-    let text = crate::step::Step::cargo("cargo metadata")
+fn cargo_metadata() -> StepResult<serde_json::Value> {
+    let text = crate::step::ProcessStep::cargo("cargo metadata")
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .capture()?;
-    serde_json::from_str(&text).map_err(|error| Failure::new("cargo metadata", format!("not JSON: {error}")))
+    serde_json::from_str(&text).map_err(|error| StepFailure::new("cargo metadata", format!("not JSON: {error}")))
 }
 
 fn has_extension(path: &str, extensions: &[&str]) -> bool {

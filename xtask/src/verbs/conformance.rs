@@ -1,23 +1,23 @@
-//! `cargo xtask conformance`: the same cases of core/conformance through every language's runner.
+//! `cargo xtask conformance`: runs the cases of core/conformance through every language's runner.
 
 use super::{jar, node_tests, test, wheel, Verb};
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
 pub const VERB: Verb = Verb {
     name: "conformance",
     usage: "conformance [rust|python|node|java]",
     about: "the same cases through every language's runner\n\n\
-        Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and what must come\n\
-        out. Without a name, every language runs.",
+        Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and the\n\
+        expected profiles. Without a name, every language runs.",
     options: &[],
     run,
 };
 
 const ALL: [&str; 4] = ["rust", "python", "node", "java"];
 
-fn run(given: &Arguments) -> Outcome {
+fn run(given: &Arguments) -> StepResult {
     let names = if given.names.is_empty() { ALL.map(str::to_owned).to_vec() } else { given.names.clone() };
     let mut tally = Tally::default();
     for name in &names {
@@ -34,23 +34,23 @@ fn run(given: &Arguments) -> Outcome {
             "node" => node_tests::files(&|file| file.contains("conformance"), &mut tally)?,
             "java" => jar::junit(&["-Dtest=ConformanceTest,SurfaceTest"], &mut tally)?,
             other => {
-                let message = format!("no runner for `{other}`; there are: {}", ALL.join(", "));
-                return Err(Failure::new("conformance", message));
+                let message = format!("no runner for `{other}`; the runners are: {}", ALL.join(", "));
+                return Err(StepFailure::new("conformance", message));
             }
         }
         if tally.passed == before.passed {
-            return Err(Failure::new("conformance", format!("the {name} runner ran no case")));
+            return Err(StepFailure::new("conformance", format!("the {name} runner ran no case")));
         }
     }
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
-        failed => Err(Failure::new("conformance", format!("{failed} failed; each is named above"))),
+        failed => Err(StepFailure::new("conformance", format!("{failed} failed; each is named above"))),
     }
 }
 
-fn rust(tally: &mut Tally) -> Outcome {
-    Step::cargo("conformance in Rust")
+fn rust(tally: &mut Tally) -> StepResult {
+    ProcessStep::cargo("conformance in Rust")
         .args(["test", "-p", "spanprof", "--", "conformance"])
-        .run_reading(|line| tally.read(line))
+        .run_with_lines(|line| tally.read(line))
 }

@@ -1,41 +1,42 @@
-//! `cargo xtask docs`: the reference pages from the core's tables, rustdoc, and every code block of the documents executed.
+//! `cargo xtask docs`: generates the reference pages from the core's tables, runs rustdoc, and executes every code block of
+//! the documents.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::{jar, node_tests, wheel, Verb};
-use crate::arguments::{Arguments, Known};
-use crate::step::{Failure, Outcome, Step};
+use crate::arguments::{Arguments, OptionSpec};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
-use crate::{javas, nodes, pythons, scratch, workspace};
+use crate::{jdks, nodes, pythons, scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "docs",
     usage: "docs [--check]",
     about: "generated reference pages, rustdoc, and the documents' code blocks executed\n\n\
         docs/configuration.md and docs/statistics.md come from the tables in core. Blocks marked ```python in README.md and\n\
-        docs/*.md run against the wheel; relative links must lead somewhere. --check: fails when a generated page differs\n\
-        from what lies there, and writes nothing.",
-    options: &[Known::Switch("check")],
+        docs/*.md run against the wheel; relative links must have a target. --check: fails when a generated page differs,\n\
+        and writes nothing.",
+    options: &[OptionSpec::Switch("check")],
     run,
 };
 
-fn run(given: &Arguments) -> Outcome {
+fn run(given: &Arguments) -> StepResult {
     generated(given.has("check"))?;
     links()?;
-    Step::cargo("rustdoc")
+    ProcessStep::cargo("rustdoc")
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
-        // The pages are for those who work here: a module may point at what its users cannot see.
+        // The pages are for contributors: a module may link to private items.
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")
         .env("PYO3_PYTHON", &pythons::preferred()?.program)
         .run()?;
     blocks()
 }
 
-/// Writes, or compares, the pages that the core's tables make.
-pub fn generated(check: bool) -> Outcome {
+/// Writes, or compares, the pages generated from the core's tables.
+pub fn generated(check: bool) -> StepResult {
     for page in ["configuration", "statistics"] {
-        let text = Step::cargo(format!("generate {page}"))
+        let text = ProcessStep::cargo(format!("generate {page}"))
             .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
             .capture()?;
         let path = workspace::root().join("docs").join(format!("{page}.md"));
@@ -43,32 +44,32 @@ pub fn generated(check: bool) -> Outcome {
             scratch::write(&path, &text)?;
         } else if scratch::read(&path)? != text {
             let message = format!("docs/{page}.md differs from the core's table");
-            return Err(Failure::new("generated pages", message).with_way_out("cargo xtask docs"));
+            return Err(StepFailure::new("generated pages", message).with_hint("cargo xtask docs"));
         }
     }
     Ok(())
 }
 
-fn documents() -> Outcome<Vec<String>> {
+fn documents() -> StepResult<Vec<String>> {
     Ok(workspace::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
 }
 
-/// Relative links of every document lead to a file.
-pub fn links() -> Outcome {
+/// Checks that relative links of every document have a target.
+pub fn links() -> StepResult {
     println!("── links");
     let root = workspace::root();
     let mut broken = Vec::new();
     for path in documents()? {
-        let folder = root.join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
+        let directory = root.join(&path).parent().map(Path::to_path_buf).unwrap_or_default();
         for link in links_of(&scratch::read(&root.join(&path))?) {
-            if !folder.join(&link).exists() {
+            if !directory.join(&link).exists() {
                 broken.push(format!("{path}: {link}"));
             }
         }
     }
     match broken.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("links", format!("lead nowhere:\n  {}", broken.join("\n  ")))),
+        false => Err(StepFailure::new("links", format!("without a target:\n  {}", broken.join("\n  ")))),
     }
 }
 
@@ -84,13 +85,13 @@ fn links_of(text: &str) -> Vec<String> {
 }
 
 /// Runs the Python blocks of each document that has any, in one program per document.
-pub fn blocks() -> Outcome {
+pub fn blocks() -> StepResult {
     let python = pythons::preferred()?;
-    // The demo's environment: the documents use what its service uses.
+    // The demo's environment, which has the libraries of the documents.
     let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
     let venv = Venv::with("demo", &python, &packages)?;
     venv.install_wheel(&wheel::build_for_tests()?)?;
-    let folder = scratch::empty("docs-blocks")?;
+    let directory = scratch::empty("docs-blocks")?;
     let mut count = 0;
     for path in documents()?
         .iter()
@@ -100,47 +101,47 @@ pub fn blocks() -> Outcome {
         if program.is_empty() {
             continue;
         }
-        let file = folder.join(format!("{}.py", path.replace(['/', '.'], "_")));
+        let file = directory.join(format!("{}.py", path.replace(['/', '.'], "_")));
         scratch::write(&file, &program)?;
-        Step::new(format!("code blocks of {path}"), venv.python())
+        ProcessStep::new(format!("code blocks of {path}"), venv.python())
             .arg(&file)
             .env("SPANPROF_STOP_TIMEOUT", "0.2")
-            .inside(&folder)
-            .within(Duration::from_secs(60))
+            .in_directory(&directory)
+            .time_limit(Duration::from_secs(60))
             .run()?;
         count += 1;
     }
     match count {
-        0 => Err(Failure::new("code blocks", "no document has one")),
+        0 => Err(StepFailure::new("code blocks", "no document has one")),
         _ => Ok(()),
     }
 }
 
-/// Runs the README's first program of each language as a newcomer would; each must leave a flame graph.
-pub fn first_results() -> Outcome {
+/// Runs the README's first program of each language; each must write a flame graph.
+pub fn first_results() -> StepResult {
     let readme = scratch::read(&workspace::root().join("README.md"))?;
-    let folder = scratch::empty("docs-first-results")?;
-    let failed = |error: std::io::Error| Failure::new("first result", error.to_string());
-    let modules = folder.join("node_modules");
+    let directory = scratch::empty("docs-first-results")?;
+    let failed = |error: std::io::Error| StepFailure::new("first result", error.to_string());
+    let modules = directory.join("node_modules");
     std::fs::create_dir(&modules).map_err(failed)?;
     std::os::unix::fs::symlink(node_tests::prepared()?, modules.join("spanprof")).map_err(failed)?;
     let jar = jar::for_tests()?;
-    let java = javas::all()?[0].home.join("bin/java");
+    let java = jdks::all()?[0].home.join("bin/java");
     let node = nodes::preferred()?;
     let programs = [
-        ("js", "checkout.js", Step::new("the README in Node.js", &node.program)),
-        ("java", "Checkout.java", Step::new("the README in Java", java).arg("-cp").arg(&jar)),
+        ("js", "checkout.js", ProcessStep::new("the README in Node.js", &node.program)),
+        ("java", "Checkout.java", ProcessStep::new("the README in Java", java).arg("-cp").arg(&jar)),
     ];
     for (language, name, step) in programs {
-        let flame_graph = folder.join("flame.html");
-        let file = folder.join(name);
+        let flame_graph = directory.join("flame.html");
+        let file = directory.join(name);
         scratch::write(&file, &blocks_of(&readme, language))?;
-        step.arg(&file).inside(&folder).within(Duration::from_secs(120)).run()?;
-        let shown = scratch::read(&flame_graph)?;
-        if !shown.contains("price") {
-            return Err(Failure::new(
+        step.arg(&file).in_directory(&directory).time_limit(Duration::from_secs(120)).run()?;
+        let page = scratch::read(&flame_graph)?;
+        if !page.contains("price") {
+            return Err(StepFailure::new(
                 "first result",
-                format!("{name} of README.md left a flame graph without `price`"),
+                format!("{name} of README.md wrote a flame graph without `price`"),
             ));
         }
         std::fs::remove_file(&flame_graph).map_err(failed)?;
@@ -148,7 +149,7 @@ pub fn first_results() -> Outcome {
     Ok(())
 }
 
-/// The blocks of a document in one language, one after the other.
+/// The code blocks of a document in one language, concatenated.
 fn blocks_of(text: &str, language: &str) -> String {
     let opening = format!("```{language}");
     let mut program = String::new();

@@ -1,58 +1,59 @@
 //! `cargo xtask fuzz`: runs the fuzz targets of core/fuzz, which need nightly and cargo-fuzz.
 
 use super::{check, Verb};
-use crate::arguments::{Arguments, Known};
-use crate::step::{Failure, Outcome, Step};
+use crate::arguments::{Arguments, OptionSpec};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 
 pub const VERB: Verb = Verb {
     name: "fuzz",
     usage: "fuzz [TARGET…] [--seconds N]",
-    about: "feeds each decoder with hostile bytes (default 60 s per target)\n\n\
-        Targets lie in core/fuzz/fuzz_targets. An input that panics, takes over 1 s or over 256 MB ends the run and is\n\
+    about: "fuzzes each decoder (default 60 s per target)\n\n\
+        Targets are in core/fuzz/fuzz_targets. An input that panics, takes over 1 s or over 256 MB ends the run and is\n\
         kept under core/fuzz/artifacts. Needs a nightly toolchain and cargo-fuzz.",
-    options: &[Known::Value("seconds")],
+    options: &[OptionSpec::Value("seconds")],
     run,
 };
 
-fn run(given: &Arguments) -> Outcome {
+fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(60);
     if given.names.is_empty() {
         return every_target(seconds);
     }
-    ready()?;
+    require_tools()?;
     given.names.iter().try_for_each(|target| one(target, seconds))
 }
 
 /// Runs every target for so many seconds.
-pub fn every_target(seconds: u64) -> Outcome {
-    ready()?;
+pub fn every_target(seconds: u64) -> StepResult {
+    require_tools()?;
     let targets = targets()?;
     targets.iter().try_for_each(|target| one(target, seconds))
 }
 
-fn ready() -> Outcome {
+fn require_tools() -> StepResult {
     check::nightly_with("fuzz", "rustup toolchain install nightly && cargo install cargo-fuzz")
 }
 
-fn targets() -> Outcome<Vec<String>> {
-    let folder = crate::workspace::root().join("core/fuzz/fuzz_targets");
-    let entries = std::fs::read_dir(&folder)
-        .map_err(|error| Failure::new("list fuzz targets", format!("{}: {error}", folder.display())))?;
+fn targets() -> StepResult<Vec<String>> {
+    let directory = crate::workspace::root().join("core/fuzz/fuzz_targets");
+    let entries = std::fs::read_dir(&directory)
+        .map_err(|error| StepFailure::new("list fuzz targets", format!("{}: {error}", directory.display())))?;
     let mut names: Vec<String> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
         .collect();
     names.sort();
     if names.is_empty() {
-        return Err(Failure::new("list fuzz targets", format!("none in {}", folder.display())));
+        return Err(StepFailure::new("list fuzz targets", format!("none in {}", directory.display())));
     }
     Ok(names)
 }
 
-fn one(target: &str, seconds: u64) -> Outcome {
-    Step::nightly_cargo(format!("fuzz {target} for {seconds} s"))
-        .inside(&crate::workspace::root().join("core"))
-        // The readers are safe code: without the address sanitizer a run is ten times faster, and its memory is their own.
+fn one(target: &str, seconds: u64) -> StepResult {
+    ProcessStep::nightly_cargo(format!("fuzz {target} for {seconds} s"))
+        .in_directory(&crate::workspace::root().join("core"))
+        // The decoders are safe code: without the address sanitizer a run is ten times faster, and the memory limit covers only
+        // the decoder.
         .args(["fuzz", "run", "--sanitizer", "none", target, "--target-dir"])
         .arg(crate::workspace::target().join("fuzz"))
         .args(["--", "-timeout=1", "-rss_limit_mb=256"])

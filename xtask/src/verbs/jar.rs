@@ -1,4 +1,5 @@
-//! `cargo xtask jar`: the JAR with its native library, audited, weighed, and run once from a clean folder; and the JUnit suite.
+//! `cargo xtask jar`: builds the JAR with its native library, audits it, checks its size, and runs it once from a clean
+//! directory; and runs the JUnit suite.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
@@ -8,103 +9,103 @@ use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 
 use super::test::at_most;
 use super::Verb;
-use crate::artefact::{self, copy, Glibc};
-use crate::javas::{self, Java};
-use crate::step::{Failure, Outcome, Step};
+use crate::artifact::{self, copy, Glibc};
+use crate::jdks::{self, Jdk};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "jar",
     usage: "jar",
-    about: "builds the JAR into target/dist, audits it and starts it once\n\n\
+    about: "builds the JAR into target/dist, audits it and runs it once\n\n\
         One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17\n\
-        and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a repository wants them;\n\
-        then run from a clean folder on every JDK here, as a library and as an agent, and as an agent of a program on Java 11,\n\
+        and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a Maven repository requires;\n\
+        then run from a clean directory on every installed JDK, as a library and as an agent, and as an agent of a program on Java 11,\n\
         which must run on without a profile.",
     options: &[],
     run: |_| run(),
 };
 
-/// Oldest glibc the JAR promises to run on.
+/// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
-/// Maven's own way to take a JAR that is already there.
+/// Maven's goal to install an existing JAR.
 const INSTALL: &str = "org.apache.maven.plugins:maven-install-plugin:3.1.3:install-file";
 const JAR: &str = "spanprof-0.1.0.jar";
-/// What a repository wants beside the JAR.
+/// Files that a Maven repository requires beside the JAR.
 const BESIDE: [&str; 2] = ["spanprof-0.1.0-sources.jar", "spanprof-0.1.0-javadoc.jar"];
 const POM: &str = "spanprof-0.1.0.pom";
-/// How hard the library is packed.
+/// LZ4 levels.
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
 
-fn run() -> Outcome {
+fn run() -> StepResult {
     let libraries = Libraries::for_release()?;
     for library in [&libraries.whole, &libraries.opener] {
-        artefact::audit("JAR", library, GLIBC)?;
+        artifact::audit("JAR", library, GLIBC)?;
     }
-    let javas = javas::all()?;
+    let jdks = jdks::all()?;
     let dist = workspace::target().join("dist");
-    let jar = pack(&javas[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
+    let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
     copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(POM))?;
-    artefact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
-    for java in &javas {
+    artifact::sizes("JAR", &jar, &[libraries.whole, libraries.opener])?;
+    for java in &jdks {
         first_run(java, &jar)?;
     }
-    declined_run(&javas[0], &javas::unsupported()?, &jar)?;
+    declined_run(&jdks[0], &jdks::unsupported()?, &jar)?;
     println!("jar: {}", jar.display());
     Ok(())
 }
 
-/// The JAR as it is shipped, for benchmarks: neither audited nor run.
-pub fn release_jar() -> Outcome<PathBuf> {
-    pack(&javas::all()?[0], &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
+/// The release JAR for benchmarks, neither audited nor run.
+pub fn release_jar() -> StepResult<PathBuf> {
+    pack(&jdks::all()?[0], &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
 }
 
-/// What travels in a JAR.
+/// Native libraries of a JAR.
 struct Libraries {
     whole: PathBuf,
-    /// Unpacks the other.
+    /// The small library that unpacks `whole`.
     opener: PathBuf,
-    /// With both as they travel.
-    folder: PathBuf,
+    /// Directory with both in their packed form.
+    directory: PathBuf,
 }
 
 impl Libraries {
-    fn for_release() -> Outcome<Self> {
-        let whole = artefact::release_library("spanprof-java", GLIBC, &[])?;
-        let opener = artefact::release_library("spanprof-java-opener", GLIBC, &[])?;
-        Self { whole, opener, folder: workspace::target().join("java-libraries") }.packed(BEST)
+    fn for_release() -> StepResult<Self> {
+        let whole = artifact::release_library("spanprof-java", GLIBC, &[])?;
+        let opener = artifact::release_library("spanprof-java-opener", GLIBC, &[])?;
+        Self { whole, opener, directory: workspace::target().join("java-libraries") }.packed(BEST)
     }
 
-    /// As the workspace's tests build them, with the door of the conformance suite.
-    fn for_tests() -> Outcome<Self> {
-        Step::cargo("build the libraries for tests")
+    /// In the profile of the workspace's tests, with the feature `testing` for the conformance suite.
+    fn for_tests() -> StepResult<Self> {
+        ProcessStep::cargo("build the libraries for tests")
             .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener"])
             .args(["--features", "spanprof-java/testing"])
             .run()?;
         let built = |name: &str| workspace::target().join("debug").join(name);
         let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
-        Self { whole, opener, folder: workspace::target().join("java-libraries-for-tests") }.packed(FASTEST)
+        Self { whole, opener, directory: workspace::target().join("java-libraries-for-tests") }.packed(FASTEST)
     }
 
-    /// Those that the demo built.
-    fn for_demo() -> Outcome<Self> {
+    /// The libraries that the demo built.
+    fn for_demo() -> StepResult<Self> {
         let built = |name: &str| workspace::target().join("optimized").join(name);
         let (whole, opener) = (built("libspanprof_java.so"), built("libspanprof_java_opener.so"));
-        Self { whole, opener, folder: workspace::target().join("java-libraries-for-demo") }.packed(FASTEST)
+        Self { whole, opener, directory: workspace::target().join("java-libraries-for-demo") }.packed(FASTEST)
     }
 
-    fn packed(self, level: u32) -> Outcome<Self> {
-        copy(&self.opener, &self.folder.join("libspanprof_java_opener.so"))?;
-        let packed = self.folder.join("libspanprof_java.so.lz4");
+    fn packed(self, level: u32) -> StepResult<Self> {
+        copy(&self.opener, &self.directory.join("libspanprof_java_opener.so"))?;
+        let packed = self.directory.join("libspanprof_java.so.lz4");
         compress(&self.whole, &packed, level)
-            .map_err(|error| Failure::new("pack the library", format!("{}: {error}", packed.display())))?;
+            .map_err(|error| StepFailure::new("pack the library", format!("{}: {error}", packed.display())))?;
         Ok(self)
     }
 }
 
-/// One LZ4 frame: small blocks, since the program that unpacks them is somebody else's, and a checksum.
+/// One LZ4 frame with a checksum; small blocks bound the memory of unpacking in the host process.
 fn compress(from: &Path, to: &Path, level: u32) -> io::Result<()> {
     let whole = std::fs::read(from)?;
     let mut encoder = EncoderBuilder::new()
@@ -118,20 +119,20 @@ fn compress(from: &Path, to: &Path, level: u32) -> io::Result<()> {
     outcome.and_then(|()| std::fs::write(to, frame))
 }
 
-/// Maven's words for where things are.
-fn places(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
+/// Maven properties of the library and build directories.
+fn path_properties(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
     [
-        format!("-Dspanprof.library={}", libraries.folder.display()),
+        format!("-Dspanprof.library={}", libraries.directory.display()),
         format!("-Dspanprof.build={}", build_folder.display()),
     ]
 }
 
-fn pack(java: &Java, libraries: &Libraries, into: &Path, words: &[&str], beside: &[&str]) -> Outcome<PathBuf> {
+fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: &[&str]) -> StepResult<PathBuf> {
     let build = scratch::empty("jar-build")?;
-    javas::maven("pack the JAR", java)
+    jdks::maven("pack the JAR", java)
         .args(["--quiet", "-DskipTests", "package"])
         .args(words)
-        .args(places(libraries, &build))
+        .args(path_properties(libraries, &build))
         .run()?;
     for file in std::iter::once(&JAR).chain(beside) {
         copy(&build.join(file), &into.join(file))?;
@@ -139,21 +140,20 @@ fn pack(java: &Java, libraries: &Libraries, into: &Path, words: &[&str], beside:
     Ok(into.join(JAR))
 }
 
-/// Runs the first minute of a user with the JAR alone: as a library, then as an agent of the same program, then as the agent
-/// that the JAR unpacks.
-fn first_run(java: &Java, jar: &Path) -> Outcome {
-    let folder = scratch::empty("jar-first-run")?;
+/// Runs `FirstRun` with the JAR alone: as a library, then as a Java agent, then with the native agent that the JAR unpacks.
+fn first_run(java: &Jdk, jar: &Path) -> StepResult {
+    let directory = scratch::empty("jar-first-run")?;
     let profiles = scratch::empty("jar-first-run-profiles")?;
-    Step::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
+    ProcessStep::new(format!("compile the first run on Java {}", java.version), java.home.join("bin/javac"))
         .args(["-cp"])
         .arg(jar)
         .arg("-d")
-        .arg(&folder)
+        .arg(&directory)
         .arg(workspace::root().join("xtask/jar/FirstRun.java"))
         .run()?;
-    let class_path = format!("{}:{}", folder.display(), jar.display());
+    let class_path = format!("{}:{}", directory.display(), jar.display());
     let program = |name: &str| {
-        let step = Step::new(format!("{name} on Java {}", java.version), java.home.join("bin/java"));
+        let step = ProcessStep::new(format!("{name} on Java {}", java.version), java.home.join("bin/java"));
         if java.version >= 22 {
             step.args(["--enable-native-access=ALL-UNNAMED"])
         } else {
@@ -166,7 +166,7 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .args(["-cp", &class_path, "FirstRun", "agent"])
         .arg(&profiles)
         .run()?;
-    let library = program("unpacking").arg("-cp").arg(jar).args(["io.spanprof.Unpack"]).arg(&folder).capture()?;
+    let library = program("unpacking").arg("-cp").arg(jar).args(["io.spanprof.Unpack"]).arg(&directory).capture()?;
     program("first run as an agent of its own")
         .arg(format!("-agentpath:{}=fileDirectory={}", library.trim(), profiles.display()))
         .args(["-cp", &class_path, "FirstRun", "agent"])
@@ -174,44 +174,46 @@ fn first_run(java: &Java, jar: &Path) -> Outcome {
         .run()
 }
 
-/// As the agent of a program on a Java that is not supported: the program runs, after one line.
-fn declined_run(compiles: &Java, runs: &Java, jar: &Path) -> Outcome {
-    let folder = scratch::empty("jar-declined-run")?;
-    Step::new("compile the run that is declined", compiles.home.join("bin/javac"))
+/// Runs as the agent of a program on an unsupported Java: the program must run, after one line of output.
+fn declined_run(compiles: &Jdk, runs: &Jdk, jar: &Path) -> StepResult {
+    let directory = scratch::empty("jar-declined-run")?;
+    ProcessStep::new("compile the run that is declined", compiles.home.join("bin/javac"))
         .args(["--release", "8", "-Xlint:-options", "-d"])
-        .arg(&folder)
+        .arg(&directory)
         .arg(workspace::root().join("xtask/jar/DeclinedRun.java"))
         .run()?;
     let name = format!("run that is declined on Java {}", runs.version);
-    let (status, text) = Step::new(&name, runs.home.join("bin/java"))
+    let (status, text) = ProcessStep::new(&name, runs.home.join("bin/java"))
         .arg(format!("-javaagent:{}=sampleRate=99", jar.display()))
         .arg("-cp")
-        .arg(&folder)
+        .arg(&directory)
         .arg("DeclinedRun")
         .capture_any()?;
     let declined = text.lines().filter(|line| line.starts_with("spanprof: this process is not profiled")).count();
     match status.success() && declined == 1 && text.lines().count() == 2 && text.contains("declined run: ended") {
         true => Ok(()),
-        false => Err(Failure::new(name, format!("expected one line and the program's own, got ({status}):\n{text}"))),
+        false => {
+            Err(StepFailure::new(name, format!("expected one line and the program's own, got ({status}):\n{text}")))
+        }
     }
 }
 
-/// A JAR with the libraries for tests, for programs that are tests.
-pub fn for_tests() -> Outcome<PathBuf> {
-    pack(&javas::all()?[0], &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
+/// Packs the JAR with the libraries for tests.
+pub fn for_tests() -> StepResult<PathBuf> {
+    pack(&jdks::all()?[0], &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
 }
 
-/// The JAR with the libraries that the demo built.
-pub fn pack_for_demo() -> Outcome<PathBuf> {
-    pack(&javas::all()?[0], &Libraries::for_demo()?, &workspace::target().join("jar-for-demo"), &[], &[])
+/// Packs the JAR with the libraries that the demo built.
+pub fn pack_for_demo() -> StepResult<PathBuf> {
+    pack(&jdks::all()?[0], &Libraries::for_demo()?, &workspace::target().join("jar-for-demo"), &[], &[])
 }
 
-/// Puts a JAR into Maven's local repository, where other packages find it; under a version that is this work tree's own.
-pub fn into_local_repository(java: &Java, jar: &Path) -> Outcome<String> {
-    let mut place = DefaultHasher::new();
-    workspace::root().hash(&mut place);
-    let version = format!("0.1.0-local-{:016x}", place.finish());
-    javas::maven("put the JAR into the local repository", java)
+/// Installs a JAR into Maven's local repository for other packages, with a version that is unique to this work tree.
+pub fn into_local_repository(java: &Jdk, jar: &Path) -> StepResult<String> {
+    let mut hasher = DefaultHasher::new();
+    workspace::root().hash(&mut hasher);
+    let version = format!("0.1.0-local-{:016x}", hasher.finish());
+    jdks::maven("install the JAR into the local repository", java)
         .args(["--quiet", INSTALL, "-DgroupId=io.spanprof", "-DartifactId=spanprof", "-Dpackaging=jar"])
         .arg(format!("-Dversion={version}"))
         .arg(format!("-Dfile={}", jar.display()))
@@ -219,25 +221,25 @@ pub fn into_local_repository(java: &Java, jar: &Path) -> Outcome<String> {
     Ok(version)
 }
 
-/// The JUnit suite on every JDK here, or the classes of it that `words` choose, with the library for tests.
-pub fn junit(words: &[&str], tally: &mut Tally) -> Outcome {
+/// Runs the JUnit suite, or the classes that `words` select, on every installed JDK with the library for tests.
+pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
     let libraries = Libraries::for_tests()?;
-    let javas = javas::all()?;
-    let list: Vec<_> = javas.iter().map(|java| java.version.to_string()).collect();
+    let jdks = jdks::all()?;
+    let list: Vec<_> = jdks.iter().map(|java| java.version.to_string()).collect();
     println!("Java tests run on JDK {}", list.join(", "));
-    for java in &javas {
+    for java in &jdks {
         let build = scratch::empty(&format!("java-{}", java.version))?;
         let before = *tally;
-        let outcome = javas::maven(format!("tests on Java {}", java.version), java)
+        let outcome = jdks::maven(format!("tests on Java {}", java.version), java)
             .args(["test"])
             .args(words)
-            .args(places(&libraries, &build))
-            .within(at_most(10))
-            .run_reading(|line| tally.read(line));
+            .args(path_properties(&libraries, &build))
+            .time_limit(at_most(10))
+            .run_with_lines(|line| tally.read(line));
         if outcome.is_ok() && tally.passed == before.passed {
-            return Err(Failure::new("JUnit", "no test ran"));
+            return Err(StepFailure::new("JUnit", "no test ran"));
         }
-        tally.judge(before, outcome);
+        tally.add_outcome(before, outcome);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The verbs, one file each. Called by `main`; verbs may call each other's parts, never `main`.
+//! The verbs, one file each. Called by `main`; verbs may call each other's functions.
 
 mod addon;
 mod bench;
@@ -16,21 +16,21 @@ mod test;
 mod tidy;
 pub mod wheel;
 
-use crate::arguments::{Arguments, Known};
-use crate::step::Outcome;
+use crate::arguments::{Arguments, OptionSpec};
+use crate::step::StepResult;
 
 /// One verb.
 pub struct Verb {
-    /// Its word.
+    /// Name on the command line.
     pub name: &'static str,
-    /// How it is typed.
+    /// Usage line.
     pub usage: &'static str,
-    /// The first line is its entry in the list; the rest is shown by `--help`.
+    /// Help: the first line is its entry in the list.
     pub about: &'static str,
-    /// Options it knows.
-    pub options: &'static [Known],
-    /// Does it.
-    pub run: fn(&Arguments) -> Outcome,
+    /// Accepted options.
+    pub options: &'static [OptionSpec],
+    /// Runs it.
+    pub run: fn(&Arguments) -> StepResult,
 }
 
 /// Every verb, in the order of the help.
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verb_says_what_it_does_in_one_line() {
+    fn every_verb_has_a_summary_of_one_line() {
         for verb in ALL {
             assert!(verb.usage.starts_with(verb.name), "{}", verb.name);
             let first = verb.about.lines().next().unwrap_or_default();

@@ -1,31 +1,31 @@
-//! The Node.js part of `cargo xtask bench`: the release package and the peers in a folder of their own, and the scripts of
-//! core/benches/node on them.
+//! The Node.js part of `cargo xtask bench`: the release package and other profilers in a separate directory, and the scripts
+//! of core/benches/node.
 
 use std::path::{Path, PathBuf};
 
 use super::addon;
-use crate::nodes::{self, Node};
-use crate::step::{Outcome, Step};
+use crate::nodes::{self, NodeJs};
+use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
 
-/// Pinned, so that a figure can be measured again.
+/// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
-/// Beside the chosen one: those whose continuations carry labels, and which reserve four times the memory for machine code.
+/// Measured in addition: AsyncContextFrame carries labels, and V8 reserves four times the memory for machine code.
 const NEWER: &str = "24,26";
 
-/// What is measured, installed.
-pub struct Measured {
-    node: Node,
-    newer: Vec<Node>,
+/// Installed inputs of the benchmarks.
+pub struct NodeBench {
+    node: NodeJs,
+    newer: Vec<NodeJs>,
     package: PathBuf,
     modules: PathBuf,
 }
 
-impl Measured {
-    /// Builds and installs it with the peers; on the Node.js of `--node`, or the one on PATH.
-    pub fn prepare(wanted: Option<&str>) -> Outcome<Self> {
-        let node = match wanted {
-            Some(_) => nodes::chosen(wanted)?.remove(0),
+impl NodeBench {
+    /// Builds the package and installs it with the other profilers; for the Node.js of `--node`, or the one on PATH.
+    pub fn prepare(list: Option<&str>) -> StepResult<Self> {
+        let node = match list {
+            Some(_) => nodes::chosen(list)?.remove(0),
             None => nodes::preferred()?,
         };
         let newer = nodes::chosen(Some(NEWER))?;
@@ -34,23 +34,23 @@ impl Measured {
         Ok(Self { node, newer, package, modules })
     }
 
-    /// The name and version that a figure is of.
+    /// Measured version.
     pub fn runtime(&self) -> String {
         format!("Node.js {}", self.node.version)
     }
 
-    /// Runs one benchmark; what it prints.
-    pub fn measure(&self, name: &str, command: &Path, short: bool) -> Outcome<String> {
-        let folder = scratch::empty(&format!("bench-{name}"))?;
+    /// Runs one benchmark and returns its output.
+    pub fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+        let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let script = format!("core/benches/node/{}.js", name.trim_start_matches("node-"));
-        let mut step = Step::new(format!("bench {name}"), &self.node.program)
+        let mut step = ProcessStep::new(format!("bench {name}"), &self.node.program)
             .arg(workspace::root().join(script))
             .env("NODE_PATH", &self.modules)
             .arg("--command")
             .arg(command)
             .arg("--folder")
-            .arg(&folder)
+            .arg(&directory)
             .arg("--package")
             .arg(&self.package)
             .arg("--modules")

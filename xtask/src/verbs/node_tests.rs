@@ -1,17 +1,17 @@
-//! The Node.js part of `cargo xtask test`: the package in the work tree with a module of the tests' profile, its
-//! declarations, and its tests on an older, the present and a newer Node.js.
+//! The Node.js part of `cargo xtask test`: the package in the work tree with a module in the tests' profile, its
+//! declarations, and its tests on an older, the current and a newer Node.js.
 
 use std::path::{Path, PathBuf};
 
 use super::addon;
 use super::test::at_most;
-use crate::nodes::{self, Node};
-use crate::step::{Failure, Outcome, Step};
+use crate::nodes::{self, NodeJs};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{scratch, workspace};
 
-/// Everything; goes on after a failed Node.js, so that one run shows every failure.
-pub fn run(tally: &mut Tally) -> Outcome {
+/// Runs everything; continues after a failure, so that one run shows every failure.
+pub fn run(tally: &mut Tally) -> StepResult {
     let package = prepared()?;
     let nodes = nodes::all()?;
     println!(
@@ -27,52 +27,52 @@ pub fn run(tally: &mut Tally) -> Outcome {
     Ok(())
 }
 
-/// The test files that a judge wants, on each Node.js.
-pub fn files(wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Outcome {
+/// Runs the test files that `is_selected` accepts, on each Node.js.
+pub fn files(is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
-    suites(&nodes::all()?, &package, wanted, tally);
+    suites(&nodes::all()?, &package, is_selected, tally);
     match tally.failed {
         0 => Ok(()),
-        failed => Err(Failure::new("tests in Node.js", format!("{failed} failed"))),
+        failed => Err(StepFailure::new("tests in Node.js", format!("{failed} failed"))),
     }
 }
 
-/// The package in the work tree, with its module and what its tests need.
-pub fn prepared() -> Outcome<PathBuf> {
+/// The package in the work tree, with its module and the dependencies of its tests.
+pub fn prepared() -> StepResult<PathBuf> {
     let package = addon::build_for_tests()?;
     let stamp = package.join("node_modules/.made-from");
     let lock = scratch::read(&package.join("package-lock.json"))?;
     if !scratch::read(&stamp).is_ok_and(|made_from| made_from == lock) {
-        nodes::npm("what the tests in Node.js need")
+        nodes::npm("dependencies of the tests in Node.js")
             .args(["ci", "--ignore-scripts"])
-            .inside(&package)
-            .within(at_most(10))
+            .in_directory(&package)
+            .time_limit(at_most(10))
             .run()?;
         scratch::write(&stamp, &lock)?;
     }
     Ok(package)
 }
 
-fn suites(nodes: &[Node], package: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) {
+fn suites(nodes: &[NodeJs], package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) {
     for node in nodes {
         let before = *tally;
-        let outcome = suite(node, package, wanted, tally);
-        tally.judge(before, outcome);
+        let outcome = suite(node, package, is_selected, tally);
+        tally.add_outcome(before, outcome);
     }
 }
 
-/// The committed declarations are those that the sources make, and a user's program compiles against them.
-fn declarations(package: &Path) -> Outcome {
+/// Checks that the committed declarations equal those generated from the sources, and that a program compiles against them.
+fn declarations(package: &Path) -> StepResult {
     let compiler = package.join("node_modules/typescript/bin/tsc");
     let fresh = scratch::empty("node-types")?;
     let node = nodes::preferred()?.program;
-    let compile = |name: &str| Step::new(name, &node).arg(&compiler);
-    compile("declarations").args(["-p", "tsconfig.json", "--outDir"]).arg(&fresh).inside(package).run()?;
-    compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).inside(package).run()?;
+    let compile = |name: &str| ProcessStep::new(name, &node).arg(&compiler);
+    compile("declarations").args(["-p", "tsconfig.json", "--outDir"]).arg(&fresh).in_directory(package).run()?;
+    compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).in_directory(package).run()?;
     let name = "compare declarations";
-    let names = |folder: &Path| -> Vec<_> {
+    let names = |directory: &Path| -> Vec<_> {
         let mut names: Vec<_> =
-            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         names
     };
@@ -82,43 +82,43 @@ fn declarations(package: &Path) -> Outcome {
             .iter()
             .any(|file| std::fs::read(fresh.join(file)).ok() != std::fs::read(committed.join(file)).ok());
     match differs {
-        true => Err(Failure::new(name, "bindings-node/types differs from what lib makes")
-            .with_way_out("npm run types, in bindings-node")),
+        true => Err(StepFailure::new(name, "bindings-node/types differs from the declarations of lib")
+            .with_hint("npm run types, in bindings-node")),
         false => Ok(()),
     }
 }
 
-fn suite(node: &Node, package: &Path, wanted: &dyn Fn(&str) -> bool, tally: &mut Tally) -> Outcome {
+fn suite(node: &NodeJs, package: &Path, is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResult {
     let files: Vec<String> = workspace::files()?
         .into_iter()
         .filter_map(|path| path.strip_prefix("bindings-node/").map(str::to_owned))
-        .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js") && wanted(path))
+        .filter(|path| path.starts_with("tests/") && path.ends_with(".test.js") && is_selected(path))
         .collect();
     let before = *tally;
-    let mut suite = Suite::default();
-    let outcome = Step::new(format!("tests on Node.js {}", node.version), &node.program)
+    let mut suite = TapCounts::default();
+    let outcome = ProcessStep::new(format!("tests on Node.js {}", node.version), &node.program)
         .args(["--test", "--test-reporter=tap"])
         .args(&files)
-        .inside(package)
-        .within(at_most(10))
-        .run_reading(|line| suite.read(line));
+        .in_directory(package)
+        .time_limit(at_most(10))
+        .run_with_lines(|line| suite.read(line));
     tally.passed += suite.passed;
     tally.failed += suite.failed;
     outcome?;
     match tally.passed > before.passed {
         true => Ok(()),
-        false => Err(Failure::new("tests in Node.js", "no test ran")),
+        false => Err(StepFailure::new("tests in Node.js", "no test ran")),
     }
 }
 
-/// The closing lines of Node's own runner.
+/// Counts in the closing lines of Node's test runner.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Suite {
+struct TapCounts {
     passed: u64,
     failed: u64,
 }
 
-impl Suite {
+impl TapCounts {
     fn read(&mut self, line: &str) {
         let number = |rest: &str| rest.trim().parse::<u64>().unwrap_or_default();
         if let Some(rest) = line.strip_prefix("# pass ") {
@@ -138,10 +138,10 @@ mod tests {
 
     #[test]
     fn the_closing_lines_of_a_run_are_read() {
-        let mut suite = Suite::default();
+        let mut suite = TapCounts::default();
         for line in ["ok 1 - a", "# tests 5", "# pass 3", "# fail 1", "# cancelled 1", "# skipped 0"] {
             suite.read(line);
         }
-        assert_eq!(suite, Suite { passed: 3, failed: 2 });
+        assert_eq!(suite, TapCounts { passed: 3, failed: 2 });
     }
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: applies the rules of `crate::tidy` to the work tree and its commits.
 
 use super::Verb;
-use crate::arguments::{Arguments, Known};
-use crate::step::{Failure, Outcome};
+use crate::arguments::{Arguments, OptionSpec};
+use crate::step::{StepFailure, StepResult};
 use crate::tidy::{TidyReport, WorkTree};
 
 pub const VERB: Verb = Verb {
@@ -15,11 +15,11 @@ pub const VERB: Verb = Verb {
         names within the counts of xtask/src/tidy/counts; commits as `area: summary` of 72 characters with a body.\n\
         --places TERM: lists each use of a banned word or type name. --sentences: lists the sentences above 30 words in the\n\
         documents. --lower: writes the counts that fell.",
-    options: &[Known::Value("places"), Known::Switch("sentences"), Known::Switch("lower")],
+    options: &[OptionSpec::Value("places"), OptionSpec::Switch("sentences"), OptionSpec::Switch("lower")],
     run: execute,
 };
 
-fn execute(given: &Arguments) -> Outcome {
+fn execute(given: &Arguments) -> StepResult {
     if let Some(term) = given.text("places") {
         WorkTree::read()?.places(term).into_iter().for_each(|(path, line)| println!("{path}:{line}"));
         return Ok(());
@@ -37,11 +37,11 @@ fn execute(given: &Arguments) -> Outcome {
 }
 
 /// Prints notices and violations; fails when there is a violation.
-pub fn run() -> Outcome {
+pub fn run() -> StepResult {
     conclude(&WorkTree::read()?.check()?)
 }
 
-fn conclude(report: &TidyReport) -> Outcome {
+fn conclude(report: &TidyReport) -> StepResult {
     println!("── tidy");
     report.notices.iter().for_each(|notice| println!("note: {notice}"));
     if !report.notices.is_empty() {
@@ -56,6 +56,6 @@ fn conclude(report: &TidyReport) -> Outcome {
     report.violations.iter().for_each(|violation| println!("{violation}"));
     match report.violations.len() {
         0 => Ok(()),
-        count => Err(Failure::new("tidy", format!("{count} violations above"))),
+        count => Err(StepFailure::new("tidy", format!("{count} violations above"))),
     }
 }

@@ -1,68 +1,68 @@
-//! Real frameworks and programs under the profiler. In each cell the program's results and its exit are those of a run without
-//! spanprof, and the profiles hold its functions. Cells are independent; a table at the end has a row per cell.
+//! Frameworks and production programs under the profiler. In each cell, results and exit status of the program equal those of
+//! a run without spanprof, and the profiles contain its functions. Cells are independent; the final table has a row per cell.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
 use crate::verbs::live::debian;
 use crate::verbs::{addon, jar, wheel};
-use crate::{javas, nodes, pythons, scratch, workspace};
+use crate::{jdks, nodes, pythons, scratch, workspace};
 
 /// Prefix of the line with which a program reports its row.
 const ROW: &str = "row: ";
-/// Limit of a cell that names no other.
+/// Default time limit of a cell.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A program of xtask/live/field with its arguments.
-struct Cell {
+struct FieldCell {
     name: &'static str,
     program: &'static str,
     words: &'static [&'static str],
     limit: Duration,
-    needs: Needs,
+    needs: Requirement,
 }
 
-/// What a cell runs beside Python.
+/// Requirement of a cell besides Python.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum Requirement {
     Nothing,
-    /// `FIELD_NODE` is a Node.js of this major, which finds the package and the frameworks in `NODE_PATH`.
+    /// `FIELD_NODE` is a Node.js of this major; `NODE_PATH` has the package and the frameworks.
     Node(&'static str),
-    /// `FIELD_JAVA` is a Java, `FIELD_OLD_JAVA` one that is not supported; see [`Preparation::java`] for their class paths.
+    /// `FIELD_JAVA` is a Java, `FIELD_OLD_JAVA` an unsupported one; see [`Preparation::java`] for their class paths.
     Java,
-    /// `FIELD_REDIS` is a Redis, whose libraries lie in `FIELD_REDIS_LIBRARIES` where they are not the machine's.
+    /// `FIELD_REDIS` is a Redis; `FIELD_REDIS_LIBRARIES` has its libraries unless they are installed.
     Redis,
 }
 
-const fn cell(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
-    Cell { name, program, words, limit: LIMIT, needs: Needs::Nothing }
+const fn cell(name: &'static str, program: &'static str, words: &'static [&'static str]) -> FieldCell {
+    FieldCell { name, program, words, limit: LIMIT, needs: Requirement::Nothing }
 }
 
-const fn on_node(major: &'static str, cell: Cell) -> Cell {
-    Cell { needs: Needs::Node(major), ..cell }
+const fn on_node(major: &'static str, cell: FieldCell) -> FieldCell {
+    FieldCell { needs: Requirement::Node(major), ..cell }
 }
 
-const fn in_java(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
-    Cell { needs: Needs::Java, ..cell(name, program, words) }
+const fn in_java(name: &'static str, program: &'static str, words: &'static [&'static str]) -> FieldCell {
+    FieldCell { needs: Requirement::Java, ..cell(name, program, words) }
 }
 
-const fn with_redis(name: &'static str, program: &'static str, words: &'static [&'static str]) -> Cell {
-    Cell { needs: Needs::Redis, ..cell(name, program, words) }
+const fn with_redis(name: &'static str, program: &'static str, words: &'static [&'static str]) -> FieldCell {
+    FieldCell { needs: Requirement::Redis, ..cell(name, program, words) }
 }
 
-/// Many programs, or a few hundred threads of one: minutes on an idle machine, and more beside a busy one.
-const fn long(cell: Cell) -> Cell {
-    Cell { limit: Duration::from_secs(1200), ..cell }
+/// For cells of many processes or some hundred threads: minutes on an idle machine, longer on a busy one.
+const fn long(cell: FieldCell) -> FieldCell {
+    FieldCell { limit: Duration::from_secs(1200), ..cell }
 }
 
 /// Major of the Node.js of cells that run on one; `process.execve` came with 23.11.
 const NODE: &str = "24";
 
-const CELLS: &[Cell] = &[
+const CELLS: &[FieldCell] = &[
     cell("celery-prefork", "celery_pools.py", &["prefork", "main"]),
     cell("celery-prefork-worker-init", "celery_pools.py", &["prefork", "worker_process_init"]),
     cell("celery-threads", "celery_pools.py", &["threads", "main"]),
@@ -128,45 +128,49 @@ const CELLS: &[Cell] = &[
 /// An environment variable of the programs.
 type Variable = (&'static str, OsString);
 
-/// A finished cell of the table.
-struct Row {
+/// Result of a cell: a row of the table.
+struct CellReport {
     name: &'static str,
     text: String,
     seconds: u64,
     has_failed: bool,
 }
 
-pub fn run(given: &Arguments) -> Outcome {
+pub fn run(given: &Arguments) -> StepResult {
     let chosen = chosen(given.text("cell"))?;
     let mut preparation = Preparation { is_release: given.has("release"), prepared: Vec::new(), modules: None };
     let python = preparation.python()?;
     for cell in &chosen {
         preparation.prepare(cell.needs);
     }
-    let rows: Vec<Row> = chosen.into_iter().map(|cell| cell.run(&python, preparation.variables(cell.needs))).collect();
+    let rows: Vec<CellReport> =
+        chosen.into_iter().map(|cell| cell.run(&python, preparation.variables(cell.needs))).collect();
     println!("\n{}", table(&rows));
     let failed: Vec<_> = rows.iter().filter(|row| row.has_failed).map(|row| row.name).collect();
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live field", format!("failed: {}", failed.join(", ")))),
+        false => Err(StepFailure::new("live field", format!("failed: {}", failed.join(", ")))),
     }
 }
 
 /// The cells of `--cell NAME,…`; a name also selects the cells that continue it after a hyphen. All without it.
-fn chosen(wanted: Option<&str>) -> Outcome<Vec<&'static Cell>> {
-    let Some(wanted) = wanted else { return Ok(CELLS.iter().collect()) };
-    let names: Vec<&str> = wanted.split(',').map(str::trim).collect();
-    let is_meant = |cell: &Cell, name: &str| {
+fn chosen(list: Option<&str>) -> StepResult<Vec<&'static FieldCell>> {
+    let Some(list) = list else { return Ok(CELLS.iter().collect()) };
+    let names: Vec<&str> = list.split(',').map(str::trim).collect();
+    let is_selected = |cell: &FieldCell, name: &str| {
         cell.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    if let Some(unknown) = names.iter().find(|name| !CELLS.iter().any(|cell| is_meant(cell, name))) {
-        let known: Vec<_> = CELLS.iter().map(|cell| cell.name).collect();
-        return Err(Failure::new("arguments", format!("no cell `{unknown}`; there are: {}", known.join(", "))));
+    if let Some(unknown) = names.iter().find(|name| !CELLS.iter().any(|cell| is_selected(cell, name))) {
+        let all: Vec<_> = CELLS.iter().map(|cell| cell.name).collect();
+        return Err(StepFailure::new(
+            "arguments",
+            format!("unknown cell `{unknown}`; the cells are: {}", all.join(", ")),
+        ));
     }
-    Ok(CELLS.iter().filter(|cell| names.iter().any(|name| is_meant(cell, name))).collect())
+    Ok(CELLS.iter().filter(|cell| names.iter().any(|name| is_selected(cell, name))).collect())
 }
 
-/// C source, so that not every machine can build it.
+/// Has only a source distribution, which some machines cannot build.
 const UWSGI: &str = "uwsgi==2.0.31";
 /// Bundlers and frameworks for Node.js.
 const NODE_PACKAGES: [&str; 7] = [
@@ -189,37 +193,37 @@ const JAVA_PROGRAMS: [&str; 8] = [
     "Work.java",
 ];
 
-/// Builds the packages, and installs what the programs run on.
+/// Builds the packages and installs the requirements of the programs.
 struct Preparation {
-    /// The packages as they ship, which the verbs `wheel`, `addon` and `jar` built, instead of those of the tests: the code under
-    /// test is the same, optimized (docs/decisions/0015).
+    /// Uses the release packages that the verbs `wheel`, `addon` and `jar` built instead of those of the tests: the same code,
+    /// optimized (docs/decisions/0015).
     is_release: bool,
-    /// Variables of what was prepared, or why it could not be.
-    prepared: Vec<(Needs, Outcome<Vec<Variable>>)>,
+    /// Environment variables of each prepared requirement, or the reason that it is missing.
+    prepared: Vec<(Requirement, StepResult<Vec<Variable>>)>,
     /// The `node_modules` of all Node.js programs.
     modules: Option<PathBuf>,
 }
 
 impl Preparation {
-    fn prepare(&mut self, needs: Needs) {
-        if self.prepared.iter().all(|(known, _)| *known != needs) {
+    fn prepare(&mut self, needs: Requirement) {
+        if self.prepared.iter().all(|(prepared, _)| *prepared != needs) {
             let variables = match needs {
-                Needs::Nothing => Ok(Vec::new()),
-                Needs::Node(major) => self.node(major),
-                Needs::Java => self.java(),
-                Needs::Redis => redis(),
+                Requirement::Nothing => Ok(Vec::new()),
+                Requirement::Node(major) => self.node(major),
+                Requirement::Java => self.java(),
+                Requirement::Redis => redis(),
             };
             self.prepared.push((needs, variables));
         }
     }
 
-    fn variables(&self, needs: Needs) -> Result<&[Variable], &Failure> {
-        let found = self.prepared.iter().find(|(known, _)| *known == needs);
+    fn variables(&self, needs: Requirement) -> Result<&[Variable], &StepFailure> {
+        let found = self.prepared.iter().find(|(prepared, _)| *prepared == needs);
         found.map_or(Ok(&[]), |(_, variables)| variables.as_deref())
     }
 
     /// A Python with the wheel and the frameworks.
-    fn python(&self) -> Outcome<PathBuf> {
+    fn python(&self) -> StepResult<PathBuf> {
         let requirements = ["-r", "xtask/live/field/requirements.txt"].map(str::to_owned);
         let venv = Venv::with("field", &pythons::preferred()?, &requirements)?;
         if !venv.program("uwsgi").is_file() {
@@ -236,7 +240,7 @@ impl Preparation {
     }
 
     /// Node.js with the package, the bundlers and the frameworks.
-    fn node(&mut self, major: &str) -> Outcome<Vec<Variable>> {
+    fn node(&mut self, major: &str) -> StepResult<Vec<Variable>> {
         let modules = match &self.modules {
             Some(modules) => modules.clone(),
             None => {
@@ -253,22 +257,22 @@ impl Preparation {
         Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
     }
 
-    /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, both as a class path in `FIELD_CLASSES`; Tomcat, Spring
+    /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, their class path in `FIELD_CLASSES`; Tomcat, Spring
     /// Boot and OpenTelemetry's agent in `FIELD_JAVA_LIBRARIES`.
-    fn java(&self) -> Outcome<Vec<Variable>> {
+    fn java(&self) -> StepResult<Vec<Variable>> {
         let jar = if self.is_release { released("jar", "0.jar")? } else { jar::for_tests()? };
         let (programs, libraries) = (scratch::empty("live-field-java")?, scratch::empty("live-field-java-libraries")?);
-        let java = javas::all()?.swap_remove(0);
+        let java = jdks::all()?.swap_remove(0);
         let root = workspace::root();
         let sources = root.join("xtask/live/field");
-        javas::maven("libraries of the programs", &java)
+        jdks::maven("libraries of the programs", &java)
             .args(["--quiet", "dependency:copy-dependencies", "--file"])
             .arg(sources.join("pom.xml"))
             .arg(format!("-DoutputDirectory={}", libraries.display()))
             .run()?;
-        let compiler = |name: &str| Step::new(name, java.home.join("bin/javac")).arg("-d").arg(&programs);
+        let compiler = |name: &str| ProcessStep::new(name, java.home.join("bin/javac")).arg("-d").arg(&programs);
         compiler("compile the programs")
-            // The libraries name annotations and processors that are not theirs.
+            // The libraries refer to annotations and processors that are absent.
             .args(["-Xlint:all,-classfile,-processing", "-Werror", "-cp"])
             .arg(format!("{}:{}/*", jar.display(), libraries.display()))
             .args(JAVA_PROGRAMS.map(|name| sources.join(name)))
@@ -280,7 +284,7 @@ impl Preparation {
         let class_path = format!("{}:{}", jar.display(), programs.display());
         Ok(vec![
             ("FIELD_JAVA", java.home.join("bin/java").into()),
-            ("FIELD_OLD_JAVA", javas::unsupported()?.home.join("bin/java").into()),
+            ("FIELD_OLD_JAVA", jdks::unsupported()?.home.join("bin/java").into()),
             ("FIELD_JAR", jar.into()),
             ("FIELD_CLASSES", class_path.into()),
             ("FIELD_JAVA_PROGRAMS", programs.into()),
@@ -289,20 +293,21 @@ impl Preparation {
     }
 }
 
-/// A package in target/dist, by the end of its name and the verb that builds it.
-fn released(verb: &str, ending: &str) -> Outcome<PathBuf> {
+/// A package in target/dist, by the suffix of its name and the verb that builds it.
+fn released(verb: &str, ending: &str) -> StepResult<PathBuf> {
     let dist = workspace::target().join("dist");
     let files = std::fs::read_dir(&dist).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found = files.filter(|path| path.to_string_lossy().ends_with(ending));
     found.next().ok_or_else(|| {
-        let missing = Failure::new("find the release packages", format!("none of `{verb}` in {}", dist.display()));
-        missing.with_way_out(format!("cargo xtask {verb}"))
+        let missing =
+            StepFailure::new("find the release packages", format!("`{verb}` left no package in {}", dist.display()));
+        missing.with_hint(format!("cargo xtask {verb}"))
     })
 }
 
 /// The Redis on PATH, or that of Debian.
-fn redis() -> Outcome<Vec<Variable>> {
-    if Step::new("find Redis", "redis-server").arg("--version").capture().is_ok() {
+fn redis() -> StepResult<Vec<Variable>> {
+    if ProcessStep::new("find Redis", "redis-server").arg("--version").capture().is_ok() {
         return Ok(vec![("FIELD_REDIS", "redis-server".into())]);
     }
     let root = debian::unpacked("redis-server")?;
@@ -310,34 +315,35 @@ fn redis() -> Outcome<Vec<Variable>> {
     Ok(vec![("FIELD_REDIS", root.join("usr/bin/redis-server").into()), ("FIELD_REDIS_LIBRARIES", libraries.into())])
 }
 
-impl Cell {
-    fn run(&self, python: &PathBuf, variables: Result<&[Variable], &Failure>) -> Row {
+impl FieldCell {
+    fn run(&self, python: &PathBuf, variables: Result<&[Variable], &StepFailure>) -> CellReport {
         let began = Instant::now();
         let variables = match variables {
             Ok(variables) => variables,
             Err(failure) => {
                 let text = format!("FAILED  not prepared: {failure}");
-                return Row { name: self.name, text, seconds: 0, has_failed: true };
+                return CellReport { name: self.name, text, seconds: 0, has_failed: true };
             }
         };
         let mut text = None;
-        let step = variables.iter().fold(Step::new(self.name, python), |step, (key, value)| step.env(key, value));
+        let step =
+            variables.iter().fold(ProcessStep::new(self.name, python), |step, (key, value)| step.env(key, value));
         let outcome = step
             .arg(workspace::root().join("xtask/live/field").join(self.program))
             .args(self.words)
-            .within(self.limit)
-            .run_reading(|line| text = line.strip_prefix(ROW).map(str::to_owned).or(text.take()));
+            .time_limit(self.limit)
+            .run_with_lines(|line| text = line.strip_prefix(ROW).map(str::to_owned).or(text.take()));
         let has_failed = outcome.is_err() || text.is_none();
         let text = match (text, outcome) {
             (Some(text), _) => text,
             (None, Err(failure)) => format!("FAILED  {failure}"),
             (None, Ok(())) => "FAILED  ended without a row".to_owned(),
         };
-        Row { name: self.name, text, seconds: began.elapsed().as_secs(), has_failed }
+        CellReport { name: self.name, text, seconds: began.elapsed().as_secs(), has_failed }
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[CellReport]) -> String {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
     let lines = rows.iter().map(|row| format!("{:width$}  {:>4} s  {}", row.name, row.seconds, row.text));
     lines.collect::<Vec<_>>().join("\n")
@@ -347,8 +353,8 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn names(wanted: &str) -> Vec<&'static str> {
-        chosen(Some(wanted)).unwrap().iter().map(|cell| cell.name).collect()
+    fn names(list: &str) -> Vec<&'static str> {
+        chosen(Some(list)).unwrap().iter().map(|cell| cell.name).collect()
     }
 
     #[test]
@@ -359,17 +365,17 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_has_a_name_of_its_own_and_a_program_that_exists() {
+    fn every_cell_has_a_unique_name_and_an_existing_program() {
         for (at, cell) in CELLS.iter().enumerate() {
-            assert!(!CELLS[..at].iter().any(|other| other.name == cell.name), "{} stands twice", cell.name);
+            assert!(!CELLS[..at].iter().any(|other| other.name == cell.name), "{} is repeated", cell.name);
             let program = workspace::root().join("xtask/live/field").join(cell.program);
-            assert!(program.is_file(), "{} is not there", program.display());
+            assert!(program.is_file(), "{} does not exist", program.display());
         }
     }
 
     #[test]
     fn the_table_has_a_row_per_cell() {
-        let row = |name, text: &str| Row { name, text: text.to_owned(), seconds: 7, has_failed: false };
+        let row = |name, text: &str| CellReport { name, text: text.to_owned(), seconds: 7, has_failed: false };
         let text = table(&[row("a", "passed  1"), row("longer", "skipped no server")]);
         assert_eq!(text, "a          7 s  passed  1\nlonger     7 s  skipped no server");
     }

@@ -1,32 +1,32 @@
-//! Stress in real Java programs: every version that is supported times every collector. A crash, a hang, an exit code, a
-//! label or a share that is not the program's own fails the suite.
+//! Stress in Java programs: every supported version with every collector. A crash, a hang, a wrong exit code, label or share
+//! fails the suite.
 
 use std::path::Path;
 use std::time::Duration;
 
 use crate::arguments::Arguments;
-use crate::javas::{self, Java};
-use crate::step::{Failure, Outcome, Step};
+use crate::jdks::{self, Jdk};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::jar;
 use crate::{scratch, workspace};
 
-/// What the VM's own switches call its collectors.
+/// Collectors by the name of their VM option.
 static COLLECTORS: [&str; 3] = ["G1GC", "ZGC", "SerialGC"];
-/// What a program may take beyond the time that it is told.
+/// Time limit of a program beyond its requested duration.
 const GRACE: Duration = Duration::from_secs(180);
-/// Ends of programs, of ten ways in turn.
+/// Number of program exits, which cycle through ten kinds.
 const ENDS: u64 = 30;
-/// Virtual threads came with this version.
+/// First version with virtual threads.
 const VIRTUAL_THREADS: u32 = 21;
 
-/// A program of xtask/live/java, its words, and the collectors it runs with.
-type Cell = (&'static str, Vec<String>, &'static [&'static str]);
+/// A program of xtask/live/java, its arguments, and its collectors.
+type JavaCell = (&'static str, Vec<String>, &'static [&'static str]);
 
-pub fn run(given: &Arguments) -> Outcome {
+pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in javas::chosen(given.text("java"))? {
+    for java in jdks::chosen(given.text("java"))? {
         for (program, words, collectors) in cells(&java, seconds) {
             for collector in collectors {
                 let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);
@@ -39,16 +39,16 @@ pub fn run(given: &Arguments) -> Outcome {
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live java", format!("failed: {}", failed.join("; ")))),
+        false => Err(StepFailure::new("live java", format!("failed: {}", failed.join("; ")))),
     }
 }
 
-fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
+fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {
     let brief = seconds.min(15);
     let words = |words: &[&str], size: u64| {
         words.iter().map(|word| (*word).to_owned()).chain([size.to_string()]).collect::<Vec<_>>()
     };
-    let mut cells: Vec<Cell> = vec![
+    let mut cells: Vec<JavaCell> = vec![
         ("Stress", words(&[], seconds), &COLLECTORS[..]),
         ("Pauses", words(&[], brief), &COLLECTORS[..]),
         ("Labels", words(&["platform"], brief), &COLLECTORS[..1]),
@@ -66,16 +66,16 @@ fn cells(java: &Java, seconds: u64) -> Vec<Cell> {
     cells
 }
 
-/// The class path of the programs: the JAR as the tests build it, the programs, what they share with the benchmarks, and the
-/// tests' reader of pprof.
-pub fn compiled() -> Outcome<String> {
+/// Class path of the programs: the JAR for tests, the programs, the classes shared with the benchmarks, and the tests' reader
+/// of pprof.
+pub fn compiled() -> StepResult<String> {
     let jar = jar::for_tests()?;
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
-    let java = &javas::all()?[0];
+    let java = &jdks::all()?[0];
     let programs = ["Exits", "Idle", "Labels", "Pauses", "Shares", "Stress", "Suite"]
         .map(|name| sources.join(format!("java/{name}.java")));
-    Step::new("compile the programs", java.home.join("bin/javac"))
+    ProcessStep::new("compile the programs", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)
         .arg("-d")
@@ -89,23 +89,23 @@ pub fn compiled() -> Outcome<String> {
     Ok(format!("{}:{}", jar.display(), classes.display()))
 }
 
-/// A program of these classes.
-pub fn program(java: &Java, name: &str, class_path: &str) -> Step {
-    let step = Step::new(name, java.home.join("bin/java"));
-    // Before it there is no warning to switch off.
+/// A step that runs a program of this class path.
+pub fn program(java: &Jdk, name: &str, class_path: &str) -> ProcessStep {
+    let step = ProcessStep::new(name, java.home.join("bin/java"));
+    // Older versions print no warning.
     let step = if java.version >= 22 { step.arg("--enable-native-access=ALL-UNNAMED") } else { step };
     step.args(["-Xmx512m", "-cp", class_path])
 }
 
 fn cell(
-    java: &Java,
+    java: &Jdk,
     name: &str,
     program_name: &str,
     words: &[String],
     collector: &str,
     classes: &str,
     seconds: u64,
-) -> Outcome {
+) -> StepResult {
     let crash = Path::new("live-java").join("hs_err_%p.log");
     program(java, name, classes)
         .arg(format!("-XX:+Use{collector}"))
@@ -113,7 +113,7 @@ fn cell(
         .args(["-XX:-CreateCoredumpOnCrash"])
         .arg(program_name)
         .args(words)
-        .within(Duration::from_secs(seconds * 4) + GRACE)
+        .time_limit(Duration::from_secs(seconds * 4) + GRACE)
         .run()
 }
 
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn virtual_threads_are_judged_where_there_are_any() {
+    fn virtual_threads_are_tested_where_they_exist() {
         let virtual_cells = |version| {
-            let java = Java { home: PathBuf::new(), version };
+            let java = Jdk { home: PathBuf::new(), version };
             cells(&java, 60).iter().filter(|(_, words, _)| words[0] == "virtual").count()
         };
         assert_eq!((virtual_cells(17), virtual_cells(25)), (0, 1));

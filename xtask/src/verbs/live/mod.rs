@@ -1,5 +1,5 @@
-//! `cargo xtask live`: suites that run against real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every CPython,
-//! Node.js and Java here, a browser, a dead network. Longer than `test`; each says how long it took.
+//! `cargo xtask live`: suites with real programs: the OpenTelemetry Collector, Pyroscope, google/pprof, every installed
+//! CPython, Node.js and Java, a browser, failing receivers. Longer than `test`; prints the duration of each suite.
 
 mod collector;
 mod debian;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::Verb;
-use crate::arguments::{Arguments, Known};
-use crate::step::{Failure, Outcome, Step};
+use crate::arguments::{Arguments, OptionSpec};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace;
 
 pub const VERB: Verb = Verb {
@@ -29,32 +29,32 @@ pub const VERB: Verb = Verb {
         pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector\n\
         pprof      files read back by google/pprof, built from its Go module\n\
         serve      the page of `spanprof serve` in headless Chromium\n\
-        outage     receivers that refuse, swallow, never answer, reset: the service must not notice\n\
+        outage     receivers that refuse, discard, never respond, reset: the service must be unaffected\n\
         python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
-                   3.14 and 3.15 from Debian's packages, where this is Debian and root\n\
-        node       stress, ends, labels under load, Node's own tools beside us, idleness, on Node.js 18 to 26 from npm;\n\
+                   3.14 and 3.15 from Debian's packages, as root on Debian\n\
+        node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26 from npm;\n\
                    --seconds of stress each (60), --node 18,24\n\
-        java       stress with each collector, labels, shares, ends, idleness, on every JDK here and 21 from PyPI;\n\
+        java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
-        field      frameworks and programs of production, each against a run of its own without spanprof; --cell NAME,…;\n\
+        field      frameworks and programs of production, each compared with a run without spanprof; --cell NAME,…;\n\
                    --release: the packages in target/dist, as `wheel`, `addon` and `jar` built them\n\
         system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
         Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
     options: &[
-        Known::Value("seconds"),
-        Known::Value("python"),
-        Known::Value("node"),
-        Known::Value("java"),
-        Known::Value("clock"),
-        Known::Value("forks"),
-        Known::Value("cycles"),
-        Known::Value("cell"),
-        Known::Switch("release"),
+        OptionSpec::Value("seconds"),
+        OptionSpec::Value("python"),
+        OptionSpec::Value("node"),
+        OptionSpec::Value("java"),
+        OptionSpec::Value("clock"),
+        OptionSpec::Value("forks"),
+        OptionSpec::Value("cycles"),
+        OptionSpec::Value("cell"),
+        OptionSpec::Switch("release"),
     ],
     run,
 };
 
-type Suite = (&'static str, fn(&Arguments) -> Outcome);
+type Suite = (&'static str, fn(&Arguments) -> StepResult);
 
 const SUITES: [Suite; 10] = [
     ("collector", collector::run),
@@ -69,11 +69,11 @@ const SUITES: [Suite; 10] = [
     ("system-calls", system_calls::run),
 ];
 
-fn run(given: &Arguments) -> Outcome {
+fn run(given: &Arguments) -> StepResult {
     let chosen: Vec<Suite> = if given.names.is_empty() {
         SUITES.to_vec()
     } else {
-        given.names.iter().map(|name| find(name)).collect::<Outcome<_>>()?
+        given.names.iter().map(|name| find(name)).collect::<StepResult<_>>()?
     };
     let mut failed = Vec::new();
     for (name, suite) in chosen {
@@ -91,24 +91,24 @@ fn run(given: &Arguments) -> Outcome {
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live suites", format!("failed: {}", failed.join(", ")))),
+        false => Err(StepFailure::new("live suites", format!("failed: {}", failed.join(", ")))),
     }
 }
 
-fn find(name: &str) -> Outcome<Suite> {
-    SUITES.iter().find(|(known, _)| *known == name).copied().ok_or_else(|| {
-        let known: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
-        Failure::new("live", format!("no suite `{name}`; there are: {}", known.join(", ")))
+fn find(name: &str) -> StepResult<Suite> {
+    SUITES.iter().find(|(other, _)| *other == name).copied().ok_or_else(|| {
+        let names: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
+        StepFailure::new("live", format!("unknown suite `{name}`; the suites are: {}", names.join(", ")))
     })
 }
 
 /// A free port of the loopback.
-fn free_port() -> Outcome<u16> {
-    crate::http::free_port().map_err(|error| Failure::new("free port", error.to_string()))
+fn free_port() -> StepResult<u16> {
+    crate::http::free_port().map_err(|error| StepFailure::new("free port", error.to_string()))
 }
 
 /// Builds a Go program of `xtask/live/<name>` once per content of its sources.
-fn go_program(name: &str, package: &str, version: &str) -> Outcome<PathBuf> {
+fn go_program(name: &str, package: &str, version: &str) -> StepResult<PathBuf> {
     let source = workspace::root().join("xtask/live").join(name);
     let program = workspace::target().join("live").join(format!("{name}-{version}"));
     let newest = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
@@ -118,24 +118,24 @@ fn go_program(name: &str, package: &str, version: &str) -> Outcome<PathBuf> {
         return Ok(program);
     }
     println!("building {name} {version} from its Go modules: some minutes the first time, cached afterwards");
-    Step::new(format!("build {name} {version}"), "go")
+    ProcessStep::new(format!("build {name} {version}"), "go")
         .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
         .arg(&program)
         .arg(package)
         .env("CGO_ENABLED", "0")
-        .inside(&source)
-        .missing_means("install Go 1.26 or later: https://go.dev/dl")
+        .in_directory(&source)
+        .install_hint("install Go 1.26 or later: https://go.dev/dl")
         .run()?;
     Ok(program)
 }
 
-/// The Rust half of a suite.
-fn rust_half(name: &str, words: &[&str]) -> Outcome {
-    Step::cargo(name).args(["run", "--quiet", "-p", "spanprof-live", "--"]).args(words).run()
+/// Runs a subcommand of `spanprof-live`.
+fn run_spanprof_live(name: &str, words: &[&str]) -> StepResult {
+    ProcessStep::cargo(name).args(["run", "--quiet", "-p", "spanprof-live", "--"]).args(words).run()
 }
 
-/// The `spanprof` command, built as the workspace's tests build it.
-pub fn command_line() -> Outcome<PathBuf> {
-    Step::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
+/// Builds the `spanprof` command in the profile of the workspace's tests.
+pub fn command_line() -> StepResult<PathBuf> {
+    ProcessStep::cargo("build the command line").args(["build", "-p", "spanprof-cli"]).run()?;
     Ok(workspace::target().join("debug/spanprof"))
 }

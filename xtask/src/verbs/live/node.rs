@@ -1,45 +1,45 @@
-//! Stress in real Node.js programs: every major that is supported. A crash, a hang, an exit code, a label or the length of a
-//! block that is not the program's own fails the suite.
+//! Stress in Node.js programs: every supported major. A crash, a hang, a wrong exit code, label or length of a block fails the
+//! suite.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::arguments::Arguments;
-use crate::nodes::{self, Node};
-use crate::step::{Failure, Outcome, Step};
+use crate::nodes::{self, NodeJs};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::addon;
 use crate::workspace;
 
-/// Real web servers that run under load.
+/// Web servers under load.
 const SERVERS: [&str; 2] = ["express@5", "fastify@4"];
-/// What a program may take beyond the time that it is told.
+/// Time limit of a program beyond its requested duration.
 const GRACE: Duration = Duration::from_secs(180);
-/// Ends of programs, of nine ways in turn.
+/// Number of program exits, which cycle through nine kinds.
 const ENDS: u64 = 36;
-/// How often the length of a block is measured before the suite gives up.
+/// Measurements of the length of a block before the suite fails.
 const TRIES: u64 = 12;
 
-/// Node.js 22 carries labels along when it is asked to.
-const CARRIES_WITH_FLAG: u32 = 22;
-const CARRYING: &str = "--experimental-async-context-frame";
+/// Node.js 22 has AsyncContextFrame behind a flag.
+const CONTEXT_FRAME_MAJOR: u32 = 22;
+const CONTEXT_FRAME_FLAG: &str = "--experimental-async-context-frame";
 
 /// A program of the suite.
 #[derive(Clone, Copy)]
-struct Cell {
+struct NodeCell {
     program: &'static str,
-    /// What of it; empty where it has no kinds.
+    /// Variant of the program; empty for none.
     kind: &'static str,
-    /// Seconds, ends or tries.
+    /// Seconds, exits or measurements.
     size: u64,
-    /// Of Node.js; empty for none.
+    /// Flag of Node.js; empty for none.
     flag: &'static str,
 }
 
-const fn cell(program: &'static str, kind: &'static str, size: u64) -> Cell {
-    Cell { program, kind, size, flag: "" }
+const fn cell(program: &'static str, kind: &'static str, size: u64) -> NodeCell {
+    NodeCell { program, kind, size, flag: "" }
 }
 
-pub fn run(given: &Arguments) -> Outcome {
+pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let modules = installed()?;
     let brief = seconds.min(15);
@@ -55,9 +55,9 @@ pub fn run(given: &Arguments) -> Outcome {
     ];
     let mut failed = Vec::new();
     for node in nodes::chosen(given.text("node"))? {
-        let carrying = Cell { flag: CARRYING, ..cell("labels", "chains", brief) };
-        let carrying = (node.major() == CARRIES_WITH_FLAG).then_some(carrying);
-        for cell in cells.into_iter().chain(carrying) {
+        let with_flag = NodeCell { flag: CONTEXT_FRAME_FLAG, ..cell("labels", "chains", brief) };
+        let with_flag = (node.major() == CONTEXT_FRAME_MAJOR).then_some(with_flag);
+        for cell in cells.into_iter().chain(with_flag) {
             let name = cell.name(&node);
             if let Err(failure) = cell.run(&node, &name, &modules) {
                 eprintln!("{failure}");
@@ -67,31 +67,31 @@ pub fn run(given: &Arguments) -> Outcome {
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live node", format!("failed: {}", failed.join("; ")))),
+        false => Err(StepFailure::new("live node", format!("failed: {}", failed.join("; ")))),
     }
 }
 
-/// The package with the checks of the tests' profile left in, and the servers, in a folder of their own.
-pub fn installed() -> Outcome<PathBuf> {
+/// Installs the package in the profile of the tests, and the servers, into a separate directory.
+pub fn installed() -> StepResult<PathBuf> {
     addon::build_for_tests()?;
     nodes::install(&addon::pack_for_tests()?, &SERVERS, "live-node")
 }
 
-impl Cell {
-    fn name(&self, node: &Node) -> String {
+impl NodeCell {
+    fn name(&self, node: &NodeJs) -> String {
         let words = [self.program, self.kind, self.flag].into_iter().filter(|word| !word.is_empty());
         format!("{} on Node.js {}", words.collect::<Vec<_>>().join(" "), node.version)
     }
 
-    fn run(&self, node: &Node, name: &str, modules: &Path) -> Outcome {
+    fn run(&self, node: &NodeJs, name: &str, modules: &Path) -> StepResult {
         let program = workspace::root().join("xtask/live/node").join(format!("{}.js", self.program));
-        Step::new(name, &node.program)
+        ProcessStep::new(name, &node.program)
             .arg(program)
             .args((!self.kind.is_empty()).then_some(self.kind))
             .arg(self.size.to_string())
             .env("NODE_PATH", modules)
             .env("NODE_OPTIONS", self.flag)
-            .within(Duration::from_secs(self.size * 4) + GRACE)
+            .time_limit(Duration::from_secs(self.size * 4) + GRACE)
             .run()
     }
 }

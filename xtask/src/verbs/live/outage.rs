@@ -1,14 +1,14 @@
-//! A real service whose receiver refuses, swallows, never answers or resets: latency and memory must not move, counters
-//! must tell, and delivery must resume when a receiver appears.
+//! A service whose receiver refuses, discards, never responds or resets: latency and memory must stay constant, counters must
+//! show the losses, and delivery must resume when a receiver is available.
 
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo;
 use crate::{pythons, scratch, venv, verbs};
 
-pub fn run(given: &Arguments) -> Outcome {
+pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(30);
-    let folder = scratch::empty("live-outage")?;
+    let directory = scratch::empty("live-outage")?;
     let python = pythons::preferred()?;
     let venv = venv::Venv::with("live", &python, &[])?;
     venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
@@ -16,11 +16,11 @@ pub fn run(given: &Arguments) -> Outcome {
     let mut failed = Vec::new();
     for mode in ["refused", "swallowed", "never-answering", "resetting"] {
         let ports = demo::Ports::free()?;
-        let outcome = Step::new(format!("receiver {mode} for {seconds} s"), venv.python())
+        let outcome = ProcessStep::new(format!("receiver {mode} for {seconds} s"), venv.python())
             .arg("xtask/live/outage/outage.py")
             .args([mode, &ports.http.to_string(), &seconds.to_string()])
             .arg(&command)
-            .arg(folder.join(mode))
+            .arg(directory.join(mode))
             .run();
         if let Err(failure) = outcome {
             eprintln!("{failure}");
@@ -29,6 +29,6 @@ pub fn run(given: &Arguments) -> Outcome {
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("outage", format!("failed: {}", failed.join(", ")))),
+        false => Err(StepFailure::new("outage", format!("failed: {}", failed.join(", ")))),
     }
 }

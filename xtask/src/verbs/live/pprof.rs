@@ -1,43 +1,42 @@
-//! google/pprof reads our files back: function by function the same totals as our own top table, labels and spans where
-//! they belong, and no complaint about the file.
+//! google/pprof reads our files: the same total of each function as `spanprof top`, the same labels and spans, and no error.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::go_program;
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{pythons, scratch, venv, verbs};
 
 /// The module's version, from xtask/live/pprof/go.mod.
 const VERSION: &str = "v0.0.0-20260906184651";
 
-pub fn run(_: &Arguments) -> Outcome {
-    Step::cargo("google/pprof reads random files back")
+pub fn run(_: &Arguments) -> StepResult {
+    ProcessStep::cargo("google/pprof reads random files back")
         .args(["test", "--quiet", "-p", "spanprof-profile", "--features", "readback", "--test", "live_readback"])
-        .missing_means("install Go 1.26 or later: https://go.dev/dl")
+        .install_hint("install Go 1.26 or later: https://go.dev/dl")
         .run()?;
     let pprof = go_program("pprof", ".", VERSION)?;
-    let folder = scratch::empty("live-pprof")?;
+    let directory = scratch::empty("live-pprof")?;
     let python = pythons::preferred()?;
     let venv = venv::Venv::with("live", &python, &[])?;
     venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
-    Step::new("a Python program that writes files", venv.python())
+    ProcessStep::new("a Python program that writes files", venv.python())
         .arg("xtask/live/pprof/program.py")
-        .arg(&folder)
+        .arg(&directory)
         .arg("live-pprof")
         .run()?;
     let command = venv.program("spanprof");
     for kind in ["cpu", "wall"] {
-        let file = newest(&folder, kind)?;
-        Step::new(format!("google/pprof -raw of {kind}"), &pprof).arg("-raw").arg(&file).capture()?;
+        let file = newest(&directory, kind)?;
+        ProcessStep::new(format!("google/pprof -raw of {kind}"), &pprof).arg("-raw").arg(&file).capture()?;
         same_totals(&pprof, &command, &file, kind)?;
     }
-    labels_and_spans(&pprof, &newest(&folder, "cpu")?)
+    labels_and_spans(&pprof, &newest(&directory, "cpu")?)
 }
 
-fn newest(folder: &Path, kind: &str) -> Outcome<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+fn newest(directory: &Path, kind: &str) -> StepResult<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
@@ -45,46 +44,49 @@ fn newest(folder: &Path, kind: &str) -> Outcome<PathBuf> {
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{kind}-"))))
         .collect();
     files.sort();
-    files.pop().ok_or_else(|| Failure::new("find the profile", format!("no {kind}-*.pb.gz in {}", folder.display())))
+    files
+        .pop()
+        .ok_or_else(|| StepFailure::new("find the profile", format!("no {kind}-*.pb.gz in {}", directory.display())))
 }
 
-fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str) -> Outcome {
-    let theirs = Step::new("google/pprof -top", pprof)
+fn same_totals(pprof: &Path, command: &Path, file: &Path, kind: &str) -> StepResult {
+    let theirs = ProcessStep::new("google/pprof -top", pprof)
         .args(["-top", "-unit=ns", "-nodefraction=0", "-edgefraction=0", "-nodecount=100000"])
         .arg(format!("-sample_index={kind}"))
         .arg(file)
         .capture()?;
     let theirs = read_top(&theirs);
-    let ours = Step::new("spanprof top", command)
+    let ours = ProcessStep::new("spanprof top", command)
         .arg("top")
         .arg(file)
         .args(["--type", kind, "--limit", "0", "--json"])
         .capture()?;
     let ours: serde_json::Value =
-        serde_json::from_str(&ours).map_err(|error| Failure::new("spanprof top", format!("not JSON: {error}")))?;
-    // Functions of one name in several files are one line there and several rows here: their flat values add up, their
-    // cumulative ones need not.
-    let mut mine: BTreeMap<String, i64> = BTreeMap::new();
+        serde_json::from_str(&ours).map_err(|error| StepFailure::new("spanprof top", format!("not JSON: {error}")))?;
+    // google/pprof merges functions of the same name in several files. Sums of flat values are comparable, sums of cumulative
+    // values are not.
+    let mut own: BTreeMap<String, i64> = BTreeMap::new();
     for row in ours["rows"].as_array().into_iter().flatten() {
         let name = row["function"].as_str().unwrap_or_default().to_owned();
-        *mine.entry(name).or_default() += row["flat"].as_i64().unwrap_or_default();
+        *own.entry(name).or_default() += row["flat"].as_i64().unwrap_or_default();
     }
-    let wrong: Vec<_> = theirs.iter().filter(|(name, flat)| mine.get(*name) != Some(*flat)).collect();
-    if theirs.is_empty() || theirs.len() != mine.len() || !wrong.is_empty() {
-        let message = format!("{} functions there, {} here; different: {wrong:?}", theirs.len(), mine.len());
-        return Err(Failure::new(format!("compare {kind} with google/pprof"), message));
+    let wrong: Vec<_> = theirs.iter().filter(|(name, flat)| own.get(*name) != Some(*flat)).collect();
+    if theirs.is_empty() || theirs.len() != own.len() || !wrong.is_empty() {
+        let message =
+            format!("{} functions in google/pprof, {} in spanprof; different: {wrong:?}", theirs.len(), own.len());
+        return Err(StepFailure::new(format!("compare {kind} with google/pprof"), message));
     }
     println!("{kind}: {} functions, each with the same flat total", theirs.len());
     Ok(())
 }
 
-/// Name → flat nanoseconds of the lines below the header.
+/// Name → flat nanoseconds, of the lines below the header.
 fn read_top(text: &str) -> BTreeMap<String, i64> {
     let rows = text.lines().skip_while(|line| !line.trim_start().starts_with("flat")).skip(1);
     rows.filter_map(|line| {
         let mut words = line.split_whitespace();
         let flat = nanoseconds(words.next()?)?;
-        // The two shares and the cumulative value between.
+        // Skips flat%, sum%, cum and cum%.
         let name = words.skip(4).collect::<Vec<_>>().join(" ").trim_end_matches(" (inline)").to_owned();
         Some((name, flat))
     })
@@ -95,19 +97,23 @@ fn nanoseconds(word: &str) -> Option<i64> {
     word.strip_suffix("ns").unwrap_or(word).parse::<f64>().ok().map(|value| value as i64)
 }
 
-fn labels_and_spans(pprof: &Path, file: &Path) -> Outcome {
-    let tags = Step::new("google/pprof -tags", pprof).args(["-tags", "-sample_index=cpu"]).arg(file).capture()?;
-    let focus = Step::new("google/pprof -tagfocus", pprof)
+fn labels_and_spans(pprof: &Path, file: &Path) -> StepResult {
+    let tags =
+        ProcessStep::new("google/pprof -tags", pprof).args(["-tags", "-sample_index=cpu"]).arg(file).capture()?;
+    let focus = ProcessStep::new("google/pprof -tagfocus", pprof)
         .args(["-top", "-sample_index=cpu", "-tagfocus=span_id=b7ad6b7169203331"])
         .arg(file)
         .capture()?;
-    for (text, wanted) in [(&tags, "endpoint"), (&tags, "/cart"), (&tags, "span_id"), (&focus, "burn_with_span")] {
-        if !text.contains(wanted) {
-            return Err(Failure::new("labels in google/pprof", format!("`{wanted}` is not in:\n{text}")));
+    for (text, expected) in [(&tags, "endpoint"), (&tags, "/cart"), (&tags, "span_id"), (&focus, "burn_with_span")] {
+        if !text.contains(expected) {
+            return Err(StepFailure::new("labels in google/pprof", format!("`{expected}` is not in:\n{text}")));
         }
     }
     if focus.contains("burn_alone") {
-        return Err(Failure::new("labels in google/pprof", format!("a function outside the span is in it:\n{focus}")));
+        return Err(StepFailure::new(
+            "labels in google/pprof",
+            format!("a function outside the span is in it:\n{focus}"),
+        ));
     }
     println!("labels and span found by -tags and -tagfocus");
     Ok(())

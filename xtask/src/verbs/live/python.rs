@@ -1,24 +1,24 @@
-//! Stress in real interpreters: every CPython here times every clock, with forks, restarts and stray signals. A crash, a
-//! hang or a wrong name fails the suite.
+//! Stress in Python interpreters: every installed CPython with every clock; forks, restarts and stray signals. A crash, a hang
+//! or a wrong name fails the suite.
 
 use std::path::Path;
 
 use super::debian::Debian;
 use crate::arguments::Arguments;
 use crate::pythons::{self, Python};
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{venv, verbs};
 
 const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
 
-/// What runs in each interpreter under each clock: a program of xtask/live/python and its size.
-struct Cells(Vec<(&'static str, u64)>);
+/// Programs of xtask/live/python and their sizes, for each interpreter and clock.
+struct PythonCells(Vec<(&'static str, u64)>);
 
-pub fn run(given: &Arguments) -> Outcome {
+pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let forks = given.number("forks")?.unwrap_or(1000);
     let cycles = given.number("cycles")?.unwrap_or(1000);
-    let cells = Cells(vec![
+    let cells = PythonCells(vec![
         ("stress", seconds),
         ("names", seconds.min(20)),
         ("forks", forks),
@@ -26,39 +26,44 @@ pub fn run(given: &Arguments) -> Outcome {
         ("stray_signals", 10),
     ]);
     let clocks: Vec<&str> = given.text("clock").map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
-    // The profile and the doors of tests: the code under stress is what ships, unoptimised (docs/decisions/0015).
+    // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
     let wheel = verbs::wheel::build_for_tests()?;
     let mut failed = Vec::new();
-    let (here, elsewhere) = pythons::chosen_or_missing(given.text("python"))?;
-    for python in here {
+    let (installed, missing) = pythons::chosen_or_missing(given.text("python"))?;
+    for python in installed {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
-            Step::new(name, &interpreter).arg(format!("xtask/live/python/{program}")).env("PYTHONFAULTHANDLER", "1")
+            ProcessStep::new(name, &interpreter)
+                .arg(format!("xtask/live/python/{program}"))
+                .env("PYTHONFAULTHANDLER", "1")
         };
         cells.run(&python.full(), &clocks, step, &mut failed);
     }
-    if given.text("python").is_none() || !elsewhere.is_empty() {
-        from_debian(&cells, &clocks, &wheel, &elsewhere, &mut failed)?;
+    if given.text("python").is_none() || !missing.is_empty() {
+        from_debian(&cells, &clocks, &wheel, &missing, &mut failed)?;
     }
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live python", format!("failed: {}", failed.join("; ")))),
+        false => Err(StepFailure::new("live python", format!("failed: {}", failed.join("; ")))),
     }
 }
 
-/// Runs in what Debian has of the versions asked for; of none asked for, in all it has.
+/// Runs in the selected versions of Debian, or in all of them when none is selected.
 fn from_debian(
-    cells: &Cells,
+    cells: &PythonCells,
     clocks: &[&str],
     wheel: &Path,
-    asked_for: &[String],
+    selected: &[String],
     failed: &mut Vec<String>,
-) -> Outcome {
+) -> StepResult {
     let debian = Debian::fetch()?;
-    let is_asked_for = |version: &&String| asked_for.is_empty() || asked_for.contains(version);
-    let chosen: Vec<_> = debian.versions.iter().filter(is_asked_for).collect();
-    if let Some(missing) = asked_for.iter().find(|version| !chosen.contains(version)) {
-        return Err(Failure::new("find Python", format!("no CPython {missing}, neither here nor from Debian")));
+    let is_selected = |version: &&String| selected.is_empty() || selected.contains(version);
+    let chosen: Vec<_> = debian.versions.iter().filter(is_selected).collect();
+    if let Some(missing) = selected.iter().find(|version| !chosen.contains(version)) {
+        return Err(StepFailure::new(
+            "find Python",
+            format!("CPython {missing} is neither installed nor available from Debian"),
+        ));
     }
     if chosen.is_empty() {
         return Ok(());
@@ -70,8 +75,8 @@ fn from_debian(
     Ok(())
 }
 
-impl Cells {
-    fn run(&self, version: &str, clocks: &[&str], step: impl Fn(&str, &str) -> Step, failed: &mut Vec<String>) {
+impl PythonCells {
+    fn run(&self, version: &str, clocks: &[&str], step: impl Fn(&str, &str) -> ProcessStep, failed: &mut Vec<String>) {
         for clock in clocks {
             for (cell, size) in &self.0 {
                 let name = format!("{cell} on Python {version} by {clock}");
@@ -85,7 +90,7 @@ impl Cells {
     }
 }
 
-fn environment(python: &Python, wheel: &Path) -> Outcome<std::path::PathBuf> {
+fn environment(python: &Python, wheel: &Path) -> StepResult<std::path::PathBuf> {
     let venv = venv::Venv::with("live-python", python, &[])?;
     venv.install_wheel(wheel)?;
     Ok(venv.python())

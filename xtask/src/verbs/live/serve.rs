@@ -1,17 +1,16 @@
-//! The page of `spanprof serve` in a real browser: services, types, time range, the filters by label, trace and span, the
-//! flame graph and the table must show what was sent, and what a filter leaves out must be gone.
+//! The page of `spanprof serve` in a browser: services, types, time range, filters by label, trace and span, flame graph and
+//! table must show the sent profiles, without samples that a filter excludes.
 
 use std::path::PathBuf;
 
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
-use crate::verbs::demo::{self, Server};
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::demo::{self, DemoServer};
 use crate::{pythons, scratch, venv, verbs};
 
 const SERVICE: &str = "live-page";
 
-/// What the address bar asks for, and which of the program's two functions the page must then show: the one inside the span
-/// and the one outside.
+/// Query of the address bar, and whether the page must show the program's function inside the span and the one outside.
 const VIEWS: [(&str, bool, bool); 6] = [
     ("", true, true),
     ("type=wall", true, true),
@@ -22,72 +21,78 @@ const VIEWS: [(&str, bool, bool); 6] = [
 ];
 const FUNCTIONS: [&str; 2] = ["burn_with_span", "burn_alone"];
 
-pub fn run(_: &Arguments) -> Outcome {
+pub fn run(_: &Arguments) -> StepResult {
     let browser = browser()?;
-    let folder = scratch::empty("live-serve")?;
+    let directory = scratch::empty("live-serve")?;
     let python = pythons::preferred()?;
     let venv = venv::Venv::with("live", &python, &[])?;
     venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
-    let server = Server::start(&super::command_line()?, &folder, &demo::Ports::free()?)?;
+    let server = DemoServer::start(&super::command_line()?, &directory, &demo::Ports::free()?)?;
     let endpoint = format!("http://127.0.0.1:{}", server.http_port);
-    Step::new("a Python program to look at", venv.python())
+    ProcessStep::new("a Python program that sends profiles", venv.python())
         .arg("xtask/live/pprof/program.py")
         .args([endpoint.as_str(), SERVICE])
         .run()?;
-    let browser = Browser { program: browser, folder };
-    browser.picture(&endpoint)?;
+    let browser = Browser { program: browser, directory };
+    browser.screenshot(&endpoint)?;
     let page = browser.page(&endpoint)?;
     let types = [("types", ">cpu</button>"), ("types", ">wall</button>")];
-    for (part, wanted) in [("service", SERVICE), ("range", "Last hour"), ("timeline", "<rect")].into_iter().chain(types)
+    for (part, expected) in
+        [("service", SERVICE), ("range", "Last hour"), ("timeline", "<rect")].into_iter().chain(types)
     {
-        if !part_of(&page, part).is_some_and(|part| part.contains(wanted)) {
-            return Err(browser.wrong(&format!("`{wanted}` is not in `{part}`")));
+        if !part_of(&page, part).is_some_and(|part| part.contains(expected)) {
+            return Err(browser.wrong(&format!("`{expected}` is not in `{part}`")));
         }
     }
-    for (asked, within, outside) in VIEWS {
-        for (function, is_wanted) in FUNCTIONS.into_iter().zip([within, outside]) {
-            // The search marks the function in the flame graph, and leaves every row of the table when there is one.
-            let page = browser.page(&format!("{endpoint}/?{asked}&search={function}"))?;
+    for (query, within, outside) in VIEWS {
+        for (function, is_expected) in FUNCTIONS.into_iter().zip([within, outside]) {
+            // The search highlights the function in the flame graph and filters the table.
+            let page = browser.page(&format!("{endpoint}/?{query}&search={function}"))?;
             let in_table = part_of(&page, "top-rows").is_some_and(|rows| rows.contains(&format!(">{function}</div>")));
             let in_graph = marked_weight(&page).is_some_and(|weight| weight > 0);
-            if !page.contains("data-ready=\"true\"") || in_table != is_wanted || in_graph != is_wanted {
-                let what = format!("`?{asked}`: {function} in the table: {in_table}, in the flame graph: {in_graph}");
-                return Err(browser.wrong(&format!("{what}; expected {is_wanted}")));
+            if !page.contains("data-ready=\"true\"") || in_table != is_expected || in_graph != is_expected {
+                let found = format!("`?{query}`: {function} in the table: {in_table}, in the flame graph: {in_graph}");
+                return Err(browser.wrong(&format!("{found}; expected {is_expected}")));
             }
         }
     }
-    println!("the page shows what was sent, filtered too; picture: {}", browser.folder.join("page.png").display());
+    println!(
+        "the page shows the sent profiles, also filtered; screenshot: {}",
+        browser.directory.join("page.png").display()
+    );
     Ok(())
 }
 
-/// What lies in the element of this id, up to the end of its kind of element.
+/// Content of the element with this id, up to the next closing tag of its kind.
 fn part_of<'a>(page: &'a str, id: &str) -> Option<&'a str> {
     let (before, after) = page.split_once(&format!("id=\"{id}\""))?;
     let kind = before.rsplit_once('<')?.1.split_whitespace().next()?;
     Some(after.split_once(&format!("</{kind}>"))?.0)
 }
 
-/// The weight that the flame graph marks for the search.
+/// Weight of the flame graph's search results.
 fn marked_weight(page: &str) -> Option<u64> {
     page.split_once("data-matched=\"")?.1.split_once('"')?.0.parse().ok()
 }
 
-fn browser() -> Outcome<PathBuf> {
+fn browser() -> StepResult<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome"];
-    let folders: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
-    let found =
-        names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file());
-    found.ok_or_else(|| Failure::new("find Chromium", "no chromium on PATH").with_way_out("apt-get install chromium"))
+    let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    let found = names
+        .iter()
+        .flat_map(|name| directories.iter().map(move |directory| directory.join(name)))
+        .find(|path| path.is_file());
+    found.ok_or_else(|| StepFailure::new("find Chromium", "no chromium on PATH").with_hint("apt-get install chromium"))
 }
 
 struct Browser {
     program: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Browser {
-    fn step(&self, name: &str) -> Step {
-        let quiet = [
+    fn step(&self, name: &str) -> ProcessStep {
+        let options = [
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
@@ -99,30 +104,30 @@ impl Browser {
             "--window-size=1400,900",
             "--virtual-time-budget=8000",
         ];
-        let own = format!("--user-data-dir={}", self.folder.join("browser").display());
-        Step::new(name, &self.program).args(quiet).arg(own)
+        let own = format!("--user-data-dir={}", self.directory.join("browser").display());
+        ProcessStep::new(name, &self.program).args(options).arg(own)
     }
 
-    fn picture(&self, address: &str) -> Outcome {
-        let picture = format!("--screenshot={}", self.folder.join("page.png").display());
-        self.step("picture of the page").arg(picture).arg(address).capture_any().map(drop)
+    fn screenshot(&self, address: &str) -> StepResult {
+        let option = format!("--screenshot={}", self.directory.join("page.png").display());
+        self.step("screenshot of the page").arg(option).arg(address).capture_any().map(drop)
     }
 
-    /// The page as the browser has it after its scripts ran.
-    fn page(&self, address: &str) -> Outcome<String> {
-        // Its standard error speaks of the desktop that is not there; what counts is the page.
+    /// The DOM of the page after its scripts ran.
+    fn page(&self, address: &str) -> StepResult<String> {
+        // Standard error has warnings about the missing desktop; only the page matters.
         let (status, page) =
             self.step("page in Chromium").args(["--log-level=3", "--dump-dom", address]).capture_any()?;
         if !status.success() {
-            return Err(Failure::new("page in Chromium", format!("ended with {status}: {page}")));
+            return Err(StepFailure::new("page in Chromium", format!("ended with {status}: {page}")));
         }
-        scratch::write(&self.folder.join("page.html"), &page)?;
+        scratch::write(&self.directory.join("page.html"), &page)?;
         Ok(page)
     }
 
-    fn wrong(&self, what: &str) -> Failure {
-        let kept = self.folder.join("page.html");
-        Failure::new("page in Chromium", format!("{what}; the page is kept in {}", kept.display()))
+    fn wrong(&self, message: &str) -> StepFailure {
+        let kept = self.directory.join("page.html");
+        StepFailure::new("page in Chromium", format!("{message}; the page is kept in {}", kept.display()))
     }
 }
 

@@ -1,40 +1,40 @@
-//! The system calls of the profiler, from traces by strace. A program runs bare and profiled: every kind of call that only the
-//! profiled run makes is listed in SECURITY.md, and after the first window no further kind appears, except those of [`LATER`]
-//! and those that a child process probes at the start.
+//! System calls of the profiler, from traces by strace. A program runs bare and profiled. SECURITY.md must list every kind of
+//! call that only the profiled run makes. After the first window no further kind may appear, except those of [`LATER`] and
+//! those that a child process probes at the start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::arguments::Arguments;
-use crate::step::{Failure, Outcome, Step};
+use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::venv::Venv;
 use crate::verbs::{addon, demo, jar, wheel};
-use crate::{javas, nodes, pythons, scratch, workspace};
+use crate::{jdks, nodes, pythons, scratch, workspace};
 
-/// A file that no program finds, as a trace shows its name. The calls behind it are made after the first window.
+/// Name of a missing file in the trace; later calls are made after the first window.
 const MARK: &str = "\"/system-calls/later\"";
 /// Kinds that may appear after the first window: a connection that fails, its end, a contended lock. Named in SECURITY.md.
 const LATER: [&str; 3] = ["getsockopt", "sched_yield", "shutdown"];
 /// A profiled JVM under strace takes some 20 s.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Of the programs: the perf clock where the kernel allows it, and timers; each kind of destination.
-const RUNS: [Run; 3] = [
-    Run { name: "auto, http", clock: "auto", protocol: Some("http/protobuf") },
-    Run { name: "thread_timer, grpc", clock: "thread_timer", protocol: Some("grpc") },
-    Run { name: "auto, file", clock: "auto", protocol: None },
+/// Configurations: the perf clock where the kernel allows it, and timers; each kind of destination.
+const RUNS: [ProfiledRun; 3] = [
+    ProfiledRun { name: "auto, http", clock: "auto", protocol: Some("http/protobuf") },
+    ProfiledRun { name: "thread_timer, grpc", clock: "thread_timer", protocol: Some("grpc") },
+    ProfiledRun { name: "auto, file", clock: "auto", protocol: None },
 ];
 
-/// How a profiled program is configured.
-struct Run {
+/// Configuration of a profiled program.
+struct ProfiledRun {
     name: &'static str,
     clock: &'static str,
-    /// Of the receiver; without one, windows go to files.
+    /// Protocol of the receiver; without one, windows go to files.
     protocol: Option<&'static str>,
 }
 
-/// A language's program; the last word is still missing.
-struct Program {
+/// A language's program; the caller appends the last argument.
+struct TracedProgram {
     language: &'static str,
     words: Vec<PathBuf>,
     variables: Vec<(&'static str, PathBuf)>,
@@ -44,31 +44,31 @@ struct Program {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Trace {
     first: BTreeSet<String>,
-    /// Those made after the mark.
+    /// Calls after the mark.
     later: BTreeSet<String>,
 }
 
-/// What SECURITY.md lists.
+/// Calls that SECURITY.md lists.
 #[derive(Debug, PartialEq, Eq)]
-struct Listed {
+struct DocumentedCalls {
     probed: BTreeSet<String>,
     ordinary: BTreeSet<String>,
 }
 
-pub fn run(_: &Arguments) -> Outcome {
-    let listed = Listed::read(&scratch::read(&workspace::root().join("SECURITY.md"))?)?;
-    let folder = scratch::empty("live-system-calls")?;
+pub fn run(_: &Arguments) -> StepResult {
+    let listed = DocumentedCalls::read(&scratch::read(&workspace::root().join("SECURITY.md"))?)?;
+    let directory = scratch::empty("live-system-calls")?;
     let ports = demo::Ports::free()?;
-    let _receiver = demo::Server::start(&super::command_line()?, &folder, &ports)?;
-    let (mut failed, mut seen) = (Vec::new(), BTreeSet::new());
+    let _receiver = demo::DemoServer::start(&super::command_line()?, &directory, &ports)?;
+    let (mut failed, mut observed) = (Vec::new(), BTreeSet::new());
     for program in [python()?, node()?, java()?, rust()?] {
-        let bare = program.traced("bare", &folder, "bare", &[])?;
+        let bare = program.traced("bare", &directory, "bare", &[])?;
         for run in RUNS {
             let name = format!("{}, {}", program.language, run.name);
-            let trace = program.traced(&name, &folder, "profiled", &run.settings(&ports, &folder))?;
+            let trace = program.traced(&name, &directory, "profiled", &run.settings(&ports, &directory))?;
             let found = trace.compared(&bare, &listed);
             println!("{name}: {} kinds beyond the bare program", found.added.len());
-            seen.extend(found.added);
+            observed.extend(found.added);
             for (kinds, problem) in
                 [(found.unlisted, "not in SECURITY.md"), (found.late, "first made after the first window")]
             {
@@ -78,17 +78,17 @@ pub fn run(_: &Arguments) -> Outcome {
             }
         }
     }
-    let unseen: Vec<_> = listed.all().filter(|kind| !seen.contains(*kind)).map(String::as_str).collect();
-    println!("listed and made by no program here, or by the bare one too: {}", unseen.join(", "));
+    let unobserved: Vec<_> = listed.all().filter(|kind| !observed.contains(*kind)).map(String::as_str).collect();
+    println!("listed but made by no profiled program, or also by the bare one: {}", unobserved.join(", "));
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("live system-calls", failed.join("\n"))),
+        false => Err(StepFailure::new("live system-calls", failed.join("\n"))),
     }
 }
 
-impl Run {
+impl ProfiledRun {
     /// Variables of the profiled program.
-    fn settings(&self, ports: &demo::Ports, folder: &Path) -> Vec<(&'static str, String)> {
+    fn settings(&self, ports: &demo::Ports, directory: &Path) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             ("SPANPROF_CLOCK", self.clock.to_owned()),
             ("SPANPROF_WALL", "true".to_owned()),
@@ -100,35 +100,35 @@ impl Run {
                 settings.push(("SPANPROF_ENDPOINT", format!("http://localhost:{port}")));
                 settings.push(("SPANPROF_PROTOCOL", protocol.to_owned()));
             }
-            None => settings.push(("SPANPROF_FILE_DIRECTORY", folder.join("profiles").display().to_string())),
+            None => settings.push(("SPANPROF_FILE_DIRECTORY", directory.join("profiles").display().to_string())),
         }
         settings
     }
 }
 
-impl Program {
+impl TracedProgram {
     /// Runs it under strace.
-    fn traced(&self, name: &str, folder: &Path, how: &str, settings: &[(&str, String)]) -> Outcome<Trace> {
-        let file = folder.join(format!("{}.strace", self.language));
-        let step = Step::new(format!("trace {} {name}", self.language), "strace")
-            .missing_means("apt-get install strace")
+    fn traced(&self, name: &str, directory: &Path, how: &str, settings: &[(&str, String)]) -> StepResult<Trace> {
+        let file = directory.join(format!("{}.strace", self.language));
+        let step = ProcessStep::new(format!("trace {} {name}", self.language), "strace")
+            .install_hint("apt-get install strace")
             .args(["-f", "-qq", "-s", "200", "-o"])
             .arg(&file)
             .args(&self.words)
             .arg(how);
         let step = self.variables.iter().fold(step, |step, (key, value)| step.env(key, value));
-        settings.iter().fold(step, |step, (key, value)| step.env(key, value)).within(LIMIT).run()?;
-        let text = std::fs::read(&file).map_err(|error| Failure::new("read the trace", error.to_string()))?;
+        settings.iter().fold(step, |step, (key, value)| step.env(key, value)).time_limit(LIMIT).run()?;
+        let text = std::fs::read(&file).map_err(|error| StepFailure::new("read the trace", error.to_string()))?;
         let trace = Trace::read(&String::from_utf8_lossy(&text));
         match trace.later.is_empty() {
             false => Ok(trace),
-            true => Err(Failure::new("read the trace", format!("{}: no call after `{MARK}`", file.display()))),
+            true => Err(StepFailure::new("read the trace", format!("{}: no call after `{MARK}`", file.display()))),
         }
     }
 }
 
-/// What a profiled run made beyond the bare one.
-struct Found {
+/// Calls of a profiled run that the bare one does not make.
+struct AddedCalls {
     added: BTreeSet<String>,
     unlisted: Vec<String>,
     late: Vec<String>,
@@ -147,13 +147,13 @@ impl Trace {
         trace
     }
 
-    fn compared(&self, bare: &Trace, listed: &Listed) -> Found {
-        let of_bare = |kind: &&String| bare.first.contains(*kind) || bare.later.contains(*kind);
-        let added: BTreeSet<String> = self.first.union(&self.later).filter(|kind| !of_bare(kind)).cloned().collect();
+    fn compared(&self, bare: &Trace, listed: &DocumentedCalls) -> AddedCalls {
+        let is_in_bare = |kind: &&String| bare.first.contains(*kind) || bare.later.contains(*kind);
+        let added: BTreeSet<String> = self.first.union(&self.later).filter(|kind| !is_in_bare(kind)).cloned().collect();
         let is_listed = |kind: &&String| listed.all().any(|listed| listed == *kind);
         let may_be_late = |kind: &String| listed.probed.contains(kind) || LATER.contains(&kind.as_str());
         let late = added.iter().filter(|kind| !self.first.contains(*kind) && !may_be_late(kind));
-        Found {
+        AddedCalls {
             unlisted: added.iter().filter(|kind| !is_listed(kind)).cloned().collect(),
             late: late.cloned().collect(),
             added,
@@ -161,8 +161,8 @@ impl Trace {
     }
 }
 
-/// The kind of call in a line of strace: its name, and of `prctl`, which does many things, the operation. None for signals,
-/// ends of processes, and the second halves of interrupted lines.
+/// The kind of call in a line of strace: its name, for `prctl` with the operation. `None` for signals, process exits and
+/// resumed calls.
 fn kind_of(line: &str) -> Option<String> {
     let (_, call) = line.split_once(' ')?;
     let (name, arguments) = call.trim_start().split_once('(')?;
@@ -175,9 +175,9 @@ fn kind_of(line: &str) -> Option<String> {
     }
 }
 
-impl Listed {
+impl DocumentedCalls {
     /// The first columns of the two tables in the section on system calls.
-    fn read(page: &str) -> Outcome<Self> {
+    fn read(page: &str) -> StepResult<Self> {
         let section = page.split_once("## System calls").map_or("", |(_, rest)| rest);
         let section = section.split("\n## ").next().unwrap_or_default();
         let tables: Vec<BTreeSet<String>> = section
@@ -192,7 +192,7 @@ impl Listed {
             Ok([probed, ordinary]) => Ok(Self { probed, ordinary }),
             Err(tables) => {
                 let message = format!("expected two tables of system calls, got {}", tables.len());
-                Err(Failure::new("read SECURITY.md", message))
+                Err(StepFailure::new("read SECURITY.md", message))
             }
         }
     }
@@ -206,39 +206,39 @@ fn source(name: &str) -> PathBuf {
     workspace::root().join("xtask/live/system-calls").join(name)
 }
 
-fn python() -> Outcome<Program> {
+fn python() -> StepResult<TracedProgram> {
     let venv = Venv::with("live", &pythons::preferred()?, &[])?;
     venv.install_wheel(&wheel::build_for_tests()?)?;
-    Ok(Program { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
+    Ok(TracedProgram { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
 }
 
-fn node() -> Outcome<Program> {
+fn node() -> StepResult<TracedProgram> {
     addon::build_for_tests()?;
     let modules = nodes::install(&addon::pack_for_tests()?, &[], "live-system-calls-node")?;
     let words = vec![nodes::preferred()?.program, source("program.js")];
-    Ok(Program { language: "node", words, variables: vec![("NODE_PATH", modules)] })
+    Ok(TracedProgram { language: "node", words, variables: vec![("NODE_PATH", modules)] })
 }
 
-fn java() -> Outcome<Program> {
+fn java() -> StepResult<TracedProgram> {
     let jar = jar::for_tests()?;
     let classes = scratch::empty("live-system-calls-java")?;
-    let java = javas::all()?.swap_remove(0);
-    Step::new("compile the program", java.home.join("bin/javac"))
+    let java = jdks::all()?.swap_remove(0);
+    ProcessStep::new("compile the program", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)
         .arg("-d")
         .arg(&classes)
-        .arg(source("Program.java"))
+        .arg(source("TracedProgram.java"))
         .run()?;
     let class_path = format!("{}:{}", jar.display(), classes.display());
-    let words = vec![java.home.join("bin/java"), "-cp".into(), class_path.into(), "Program".into()];
-    Ok(Program { language: "java", words, variables: Vec::new() })
+    let words = vec![java.home.join("bin/java"), "-cp".into(), class_path.into(), "TracedProgram".into()];
+    Ok(TracedProgram { language: "java", words, variables: Vec::new() })
 }
 
-fn rust() -> Outcome<Program> {
-    Step::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
+fn rust() -> StepResult<TracedProgram> {
+    ProcessStep::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
     let words = vec![workspace::target().join("debug/spanprof-live"), "system-calls".into()];
-    Ok(Program { language: "rust", words, variables: Vec::new() })
+    Ok(TracedProgram { language: "rust", words, variables: Vec::new() })
 }
 
 #[cfg(test)]
@@ -265,22 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_listed_nowhere_and_one_that_comes_late_are_found() {
-        let listed = Listed { probed: set(&["timer_create", "timer_delete"]), ordinary: set(&["fsync", "shutdown"]) };
+    fn unlisted_and_late_calls_are_found() {
+        let listed =
+            DocumentedCalls { probed: set(&["timer_create", "timer_delete"]), ordinary: set(&["fsync", "shutdown"]) };
         let bare = Trace { first: set(&["read"]), later: set(&["write"]) };
         let first = set(&["read", "timer_create", "bpf"]);
         let later = set(&["read", "write", "timer_delete", "shutdown", "fsync"]);
         let found = Trace { first, later }.compared(&bare, &listed);
         assert_eq!(found.unlisted, ["bpf"]);
-        assert_eq!(found.late, ["fsync"], "shutdown may come late, and timer_delete is probed");
+        assert_eq!(found.late, ["fsync"], "shutdown may be late, and timer_delete is probed");
     }
 
     #[test]
-    fn the_tables_of_the_page_are_those_of_the_section() {
+    fn the_tables_are_read_from_the_section_of_the_page() {
         let page = scratch::read(&workspace::root().join("SECURITY.md")).unwrap();
-        let listed = Listed::read(&page).unwrap();
+        let listed = DocumentedCalls::read(&page).unwrap();
         assert!(listed.probed.contains("prctl(PR_SET_NAME)") && listed.probed.contains("timer_delete"), "{listed:?}");
         assert!(LATER.iter().all(|kind| listed.ordinary.contains(*kind)), "{listed:?}");
-        assert!(Listed::read("# Security").is_err());
+        assert!(DocumentedCalls::read("# Security").is_err());
     }
 }
