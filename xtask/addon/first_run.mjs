@@ -1,5 +1,5 @@
-// What the installed package must do in its first minute: start, label, profile into files, stop; by `import`, by `require`,
-// and preloaded into a program that knows nothing of it.
+// First run of the installed package: start, label, profile into files, stop; by `import`, by `require`, and preloaded into a
+// program that does not import it.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -31,4 +31,4 @@ for (const flag of ['--import', '--require']) {
   assert.equal(done.status, 0, done.stderr);
   assert.ok(written(own).length > 0, `${flag} spanprof/register wrote a profile: ${done.stderr}`);
 }
-console.log(`${process.version}: ${samples} samples before stop; import, require and register are well`);
+console.log(`${process.version}: ${samples} samples before stop; import, require and register passed`);

@@ -3,7 +3,7 @@ import io.spanprof.SpanprofConfig;
 import java.io.File;
 import java.util.Map;
 
-/** The first minute of a user: started in code or as an agent, work under a label, a profile on disk. */
+/** First run of the JAR: started in code or as an agent, work under a label, a profile on disk. */
 public class FirstRun {
     static double sink;
 

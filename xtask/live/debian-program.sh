@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks a package of this Debian, with what it needs and the machine lacks, into a root of its own, for the live suites.
+# Unpacks a package of this Debian release and its missing dependencies into a separate root, for the live suites.
 # Installs nothing on the machine: `apt-get --download-only`, then `dpkg-deb -x`.
 #   debian-program.sh ROOT PACKAGE
 set -euo pipefail
@@ -14,6 +14,6 @@ download() {
   apt-get install -y -qq --download-only --no-install-recommends \
     -o Dir::Cache::archives="$archives" -o Debug::NoLocking=true -o APT::Sandbox::User=root "$package" >&2
 }
-# The machine's list of packages may be old, or not there yet.
+# The machine's list of packages may be outdated or missing.
 download || { apt-get update -qq >&2 && download; }
 for archive in "$archives"/*.deb; do dpkg-deb -x "$archive" "$root"; done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks the newest CPythons of Debian sid (3.14, 3.15, where apt has them) into a root of their own, for the live suite.
+# Unpacks the newest CPythons of Debian sid (3.14, 3.15, where apt has them) into a separate root, for the live suite.
 # Installs nothing on the machine: private apt directories, `dpkg-deb -x`, then chroot (needs root) into ROOT.
 #   debian-python.sh ROOT [VERSION…]     prints one line per usable interpreter: VERSION
 set -euo pipefail
@@ -14,7 +14,7 @@ done
 state="$root.apt"
 mkdir -p "$state"/{lists/partial,cache/archives/partial,etc} "$root"
 : >"$state/status"
-# The mirror that this machine already uses.
+# The mirror of this machine.
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian/\?$') || {
   echo "debian-python: apt knows no Debian mirror here" >&2; exit 3; }
 echo "deb [signed-by=$keyring] $mirror sid main" >"$state/etc/sources.list"

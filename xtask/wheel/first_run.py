@@ -1,4 +1,4 @@
-"""The first minute of a user in a clean environment: start, labels, work, stop; and a profile on disk afterwards."""
+"""First run of the wheel in a clean environment: start, labels, work, stop; a profile must be on disk afterwards."""
 
 import glob
 import os
@@ -7,7 +7,7 @@ import time
 import warnings
 
 directory, kind = sys.argv[1:]
-with warnings.catch_warnings(record=True) as said:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import spanprof
 
@@ -30,6 +30,6 @@ if kind == "native":
         sys.exit(f"no profile was written; stats: {stats}")
     print(f"{stats['samples.cpu']} samples written to {os.path.basename(written[0])}")
 else:
-    if started or written or len(said) > 1:
-        sys.exit("the package without native code must do nothing, and say so once")
-    print(f"without native code: nothing profiled, {len(said)} warning")
+    if started or written or len(caught) > 1:
+        sys.exit("the package without native code must do nothing except one warning")
+    print(f"without native code: nothing profiled, {len(caught)} warning")

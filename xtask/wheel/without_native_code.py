@@ -1,6 +1,6 @@
 """Makes the py3-none-any wheel from a native one: the same Python files and metadata without the library. Prints its path.
 
-Where pip finds no native wheel it takes this one: the program runs, one warning says that nothing is profiled.
+pip installs it where there is no native wheel: the program runs unprofiled, with one warning.
 """
 
 import base64
@@ -36,7 +36,7 @@ def main():
             data = source.read(file)
             if file.endswith(".dist-info/WHEEL"):
                 data = universal(data.decode()).encode()
-            # A fixed date: the same native wheel makes the same bytes.
+            # A fixed date, for reproducible builds.
             target.writestr(zipfile.ZipInfo(file, (1980, 1, 1, 0, 0, 0)), data)
             records.append(entry(file, data))
         records.append(f"{record_name},,")

@@ -6,14 +6,14 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 
-/** What program.py does, in Java: a known thing under a known label and span, its profile sent over one transport. */
+/** The Java counterpart of program.py: fixed work under a fixed label and span; sends its profile over one transport. */
 public final class Program {
     private static final String TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
     private static final String SPAN_ID = "b7ad6b7169203331";
 
     private Program() {}
 
-    /** Burns so much CPU time of this thread; the profile must show it under this name. */
+    /** Uses this CPU time of the thread; the profile must attribute it to this name. */
     static double burn(double cpuSeconds) {
         long until = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() + (long) (cpuSeconds * 1e9);
         double total = 0;

@@ -1,5 +1,5 @@
-// A real OpenTelemetry Collector with just the components that the live suite needs, built from the published modules.
-// It is started by `cargo xtask live collector`; nothing here is changed against the components' own behaviour.
+// An OpenTelemetry Collector with only the components that the live suite needs, built from the published modules.
+// It is started by `cargo xtask live collector`; the components are unmodified.
 package main
 
 import (

@@ -1,5 +1,5 @@
 'use strict';
-// What program.py does, in Node.js: a known thing under a known label and span, its profile sent over one transport.
+// The Node.js counterpart of program.py: fixed work under a fixed label and span; sends its profile over one transport.
 
 const fs = require('node:fs');
 const spanprof = require('spanprof');
@@ -7,7 +7,7 @@ const spanprof = require('spanprof');
 const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 const SPAN_ID = 'b7ad6b7169203331';
 
-/** Burns so much CPU time; the profile must show it under this name. */
+/** Uses this CPU time; the profile must attribute it to this name. */
 function burn(cpuSeconds) {
   const before = process.cpuUsage();
   let total = 0;

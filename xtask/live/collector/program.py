@@ -1,4 +1,4 @@
-"""A program that does a known thing under a known label and span, and sends its profile over one transport."""
+"""Does fixed work under a fixed label and span, and sends its profile over one transport."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ SPAN_ID = "b7ad6b7169203331"
 
 
 def burn(cpu_seconds):
-    """Burns so much CPU time of this thread; the profile must show it under this name."""
+    """Uses this CPU time of the thread; the profile must attribute it to this name."""
     began = time.thread_time()
     total = 0
     while time.thread_time() - began < cpu_seconds:

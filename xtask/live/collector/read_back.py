@@ -1,4 +1,4 @@
-"""Finds in the Collector's file what program.py did: names, label, static label, span, and the totals of both parts."""
+"""Checks the profile of program.py in the Collector's file: names, label, static label, span, and the totals of both parts."""
 
 import json
 import subprocess
@@ -9,14 +9,14 @@ from program import SPAN_ID, TRACE_ID
 
 
 def top(*selection):
-    """The command line's own top table of the written file."""
+    """The top table of the written file, by `spanprof top`."""
     command, written, service, _ = sys.argv[1:]
     words = [command, "top", written, "--service", service, "--type", "cpu", "--json", *selection]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
 def wait_until_written():
-    """The Collector answers before its file is whole: a line may be missing yet, or half there."""
+    """The Collector responds before its file is complete: a line may be missing or incomplete."""
     until = time.monotonic() + 20
     while True:
         try:
@@ -41,14 +41,14 @@ def main():
     with open(sys.argv[4]) as file:
         sampled = int(file.read()) / 1e9
     language = sys.argv[3].split("-")[1]
-    # Counted periods: of each thread that ran, what is below one waits for a sample that no longer comes. The VM has many.
+    # Samples count whole periods: the last partial period of each thread is missing. The VM has many threads.
     total = top()["total"] / 1e9
     if abs(total - sampled) > (0.15 if language == "java" else 0.02):
         sys.exit(f"the program's samples carry {sampled:.3f} s of CPU, the profile says {total:.3f} s")
-    # The rest is for the imports, and under Node.js and Java for threads that compile and collect.
+    # The rest is imports, and in Node.js and Java the compiler and garbage collector threads.
     if whole < {"python": 0.98, "node": 0.9, "java": 0.7}[language] * total:
         sys.exit(f"the profile says {total:.3f} s of CPU, but {whole:.3f} s of the only function that burns any")
-    # The part under the label was two thirds; a sample across its border belongs to one side.
+    # The part under the label is two thirds; a sample across its border counts for one side.
     if not 0.55 <= labelled / whole <= 0.75 or labelled != linked or everywhere != whole:
         sys.exit("labels or links differ from what the program set")
 

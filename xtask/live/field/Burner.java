@@ -1,4 +1,4 @@
-/** Prints a result, after CPU time in {@code fieldWork}: a second, or as many as the first word says. */
+/** Prints a result after CPU time in {@code fieldWork}: one second, or the number in the first argument. */
 final class Burner {
     private Burner() {}
 

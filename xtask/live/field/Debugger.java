@@ -16,8 +16,8 @@ import com.sun.jdi.request.StepRequest;
 import java.util.List;
 
 /**
- * A debugger: starts {@link Stepped} under JDWP, stops at a breakpoint each time, steps over three lines, lets it go on, and stops all its
- * threads once while they work. Prints each line it stopped at, and what the program printed.
+ * A debugger: starts {@link Stepped} under JDWP, stops at a breakpoint each time, steps over three lines, resumes, and suspends all
+ * threads once while they work. Prints each line where it stopped, and the output of the program.
  */
 final class Debugger {
     private static final int STEPS = 3;
@@ -90,7 +90,7 @@ final class Debugger {
         request.enable();
     }
 
-    /** Stops the VM somewhere in its work, and reads the stacks of its threads. */
+    /** Suspends the VM at an arbitrary point and reads the stacks of its threads. */
     private void stopAll() throws Exception {
         Thread.sleep(10);
         vm.suspend();

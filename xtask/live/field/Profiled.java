@@ -4,11 +4,11 @@ import io.spanprof.SpanprofException;
 import java.util.List;
 import java.util.Map;
 
-/** Starts spanprof in a program of this folder, if the cell asks for it; without, the same program is the reference. */
+/** Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference. */
 final class Profiled {
     private Profiled() {}
 
-    /** True when the profiler runs; false in the reference run, and where the machine has no clock, which one line reports. */
+    /** True when the profiler runs; false in the reference run, and on a machine without a clock, which is logged. */
     static boolean start() {
         String directory = System.getenv("FIELD_PROFILES");
         if (directory == null || directory.isEmpty()) {

@@ -9,12 +9,12 @@ import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 
-/** A web application of {@link TomcatServer}: starts spanprof when it comes, stops it when it goes. */
+/** A web application of {@link TomcatServer}: starts spanprof when it is deployed, stops it when it is undeployed. */
 @WebListener
 public final class Site implements ServletContextListener {
     private boolean isProfiled;
 
-    /** For the server. */
+    /** Called by the server. */
     public Site() {}
 
     @Override
@@ -34,7 +34,7 @@ public final class Site implements ServletContextListener {
         }
     }
 
-    /** Answers that depend on the path alone. */
+    /** Responses depend only on the path. */
     static final class Pages extends HttpServlet {
         private static final long serialVersionUID = 1;
 

@@ -6,7 +6,7 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RestController;
 
-/** A Spring Boot service that knows nothing of spanprof: the profiler comes as an extension of OpenTelemetry's agent. */
+/** A Spring Boot service without a reference to spanprof: the profiler is an extension of OpenTelemetry's agent. */
 @SpringBootConfiguration
 @EnableAutoConfiguration
 @Import(SpringService.Pages.class)
@@ -15,7 +15,7 @@ public class SpringService {
         SpringApplication.run(SpringService.class, words);
     }
 
-    /** Answers that depend on the path alone. */
+    /** Responses depend only on the path. */
     @RestController
     static class Pages {
         @GetMapping("/cart/{number}")

@@ -1,4 +1,4 @@
-/** Runs a method again and again, in which {@link Debugger} stops and steps. Prints a result. */
+/** Runs a method repeatedly, in which {@link Debugger} stops and steps. Prints a result. */
 final class Stepped {
     private Stepped() {}
 
@@ -13,7 +13,7 @@ final class Stepped {
         long sum = 0;
         for (int number = 0; number < 30; number++) {
             sum += stepped(number);
-            // The debugger stops all threads in here, after the last call too.
+            // The debugger suspends all threads in this method, also after the last call.
             Work.fieldWork(50);
         }
         System.out.println(sum);

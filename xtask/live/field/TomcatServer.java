@@ -9,8 +9,8 @@ import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
 
 /**
- * Two applications in one Tomcat, each with the class loader and the copy of the JAR that its WEB-INF gives it. One is taken away while the
- * other goes on. Prints the answers, and whether the class loaders went too.
+ * Two applications in one Tomcat, each with its own class loader and copy of the JAR in WEB-INF. One is undeployed while the other
+ * continues. Prints the responses, and whether the class loader was collected.
  *
  * <pre>TomcatServer CLASSES JAR DIRECTORY</pre>
  */
@@ -27,7 +27,7 @@ final class TomcatServer {
         TomcatServer server = new TomcatServer();
         server.tomcat.setBaseDir(directory.toString());
         server.tomcat.setPort(0);
-        // Without the JSP servlet, whose library is not here.
+        // Without the JSP servlet, which needs another library.
         server.tomcat.setAddDefaultWebXmlToWebapp(false);
         Context shop = server.add("/shop", directory, Path.of(words[0]), Path.of(words[1]));
         Context news = server.add("/news", directory, Path.of(words[0]), Path.of(words[1]));
@@ -61,7 +61,7 @@ final class TomcatServer {
         }
     }
 
-    /** Takes an application away, and waits until nothing keeps its classes. */
+    /** Undeploys an application, and waits until its classes are unreachable. */
     private void remove(Context context) throws InterruptedException {
         String name = context.getPath();
         WeakReference<ClassLoader> loader = new WeakReference<>(context.getLoader().getClassLoader());

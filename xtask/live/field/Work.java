@@ -1,10 +1,10 @@
 import java.lang.management.ManagementFactory;
 
-/** The work of the programs of this folder; knows nothing of spanprof. */
+/** The work of the programs of this directory, independent of spanprof. */
 final class Work {
     private Work() {}
 
-    /** Burns CPU time of this thread; the function that every profile must hold. */
+    /** Uses CPU time of this thread; every profile must contain this function. */
     static long fieldWork(long milliseconds) {
         var clocks = ManagementFactory.getThreadMXBean();
         long began = clocks.getCurrentThreadCpuTime();

@@ -15,7 +15,7 @@ def load():
 
 
 def work():
-    """The function of the profile after the handler changed."""
+    """The work after the handler changed; the profile must contain it."""
     profiled.field_work(1.0)
 
 

@@ -1,5 +1,5 @@
-"""Processes as Celery's pool makes them, of one task each: billiard forks, and puts its own handler over every signal that ends a
-process. Prints the exit codes and the results.
+"""Child processes of one task each, as in Celery's pool: billiard forks, and installs its own handler for every signal that
+terminates a process. Prints the exit codes and the results.
 
     billiard_children.py COUNT
 """
@@ -16,7 +16,7 @@ PARALLEL = 2
 
 
 def child(results, number):
-    # What `billiard.pool.Worker` does first in Celery's prefork pool.
+    # `billiard.pool.Worker` does this first in Celery's prefork pool.
     reset_signals(full=True)
     profiled.field_work(0.02)
     results.put(number * number)

@@ -1,4 +1,4 @@
-"""A Celery application. spanprof starts in the main process or in each worker, as `FIELD_START` says."""
+"""A Celery application. spanprof starts in the main process or in each worker, selected by `FIELD_START`."""
 
 import os
 

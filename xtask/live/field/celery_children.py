@@ -1,4 +1,4 @@
-"""Children of Celery's process pool that end after a task: each ends by its own exit code, and the profiles hold the tasks.
+"""Children of Celery's process pool that exit after a task: each has its own exit code, and the profiles contain the tasks.
 
     celery_children.py COUNT
 """

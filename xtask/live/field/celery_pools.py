@@ -1,4 +1,4 @@
-"""Celery: every task of a pool returns its sum, no worker process dies, and the profiles hold the task.
+"""Celery: every task of a pool returns its sum, no worker process dies, and the profiles contain the task.
 
     celery_pools.py prefork|threads|gevent main|worker_process_init
 """

@@ -1,4 +1,7 @@
-"""A Django application with spanprof's middleware, under WSGI (`application`) and ASGI (`asgi`). Answers depend on the path alone."""
+"""A Django application with spanprof's middleware, under WSGI (`application`) and ASGI (`asgi`).
+
+Responses depend only on the path.
+"""
 
 import asyncio
 

@@ -1,5 +1,5 @@
 'use strict';
-// Becomes another program while it is sampled: the new program ends by its own code.
+// Replaces itself by exec while it is sampled: the new program ends with its own exit code.
 
 const { fieldWork, start } = require('./profiled.js');
 

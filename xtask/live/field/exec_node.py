@@ -1,4 +1,4 @@
-"""Node.js programs that `process.execve` replaces while they are sampled at 1000 Hz: each new program ends by its own code.
+"""Node.js programs that `process.execve` replaces while they are sampled at 1000 Hz: each new program ends with its exit code.
 
     exec_node.py COUNT
 """
@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import field
 import profiled
 
-#: What the new program ends with.
+#: Exit code of the new program.
 OWN_CODE = 7
-#: Rounds at the same time.
+#: Concurrent rounds.
 PARALLEL = 2
 
 

@@ -1,8 +1,8 @@
-"""Programs that are replaced while they are sampled at 1000 Hz: each new program must end by its own exit code.
+"""Programs that are replaced while they are sampled at 1000 Hz: each new program must end with its own exit code.
 
     exec_paths.py execv|wall|spawnlp|fork_exec|posix_spawn|subprocess CLOCK COUNT
 
-`execv` and `wall` start the profiler in a fresh process per round. The others start programs from one profiled process.
+`execv` and `wall` start the profiler in a new process per round. The others start programs from one profiled process.
 """
 
 import os
@@ -15,17 +15,17 @@ import threading
 import field
 import profiled
 
-#: What the new program ends with.
+#: Exit code of the new program.
 OWN_CODE = 7
 PROGRAM = ["/bin/sh", "-c", f"exit {OWN_CODE}"]
-#: Rounds at the same time.
+#: Concurrent rounds.
 PARALLEL = 2
-#: CPU time before the program is replaced, in seconds: some samples are pending at any moment.
+#: CPU time before the program is replaced, in seconds: some samples are pending at any time.
 BURNED = 0.008
 
 
 def execv(report):
-    """The body of a fresh child: starts, burns in two threads, and becomes another program."""
+    """The body of a new child: starts, uses CPU time in two threads, and calls exec."""
     import spanprof
 
     profiled.start()

@@ -1,4 +1,4 @@
-"""What the cells of this folder share: reference run and profiled run, comparison, profiles, and the row of the table."""
+"""Shared by the cells of this directory: reference run and profiled run, comparison, profiles, and the row of the table."""
 
 import glob
 import os
@@ -17,11 +17,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
 import pprof_file  # noqa: E402
 import profiled  # noqa: E402
 
-#: The function that burns CPU time in every program here, in Python and in Node.js and Java.
+#: The function that uses CPU time in every program, in Python and in Node.js and Java.
 WORK = ["field_work", "fieldWork"]
 
-#: Lines on standard error of the profiled run alone: the cell's own reports, spanprof's log lines, and what Java's and Node.js's
-#: loggers put around these.
+#: Lines on standard error of the profiled run alone: the cell's own reports, and spanprof's log lines with the
+#: prefixes of Java's and Node.js's loggers.
 OURS = re.compile(r"^report: |spanprof: |SpanprofWarning: |^\(Use `node --trace-warnings|io\.spanprof\.HostLog")
 #: Parts of a line that differ from run to run: identifiers, numbers.
 VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,}|0x[0-9a-f]+|\d+")
@@ -63,7 +63,7 @@ def environment(profiles=None, **more):
 
 
 def run(words, profiles=None, limit=120, **more):
-    """A program to its end. One that exceeds its limit is killed with its process group and fails the cell."""
+    """Runs a program to completion. Beyond its limit it is killed with its process group, and the cell fails."""
     process = subprocess.Popen(
         words, env=environment(profiles, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         errors="replace", start_new_session=True,
@@ -78,7 +78,7 @@ def run(words, profiles=None, limit=120, **more):
 
 
 def compared(words, limit=120, **more):
-    """Runs a program without and with spanprof: both must print the same and end the same. The profiled run and its profiles."""
+    """Runs a program without and with spanprof: output and exit code must be equal. Returns the profiled run and its profiles."""
     reference = run(words, None, limit, **more)
     profiles = folder()
     ours = run(words, profiles, limit, **more)
@@ -87,7 +87,7 @@ def compared(words, limit=120, **more):
 
 
 def expect_same(ours, reference):
-    """Fails the cell unless both runs ended the same, printed the same, and nothing unknown stands on standard error."""
+    """Fails the cell unless both runs have equal exit codes and output, and standard error has no unknown line."""
     described = f"without spanprof:\n{reference}\nwith spanprof:\n{ours}"
     expect(ours.code == reference.code, f"ended with {ours.code}, expected {reference.code}\n{described}")
     expect(ours.stdout == reference.stdout, f"printed something else\n{described}")
@@ -105,7 +105,7 @@ def cpu_samples(profiles):
     """Number of samples, labels and function names of each stack of CPU time in all profiles."""
     for path in glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True):
         types, samples = pprof_file.read(path)
-        # Profiles of waiting and of blocks of the event loop count something else.
+        # Profiles of wall time and of event loop blocks have other units.
         if "cpu" in types:
             yield from ((values[0], labels, stack) for values, labels, stack in samples)
 
@@ -140,13 +140,13 @@ def expect_labels(profiles, key, expected, at_least):
 
 
 def samples_of(profiles, name=None):
-    """Samples whose stack holds a function of this name, in all profiles; without a name, the one of every language here."""
+    """Samples with a function of this name in their stack, in all profiles; by default that of each language."""
     names = [name] if name else WORK
     return sum(count for function, count in functions(profiles).items() if any(part in function for part in names))
 
 
 def expect_samples(profiles, at_least=1, name=None):
-    """Fails the cell unless the profiles hold the function; returns its number of samples."""
+    """Fails the cell unless the profiles contain the function; returns its number of samples."""
     count = samples_of(profiles, name)
     files = len(glob.glob(os.path.join(profiles, "**", "*.pb.gz"), recursive=True))
     expect(count >= at_least, f"{count} samples of {name or WORK[0]} in {files} profiles, expected {at_least} or more")
@@ -173,7 +173,7 @@ def wait_until(condition, within, what):
 
 
 class Server:
-    """A started program in a process group of its own; its output goes to a file. Ends with the `with` block."""
+    """A started program in its own process group with output to a file. Terminated at the end of the `with` block."""
 
     def __init__(self, words, profiles=None, **more):
         self.log_path = os.path.join(folder(), "log")
@@ -193,7 +193,7 @@ class Server:
         self.process.wait()
 
     def log(self):
-        """What it has printed so far."""
+        """Its output so far."""
         with open(self.log_path, errors="replace") as log:
             return log.read()
 

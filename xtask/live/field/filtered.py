@@ -1,4 +1,4 @@
-"""Installs a seccomp filter and becomes another program.
+"""Installs a seccomp filter and executes another program.
 
     filtered.py RULES.json PROGRAM [WORD…]
 
@@ -40,7 +40,7 @@ def program(rules):
     code = [(LOAD_WORD, 0, 0, ARCHITECTURE), (JUMP_IF_EQUAL, 1, 0, AUDIT_ARCH_X86_64), (RETURN, 0, 0, value("kill"))]
     code.append((LOAD_WORD, 0, 0, NUMBER))
     for name, action in rules["calls"].items():
-        # Calls of other architectures, and newer than the headers, have no number here.
+        # Calls of other architectures, and calls newer than the headers, have no number.
         if name in known:
             code += [(JUMP_IF_EQUAL, 0, 1, known[name]), (RETURN, 0, 0, value(action))]
     code.append((RETURN, 0, 0, value(rules["default"])))
@@ -48,7 +48,7 @@ def program(rules):
 
 
 def install(rules):
-    """Puts the filter over this process and what it becomes."""
+    """Installs the filter for this process and the program that it executes."""
     code, length = program(rules)
     buffer = ctypes.create_string_buffer(code, len(code))
     described = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", length, ctypes.addressof(buffer)))

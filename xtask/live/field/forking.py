@@ -1,4 +1,4 @@
-"""Programs that fork by themselves; one kind per run. What they print depends on no time and no process id."""
+"""Programs that fork; one kind per run. Their output is independent of times and process ids."""
 
 import ctypes
 import multiprocessing
@@ -34,10 +34,10 @@ def daemon():
                 os.close(number)
             except OSError:
                 pass
-        # The clock was among the descriptors: the profiler makes another when it has missed some ticks.
+        # The clock was among the descriptors: the profiler creates another after some missed ticks.
         profiled.field_work(1.5)
         os.write(report, str(total(5000)).encode())
-        # As Python ends: the profiler delivers the last window.
+        # As at the exit of Python: the profiler delivers the last window.
         sys.exit(0)
     os.wait()
     os.close(report)
@@ -92,7 +92,7 @@ def loader(results, number):
 
 
 def children():
-    """Children one after another, beyond the first window, in a program without logging: each ends as Python ends."""
+    """Children one after another, beyond the first window, in a program without logging: each ends like a Python process."""
     codes = []
     for number in range(60):
         child = os.fork()

@@ -1,4 +1,4 @@
-"""A Go library in a Python program: Go keeps SIGURG, the clocks use another signal, and profiling goes on.
+"""A Go library in a Python program: Go keeps SIGURG, the clocks use another signal, and profiling continues.
 
     go_beside.py before|after
 """

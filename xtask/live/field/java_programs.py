@@ -2,7 +2,7 @@
 
     java_programs.py tomcat|debugger|old-agent|old-extension
 
-`tomcat`: two applications of one server come and go. `debugger`: breakpoints, steps, and stops of all threads. `old-agent` and
+`tomcat`: two applications are deployed and undeployed in one server. `debugger`: breakpoints, steps, and suspension of all threads. `old-agent` and
 `old-extension`: a VM below Java 17 runs the program and writes one line.
 """
 
@@ -14,9 +14,9 @@ JAR = os.environ["FIELD_JAR"]
 CLASSES = os.environ["FIELD_JAVA_PROGRAMS"]
 LIBRARIES = os.path.join(os.environ["FIELD_JAVA_LIBRARIES"], "*")
 JAVA = [os.environ["FIELD_JAVA"], "-XX:-CreateCoredumpOnCrash"]
-#: What each application's requests have as their route.
+#: Route of each application's requests.
 ROUTES = ["/shop/early/*", "/news/early/*", "/news/late/*"]
-#: The end of the line of a VM that is not supported.
+#: The end of the log line of an unsupported VM.
 DECLINED = "this process is not profiled"
 
 
@@ -47,7 +47,7 @@ def debugger():
 
 
 def old(beside, options):
-    """A VM below Java 17: the same output and exit, one line, and no profile. The words `beside` are those of both runs."""
+    """A VM below Java 17: the same output and exit, one line, and no profile. The arguments `beside` belong to both runs."""
     words = [os.environ["FIELD_OLD_JAVA"], "-cp", CLASSES]
     environment = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none", "OTEL_LOGS_EXPORTER": "none"}
     expected = field.run([*words, *beside, "DeclinedRun"], **environment)

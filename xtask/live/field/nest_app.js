@@ -1,5 +1,5 @@
 'use strict';
-// A Nest application on Express. Answers depend on the path alone.
+// A Nest application on Express. Responses depend only on the path.
 //
 //     nest_app.js PORT
 
@@ -29,7 +29,7 @@ class Pages {
   }
 }
 
-/** What TypeScript's compiler makes of `@Get(path)` before a method whose parameter has `@Param('number')`. */
+/** Output of TypeScript's compiler for `@Get(path)` before a method with a parameter `@Param('number')`. */
 function route(method, path) {
   if (path.includes(':number')) Param('number')(Pages.prototype, method, 0);
   Get(path)(Pages.prototype, method, Object.getOwnPropertyDescriptor(Pages.prototype, method));

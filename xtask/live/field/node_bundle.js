@@ -1,5 +1,5 @@
 'use strict';
-// Bundles a program into one file: minified, but for the names of functions, which the cell looks for in profiles.
+// Bundles a program into one file: minified except for the names of functions, which the cell searches in profiles.
 //
 //     node_bundle.js esbuild|webpack ENTRY OUTPUT [EXTERNAL]
 

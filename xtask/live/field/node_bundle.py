@@ -1,5 +1,5 @@
-"""A program bundled by esbuild or webpack: with the package installed beside it samples arrive, with the package left
-external too; alone, one warning says what to do, and the program runs.
+"""A program bundled by esbuild or webpack: with the package installed beside it, bundled or external, samples
+arrive; without the package, the program runs with one warning.
 
     node_bundle.py esbuild|webpack
 """
@@ -10,7 +10,7 @@ import field
 
 
 def bundled(kind, has_package, external=None):
-    """Path of the bundle in a folder of its own, with or without the package beside it."""
+    """Path of the bundle in a separate directory, with or without the package beside it."""
     made = os.path.join(field.folder(), "bundle.js")
     words = [os.environ["FIELD_NODE"], os.path.join(field.HERE, "node_bundle.js"), kind, os.path.join(field.HERE, "burner.js"), made]
     done = field.run([*words, *([external] if external else [])])
@@ -25,7 +25,7 @@ def bundled(kind, has_package, external=None):
 def main(kind):
     node = os.environ["FIELD_NODE"]
     inside, outside, alone = bundled(kind, True), bundled(kind, True, "spanprof"), bundled(kind, False)
-    # From here on the package is found beside the bundle or not at all.
+    # From here on the package is resolved only beside the bundle.
     del os.environ["NODE_PATH"]
     counts = []
     for program in (inside, outside):

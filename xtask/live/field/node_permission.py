@@ -1,4 +1,4 @@
-"""Node.js under `--permission`: with `--allow-addons` samples arrive; without, one warning says what to add, and the program runs.
+"""Node.js under `--permission`: with `--allow-addons` samples arrive; without it, the program runs with one warning.
 
     node_permission.py
 """

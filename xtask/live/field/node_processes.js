@@ -1,5 +1,5 @@
 'use strict';
-// Programs of several processes; one kind per run. What they print depends on no time and no process id.
+// Programs of several processes; one kind per run. Their output is independent of times and process ids.
 //
 //     node_processes.js cluster|fork COUNT
 
@@ -14,7 +14,7 @@ function total(number) {
   return Array.from({ length: 1000 }, (_, at) => at * number).reduce((sum, value) => sum + value, 0);
 }
 
-/** Prints the results in order, and how the workers ended, when all have. */
+/** Prints the results in order, and the exit codes of the workers, after the last exit. */
 function collect(workers) {
   const [results, codes] = [[], []];
   workers.forEach((worker, number) => {

@@ -1,5 +1,5 @@
 'use strict';
-// Worker threads that live at the same time: each sends a result, and ends when all have.
+// Concurrent worker threads: each sends a result, and ends after all have sent theirs.
 //
 //     node_workers.js COUNT
 
@@ -13,9 +13,9 @@ function fieldWorkOf(rounds) {
 }
 
 if (isMainThread) {
-  // So many runnable threads leave the thread that resolves samples little of the CPU: it has more time at the end than usual.
+  // Many runnable threads leave the drain thread little CPU time: the stop timeout is longer than the default.
   require('./profiled.js').start({ stopTimeout: 30 });
-  // Taken from the module after the start: a constructor that was taken before is Node's own.
+  // Read from the module after the start: earlier it is Node's own constructor.
   const { Worker } = require('node:worker_threads');
   const count = Number(process.argv[2]);
   const [sums, codes] = [[], []];

@@ -1,4 +1,4 @@
-"""Worker threads of Node.js that all live at once: the program ends, in a time like that without spanprof.
+"""Concurrent worker threads of Node.js: the program ends, in a time similar to that without spanprof.
 
     node_workers.py COUNT
 """
@@ -9,11 +9,11 @@ import time
 
 import field
 
-#: CPU time of one worker's start under the profiler, and of the program's, in seconds: a multiple of what is promised (10 and
+#: CPU time of one worker's start under the profiler, and of the program's, in seconds: a multiple of the documented cost (10 and
 #: 15 ms), since machines differ and the packages of tests are not optimized.
 WORKER, PROGRAM = 0.1, 2
-#: Samples of the workers' function. Most of the workers' code is listed while the thread that takes it in has a three-hundredth of
-#: the CPU: what has no room is counted (`runtime.node.code_events_lost`), and shows as `[code_ended]`.
+#: Samples of the workers' function. Most code events of the workers arrive while the drain thread has a three-hundredth of the
+#: CPU: events beyond the queue are counted (`runtime.node.code_events_lost`), and their samples appear as `[code_ended]`.
 SAMPLES = 10
 
 

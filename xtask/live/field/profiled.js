@@ -1,7 +1,7 @@
 'use strict';
-// Starts spanprof in a program of this folder, if the cell asks for it; without, the same program is the reference.
+// Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference.
 
-/** True when the profiler runs; false in the reference run, and where the machine has no clock, which one line reports. */
+/** True when the profiler runs; false in the reference run, and on a machine without a clock, which is logged. */
 function start(settings) {
   const directory = process.env.FIELD_PROFILES;
   if (!directory) return false;
@@ -22,7 +22,7 @@ function start(settings) {
   }
 }
 
-/** Burns CPU time of this process; the function that every profile must hold. */
+/** Uses CPU time of this process; every profile must contain this function. */
 function fieldWork(milliseconds) {
   const began = process.cpuUsage();
   let sum = 0;

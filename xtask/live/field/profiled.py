@@ -1,4 +1,4 @@
-"""Starts spanprof in a program of this folder, if the cell asks for it; without, the same program is the reference."""
+"""Starts spanprof in a program of this directory when the cell requires it; otherwise the run is the reference."""
 
 import os
 import sys
@@ -10,12 +10,12 @@ PROFILES = "FIELD_PROFILES"
 CLOCK = "FIELD_CLOCK"
 #: Samples per second of CPU time.
 RATE = "FIELD_RATE"
-#: Anything but the empty text turns wall-clock samples on.
+#: Wall-clock samples are enabled unless it is empty.
 WALL = "FIELD_WALL"
 
 
 def start():
-    """True when the profiler runs; False in the reference run, and where the machine has no clock, which one line reports."""
+    """True when the profiler runs; False in the reference run, and on a machine without a clock, which is logged."""
     directory = os.environ.get(PROFILES)
     if not directory:
         return False
@@ -33,13 +33,13 @@ def start():
     except spanprof.SpanprofError as error:
         if error.kind != "no_clock":
             raise
-        # The message and the hint lie on lines of their own.
+        # The message and the hint are on separate lines.
         print("spanprof:", " ".join(str(error).splitlines()), file=sys.stderr)
         return False
 
 
 def field_work(seconds):
-    """Burns CPU time of this thread; the function that every profile must hold."""
+    """Uses CPU time of this thread; every profile must contain this function."""
     began = time.thread_time()
     while time.thread_time() - began < seconds:
         sum(range(500))

@@ -1,4 +1,4 @@
-"""Runs a program many times, and prints how often it ended how: a JSON list of [exit code, what it printed, times].
+"""Runs a program many times, and prints the number of each outcome: a JSON list of [exit code, output, times].
 
     repeated.py COUNT PROGRAM [WORD…]
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-#: Programs at the same time.
+#: Concurrent programs.
 PARALLEL = 2
 
 

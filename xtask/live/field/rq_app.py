@@ -1,4 +1,4 @@
-"""An RQ worker and its jobs. spanprof starts in the worker, or in each work horse, as `FIELD_START` says."""
+"""An RQ worker and its jobs. spanprof starts in the worker, or in each work horse, selected by `FIELD_START`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""RQ: every job ends as without spanprof, in a work horse of its own, and the profiles hold the jobs.
+"""RQ: every job ends as without spanprof, in its own work horse, and the profiles contain the jobs.
 
     rq_jobs.py worker|horse
 """
@@ -12,7 +12,7 @@ JOBS = 40
 
 
 def redis():
-    """The words that start a Redis that listens on a socket of the file system alone."""
+    """Command of a Redis that listens only on a Unix domain socket."""
     program, libraries = os.environ["FIELD_REDIS"], os.environ.get("FIELD_REDIS_LIBRARIES")
     environment = ["env", f"LD_LIBRARY_PATH={libraries}"] if libraries else []
     socket = os.environ["FIELD_REDIS_SOCKET"]
@@ -20,7 +20,7 @@ def redis():
 
 
 def outcome(job):
-    """Status and result of a job, or the last line about its failure: the exception, or how the work horse ended."""
+    """Status and result of a job, or the last line about its failure: the exception, or the exit of the work horse."""
     failure = (job.latest_result().exc_string or "").strip().splitlines()
     return job.get_status(refresh=True).value, failure[-1] if failure else job.return_value()
 

@@ -1,9 +1,9 @@
-"""A program under a seccomp filter: it lives, its results are those without spanprof, and either samples arrive or one line
-says why not.
+"""A program under a seccomp filter: it is not killed, its results are those without spanprof, and either samples arrive or one line
+states the reason.
 
     seccomp.py python|node|java
 
-The filters kill at one call of the profiler, or refuse it; and systemd's `@system-service`, Docker's default profile.
+Filters that kill at one call of the profiler or refuse it; systemd's `@system-service`, Docker's default profile.
 """
 
 import errno
@@ -20,7 +20,7 @@ import field
 CALLS = ["perf_event_open", "memfd_create", "timer_create", "process_vm_readv"]
 #: The module with the default profile of Docker, read from Go's module cache.
 DOCKER = "github.com/moby/profiles/seccomp@v0.2.4"
-#: Programs at the same time.
+#: Concurrent programs.
 PARALLEL = 2
 
 
@@ -62,7 +62,7 @@ def docker():
         includes = rule.get("includes") or {}
         if includes.get("caps") or "amd64" not in includes.get("arches", ["amd64"]):
             continue
-        # Conditions on arguments (namespaces, AF_VSOCK, personalities) concern no program of this suite: they count as met.
+        # Conditions on arguments (namespaces, AF_VSOCK, personalities) affect no program of this suite and count as met.
         action = "allow" if rule["action"] == "SCMP_ACT_ALLOW" else rule.get("errnoRet", errno.EPERM)
         calls.update({name: action for name in rule["names"] if calls.get(name) != "allow"})
     return {"default": profile.get("defaultErrnoRet", errno.EPERM), "calls": calls}
@@ -78,7 +78,7 @@ def filters():
 
 
 def program(language):
-    """The words that run the language's program."""
+    """Command of the language's program."""
     if language == "python":
         return [sys.executable, os.path.join(field.HERE, "burner.py")]
     if language == "node":
@@ -87,7 +87,7 @@ def program(language):
 
 
 def one(language, name, rules):
-    """Samples under one filter, or the line that says why there are none."""
+    """Samples under one filter, or the log line with the reason for none."""
     path = os.path.join(field.folder(), "rules.json")
     with open(path, "w") as file:
         json.dump(rules, file)

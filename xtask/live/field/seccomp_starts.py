@@ -1,4 +1,5 @@
-"""Short programs under a filter that kills at perf_event_open: each starts the profiler, ends as without it, and prints the same.
+"""Short programs under a filter that kills at perf_event_open: each profiled program has the exit code and output of an
+unprofiled one.
 
     seccomp_starts.py python|node|java COUNT
 """
@@ -15,7 +16,7 @@ BURNED = "0.03"
 
 
 def ends(language, count, profiles):
-    """[exit code, what was printed, times], and standard error of all programs."""
+    """[exit code, output, times], and standard error of all programs."""
     rules = os.path.join(field.folder(), "rules.json")
     with open(rules, "w") as file:
         json.dump(seccomp.denied("kill", ["perf_event_open"]), file)

@@ -1,4 +1,4 @@
-"""A web application under each server: WSGI (`application`) and ASGI (`asgi`). Answers depend on the path alone."""
+"""A web application under each server: WSGI (`application`) and ASGI (`asgi`). Responses depend only on the path."""
 
 import profiled
 

@@ -1,5 +1,5 @@
-"""Web servers: every answer is right, the server ends as without spanprof, the profiles hold the view, and its route as a label
-where a framework has routes.
+"""Web servers: every response is right, the server ends as without spanprof, the profiles contain the view, with its route as a
+label where a framework has routes.
 
     web_servers.py sync|gthread|gevent|preload|max-requests|usr2|uvicorn|uwsgi|django-wsgi|django-asgi|nest|spring
 """
@@ -54,7 +54,7 @@ def words(kind, port, is_profiled):
         return [sys.executable, "-m", "uvicorn", "django_app:asgi", "--workers", "2", "--port", str(port), "--no-access-log"]
     if kind == "spring":
         class_path = f"{os.environ['FIELD_JAVA_PROGRAMS']}:{os.environ['FIELD_JAVA_LIBRARIES']}/*"
-        # The profiler is an extension of OpenTelemetry's agent, and the service knows nothing of it.
+        # The profiler is an extension of OpenTelemetry's agent, and the service does not refer to it.
         extension = [f"-Dotel.javaagent.extensions={os.environ['FIELD_JAR']}"] if is_profiled else []
         return [os.environ["FIELD_JAVA"], f"-javaagent:{field.opentelemetry_agent()}", *extension, "-XX:-CreateCoredumpOnCrash",
                 "-cp", class_path, "SpringService", "--server.address=127.0.0.1", f"--server.port={port}"]
@@ -79,7 +79,7 @@ def path(kind, number):
 
 
 def get(port, path):
-    """An answer; a connection that a restarting worker refused is tried once more, as a load balancer does."""
+    """A response; a connection refused by a restarting worker is retried once, as a load balancer does."""
     for attempt in range(3):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as response:
@@ -95,7 +95,7 @@ def is_up(port):
 
 
 def upgrade(server):
-    """gunicorn's change of its program without a gap: a new master starts, the old one ends. The new master's process id."""
+    """gunicorn's seamless upgrade: a new master starts, the old one ends. Returns the new master's process id."""
     before = field.children(server.process.pid)
     server.process.send_signal(signal.SIGUSR2)
     found = []
@@ -109,7 +109,7 @@ def upgrade(server):
 
 
 def serve(kind, profiles):
-    """Answers, exit code, lost workers and the log of one run of the server."""
+    """Responses, exit code, lost workers and the log of one run of the server."""
     port = free_port()
     with field.Server(words(kind, port, bool(profiles)), profiles, **variables(kind, profiles)) as server:
         try:
@@ -136,7 +136,7 @@ def expect_spans(profiles):
             traces.setdefault(labels.get("trace_id"), set()).add(view)
             count += number
             without += 0 if labels.get("span_id") else number
-    # One of a hundred: the tick at the border of a span.
+    # One in a hundred: the tick at the border of a span.
     field.expect(without * 100 <= count, f"{without} of {count} samples of the views have no span")
     traces.pop(None, None)
     mixed = {trace: views for trace, views in traces.items() if len(views) > 1}

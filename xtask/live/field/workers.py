@@ -1,4 +1,4 @@
-"""Programs that fork by themselves: each prints the same and ends the same as without spanprof.
+"""Programs that fork: output and exit code of each are those without spanprof.
 
     workers.py pool|daemon|task-runner|data-loader|children|pid1
 """
@@ -9,7 +9,7 @@ import sys
 
 import field
 
-#: Programs, and the fewest samples that the profiles must hold.
+#: Programs, and the minimum number of samples in the profiles.
 PROGRAMS = {"pool": 20, "daemon": 10, "task-runner": 10, "data-loader": 20, "children": 30, "pid1": 10}
 
 

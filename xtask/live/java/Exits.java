@@ -10,13 +10,13 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Programs that end at a random moment of everything, in each way that a program may end: the exit code is what it would be
- * without us, and none hangs.
+ * Programs that exit at a random time, in each way that a program can exit: the exit code must be that without the profiler, and
+ * none may hang.
  *
  * <pre>Exits PROGRAMS</pre>
  */
 final class Exits {
-    /** Each way to end, and the code that it must end with: 128 and the signal's number for signals. */
+    /** Kinds of exit with the expected exit code: 128 plus the signal's number for signals. */
     private static final Map<String, Integer> WAYS = new LinkedHashMap<>();
 
     static {
@@ -37,7 +37,7 @@ final class Exits {
 
     private Exits() {}
 
-    /** Threads that work, come and go. */
+    /** Threads that work, start and end. */
     private static void churn() {
         for (int number = 0; number < 3; number++) {
             Thread thread = new Thread(() -> {
@@ -96,14 +96,14 @@ final class Exits {
             }
         }
         boolean ended = process.waitFor(60, TimeUnit.SECONDS);
-        String said = new String(Files.readAllBytes(output.toPath()), StandardCharsets.UTF_8);
+        String text = new String(Files.readAllBytes(output.toPath()), StandardCharsets.UTF_8);
         output.delete();
         if (!ended) {
             process.destroyForcibly();
-            Suite.fail(way + ": hung\n" + said);
+            Suite.fail(way + ": hung\n" + text);
         }
         if (process.exitValue() != WAYS.get(way)) {
-            Suite.fail(way + ": ended with " + process.exitValue() + ", expected " + WAYS.get(way) + "\n" + said);
+            Suite.fail(way + ": ended with " + process.exitValue() + ", expected " + WAYS.get(way) + "\n" + text);
         }
     }
 

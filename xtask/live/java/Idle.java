@@ -12,20 +12,20 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * A process that waits for requests that do not come, watched from outside: our threads sleep, but for windows with what
- * the VM's own threads did.
+ * An idle server, observed from outside: the profiler's threads sleep, except for windows with samples of the VM's own
+ * threads.
  *
  * <pre>Idle SECONDS</pre>
  */
 final class Idle {
-    /** A collection or a compiled method more is work of many samples. */
+    /** A garbage collection or a compiled method accounts for many samples. */
     private static final int TRIES = 5;
-    /** Of a window with a sample: at the sample, at its end, to deliver it, and once it is delivered. */
+    /** Wakeups per window with a sample: at the sample, at its end, for its delivery, and after its delivery. */
     private static final int LOOKS_OF_A_WINDOW = 4;
 
     private Idle() {}
 
-    /** Times that our threads went to sleep. */
+    /** Voluntary context switches of the profiler's threads. */
     private static long looks(long process) throws Exception {
         long switches = 0;
         try (Stream<Path> threads = Files.list(Path.of("/proc/" + process + "/task"))) {
@@ -34,7 +34,7 @@ final class Idle {
                 try {
                     status = Files.readAllLines(thread.resolve("status"));
                 } catch (IOException ended) {
-                    // A thread of the VM's, or one of ours that wrote a file.
+                    // A thread of the VM, or a profiler thread that wrote a file.
                     continue;
                 }
                 if (status.get(0).matches("Name:\\s+spanprof.*")) {
@@ -70,8 +70,8 @@ final class Idle {
         long seconds = Long.parseLong(words[0]);
         Path directory = Suite.folder();
         Process process = Suite.program("Idle", words[0], directory.toString()).redirectError(ProcessBuilder.Redirect.INHERIT).start();
-        try (BufferedReader said = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
-            if (!"ready".equals(said.readLine())) {
+        try (BufferedReader reader = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
+            if (!"ready".equals(reader.readLine())) {
                 Suite.fail("it did not start");
             }
             List<String> told = new ArrayList<>();
@@ -82,7 +82,7 @@ final class Idle {
                 long before = looks(process.pid());
                 Thread.sleep(seconds * 1000);
                 long looks = looks(process.pid()) - before;
-                // One was open before, one may be on its way.
+                // One window was open before, one may be in delivery.
                 long windows = windows(directory) - windowsBefore;
                 sleeps = looks <= LOOKS_OF_A_WINDOW * (windows + 1) && windows <= seconds / 2;
                 told.add(looks + " for " + windows + " windows");

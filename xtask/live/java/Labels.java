@@ -13,8 +13,8 @@ import java.util.concurrent.ForkJoinPool;
 import java.util.concurrent.Future;
 
 /**
- * Whose work each sample says it is. Each kind of work has a method of its own, so that the stack tells the truth. None may be
- * wrong; 99.9 % must be labelled on platform threads, 99.5 % on virtual ones.
+ * Label of each sample. Each kind of work has its own method, so that the stack identifies it. No label may be wrong; 99.9 % of
+ * the samples must be labeled on platform threads, 99.5 % on virtual ones.
  *
  * <pre>Labels platform|virtual|executors SECONDS</pre>
  */
@@ -66,7 +66,7 @@ final class Labels {
         return Map.of("route", "/" + kind, "trace_id", traceOf(kind), "span_id", SPAN);
     }
 
-    /** Work between waits of several sorts: each may go on elsewhere. */
+    /** Work between several kinds of waits: each may resume on another carrier thread. */
     private static double serve(String kind) {
         double sum = 0;
         for (int step = 0; step < 4; step++) {
@@ -79,7 +79,7 @@ final class Labels {
         return sum;
     }
 
-    /** Requests on the threads of an executor, each in a scope of its own. */
+    /** Requests on the threads of an executor, each in its own scope. */
     private static void requests(ExecutorService executor, int atOnce, long untilNs) throws Exception {
         while (System.nanoTime() < untilNs) {
             List<Future<Double>> answers = new ArrayList<>();
@@ -94,7 +94,7 @@ final class Labels {
         }
     }
 
-    /** Scopes of the giver, work on the threads of others. */
+    /** Scopes of the submitting thread, work on other threads. */
     private static void handedOver(long untilNs) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(4);
         ExecutorService carrying = Spanprof.wrap(pool);
@@ -152,7 +152,7 @@ final class Labels {
             Suite.fail("too few samples to judge by");
         }
         double allowed = kind.equals("virtual") ? 0.005 : 0.001;
-        // One sample at the border of a scope is no share.
+        // A single sample at the border of a scope is ignored.
         if (without > Math.max(1, allowed * (right + without))) {
             Suite.fail("more than " + 100 * allowed + " % of the samples are without labels");
         }

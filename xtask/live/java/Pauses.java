@@ -11,20 +11,20 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
- * For how long the VM holds everybody, of the stress by itself and of the stress while it is profiled, by the VM's own log of its
- * safepoints: until all threads are held, and in all.
+ * Safepoint pauses of the stress program with and without the profiler, from the VM's safepoint log: the time to reach the
+ * safepoint, and the total.
  *
  * <pre>Pauses SECONDS</pre>
  */
 final class Pauses {
     private static final double MOST_ADDED_MS = 20;
-    /** A machine with two processors and twelve threads has pauses of its own. */
+    /** Two processors with twelve threads cause pauses without the profiler. */
     private static final int TRIES = 3;
     private static final Pattern SAFEPOINT = Pattern.compile("Reaching safepoint: (\\d+) ns.*Total: (\\d+) ns");
 
     private Pauses() {}
 
-    /** The waits of one run, each in order. */
+    /** Pauses of one run, in order. */
     private record Waits(List<Long> reaching, List<Long> all) {
         static Waits of(Path log) throws IOException {
             List<Long> reaching = new ArrayList<>();

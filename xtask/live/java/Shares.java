@@ -6,8 +6,8 @@ import java.util.zip.CRC32;
 import java.util.zip.Deflater;
 
 /**
- * Half, three tenths and a fifth of the time in three methods, by the thread's own clock; small methods that are inlined, and
- * native code: what the profile says of shares and of the total, at a rate.
+ * 50, 30 and 20 % of the time in three methods, by the thread's CPU clock; small inlined methods, and native code. Compares the
+ * shares and the total of the profile at a sample rate.
  *
  * <pre>Shares cpu|native RATE SECONDS</pre>
  */
@@ -99,7 +99,7 @@ final class Shares {
     private static final List<Part> NATIVE = List.of(
             new Part("checksum", Shares::checksum, 50), new Part("deflate", Shares::deflate, 30), new Part("copy", Shares::copy, 20));
 
-    /** Works off a part until its thread's clock has gone on by so much; tells by how much it really did. */
+    /** Runs a part until its thread's CPU clock has advanced by this time; returns the actual time. */
     private static long spend(Part part, long ns) {
         long begun = Suite.threadCpuNs();
         long spent;
@@ -113,7 +113,7 @@ final class Shares {
     public static void main(String[] words) throws Exception {
         List<Part> parts = words[0].equals("native") ? NATIVE : CPU;
         int rate = Integer.parseInt(words[1]);
-        // Compiled first: what is compiled meanwhile is not what is to be measured.
+        // Warm-up: compilation must not be part of the measurement.
         for (Part part : parts) {
             spend(part, 300_000_000L);
         }
@@ -142,7 +142,7 @@ final class Shares {
                 }
             }
         }
-        // Reading the clock is part of what the clock tells.
+        // Reading the clock is part of the measured time.
         long whole = ProfileFile.sum(samples, sample -> sample.has("Shares.spend"));
         judge(words, String.valueOf(clock), parts, truth, seen, whole);
     }
@@ -152,24 +152,24 @@ final class Shares {
         double all = java.util.Arrays.stream(truth).sum();
         double total = java.util.Arrays.stream(seen).sum();
         double seconds = all / 1e9;
-        // As many samples as a kernel of 250 ticks a second gives at least.
+        // Minimum number of samples: a kernel with 250 ticks per second limits the timer.
         double count = seconds * Math.min(250, Integer.parseInt(words[1]));
         StringBuilder line = new StringBuilder(Suite.java() + ", " + words[0] + " at " + words[1] + " Hz by " + clock + ":");
         double worst = 0;
         for (int i = 0; i < truth.length; i++) {
-            double is = truth[i] / all;
-            double said = seen[i] / total;
-            double points = 100 * (said - is);
-            worst = Math.max(worst, Math.abs(points) - 300 * Math.sqrt(is * (1 - is) / count));
-            line.append(String.format(" %s %.2f %% (%+.2f)", parts.get(i).name(), 100 * said, points));
+            double expected = truth[i] / all;
+            double measured = seen[i] / total;
+            double points = 100 * (measured - expected);
+            worst = Math.max(worst, Math.abs(points) - 300 * Math.sqrt(expected * (1 - expected) / count));
+            line.append(String.format(" %s %.2f %% (%+.2f)", parts.get(i).name(), 100 * measured, points));
         }
         line.append(String.format("; total %+.2f %% of %.1f s", 100 * (whole / all - 1), seconds));
         System.out.println(line);
-        // Three standard errors, and half a point of bias.
+        // Three standard errors, and a bias of half a percentage point.
         if (worst > 0.5) {
             Suite.fail("shares differ by " + String.format("%.2f", worst) + " points more than chance allows");
         }
-        // The border samples of a run are its first and its last: a period each.
+        // The first and the last sample of a run are inexact by a period each.
         double bound = 0.01 + 2.0 / (seconds * Integer.parseInt(words[1]));
         if (Math.abs(whole / all - 1) > bound) {
             Suite.fail("the total differs by more than " + String.format("%.1f", 100 * bound) + " %");

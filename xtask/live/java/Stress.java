@@ -21,14 +21,14 @@ import java.util.stream.IntStream;
 import java.util.zip.Deflater;
 
 /**
- * Everything that has ever crashed a profiler of Java, at once, sampled at 2 kHz: classes loaded and unloaded, collections,
- * code thrown away, exceptions, null checks, overflowing stacks, threads and virtual threads that come and go, labels, tasks
- * handed over, the profiler stopped and started. Surviving is the test.
+ * Known causes of crashes in Java profilers, concurrently, sampled at 2 kHz: class loading and unloading, garbage collection,
+ * deoptimization, exceptions, null checks, stack overflows, short-lived threads and virtual threads, labels, executor tasks,
+ * restarts of the profiler. The test is that the process survives.
  *
  * <pre>Stress SECONDS [alone]</pre>
  */
 public final class Stress {
-    /** Of all walks by our own means. */
+    /** Share of all walks by our own walker. */
     private static final double MOST_BROKEN = 0.005;
     private static volatile boolean isOver;
     private static volatile Object kept;
@@ -37,14 +37,14 @@ public final class Stress {
 
     private Stress() {}
 
-    /** A loader that goes away with its classes. */
+    /** A class loader that is unloaded with its classes. */
     private static final class Passing extends ClassLoader {
         Class<?> again(byte[] code) {
             return defineClass(null, code, 0, code.length);
         }
     }
 
-    /** Loaded again and again: each time another class of the same name. */
+    /** Loaded repeatedly, each time as another class of the same name. */
     public static final class Short implements Runnable {
         private double sum;
 
@@ -60,7 +60,7 @@ public final class Stress {
         }
     }
 
-    /** What is done at once; it may fail as it likes. */
+    /** A concurrent activity; its exceptions are ignored. */
     private interface Work {
         void run() throws Throwable;
     }
@@ -148,7 +148,7 @@ public final class Stress {
         }
     }
 
-    /** Code that holds for the shapes seen so far, until another comes: it is thrown away and made again. */
+    /** Code compiled for the receiver types seen so far: a new type deoptimizes it. */
     private static void deoptimise(byte[] code) throws Throwable {
         List<Shape> shapes = new ArrayList<>();
         for (int kind = 0; kind < 4; kind++) {
@@ -192,7 +192,7 @@ public final class Stress {
         }
     }
 
-    /** Tasks of many virtual threads that wait and go on elsewhere, half of them labelled. */
+    /** Tasks of many virtual threads that wait and resume on other carriers, half of them labeled. */
     private static void virtualThreads(ExecutorService executor) throws Exception {
         List<Future<?>> all = new ArrayList<>();
         Semaphore few = new Semaphore(20);
@@ -236,7 +236,7 @@ public final class Stress {
         }
     }
 
-    /** Does one thing again and again, under a label, until the end. */
+    /** Repeats one activity under a label until the end. */
     private static Thread again(String name, Work work) {
         AtomicLong done = new AtomicLong();
         DONE.put(name, done);
@@ -283,12 +283,12 @@ public final class Stress {
             if (!isProfiled) {
                 continue;
             }
-            // What the drain has not seen yet is not counted yet.
+            // The drain thread has not counted the latest samples.
             Spanprof.flush(java.time.Duration.ofSeconds(30));
             Map<String, Object> stats = Spanprof.stats();
             samples += (Long) stats.get("samples.cpu");
             Suite.counters(stats, "dropped.").forEach((name, value) -> told.merge(name, (Long) value, Long::sum));
-            // Counted since the process began.
+            // Counted since the start of the process.
             Suite.counters(stats, "runtime.java.walks").forEach((name, value) -> told.put(name, (Long) value));
             told.put("asked", (Long) stats.get("runtime.java.threads_asked"));
             Spanprof.stop();
@@ -314,12 +314,12 @@ public final class Stress {
         long unloaded = ManagementFactory.getClassLoadingMXBean().getUnloadedClassCount();
         System.out.printf("%s: %d samples in %.1f s of CPU, %d cycles, %d classes unloaded, %s, %s%n",
                 Suite.java(), samples, cpuSeconds, cycles, unloaded, DONE, told);
-        // A loaded machine gives less of it than seconds passed.
+        // On a loaded machine CPU time is less than elapsed time.
         if (samples < 20 * cpuSeconds) {
             Suite.fail("only " + samples + " samples in " + cpuSeconds + " s of CPU");
         }
         long broken = told.getOrDefault("runtime.java.walks_broken", 0L);
-        // At least so many walks were made: one for each sample, one for each answer to the wall clock.
+        // Minimum number of walks: one per sample, one per wall-clock response.
         if (broken > MOST_BROKEN * (samples + told.get("asked"))) {
             Suite.fail(broken + " stacks of " + samples + " samples could not be followed to their root");
         }

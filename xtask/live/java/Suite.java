@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 
-/** What the programs of this folder share: where their profiles go, their clocks, how they fail. */
+/** Shared by the programs of this directory: profile directory, clocks, failure. */
 final class Suite {
-    /** Found once: finding it is work. */
+    /** Cached: the lookup is expensive. */
     private static final ThreadMXBean CLOCKS = ManagementFactory.getThreadMXBean();
 
     private Suite() {}
 
-    /** A folder that is gone when the process ends. */
+    /** A directory that is deleted at exit. */
     static Path folder() throws IOException {
         Path made = Files.createTempDirectory("spanprof-live-");
         Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(made)));
@@ -34,13 +34,13 @@ final class Suite {
         }
     }
 
-    /** Settings into files of a folder. */
+    /** Settings with files in a directory as destination. */
     static SpanprofConfig.Builder into(Path directory) {
         return SpanprofConfig.builder().serviceName("live").set("uploadInterval", 5)
                 .destinations(List.of(Map.of("type", "file", "directory", directory.toString(), "keep", 10_000)));
     }
 
-    /** Ends the program with a reason. */
+    /** Exits with an error message. */
     static void fail(String message) {
         System.err.println(message);
         Runtime.getRuntime().halt(1);
@@ -50,7 +50,7 @@ final class Suite {
         return CLOCKS.getCurrentThreadCpuTime();
     }
 
-    /** A program of this class path in a VM like this one. */
+    /** A process with this class path and the same Java. */
     static ProcessBuilder program(String... words) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -64,7 +64,7 @@ final class Suite {
         return "Java " + Runtime.version().feature() + " with " + ManagementFactory.getGarbageCollectorMXBeans().get(0).getName();
     }
 
-    /** Counters of {@code stats()} that begin with a word and are not zero. */
+    /** Counters of {@code stats()} with this prefix that are not zero. */
     static Map<String, Object> counters(Map<String, Object> stats, String prefix) {
         Map<String, Object> counters = new java.util.TreeMap<>();
         stats.forEach((name, value) -> {

@@ -1,6 +1,6 @@
 'use strict';
-// Node's own tools beside us: --cpu-prof, --heap-prof, a session of the inspector, an open inspector port. Each makes what it
-// makes without us, and so do we.
+// Node's own tools at the same time: --cpu-prof, --heap-prof, an inspector session, an open inspector port. Each must work as
+// without the profiler, and the profiler as without the tool.
 //
 //     beside.js SECONDS
 
@@ -10,18 +10,18 @@ const { ended, fail, folder, into } = require('./suite.js');
 
 const [seconds, directory] = process.argv.slice(2);
 
-/** What a profile of the heap shows at the end: only what lives. */
+/** Retained objects, which the heap profile at exit must contain. */
 const kept = [];
 module.exports = { kept };
 
-/** By CPU time: a loaded machine gives less of it in a second. */
+/** In CPU time, which on a loaded machine is less than elapsed time. */
 function burnBeside(milliseconds) {
   const before = process.cpuUsage();
   for (let at = 0; process.cpuUsage(before).user < milliseconds * 1000; at++) kept[at % 20_000] = Array.from({ length: 200 }, (_, number) => ({ number }));
   return kept.length;
 }
 
-/** The profiled program; with a session of its own when it is told so. */
+/** The profiled program, optionally with its own inspector session. */
 async function program() {
   const spanprof = require('spanprof');
   if (!spanprof.start(into(directory, { sampleRate: 250, wall: true }))) fail('it did not start');

@@ -1,7 +1,7 @@
 'use strict';
 // Blocks of the event loop of 20 to 110 ms: each is reported with its length within a millisecond, in the function that
-// blocked and under its trace. A turn that lost its processor between our clocks and the loop's says nothing, so that each
-// length has several tries.
+// blocked and under its trace. A turn that was preempted between the profiler's and the loop's clock readings is invalid,
+// hence several measurements per length.
 //
 //     blocks.js TRIES
 
@@ -33,7 +33,7 @@ async function main() {
       const waited = samples.filter((sample) => names(sample).includes('(not on the CPU)'));
       const offMs = sum(samples) - tookNs / 1e6;
       (off[length] ??= []).push(Number(offMs.toFixed(3)));
-      // One of its stacks may be of what surrounds it.
+      // One of its stacks may be of the surrounding code.
       const isInBlock = sum(inBlock) >= 0.75 * (sum(samples) - sum(waited));
       if (Math.abs(offMs) <= MAX_OFF_MS && isInBlock) left.delete(length);
     }

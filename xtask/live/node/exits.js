@@ -1,6 +1,6 @@
 'use strict';
-// Programs that end at a random moment of everything, in each way that a program may end: the exit code is what it would be
-// without us, none is ended by a signal that it did not send itself, and none hangs.
+// Programs that exit at a random time, in each way that a program can exit: the exit code must be that without the profiler,
+// none may be killed by a signal that it did not send, and none may hang.
 //
 //     exits.js PROGRAMS
 
@@ -8,10 +8,10 @@ const { isMainThread } = require('node:worker_threads');
 const { ended, fail, folder, into } = require('./suite.js');
 
 const [count, way, role] = process.argv.slice(2);
-/** What a worker that ends by itself ends with; a main thread that sees another code ends with 99. */
+/** Exit code of a worker that exits itself; the main thread exits with 99 for another code. */
 const OWN_CODE = 5;
 
-/** Of the workers of each program. */
+/** Number of workers of each program. */
 const ROLES = ['terminated', 'stays', 'exits'];
 
 function churn() {
@@ -19,7 +19,7 @@ function churn() {
   return new Function('a', `return a + ${Math.random()}`)(kept.length);
 }
 
-/** What each does at its end, and the code, or the signal, that it must end with. */
+/** Kinds of exit, with the expected exit code or signal. */
 const WAYS = {
   exit: [() => process.exit(7), 7],
   exitInScope: [() => require('spanprof').tagWrapper({ at: 'exit' }, () => process.exit(8)), 8],

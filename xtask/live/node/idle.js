@@ -1,6 +1,5 @@
 'use strict';
-// A process that waits for requests that do not come, watched from outside: our threads sleep, there are no samples, and
-// nothing is sent.
+// An idle server, observed from outside: the profiler's threads sleep, there are no samples, and nothing is sent.
 //
 //     idle.js SECONDS
 
@@ -10,43 +9,43 @@ const timers = require('node:timers/promises');
 const { fail, folder, into } = require('./suite.js');
 
 const [seconds, directory] = process.argv.slice(2);
-/** What Node.js does by itself now and then, a collection say, is work, and is sampled. */
+/** Samples of Node.js's own work, such as a garbage collection. */
 const TRIES = 5;
 
-/** Times that threads went to sleep, ours and all, and the CPU time of all in milliseconds. */
-function look(pid) {
-  const said = { ours: 0, all: 0, cpuMs: 0 };
+/** Voluntary context switches of the profiler's and of all threads, and the CPU time of all in milliseconds. */
+function readThreads(pid) {
+  const sum = { ours: 0, all: 0, cpuMs: 0 };
   for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
     const read = (file) => fs.readFileSync(`/proc/${pid}/task/${thread}/${file}`, 'latin1');
     try {
       const status = read('status');
       const switches = Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)[1]);
-      said.all += switches;
-      if (/^Name:\s+spanprof/.test(status)) said.ours += switches;
-      said.cpuMs += Number(read('schedstat').split(' ', 1)[0]) / 1e6;
+      sum.all += switches;
+      if (/^Name:\s+spanprof/.test(status)) sum.ours += switches;
+      sum.cpuMs += Number(read('schedstat').split(' ', 1)[0]) / 1e6;
     } catch {
-      // It ended meanwhile.
+      // The thread ended meanwhile.
     }
   }
-  return said;
+  return sum;
 }
 
-/** Looking for new threads is rare while none comes. */
+/** The scan for new threads is rare while there are none. */
 const isIdle = ({ ours, files }) => ours <= 1 + seconds / 4 && files === 0;
 
 async function main() {
   const sent = folder();
   const child = spawn(process.execPath, [__filename, seconds, sent], { stdio: ['ignore', 'pipe', 'inherit'] });
-  // However the suite ends, it does not stay behind.
+  // Kills the process however the suite ends.
   process.once('exit', () => child.kill('SIGKILL'));
   const code = new Promise((resolve) => child.once('exit', (code, signal) => resolve(signal ?? code)));
   await new Promise((resolve, reject) => child.stdout.once('data', resolve).once('end', () => reject(new Error('it did not start'))));
   const looks = [];
   for (let round = 0; round < TRIES; round++) {
     await timers.setTimeout(4000);
-    const before = { ...look(child.pid), files: fs.readdirSync(sent).length };
+    const before = { ...readThreads(child.pid), files: fs.readdirSync(sent).length };
     await timers.setTimeout(seconds * 1000);
-    const after = { ...look(child.pid), files: fs.readdirSync(sent).length };
+    const after = { ...readThreads(child.pid), files: fs.readdirSync(sent).length };
     looks.push(Object.fromEntries(Object.keys(after).map((key) => [key, Math.round(10 * (after[key] - before[key])) / 10])));
     if (isIdle(looks[round])) break;
   }

@@ -1,7 +1,7 @@
 'use strict';
-// Whose work each sample says it is: a thousand promise chains, or a web server under load from another process. Each kind of
-// work has a function of its own, so that the stack tells the truth. None may be wrong; 99.5 % must be labelled. Where Node.js
-// carries the labels along, the profiler must have found where.
+// Label of each sample: a thousand promise chains, or a web server under load from another process. Each kind of work has its
+// own function, so that the stack identifies it. No label may be wrong; 99.5 % of the samples must be labeled. Where Node.js
+// has AsyncContextFrame, the profiler must have found its offsets.
 //
 //     labels.js chains|express|fastify SECONDS
 
@@ -22,7 +22,7 @@ const RATE_HZ = 250;
 const IS_CARRIED = Number(process.versions.node.split('.')[0]) >= 24 || (process.env.NODE_OPTIONS ?? '').includes('async-context-frame');
 const SPAN = 'b7ad6b7169203331';
 
-/** Work between awaits of several sorts. */
+/** Work between several kinds of awaits. */
 async function serve(name) {
   for (let step = 0; step < 4; step++) {
     if (step === 1) await null;
@@ -68,13 +68,13 @@ function fastify(spanprof) {
   return underLoad(app.listen({ port: 0, host: '127.0.0.1' }).then(() => app.server.address()), () => app.close());
 }
 
-/** Sixteen clients that share kept connections. */
+/** Sixteen clients that share keep-alive connections. */
 async function load() {
   const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
   const until = Date.now() + seconds * 1000;
   let answered = 0;
   const client = async (number) => {
-    // On a loaded machine a second has few.
+    // On a loaded machine there are few per second.
     for (let turn = number; Date.now() < until || answered < 200 * seconds; turn++) {
       const name = Object.keys(KINDS)[turn % 3];
       const headers = { traceparent: `00-${traceOf(name)}-${SPAN}-01` };

@@ -1,7 +1,7 @@
 'use strict';
-// Everything that has ever crashed a profiler of Node.js, at once, sampled at 2 kHz: collections, code made and thrown away,
-// deep stacks, generators, exceptions, regular expressions, WebAssembly, labels, workers started and ended in the middle of
-// it, the profiler stopped and started. Surviving is the test.
+// Known causes of crashes in Node.js profilers, concurrently, sampled at 2 kHz: garbage collection, compilation and
+// deoptimization, deep stacks, generators, exceptions, regular expressions, WebAssembly, labels, workers terminated at any
+// time, restarts of the profiler. The test is that the process survives.
 //
 //     stress.js SECONDS
 
@@ -75,12 +75,12 @@ if (!isMainThread) {
   const settings = into(folder(), { sampleRate: 2000, wall: true, wallRate: 200, eventLoopBlock: 20 });
   const counts = { workers: 0, cycles: 0, chains: 0, samples: 0, dropped: {} };
 
-  // Two hundred in the usual minute, however long they take.
+  // Two hundred in the default minute, independent of their duration.
   const leastWorkers = Math.floor((200 * seconds) / 60);
   async function workers() {
     while (Date.now() < until || counts.workers < leastWorkers) {
       const worker = new Worker(__filename);
-      // Some are ended before they ran at all, some at work, some just as they begin.
+      // Some are terminated before they run, some at their start, some later.
       if (Math.random() < 0.7) await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
       await timers.setTimeout(Math.random() * 40);
       await worker.terminate();
@@ -90,7 +90,7 @@ if (!isMainThread) {
   async function cycles() {
     while (Date.now() < until) {
       await timers.setTimeout(500 + Math.random() * 1000);
-      // What the drain has not seen yet is not counted yet.
+      // The drain thread has not counted the latest samples.
       await spanprof.flush(30);
       const stats = spanprof.stats();
       counts.samples += stats['samples.cpu'];
@@ -117,10 +117,10 @@ if (!isMainThread) {
     .then(() => spanprof.stop())
     .then(() => {
       console.log(`${process.version}: ${JSON.stringify(counts)}`);
-      // A loaded machine gives less of it than seconds passed.
+      // On a loaded machine CPU time is less than elapsed time.
       const cpuSeconds = process.cpuUsage().user / 1e6;
       if (counts.samples < 20 * cpuSeconds) fail(`only ${counts.samples} samples in ${cpuSeconds} s of CPU`);
-      // A few of the frames, of which a sample has dozens, lie where V8 tells of no code; more are code that we forgot too early.
+      // V8 reports no code for a few of the dozens of frames per sample; more of them mean code removed too early.
       const unnamed = counts.dropped['dropped.code_ended'] ?? 0;
       if (unnamed > counts.samples / 10) fail(`${unnamed} frames of ended code in ${counts.samples} samples`);
       if (counts.workers < leastWorkers) fail(`only ${counts.workers} workers in ${seconds} s`);

@@ -1,5 +1,5 @@
 'use strict';
-// What the programs of this folder share: how one starts, where its profiles go, how it fails.
+// Shared by the programs of this directory: start, profile directory, failure.
 
 const fs = require('node:fs');
 const os = require('node:os');
@@ -9,42 +9,42 @@ const { spawn } = require('node:child_process');
 const folders = [];
 process.once('exit', () => folders.forEach((made) => fs.rmSync(made, { recursive: true, force: true })));
 
-/** A folder that is gone when the process ends. */
+/** A directory that is deleted at exit. */
 function folder() {
   const made = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-live-'));
   folders.push(made);
   return made;
 }
 
-/** Settings of `start`: into files of a folder. */
+/** Settings of `start` with files in a directory as destination. */
 function into(directory, settings) {
   return { serviceName: 'live', uploadInterval: 5, destinations: [{ type: 'file', directory, keep: 10_000 }], ...settings };
 }
 
-/** Ends the suite's program with a reason. */
+/** Exits with an error message. */
 function fail(message) {
   console.error(message);
   process.exit(1);
 }
 
-/** Another program of ours to its end: how it ended and what it said. One that hangs is killed, and shows so. */
+/** Runs another program of the suite: exit status and output. A hung one is killed and reported. */
 function ended(words, { limitMs = 60_000, env = {} } = {}) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, words, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
-    const said = { stdout: '', stderr: '', hung: false };
-    for (const stream of ['stdout', 'stderr']) child[stream].setEncoding('utf8').on('data', (part) => { said[stream] += part; });
+    const result = { stdout: '', stderr: '', hung: false };
+    for (const stream of ['stdout', 'stderr']) child[stream].setEncoding('utf8').on('data', (part) => { result[stream] += part; });
     const watch = setTimeout(() => {
-      said.hung = true;
+      result.hung = true;
       child.kill('SIGKILL');
     }, limitMs);
     child.once('close', (code, signal) => {
       clearTimeout(watch);
-      resolve({ code, signal, ...said });
+      resolve({ code, signal, ...result });
     });
   });
 }
 
-/** Counters of `stats()` that begin with a word and are not zero. */
+/** Counters of `stats()` with this prefix that are not zero. */
 function counters(stats, prefix) {
   return Object.fromEntries(Object.entries(stats).filter(([name, value]) => name.startsWith(prefix) && value));
 }

@@ -1,8 +1,8 @@
-"""Drives the service at a fixed arrival rate while its receiver is there, away, and there again.
+"""Drives the service at a fixed arrival rate while its receiver is available, unavailable, and available again.
 
     outage.py MODE PORT SECONDS COMMAND FOLDER
 
-While it is away: latency and memory stay, counters tell, nothing is lost silently. Afterwards delivery goes on.
+While it is unavailable, latency and memory stay constant, and counters show each loss. Afterwards delivery resumes.
 """
 
 import atexit
@@ -18,7 +18,7 @@ import time
 from receivers import MODES
 
 ARRIVALS_HZ = 40
-#: Noise of a shared machine of two cores; a service that waits for its receiver is late by its time-out of 2 s.
+#: Noise of a shared machine of two cores; a service that waits for its receiver is delayed by its timeout of 2 s.
 P50_MAY_GROW_MS = 1.0
 P99_MAY_GROW_MS = 25.0
 RESIDENT_MAY_GROW_BYTES = 16 << 20
@@ -33,7 +33,7 @@ class Service:
         self.process = subprocess.Popen([sys.executable, script, str(receiver_port)], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        # Also when the suite fails: nothing of it goes on afterwards.
+        # Also when the suite fails: no process stays.
         atexit.register(self.process.kill)
 
     def get(self, path):
@@ -45,7 +45,7 @@ class Service:
         return body
 
     def latencies_ms(self, seconds):
-        """Latency of each request, counted from when it was due."""
+        """Latency of each request from its scheduled time."""
         latencies = []
         due = time.monotonic()
         until = due + seconds
@@ -59,7 +59,7 @@ class Service:
 
 @contextlib.contextmanager
 def receiver(command, port, folder):
-    """A real `spanprof serve`."""
+    """A `spanprof serve`."""
     words = [command, "serve", "--quiet", "--grpc", "0", "--http", str(port), "--dir", folder]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
@@ -80,7 +80,7 @@ def export_counters(service):
 
 
 def balance(counters):
-    """Requests that are neither sent, dropped for a reason, nor waiting. Splits add requests of their own."""
+    """Requests that are neither sent, dropped for a reason, nor waiting. Splits add requests."""
     dropped = sum(value for name, value in counters.items() if name.startswith("dropped_") and name != "dropped_samples")
     return counters["enqueued"] + counters["splits"] - counters["sent"] - dropped - counters["queue_payloads"]
 
@@ -88,7 +88,7 @@ def balance(counters):
 def judge_latency(mode, before, away, after):
     for name, at in (("p50", 0), ("p99", 1)):
         print(f"{mode}: {name} {before[at]:.2f} ms before, {away[at]:.2f} ms away, {after[at]:.2f} ms after")
-    # The machine's own noise shows in the difference between before and after.
+    # The difference between before and after is the noise of the machine.
     if away[0] > max(before[0], after[0]) + P50_MAY_GROW_MS or away[1] > max(before[1], after[1]) + P99_MAY_GROW_MS:
         sys.exit("latency moved while the receiver was away")
 

@@ -1,4 +1,4 @@
-"""Receivers that are away, each in its own way, on a port of the loopback."""
+"""Unavailable receivers of several kinds on a port of the loopback."""
 
 import contextlib
 import socket
@@ -8,13 +8,13 @@ import threading
 
 @contextlib.contextmanager
 def refused(_port):
-    """Nobody listens."""
+    """The port is closed."""
     yield
 
 
 @contextlib.contextmanager
 def swallowed(port):
-    """Connections hang half-open: the queue of the listener is full and nobody takes from it."""
+    """Connections stay half-open: the backlog is full and nothing accepts."""
     with listener(port, 0) as server:
         fillers = []
         for _ in range(8):
@@ -30,14 +30,14 @@ def swallowed(port):
 
 @contextlib.contextmanager
 def never_answering(port):
-    """Takes connections and reads, and says nothing."""
+    """Accepts connections, reads, and never responds."""
     with serving(port, lambda connection: drain(connection)):
         yield
 
 
 @contextlib.contextmanager
 def resetting(port):
-    """Takes a part of the request, then resets the connection."""
+    """Reads a part of the request, then resets the connection."""
 
     def reset(connection):
         connection.recv(200)

@@ -1,4 +1,4 @@
-"""A small web service under spanprof: GET /work burns a little CPU, GET /health tells resident memory and stats()."""
+"""A small web service under spanprof: GET /work uses some CPU time, GET /health returns resident memory and stats()."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import spanprof
 
 class Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Head and body in one packet: otherwise the client's delayed acknowledgement is what would be measured.
+    # Head and body in one packet: otherwise the measurement includes the client's delayed acknowledgement.
     wbufsize = 65_536
 
     def do_GET(self):
@@ -28,7 +28,7 @@ class Answer(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_):
-        """Silent: the driver measures latency, not the terminal."""
+        """No log: terminal output would add latency."""
 
 
 def main():

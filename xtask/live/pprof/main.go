@@ -1,4 +1,4 @@
-// google/pprof as it is published, without its line editor: the second implementation that reads our files back.
+// google/pprof without its line editor: a second implementation that reads our files.
 // Started by `cargo xtask live pprof`.
 package main
 

@@ -1,4 +1,4 @@
-"""Burns CPU inside and outside a span, waits a little, and leaves cpu and wall profiles in a directory or at a receiver."""
+"""Uses CPU time inside and outside a span, waits, and sends cpu and wall profiles to a directory or a receiver."""
 
 import sys
 import time

@@ -7,7 +7,7 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 
-/** What program.py does, in Java: a service of many requests, each with a trace and a span of its own. */
+/** The Java counterpart of program.py: a service of many requests, each with its own trace and span. */
 public final class Requests {
     private static final String TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
     private static final String SPAN_ID = "b7ad6b7169203331";
@@ -16,7 +16,7 @@ public final class Requests {
 
     private Requests() {}
 
-    /** Burns CPU time of this thread; the profile must show it under this name. */
+    /** Uses CPU time of this thread; the profile must attribute it to this name. */
     static double burn(double cpuSeconds) {
         long until = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() + (long) (cpuSeconds * 1e9);
         double total = 0;

@@ -1,5 +1,5 @@
 'use strict';
-// What program.py does, in Node.js: a service of many requests, each with a trace and a span of its own.
+// The Node.js counterpart of program.py: a service of many requests, each with its own trace and span.
 
 const crypto = require('node:crypto');
 const fs = require('node:fs');
@@ -9,10 +9,10 @@ const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 const SPAN_ID = 'b7ad6b7169203331';
 const SPAN_CPU_SECONDS = 0.3;
 const REQUEST_CPU_SECONDS = 0.004;
-/** Burnt outside of every request: process.cpuUsage() includes the threads that compile. */
+/** CPU time outside of requests: process.cpuUsage() includes the compiler threads. */
 const WARM_UP_CPU_SECONDS = 0.5;
 
-/** Burns CPU time; the profile must show it under this name. */
+/** Uses CPU time; the profile must attribute it to this name. */
 function burn(cpuSeconds) {
   const before = process.cpuUsage();
   let total = 0;

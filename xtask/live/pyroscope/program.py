@@ -1,4 +1,4 @@
-"""A service of many requests: each has a trace and a span of its own, under one of two routes. Sends one profile."""
+"""A service of many requests: each has its own trace and span, under one of two routes. Sends one profile."""
 
 import os
 import random
@@ -14,7 +14,7 @@ REQUEST_CPU_SECONDS = 0.004
 
 
 def burn(cpu_seconds):
-    """Burns CPU time of this thread; the profile must show it under this name."""
+    """Uses CPU time of this thread; the profile must attribute it to this name."""
     began = time.thread_time()
     total = 0
     while time.thread_time() - began < cpu_seconds:

@@ -1,5 +1,5 @@
-"""Queries Pyroscope for one service of `live pyroscope` and compares with what the program sent: series, labels, span, diff,
-totals at each hop. Prints one row of the table; exits with what differs."""
+"""Queries Pyroscope for one service of `live pyroscope` and compares with the sent profiles: series, labels, span, diff,
+totals at each hop. Prints one row of the table; exits with the differences."""
 
 import argparse
 import json
@@ -13,8 +13,8 @@ from program import REQUEST_CPU_SECONDS, SPAN_CPU_SECONDS, SPAN_ID, TRACE_ID
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 PERIOD_NS = 1_000_000_000 // 250
 MOST_SERIES = 24
-# Tolerance between the samples and Pyroscope. Values are counts of periods: of each thread that ran, what is below one waits
-# for its next sample, and stop() sends what ran after the figure was read. A VM has many threads. Later hops must be equal.
+# Tolerance between the samples and Pyroscope. Values count whole periods: the last partial period of each thread is
+# missing, and stop() sends samples taken after the figure was read. A VM has many threads. Later hops must be equal.
 REMAINDER_NS = {"rust": 5 * PERIOD_NS, "python": 5 * PERIOD_NS, "node": 12 * PERIOD_NS, "java": 40 * PERIOD_NS}
 
 
@@ -67,12 +67,12 @@ def collector_total(command, written, service):
     """CPU nanoseconds of the service in the Collector's own file."""
     words = [command, "top", written, "--service", service, "--type", "cpu", "--json"]
     done = subprocess.run(words, capture_output=True, text=True)
-    # A line may be half written.
+    # A line may be incomplete.
     return json.loads(done.stdout)["total"] if done.returncode == 0 else -1
 
 
 def wait_until_equal(pyroscope, at_collector):
-    """The totals at the Collector and at Pyroscope: each writes the last request in its own time."""
+    """The totals at the Collector and at Pyroscope: both store the last request asynchronously."""
     until = time.monotonic() + 15
     while True:
         totals = at_collector(), pyroscope.total()
@@ -82,7 +82,7 @@ def wait_until_equal(pyroscope, at_collector):
 
 
 def wait_for_series(pyroscope):
-    """A Collector's queue delivers after its answer."""
+    """Waits: a Collector's queue delivers after its response."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
         series = pyroscope.series()
@@ -93,7 +93,7 @@ def wait_for_series(pyroscope):
 
 
 def differences(given, pyroscope, series, stored):
-    """Every comparison that fails, as a sentence."""
+    """Messages of the failed comparisons."""
     cart, pay, rest = (pyroscope.total(endpoint=value) for value in ("/cart", "/pay", ""))
     if cart + pay + rest != stored:
         yield f"labels add up to {cart} + {pay} + {rest} ns, the whole is {stored} ns"

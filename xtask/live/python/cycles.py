@@ -1,4 +1,4 @@
-"""Starts and stops from four threads at random. Memory, descriptors and threads must come back to where they were."""
+"""Starts and stops from four threads at random. Memory, descriptors and threads must return to their initial numbers."""
 
 import logging
 import random
@@ -35,12 +35,12 @@ def run(clock, folder, cycles):
 
 def main():
     clock, cycles = suite.arguments()
-    # Starting twice is what this cell does all the time.
+    # This cell starts a running profiler all the time.
     logging.getLogger("spanprof").setLevel(logging.ERROR)
     suite.watch(cycles)
     folder = suite.start(clock, 1000)
     spanprof.stop()
-    # The first cycles fill pools that stay.
+    # The first cycles fill pools, which are kept.
     run(clock, folder, min(cycles, 200))
     time.sleep(0.2)
     before = suite.resident_bytes(), suite.open_files(), suite.kernel_threads()

@@ -9,9 +9,9 @@ import hung
 import spanprof
 import suite
 
-#: A child that sleeps so long hangs. It needs less than a second, but others may keep it off the processors.
+#: A child that sleeps this long is hung. It needs less than a second, but may wait for a processor.
 IDLE_SECONDS = 30
-#: A child that runs so long hangs. It needs a tenth of a second.
+#: A child that runs this long is hung. It needs a tenth of a second.
 RUN_SECONDS = 5
 
 

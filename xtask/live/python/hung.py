@@ -1,5 +1,5 @@
-"""Whether a child process hangs, and what can be learned of it before it is killed: each thread as /proc shows it, C and
-Python stacks. Used by the programs that fork."""
+"""Detects a hung child process, and collects its state before it is killed: threads in /proc, C and Python stacks. Used by the
+programs that fork."""
 
 import os
 import shutil
@@ -7,18 +7,18 @@ import signal
 import subprocess
 import time
 
-#: What /proc tells of a thread that waits or spins: state, where in the kernel, in which system call, signal masks.
+#: Files of /proc about a thread: state, kernel stack, system call, signal masks.
 FILES = ("stat", "schedstat", "wchan", "syscall", "stack", "status")
 #: The debugger itself may hang.
 DEBUGGER_SECONDS = 60
-#: A longer pause between two looks is the machine's, not the child's.
+#: A longer pause between two polls is a pause of the machine.
 LONGEST_LOOK_SECONDS = 0.1
-#: Time for the traceback that PYTHONFAULTHANDLER writes upon SIGABRT.
+#: Time for the traceback that PYTHONFAULTHANDLER writes at SIGABRT.
 TRACEBACK_SECONDS = 2
 
 
 class Patience:
-    """Tells a child that hangs from one that waits for a processor, or for a machine that was stopped for a while.
+    """Distinguishes a hung child from one that waits for a processor, and from a pause of the machine.
 
     A child hangs when it was neither running nor waiting to run for `idle_seconds`, or when it ran for `run_seconds`.
     """
@@ -31,7 +31,7 @@ class Patience:
         self._watched = 0.0
 
     def is_over(self):
-        """Whether it hangs. To be asked every few milliseconds: time between two looks counts up to a limit."""
+        """Whether it is hung. Call it every few milliseconds: the time between two polls counts up to a limit."""
         now = time.monotonic()
         self._watched += min(now - self._looked, LONGEST_LOOK_SECONDS)
         self._looked = now
@@ -41,8 +41,8 @@ class Patience:
         try:
             ran, waited = (int(word) / 1e9 for word in _read(f"/proc/{self._pid}/schedstat").split()[:2])
         except ValueError:
-            ran, waited = 0, 0  # A kernel that does not keep these sums: only the state now is known.
-        # The kernel counts a wait when it ends: of a child that waits now the last wait is not in the sum.
+            ran, waited = 0, 0  # A kernel without these sums: only the current state is available.
+        # The kernel counts a wait at its end: the sum lacks a wait in progress.
         waits_now = _read(f"/proc/{self._pid}/stat").rpartition(")")[2].split()[:1] == ["R"]
         return ran > self._run_seconds or (self._watched - ran - waited > self._idle_seconds and not waits_now)
 
@@ -53,7 +53,7 @@ def describe(pid):
     for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
         for name in FILES:
             parts.append(f"-- thread {task} {name}: {_read(f'/proc/{pid}/task/{task}/{name}')}")
-    # Twice: a process that spins is elsewhere the second time, one that waits is not.
+    # Twice: the stacks of a spinning process differ, those of a waiting one are equal.
     for _ in range(2):
         parts.append(_c_stacks(pid))
     os.kill(pid, signal.SIGABRT)

@@ -1,4 +1,4 @@
-"""Functions that are compiled, run under a label with their own name, and freed, so that addresses are used again. Every
+"""Functions that are compiled, run under a label with their own name, and freed, so that addresses are reused. Every
 sample under such a label must name that function and no other: 0 wrong of at least 1,000."""
 
 import glob

@@ -1,4 +1,4 @@
-"""Reads a pprof file with nothing but the standard library: samples as (values, labels, function names leaf first)."""
+"""Reads a pprof file with the standard library only: samples as (values, labels, function names leaf first)."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""Signals that arrive after stop: the process survives, and what was caught while profiling is still caught."""
+"""Signals that arrive after stop: the process survives, and the handlers installed while profiling stay."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import suite
 
 
 def caught():
-    """Signals with a handler, as the kernel sees them."""
+    """Signals with a handler, from /proc."""
     with open("/proc/self/status") as status:
         mask = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt"))
     return {number for number in range(1, 65) if mask >> (number - 1) & 1}
@@ -21,7 +21,7 @@ def main():
     clock, seconds = suite.arguments()
     suite.watch(seconds)
     before = caught()
-    # Faults and breakpoints that nobody handles end a program by default, and so they shall beside us.
+    # Unhandled faults and breakpoints terminate a program by default, and also with the profiler.
     fatal = {signal.SIGSEGV, signal.SIGBUS, signal.SIGTRAP}
     sent = 0
     until = time.monotonic() + seconds

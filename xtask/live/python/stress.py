@@ -1,4 +1,4 @@
-"""Twenty threads that do everything that has ever crashed a profiler, sampled at 2 kHz. Surviving is the test."""
+"""Twenty threads with known causes of crashes in profilers, sampled at 2 kHz. The test is that the process survives."""
 
 import asyncio
 import gc
@@ -137,7 +137,7 @@ def main():
     threads = [threading.Thread(target=guarded, args=(work, seed)) for seed, work in enumerate(WORK)]
     for thread in threads:
         thread.start()
-    # Beside the twenty, the main thread reads the profiler's health.
+    # The main thread reads the profiler's statistics.
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         spanprof.stats()

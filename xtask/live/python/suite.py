@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: how a cell starts, what it leaves behind, and a watchdog against hangs."""
+"""Shared by the scripts of this directory: start of a cell, its leftovers, and a watchdog against hangs."""
 
 import atexit
 import faulthandler
@@ -9,7 +9,7 @@ import tempfile
 
 import spanprof
 
-#: A cell that takes so much longer than asked hangs: it dumps every stack and ends with an error.
+#: Time beyond the requested duration after which a cell is hung: it dumps every stack and exits with an error.
 GRACE_SECONDS = 90
 
 
@@ -20,12 +20,12 @@ def arguments():
 
 
 def watch(seconds):
-    """Ends the process, with every stack on stderr, when it hangs."""
+    """Ends a hung process, with every stack on stderr."""
     faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True)
 
 
 def start(clock, rate, **settings):
-    """Starts into files of a fresh folder and returns it; ends the cell when this machine has no such clock."""
+    """Starts with files in a new directory as destination, and returns the directory; ends the cell without such a clock."""
     folder = tempfile.mkdtemp(prefix="spanprof-live-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     settings.setdefault("destinations", [{"type": "file", "directory": folder, "keep": 10_000}])
@@ -53,10 +53,10 @@ def open_files():
 
 
 def kernel_threads():
-    """Threads of this process as the kernel counts them."""
+    """Threads of this process, from /proc."""
     return len(os.listdir("/proc/self/task"))
 
 
 def counters(prefix):
-    """Counters of stats() that begin with `prefix` and are not zero."""
+    """Counters of stats() with `prefix` that are not zero."""
     return {name: value for name, value in spanprof.stats().items() if name.startswith(prefix) and value}

@@ -4,7 +4,7 @@ import java.io.File;
 import java.time.Duration;
 import java.util.Map;
 
-/** What program.py does: burns CPU time in threads, waits and labels its work, once before and once after the mark `later`. */
+/** The Java counterpart of program.py: uses CPU time in threads, waits and labels its work, once before and once after the mark `later`. */
 public final class Program {
     private Program() {}
 

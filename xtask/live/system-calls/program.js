@@ -1,5 +1,5 @@
 'use strict';
-// What program.py does: burns CPU time in threads, waits and labels its work, once before and once after the mark `later`.
+// The Node.js counterpart of program.py: uses CPU time in threads, waits and labels its work, once before and once after the mark `later`.
 
 const assert = require('node:assert');
 const fs = require('node:fs');

@@ -1,8 +1,8 @@
-"""Burns CPU time in threads, waits, forks and labels its work, once before and once after the mark `later`.
+"""Uses CPU time in threads, waits, forks and labels its work, once before and once after the mark `later`.
 
     program.py bare|profiled
 
-The settings of the profiled run are variables. A mark is a file that does not exist, whose name shows in the trace.
+The profiled run is configured by environment variables. A mark is the name of a missing file, which appears in the trace.
 """
 
 import os
