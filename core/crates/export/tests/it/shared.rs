@@ -1,4 +1,4 @@
-//! Helpers of the tests: payloads, exporters with one destination, and waiting for a state.
+//! Payloads, exporters with one destination, and waiting for a state, for all tests of this binary.
 
 use crate::clocks::InstantClock;
 use spanprof_export::{Clock, Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};

@@ -108,8 +108,8 @@ fn begin_list(out: &mut String, name: &str) {
     out.push_str("\":[");
 }
 
-/// A JSON string that is safe inside a script element: `<` is escaped, and so are U+2028 and U+2029, which end a line in
-/// JavaScript before ES2019.
+/// A JSON string that is safe inside a script element: `<` is escaped, and so are U+2028 and U+2029, which end a line
+/// in ECMAScript before 2019.
 fn write_text(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
