@@ -12,7 +12,7 @@ use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
 use spanprof::context::labels_lost;
-use spanprof::runtime::SwitchedOff;
+use spanprof::runtime::DisabledRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
@@ -172,7 +172,7 @@ pub unsafe fn start(
         config.service_name = program_name;
     }
     if !config.enabled || config.disabled_by.is_some() {
-        return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| Started::Off);
+        return Profiler::start_with_runtime(config, Arc::new(DisabledRuntime)).map(|_| Started::Off);
     }
     runtime::allow_signals(config.signals);
     // SAFETY: guaranteed by the caller.

@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
 use spanprof::config::{from_json, process_environment, BindingOption, OptionValues, KEYS};
-use spanprof::runtime::SwitchedOff;
+use spanprof::runtime::DisabledRuntime;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
 use crate::context;
@@ -93,7 +93,7 @@ pub fn start(env: Env, config_json: String, program_name: Option<String>, submit
             config.service_name = program_name.unwrap_or_default();
         }
         if !config.enabled || config.disabled_by.is_some() {
-            return Profiler::start_with_runtime(config, Arc::new(SwitchedOff)).map(|_| false);
+            return Profiler::start_with_runtime(config, Arc::new(DisabledRuntime)).map(|_| false);
         }
         if submitted == Some(true) {
             // The inspector samples; no stack is walked.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spanprof::config::{process_environment, KEYS};
-use spanprof::runtime::{Runtime, SwitchedOff};
+use spanprof::runtime::{DisabledRuntime, Runtime};
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
 
 use crate::convert;
@@ -30,7 +30,7 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         }
         // When switched off, the interpreter is not inspected.
         let switched_off = !config.enabled || config.disabled_by.is_some();
-        let runtime = if switched_off { Arc::new(SwitchedOff) } else { python_runtime(py, config.signals)? };
+        let runtime = if switched_off { Arc::new(DisabledRuntime) } else { python_runtime(py, config.signals)? };
         py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
     })
 }

@@ -4,7 +4,7 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use spanprof::context::{hold_context, HeldContext, Link};
+use spanprof::context::{pin_context, Link, PinnedContext};
 
 use crate::context::{self, PreparedLabels};
 use crate::convert;
@@ -52,7 +52,7 @@ pub struct LinkToken {
     pub token: Option<Py<PyAny>>,
     written: VariableValue,
     previous: VariableValue,
-    _pin: HeldContext,
+    _pin: PinnedContext,
 }
 
 #[pymethods]
@@ -94,7 +94,7 @@ pub fn attach_span(span: ActiveSpan) -> Option<LinkToken> {
     };
     let written = VariableValue::new(context::linked(previous.id(), link, local_root, &span.labels));
     variable::set(&written);
-    Some(LinkToken { token: None, _pin: hold_context(written.id()), written, previous })
+    Some(LinkToken { token: None, _pin: pin_context(written.id()), written, previous })
 }
 
 /// Removes a span's link. Has no effect in a `Context` other than the one it was attached in.
@@ -145,7 +145,7 @@ pub fn set_current(id: &Bound<'_, PyAny>) {
 pub struct BoundCall {
     function: Py<PyAny>,
     context: VariableValue,
-    _pin: HeldContext,
+    _pin: PinnedContext,
 }
 
 #[pymethods]
@@ -183,7 +183,7 @@ pub fn bind_context(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
         return Ok(function);
     }
     let py = function.py();
-    let pin = hold_context(context.id());
+    let pin = pin_context(context.id());
     Ok(Bound::new(py, BoundCall { function: function.unbind(), context, _pin: pin })?.into_any())
 }
 

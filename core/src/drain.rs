@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::context::{sampled_context_row, ContextRow, LabelSetId, Link};
 use crate::locations::LocationTable;
-use crate::runtime::{Ended, Runtime};
+use crate::runtime::{EndedCode, Runtime};
 use crate::stacks::{RawStackAt, StackLosses, StackTable};
 use crate::stats::Counters;
 use crate::window::{ResolvedSample, Window};
@@ -20,8 +20,8 @@ pub(crate) struct Drain {
     runtime: Arc<dyn Runtime>,
     pub locations: LocationTable,
     pub stacks: StackTable,
-    ended_code: VecDeque<Ended>,
-    ended_scratch: Vec<Ended>,
+    ended_code: VecDeque<EndedCode>,
+    ended_scratch: Vec<EndedCode>,
     losses: StackLosses,
     max_stacks: u32,
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 
-use crate::runtime::{Ended, Frame, FrameType, Runtime};
+use crate::runtime::{EndedCode, Frame, FrameType, Runtime};
 use spanprof_signal::{CaptureFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
 
 /// First code id of [`FakeRuntime::define`].
@@ -25,10 +25,10 @@ pub struct FakeRuntime {
 struct Codes {
     /// Code → current function.
     current: HashMap<u64, Frame>,
-    /// Ended functions: code, position of the end, function.
+    /// EndedCode functions: code, position of the end, function.
     past: Vec<(u64, u64, Frame)>,
     by_name: HashMap<String, u64>,
-    ended: Vec<Ended>,
+    ended: Vec<EndedCode>,
     next: u64,
 }
 
@@ -72,7 +72,7 @@ impl FakeRuntime {
             if let Some(function) = reused_by {
                 codes.current.insert(code, frame(function, "fake", 1));
             }
-            codes.ended.push(Ended { code, position });
+            codes.ended.push(EndedCode { code, position });
         });
     }
 
@@ -111,7 +111,7 @@ impl Runtime for FakeRuntime {
         capture_nothing
     }
 
-    fn ended(&self, out: &mut Vec<Ended>) {
+    fn ended(&self, out: &mut Vec<EndedCode>) {
         self.with_codes(|codes| out.append(&mut codes.ended));
     }
 

@@ -41,7 +41,7 @@ pub fn native_frame(pc: u64) -> Option<Frame> {
 
 /// Code that ended (freed, unloaded, moved). Raw frames with this id at ring positions from `position` on are other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedCode {
     /// `RawFrame::code`.
     pub code: u64,
     /// Ring position when it ended; earlier entries still refer to the old code.
@@ -83,27 +83,27 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Whether `capture_other` makes the thread walk itself (a self-walk), so that a moving CPU clock does not mean a torn
     /// stack. `SignalBlocked` means that the request is pending: `capture_other` is called again for this thread.
-    fn others_walk_themselves(&self) -> bool {
+    fn uses_self_walks(&self) -> bool {
         false
     }
 
     /// Waits until all self-walks requested since the last call are complete, for at most `timeout`. False when this runtime
     /// never waits. Called by the wall sampler.
-    fn wait_for_answers(&self, timeout: std::time::Duration) -> bool {
+    fn wait_for_responses(&self, timeout: std::time::Duration) -> bool {
         let _ = timeout;
         false
     }
 
     /// Whether raw frames of `capture_other` stay valid for a second, even if code ends meanwhile.
-    fn frames_keep(&self) -> bool {
+    fn are_frames_stable(&self) -> bool {
         false
     }
 
     /// Rewrites raw frames that `capture_other` returned at ring position `position` so that they stay valid; false where
     /// that is impossible.
-    fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+    fn stabilize_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
         let _ = (position, frames);
-        self.frames_keep()
+        self.are_frames_stable()
     }
 
     /// The longest interval between ticks of the wall sampler while all threads are blocked; the system calls of a tick limit
@@ -113,8 +113,8 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Whether the wall sampler runs at its idle rate, where system calls cost more than walks. Called before each tick.
-    fn looks_are_rare(&self, are_rare: bool) {
-        let _ = are_rare;
+    fn set_idle(&self, is_idle: bool) {
+        let _ = is_idle;
     }
 
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.
@@ -126,7 +126,7 @@ pub trait Runtime: Send + Sync + 'static {
     fn register_thread(&self) {}
 
     /// Appends the code that ended since the last call, oldest first. Called after the drain read the ring's head.
-    fn ended(&self, out: &mut Vec<Ended>) {
+    fn ended(&self, out: &mut Vec<EndedCode>) {
         let _ = out;
     }
 
@@ -149,9 +149,9 @@ pub fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> 
 }
 
 /// The runtime of a disabled profiler: it inspects nothing of the language.
-pub struct SwitchedOff;
+pub struct DisabledRuntime;
 
-impl Runtime for SwitchedOff {
+impl Runtime for DisabledRuntime {
     fn resource_attributes(&self) -> Vec<(String, String)> {
         Vec::new()
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
-use crate::context::{context_row, hold_context, merge, open_context, with_labels, ContextRow, HeldContext};
+use crate::context::{context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext};
 use crate::sys::thread_context;
 
 /// Labels prepared in advance, so that entering a scope costs tens of nanoseconds.
@@ -66,7 +66,7 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
     outer: u64,
-    _held: HeldContext,
+    _held: PinnedContext,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -78,7 +78,7 @@ impl TagScope {
     }
 
     fn enter_id(id: u64) -> Self {
-        let held = hold_context(id);
+        let held = pin_context(id);
         Self { outer: thread_context::replace_current(id), _held: held, _of_this_thread: PhantomData }
     }
 }
@@ -133,7 +133,7 @@ pin_project_lite::pin_project! {
         future: F,
         labels: Labels,
         // The context of the last poll: outer context, active span, context id, and its pin.
-        opened: Option<(u64, crate::context::Link, u64, HeldContext)>,
+        opened: Option<(u64, crate::context::Link, u64, PinnedContext)>,
     }
 }
 
@@ -159,7 +159,7 @@ impl<F: Future> Future for TaggedFuture<F> {
             Some((known_outer, known_span, id, _)) if (*known_outer, *known_span) == (outer, span) => *id,
             _ => {
                 let id = inner_id(outer, *this.labels);
-                *this.opened = Some((outer, span, id, hold_context(id)));
+                *this.opened = Some((outer, span, id, pin_context(id)));
                 id
             }
         };

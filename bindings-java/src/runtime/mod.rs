@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jni::sys::{JNIEnv, JavaVM};
-use spanprof::runtime::{Ended, Frame, FrameType, Runtime, RuntimeThread};
+use spanprof::runtime::{EndedCode, Frame, FrameType, Runtime, RuntimeThread};
 use spanprof::{sys, Profiler};
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
@@ -288,38 +288,38 @@ impl Runtime for JavaRuntime {
         is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
-    fn others_walk_themselves(&self) -> bool {
+    fn uses_self_walks(&self) -> bool {
         true
     }
 
-    fn wait_for_answers(&self, patience: std::time::Duration) -> bool {
-        wall_signal::wait_for_answers(patience)
+    fn wait_for_responses(&self, patience: std::time::Duration) -> bool {
+        wall_signal::wait_for_responses(patience)
     }
 
-    fn frames_keep(&self) -> bool {
+    fn are_frames_stable(&self) -> bool {
         // Frames of the own walker have fingerprints; the VM reuses method ids.
         self.layout.is_some()
     }
 
-    fn looks_are_rare(&self, are_rare: bool) {
-        wall_signal::looks_are_rare(are_rare);
+    fn set_idle(&self, is_idle: bool) {
+        wall_signal::set_idle(is_idle);
     }
 
     fn threads(&self, out: &mut Vec<RuntimeThread>) {
         threads_signal::each_program_thread(|thread_id| out.push(RuntimeThread { thread_id, handle: 0 }));
     }
 
-    fn ended(&self, out: &mut Vec<Ended>) {
+    fn ended(&self, out: &mut Vec<EndedCode>) {
         // Threads are renamed, and kernel thread ids are reused: names are read again periodically.
         let now_ns = sys::monotonic_ns();
         if now_ns.saturating_sub(self.thread_names_read_ns.load(Ordering::Relaxed)) > THREAD_NAMES_VALID_NS {
             self.thread_names_read_ns.store(now_ns, Ordering::Relaxed);
             let position = Profiler::running().map_or(0, |profiler| profiler.ring_position());
-            out.push(Ended { code: raw_frame::THREAD, position });
+            out.push(EndedCode { code: raw_frame::THREAD, position });
         }
         if self.layout.is_none() {
             let reused = method_ids::take_reused();
-            out.extend(reused.into_iter().map(|position| Ended { code: raw_frame::METHOD_ID, position }));
+            out.extend(reused.into_iter().map(|position| EndedCode { code: raw_frame::METHOD_ID, position }));
         }
     }
 

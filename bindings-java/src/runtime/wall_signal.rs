@@ -77,9 +77,9 @@ pub fn begin() {
     thread_ids.into_iter().for_each(|thread_id| sampler.close(thread_id));
 }
 
-/// See [`spanprof::runtime::Runtime::looks_are_rare`].
-pub fn looks_are_rare(are_rare: bool) {
-    RATE_IS_REDUCED.store(are_rare, Ordering::Relaxed);
+/// See [`spanprof::runtime::Runtime::set_idle`].
+pub fn set_idle(is_idle: bool) {
+    RATE_IS_REDUCED.store(is_idle, Ordering::Relaxed);
 }
 
 /// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
@@ -91,7 +91,7 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
 }
 
 /// Waits for the answers to all requests since the last call.
-pub fn wait_for_answers(timeout: Duration) -> bool {
+pub fn wait_for_responses(timeout: Duration) -> bool {
     let mut sampler = sampler();
     if std::mem::take(&mut sampler.has_open_round) {
         let until_ns = sys::monotonic_ns() + timeout.as_nanos() as u64;
@@ -105,7 +105,7 @@ struct SamplerState {
     /// By kernel thread id.
     pending: BTreeMap<u32, PendingRequest>,
     idle: IdleThreads,
-    /// Whether a round has begun that `wait_for_answers` has not ended.
+    /// Whether a round has begun that `wait_for_responses` has not ended.
     has_open_round: bool,
 }
 

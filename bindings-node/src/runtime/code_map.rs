@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use spanprof::runtime::{Ended, Frame};
+use spanprof::runtime::{EndedCode, Frame};
 
 use super::bytecode_sizes::BytecodeSizes;
 use super::names::CodeName;
@@ -209,7 +209,12 @@ impl CodeMap {
 
     /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
     /// per so many new code objects. `read` reads a word of memory; `position` returns the ring's position.
-    pub fn sweep(&mut self, read: &dyn Fn(usize) -> Option<u64>, position: &dyn Fn() -> u64, ended: &mut Vec<Ended>) {
+    pub fn sweep(
+        &mut self,
+        read: &dyn Fn(usize) -> Option<u64>,
+        position: &dyn Fn() -> u64,
+        ended: &mut Vec<EndedCode>,
+    ) {
         // The move event of code that was moving during the last sweep has been applied by now.
         for MissingCode { start, added_at, position } in std::mem::take(&mut self.missing) {
             if self.live.get(&start).is_some_and(|code| code.added_at == added_at) {
@@ -246,7 +251,7 @@ impl CodeMap {
         self.scripts.drop_unreferenced(&referenced);
     }
 
-    fn evict_oldest(&mut self, position: u64, ended: &mut Vec<Ended>) {
+    fn evict_oldest(&mut self, position: u64, ended: &mut Vec<EndedCode>) {
         let evictable = self.live.values().filter(|code| code.isolate != OF_PROCESS);
         let mut by_age: Vec<(u64, usize)> = evictable.map(|code| (code.added_at, code.start)).collect();
         by_age.sort_unstable();
@@ -270,7 +275,7 @@ impl CodeMap {
     }
 
     /// Applies one event; appends the code ranges that it ended.
-    pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<Ended>) {
+    pub fn apply(&mut self, event: CodeEvent, ended: &mut Vec<EndedCode>) {
         let CodeEvent { ring, position, isolate, change } = event;
         let position = if ring == self.ring { position } else { 0 };
         match change {
@@ -362,7 +367,7 @@ impl CodeMap {
         name
     }
 
-    fn insert(&mut self, code: CodeObject, ended: &mut Vec<Ended>) {
+    fn insert(&mut self, code: CodeObject, ended: &mut Vec<EndedCode>) {
         let end = code.start.saturating_add(code.len);
         while let Some((&start, _)) =
             self.live.range(..end).next_back().filter(|(start, old)| *start + old.len > code.start)
@@ -374,7 +379,7 @@ impl CodeMap {
         self.live.insert(code.start, code);
     }
 
-    fn end(&mut self, start: usize, position: u64, ended: &mut Vec<Ended>) -> Option<CodeObject> {
+    fn end(&mut self, start: usize, position: u64, ended: &mut Vec<EndedCode>) -> Option<CodeObject> {
         let code = self.live.remove(&start)?;
         self.by_isolate.remove(&(code.isolate, start));
         self.live_bytes = self.live_bytes.saturating_sub(code.bytes());
@@ -386,7 +391,7 @@ impl CodeMap {
     }
 
     /// The collection is over: no stack contains an old address any more.
-    fn end_collection(&mut self, isolate: usize, position: u64, ended: &mut Vec<Ended>) {
+    fn end_collection(&mut self, isolate: usize, position: u64, ended: &mut Vec<EndedCode>) {
         for (_, start) in self.moving.extract_if(.., |(of, _)| *of == isolate) {
             if let Some(code) = self.retired.remove_unended(start) {
                 report_ended(&code, position, ended);
@@ -436,9 +441,9 @@ impl CodeMap {
 }
 
 /// Appends the pages of code that ended.
-fn report_ended(code: &CodeObject, position: u64, ended: &mut Vec<Ended>) {
+fn report_ended(code: &CodeObject, position: u64, ended: &mut Vec<EndedCode>) {
     let first = code.start & !(PAGE - 1);
-    ended.extend((first..code.start + code.len).step_by(PAGE).map(|page| Ended { code: page as u64, position }));
+    ended.extend((first..code.start + code.len).step_by(PAGE).map(|page| EndedCode { code: page as u64, position }));
 }
 
 #[cfg(test)]

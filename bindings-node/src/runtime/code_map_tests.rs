@@ -116,7 +116,7 @@ fn an_address_is_resolved_to_the_code_at_the_samples_position() {
     map.apply(added(10, 5000, "Builtin:first"), &mut ended);
     assert!(ended.is_empty(), "code in unused memory ends nothing");
     map.apply(added(20, 5050, "Builtin:second"), &mut ended);
-    assert_eq!(ended, [Ended { code: 4096, position: 20 }]);
+    assert_eq!(ended, [EndedCode { code: 4096, position: 20 }]);
     assert_eq!(name_at(&map, 5060, 15), Some("first"));
     assert_eq!(name_at(&map, 5060, 20), Some("second"));
     assert_eq!(name_at(&map, 5060, 5), None, "before it was added");
@@ -138,7 +138,7 @@ fn events_of_another_ring_count_as_before_all_positions_of_the_current_one() {
     map.apply(added(900, 8192, "Builtin:listed_meanwhile"), &mut ended);
     assert_eq!(name_at(&map, 8200, 3), Some("listed_meanwhile"));
     map.apply(added(900, 8192, "Builtin:next"), &mut ended);
-    assert_eq!(ended, [Ended { code: 8192, position: 0 }]);
+    assert_eq!(ended, [EndedCode { code: 8192, position: 0 }]);
     assert_eq!(name_at(&map, 8200, 3), Some("next"));
 }
 
@@ -210,7 +210,7 @@ fn code_moved_by_a_collection_is_resolved_at_both_addresses_until_the_collection
         map.apply(CodeEvent { ring: RING, position: 9, isolate, change: CodeChange::CollectionEnded }, &mut ended);
         assert_eq!(is_resolved(&map, [8, 9]), [true, isolate == 2]);
     }
-    assert_eq!(ended, [Ended { code: 8192, position: 9 }]);
+    assert_eq!(ended, [EndedCode { code: 8192, position: 9 }]);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spanprof::runtime::{native_frame, Ended, Frame, Runtime, RuntimeThread};
+use spanprof::runtime::{native_frame, EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, RawFrame};
 
 use code_map::CodeMap;
@@ -85,7 +85,13 @@ impl NodeRuntime {
 pub use code_events::{begin_run, current_run, end_run};
 
 /// `resolved_up_to`: every sample below it is resolved.
-fn take_code_events(map: &mut CodeMap, max_events: usize, ring: usize, resolved_up_to: u64, ended: &mut Vec<Ended>) {
+fn take_code_events(
+    map: &mut CodeMap,
+    max_events: usize,
+    ring: usize,
+    resolved_up_to: u64,
+    ended: &mut Vec<EndedCode>,
+) {
     map.begin_drain(ring, resolved_up_to);
     for event in std::iter::from_fn(code_events::next).take(max_events) {
         map.apply(event, ended);
@@ -318,7 +324,7 @@ impl Runtime for NodeRuntime {
         wall_signal::install().then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
-    fn others_walk_themselves(&self) -> bool {
+    fn uses_self_walks(&self) -> bool {
         true
     }
 
@@ -327,7 +333,7 @@ impl Runtime for NodeRuntime {
         wall_signal::all_are_idle().then_some(Duration::from_millis(250))
     }
 
-    fn keep_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
+    fn stabilize_frames(&self, position: u64, frames: &mut [RawFrame]) -> bool {
         for frame in frames.iter_mut().filter(|frame| synthetic_frame::is_code(**frame)) {
             *frame = ring_position_signal::frame_at_position(position, frame.code + frame.at);
         }
@@ -346,7 +352,7 @@ impl Runtime for NodeRuntime {
         FALLBACK_SIGNAL
     }
 
-    fn ended(&self, out: &mut Vec<Ended>) {
+    fn ended(&self, out: &mut Vec<EndedCode>) {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         take_code_events(&mut map, usize::MAX, RingPosition::now().ring, RingPosition::resolved_up_to(), out);
         code_map_stats::publish(&map);

@@ -9,7 +9,7 @@ use pyo3::ffi;
 
 use super::variable::{self, VariableValue};
 use crate::context::{self, PreparedLabels};
-use spanprof::context::{hold_context, HeldContext};
+use spanprof::context::{pin_context, PinnedContext};
 
 /// One open scope: the value it wrote, and the value to restore. The written context is pinned until the scope ends.
 struct OpenScope {
@@ -18,7 +18,7 @@ struct OpenScope {
     /// Resets the variable in the `Context` of the write. Not kept while the scope is open more than once: the scopes then
     /// mostly end in another `Context`.
     token: VariableValue,
-    _pin: HeldContext,
+    _pin: PinnedContext,
 }
 
 /// Tokens released by a scope. Dropping one may free a `Context` and everything it references.
@@ -60,7 +60,7 @@ impl TagScope {
         let previous = variable::get();
         let written = self.child_of(&previous);
         let token = variable::set_with_token(&written);
-        let mut open = OpenScope { _pin: hold_context(written.id()), written, previous, token };
+        let mut open = OpenScope { _pin: pin_context(written.id()), written, previous, token };
         match &mut self.open {
             None => {
                 self.open = Some(open);

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use spanprof::runtime::{Ended, Frame, Runtime, RuntimeThread};
+use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof::sys;
 use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
 
@@ -162,7 +162,7 @@ impl Runtime for PythonRuntime {
     }
 
     /// Frames hold the generation of their code object, and its names outlive it.
-    fn keep_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
+    fn stabilize_frames(&self, _position: u64, _frames: &mut [RawFrame]) -> bool {
         true
     }
 
@@ -181,9 +181,9 @@ impl Runtime for PythonRuntime {
 
     /// Code objects whose tombstones expired, so that the engine drops what it cached for them. Raw frames of later code at the
     /// address differ by their generation, so the position is not needed and is 0.
-    fn ended(&self, out: &mut Vec<Ended>) {
+    fn ended(&self, out: &mut Vec<EndedCode>) {
         let expired = self.resolver().pass(Instant::now());
-        out.extend(expired.into_iter().map(|code| Ended { code, position: 0 }));
+        out.extend(expired.into_iter().map(|code| EndedCode { code, position: 0 }));
     }
 
     fn resolve(&self, frame: RawFrame, _position: u64, out: &mut Vec<Frame>) {

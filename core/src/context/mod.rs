@@ -2,7 +2,7 @@
 //! threads, read by the drain thread; neither waits. Works before `start` and in forked children.
 //!
 //! An id is never reused. Even ids are label sets and permanent. Odd ids are rows with a link, allocated in ascending order.
-//! A row is kept while a scope pins it ([`hold_context`]) or samples refer to it; otherwise newer rows evict it (`table`).
+//! A row is kept while a scope pins it ([`pin_context`]) or samples refer to it; otherwise newer rows evict it (`table`).
 
 mod table;
 
@@ -118,15 +118,15 @@ pub fn open_context(row: ContextRow) -> u64 {
 
 /// Pins the row of `id` until the value is dropped, on any thread. Every open scope pins its row, so that it outlives any
 /// number of newer contexts.
-pub fn hold_context(id: u64) -> HeldContext {
-    HeldContext(if id & 1 == 1 && TABLE.pin(id) { id } else { 0 })
+pub fn pin_context(id: u64) -> PinnedContext {
+    PinnedContext(if id & 1 == 1 && TABLE.pin(id) { id } else { 0 })
 }
 
-/// See [`hold_context`].
+/// See [`pin_context`].
 #[derive(Debug, Default)]
-pub struct HeldContext(u64);
+pub struct PinnedContext(u64);
 
-impl Drop for HeldContext {
+impl Drop for PinnedContext {
     fn drop(&mut self) {
         if self.0 != 0 {
             TABLE.unpin(self.0);

@@ -214,7 +214,7 @@ impl WallSampler {
 
     fn tick(&mut self, config: &Config, now_ns: u64) {
         let elapsed = self.pace.begin_tick(now_ns);
-        self.runtime.looks_are_rare(self.pace.is_idle());
+        self.runtime.set_idle(self.pace.is_idle());
         self.has_moved = false;
         let mut threads = std::mem::take(&mut self.threads);
         threads.clear();
@@ -230,8 +230,8 @@ impl WallSampler {
         }
         let chosen = choose(&mut threads, config.wall_max_threads as usize, &mut self.random);
         let elapsed = elapsed.share(all, chosen);
-        self.repeats.allow(self.runtime.frames_keep() && !config.keep_timestamps);
-        let may_be_pending = config.signals && self.runtime.others_walk_themselves();
+        self.repeats.allow(self.runtime.are_frames_stable() && !config.keep_timestamps);
+        let may_be_pending = config.signals && self.runtime.uses_self_walks();
         let (others, steady) = match chosen < all {
             true => self.repeats.steady_last(&mut threads[..chosen]),
             false => (&mut threads[..], &mut [][..]),
@@ -244,7 +244,7 @@ impl WallSampler {
         for thread in &steady[..observed] {
             self.observe(*thread, steady_elapsed, now_ns, may_be_pending);
         }
-        if !self.pending.is_empty() && self.runtime.wait_for_answers(SELF_WALK_TIMEOUT) {
+        if !self.pending.is_empty() && self.runtime.wait_for_responses(SELF_WALK_TIMEOUT) {
             self.complete_pending(now_ns);
         }
         self.threads = threads;
@@ -272,7 +272,7 @@ impl WallSampler {
     fn charge_previous(&self, thread_id: u32, weight_ns: u64, now_ns: u64) -> u64 {
         let Some(repeat) = self.repeats.previous(thread_id).filter(|_| weight_ns > 0) else { return 0 };
         let mut repeat = repeat.clone();
-        if !self.runtime.keep_frames(repeat.position, &mut repeat.frames) {
+        if !self.runtime.stabilize_frames(repeat.position, &mut repeat.frames) {
             return weight_ns;
         }
         self.submit_repeat(thread_id, &repeat, weight_ns, now_ns);
@@ -424,7 +424,7 @@ impl WallSampler {
     }
 
     fn walk(&mut self, thread: RuntimeThread, buffer: &mut [RawFrame]) -> WalkResult {
-        let walks_itself = self.runtime.others_walk_themselves();
+        let walks_itself = self.runtime.uses_self_walks();
         let depth = buffer.len() - 1;
         if self.pace.is_idle() && !walks_itself {
             // A walk with the same result as the previous one was not torn, so the thread's CPU clock is not needed.

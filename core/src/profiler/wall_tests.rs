@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 struct SelfWalkRuntime {
     threads: Vec<RuntimeThread>,
     completes_on_wait: bool,
-    frames_keep: bool,
+    are_frames_stable: bool,
 }
 
 impl Runtime for SelfWalkRuntime {
@@ -19,11 +19,11 @@ impl Runtime for SelfWalkRuntime {
         |_, _| Captured::Dropped(DropReason::NoThreadState)
     }
 
-    fn others_walk_themselves(&self) -> bool {
+    fn uses_self_walks(&self) -> bool {
         true
     }
 
-    fn wait_for_answers(&self, _: Duration) -> bool {
+    fn wait_for_responses(&self, _: Duration) -> bool {
         for thread in self.threads.iter().filter(|_| self.completes_on_wait) {
             let state = state(thread.thread_id);
             state.is_running.store(state.requests.load(Ordering::Relaxed) > 0, Ordering::Relaxed);
@@ -31,11 +31,11 @@ impl Runtime for SelfWalkRuntime {
         self.completes_on_wait
     }
 
-    fn frames_keep(&self) -> bool {
-        self.frames_keep
+    fn are_frames_stable(&self) -> bool {
+        self.are_frames_stable
     }
 
-    fn keep_frames(&self, _: u64, _: &mut [RawFrame]) -> bool {
+    fn stabilize_frames(&self, _: u64, _: &mut [RawFrame]) -> bool {
         true
     }
 
@@ -81,7 +81,7 @@ struct Ticks {
 
 impl Ticks {
     fn of(thread_ids: &[u32], completes_on_wait: bool) -> Self {
-        Self::with(SelfWalkRuntime { threads: threads(thread_ids), completes_on_wait, frames_keep: false })
+        Self::with(SelfWalkRuntime { threads: threads(thread_ids), completes_on_wait, are_frames_stable: false })
     }
 
     fn with(runtime: SelfWalkRuntime) -> Self {
@@ -185,7 +185,7 @@ fn wait_and_work(_: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
 fn many_waiting_threads_are_walked_rarely_and_shares_are_exact() {
     let ids: Vec<u32> = (100..140).collect();
     let mut ticks =
-        Ticks::with(SelfWalkRuntime { threads: threads(&ids), completes_on_wait: false, frames_keep: true });
+        Ticks::with(SelfWalkRuntime { threads: threads(&ids), completes_on_wait: false, are_frames_stable: true });
     ticks.sampler.capture = wait_and_work;
     ticks.sampler.random = Sequence::new(3);
     let config = Config { wall_max_threads: 20, ..Config::default() };
@@ -249,7 +249,7 @@ fn the_reason_is_inserted_above_a_stack_that_only_grew_between_two_walks() {
 #[test]
 fn identical_observations_are_submitted_at_the_end_of_a_window_and_once_a_second() {
     let mut ticks =
-        Ticks::with(SelfWalkRuntime { threads: threads(&[2]), completes_on_wait: false, frames_keep: true });
+        Ticks::with(SelfWalkRuntime { threads: threads(&[2]), completes_on_wait: false, are_frames_stable: true });
     state(2).is_running.store(true, Ordering::Relaxed);
     let begun_ns = 5_000_000_000;
     ticks.sampler.pace = Pace::new(begun_ns);
@@ -268,7 +268,8 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
     let words = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
     let inbox: &'static Inbox = Box::leak(Box::new(Inbox::new(words).unwrap()));
     state(3).is_running.store(true, Ordering::Relaxed);
-    let runtime = Arc::new(SelfWalkRuntime { threads: threads(&[3]), completes_on_wait: false, frames_keep: true });
+    let runtime =
+        Arc::new(SelfWalkRuntime { threads: threads(&[3]), completes_on_wait: false, are_frames_stable: true });
     let before_ns = sys::monotonic_ns();
     let config = Config { wall_rate: Some(1), ..Config::default() };
     let thread = spawn(runtime, walk_when_running, inbox, Arc::default(), Arc::new(config)).unwrap();
@@ -295,9 +296,9 @@ fn release_waits_for_a_running_sampler_and_returns_after_its_end() {
 
 #[test]
 fn time_between_rare_ticks_is_charged_to_threads_that_existed() {
-    for frames_keep in [true, false] {
+    for are_frames_stable in [true, false] {
         let mut ticks =
-            Ticks::with(SelfWalkRuntime { threads: threads(&[2, 201]), completes_on_wait: false, frames_keep });
+            Ticks::with(SelfWalkRuntime { threads: threads(&[2, 201]), completes_on_wait: false, are_frames_stable });
         ticks.sampler.capture = |_, thread_id, stack| {
             stack.push(RawFrame { code: u64::from(thread_id), at: 0 });
             Captured::Walked
@@ -311,7 +312,7 @@ fn time_between_rare_ticks_is_charged_to_threads_that_existed() {
         ticks.sampler.release(now_ns);
         ticks.samples();
         // Thread 201 ends, and thread 202 starts.
-        let runtime = SelfWalkRuntime { threads: threads(&[2, 202]), completes_on_wait: false, frames_keep };
+        let runtime = SelfWalkRuntime { threads: threads(&[2, 202]), completes_on_wait: false, are_frames_stable };
         ticks.sampler.runtime = Arc::new(runtime);
         let until_ns = ticks.sampler.pace.plan(10_000_000, &mut ticks.sampler.random);
         let mut samples = ticks.tick(until_ns);
@@ -335,8 +336,8 @@ fn walk_activity(_: u64, _: u32, stack: &mut RawStack<'_>) -> Captured {
 
 /// A thread that alternately waits for about `wait_ms` and works for about `work_ms`, in a process with negligible CPU time.
 /// Returns the share of time charged to its work, the true share, and ticks per second.
-fn charged_to_work(wait_ms: u64, work_ms: u64, frames_keep: bool) -> [f64; 3] {
-    let runtime = SelfWalkRuntime { threads: threads(&[200]), completes_on_wait: false, frames_keep };
+fn charged_to_work(wait_ms: u64, work_ms: u64, are_frames_stable: bool) -> [f64; 3] {
+    let runtime = SelfWalkRuntime { threads: threads(&[200]), completes_on_wait: false, are_frames_stable };
     let mut ticks = Ticks::with(runtime);
     ticks.sampler.capture = walk_activity;
     ticks.sampler.random = Sequence::new(5);
@@ -372,11 +373,11 @@ fn charged_to_work(wait_ms: u64, work_ms: u64, frames_keep: bool) -> [f64; 3] {
 
 #[test]
 fn rare_ticks_in_an_idle_process_do_not_change_the_shares_for_work_of_any_duration() {
-    for frames_keep in [true, false] {
+    for are_frames_stable in [true, false] {
         // One tick in fifteen observes short work, so its share has the variance of that few observations.
         for (wait_ms, work_ms, spread) in [(1000, 10, 0.2), (1000, 100, 0.06), (2000, 300, 0.03), (700, 1500, 0.02)] {
-            let [charged, truth, _] = charged_to_work(wait_ms, work_ms, frames_keep);
-            assert!((charged / truth - 1.0).abs() < spread, "{work_ms} ms: {charged} of {truth}, {frames_keep}");
+            let [charged, truth, _] = charged_to_work(wait_ms, work_ms, are_frames_stable);
+            assert!((charged / truth - 1.0).abs() < spread, "{work_ms} ms: {charged} of {truth}, {are_frames_stable}");
         }
     }
     let [.., ticks_hz] = charged_to_work(1_000_000, 1, true);
