@@ -392,7 +392,7 @@ pub extern "system" fn Java_io_spanprof_Native_inherit<'l>(
     })
 }
 
-/// A buffer of the calling virtual thread's scope words, and a word that is 0 while they are not tracked; null if virtual
+/// A buffer of the calling virtual thread's scope words, and a word that is 0 while they are not tracked. Null if virtual
 /// threads cannot be tracked, or no scope words are free.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_virtualBuffer(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
@@ -407,8 +407,8 @@ fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni:
 }
 
 /// Log lines for the host's logger: `info` or `warning`, then the text. Waits for the first line. Null if no more lines
-/// will come for this copy of the package: no application that uses it holds the profiler, and either other applications
-/// fetch the lines, or the profiler is stopped and no virtual thread is tracked.
+/// will come for this copy of the package. Then no application that uses it holds the profiler. In addition, either other
+/// applications fetch the lines, or the profiler is stopped and no virtual thread is tracked.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
     env: EnvUnowned<'l>,

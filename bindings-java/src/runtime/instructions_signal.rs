@@ -1,5 +1,5 @@
 //! Reads the instructions around a program counter for facts that HotSpot's metadata omits: how much of the frame is built,
-//! and what is temporarily on top of it. Guarded reads only.
+//! and temporary words on top of it. Guarded reads only.
 
 #[cfg(target_arch = "x86_64")]
 use super::memory_signal::word;

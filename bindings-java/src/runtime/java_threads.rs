@@ -97,7 +97,7 @@ pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv, offsets: OsThreadOffsets) ->
 /// Address of a platform thread's JavaThread; `None` before it runs, after it has ended, and for virtual threads.
 ///
 /// # Safety
-/// `env` is the calling thread's, `thread` a reference of it to a thread.
+/// `env` is the calling thread's JNI environment, `thread` a reference of it to a thread.
 unsafe fn java_thread(env: *mut JNIEnv, thread: jobject) -> Option<usize> {
     let field = EETOP.load(Ordering::Acquire) as jfieldID;
     if field.is_null() || thread.is_null() {

@@ -81,7 +81,7 @@ pub unsafe extern "system" fn on_prepare(_: *mut Environment, env: *mut JNIEnv, 
 }
 
 /// # Safety
-/// `env` is the calling thread's, `class` a live reference of it.
+/// `env` is the calling thread's JNI environment, `class` a live reference of it.
 unsafe fn register_class(jvmti: Jvmti, env: *mut JNIEnv, class: jobject) {
     // SAFETY: guaranteed by the caller.
     let methods = unsafe { jvmti.methods_of(class) };

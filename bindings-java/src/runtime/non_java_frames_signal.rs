@@ -1,5 +1,5 @@
-//! Steps of the stack walker over frames that are not Java methods: stubs, native code with a frame anchor, entry frames
-//! (calls into Java), and continuation entries of virtual threads. Called only by `walk_signal`, in the handler.
+//! Steps of the stack walker over frames that are not Java methods. These are stubs, native code with a frame anchor, entry
+//! frames (calls into Java), and continuation entries of virtual threads. Called only by `walk_signal`, in the handler.
 
 use spanprof_signal::{guarded, RawFrame};
 

@@ -114,13 +114,11 @@ mod tests {
     fn an_entry_is_found_until_another_one_replaces_it() {
         let code = CodeInfo { blob: 0x1000, compile_id: 77, frame_bytes: 96, before_frame: true };
         let frames = [RawFrame { code: 1 << 40, at: 3 }, RawFrame { code: 2 << 40, at: 4 }];
-
         insert(0x5000, &code, &frames);
         let mut found = [RawFrame::default(); MAX_CACHED];
         assert_eq!(find(0x5000, &mut found), Some((code, 2)));
         assert_eq!(found[..2], frames);
         let replacement = CodeInfo { compile_id: 78, before_frame: false, ..code };
-
         insert(0x5000, &replacement, &frames[..1]);
         assert_eq!(find(0x5000, &mut found), Some((replacement, 1)));
         assert_eq!(find(0x5001, &mut found), None);

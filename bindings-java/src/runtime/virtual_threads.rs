@@ -1,6 +1,6 @@
 //! Context of virtual threads. Each virtual thread has scope words of its own, which Java writes through a direct buffer.
 //! The row of its carrier thread points to them while it is mounted. The VM reports each mount and unmount, at a cost for
-//! every virtual thread; these events are enabled only while the profiler runs and a virtual thread has a context. Not for
+//! every virtual thread. These events are enabled only while the profiler runs and a virtual thread has a context. Not for
 //! signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -137,8 +137,8 @@ impl VirtualScopes {
         Some(())
     }
 
-    /// A scope that opens concurrently may be missed, but no row gets another thread's context: rows are cleared after the
-    /// last mount can set them (`on_mount` checks again after its write).
+    /// A scope that opens concurrently may be missed, but no row gets another thread's context. Rows are cleared after the
+    /// last mount can set them: `on_mount` checks again after its write.
     fn disable_mount_events(&mut self, jvmti: Jvmti) {
         MOUNT_EVENTS_ENABLED.store(false, Ordering::SeqCst);
         self.used().for_each(|scope| scope.is_tracked.store(0, Ordering::SeqCst));

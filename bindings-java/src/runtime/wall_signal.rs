@@ -323,8 +323,8 @@ impl IdleThreads {
         true
     }
 
-    /// Writes a thread's stored stack if the thread still waits there, without a system call: either a walk finds the same
-    /// Java frames, which a torn walk would not, or the thread has no Java frames and its state in the VM is unchanged.
+    /// Writes a thread's stored stack if the thread still waits there, without a system call. Either a walk finds the same
+    /// Java frames, which a torn walk would not; or the thread has no Java frames and its state in the VM is unchanged.
     fn still_waits(
         &self,
         layout: &VmLayout,

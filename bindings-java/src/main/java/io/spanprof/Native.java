@@ -47,7 +47,7 @@ final class Native {
     static native ByteBuffer virtualBuffer();
 
     /** Calls {@code begin} of a class on each new thread, platform or virtual; false if threads do not inherit. */
-    static native boolean inherit(Class<?> asked);
+    static native boolean inherit(Class<?> callbackClass);
 
     static native byte[] logLines(long nanos);
 

@@ -9,7 +9,7 @@ import java.nio.LongBuffer;
  * A thread's context in words that the profiler's signal handler reads on the same thread, or on its carrier. The first
  * word is 0 if there is no context; it is cleared first and written last.
  *
- * <p>A thread keeps the words as a buffer of the JDK: long-lived threads, such as a server's after an application is
+ * <p>A thread references the words as a buffer of the JDK. Long-lived threads, such as a server's after an application is
  * undeployed, keep no reference to the application's classes.
  */
 final class ThreadScope {

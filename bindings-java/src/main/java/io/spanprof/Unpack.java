@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 
 /**
- * {@code java -cp spanprof.jar io.spanprof.Unpack DIRECTORY}: unpacks the library into a directory, for {@code
+ * {@code java -cp spanprof.jar io.spanprof.Unpack DIRECTORY} unpacks the library into a directory. It is used for {@code
  * -agentpath:}, or beside the JAR if no file can be written at run time.
  */
 final class Unpack {

@@ -157,8 +157,8 @@ class PyroscopeTest {
         assertEquals(1, Programs.number(output, "started"), output::toString);
         List<String> ignored = output.stream().filter(line -> line.contains("do nothing here")).toList();
         assertEquals(List.of("line WARN spanprof: settings of Pyroscope's agent that do nothing here: setFormat (profiles are sent as "
-                + "OTLP), setExporter (profiles go to the destinations of the configuration), setScheduler (uploadInterval says when "
-                + "a window ends)"), ignored, output::toString);
+                + "OTLP), setExporter (profiles go to the destinations of the configuration), setScheduler (uploadInterval sets the "
+                + "length of a window)"), ignored, output::toString);
         assertEquals(1, output.stream().filter(line -> line.startsWith("line INFO") && line.contains("first window")).count(),
                 output::toString);
         List<ProfileFile.Sample> samples = ProfileFile.readAll(profiles);

@@ -78,7 +78,7 @@ public final class PyroscopeAgent {
 
             /** Never called. */
             public Builder setScheduler(ProfilingScheduler value) {
-                return ignore("setScheduler", value, "uploadInterval says when a window ends");
+                return ignore("setScheduler", value, "uploadInterval sets the length of a window");
             }
 
             /** Never called. */

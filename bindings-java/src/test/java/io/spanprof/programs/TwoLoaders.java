@@ -53,11 +53,11 @@ public final class TwoLoaders {
 
     /** Loads a class and the package with a new class loader. */
     static Class<?> loadSeparately(Class<?> type) throws Exception {
-        List<URL> places = new ArrayList<>();
-        for (String place : System.getProperty("java.class.path").split(File.pathSeparator)) {
-            places.add(new File(place).toURI().toURL());
+        List<URL> urls = new ArrayList<>();
+        for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
+            urls.add(new File(entry).toURI().toURL());
         }
-        ClassLoader loader = new URLClassLoader(places.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
+        ClassLoader loader = new URLClassLoader(urls.toArray(new URL[0]), ClassLoader.getPlatformClassLoader());
         return Class.forName(type.getName(), true, loader);
     }
 
