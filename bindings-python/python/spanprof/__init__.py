@@ -1,4 +1,4 @@
-"""Continuous profiler that runs inside the service: every sample carries its trace and span.
+"""Continuous profiler inside the service: every sample carries its trace and span.
 
 >>> import spanprof
 >>> spanprof.start(service_name="checkout")            # doctest: +SKIP

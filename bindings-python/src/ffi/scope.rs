@@ -28,7 +28,7 @@ pub struct ReleasedTokens {
 }
 
 /// The labels of one `tag_wrapper(...)` and its open scopes.
-pub struct TagScope {
+pub struct ScopeState {
     labels: PreparedLabels,
     /// The last parent and the child created for it. Within one scope object equal children have equal parents, so open scopes
     /// of interleaved tasks are interchangeable.
@@ -40,7 +40,7 @@ pub struct TagScope {
     more_open: Vec<OpenScope>,
 }
 
-impl TagScope {
+impl ScopeState {
     /// A closed scope over `labels`.
     pub fn new(labels: PreparedLabels) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl TagScope {
     }
 
     /// Removes the labels. Has no effect in a `Context` other than the one it was entered in (an async generator finalized by
-    /// the event loop, a callback). The caller drops the result as for [`TagScope::enter`].
+    /// the event loop, a callback). The caller drops the result as for [`ScopeState::enter`].
     #[must_use]
     pub fn exit(&mut self) -> ReleasedTokens {
         let current = variable::get();

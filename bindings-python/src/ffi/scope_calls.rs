@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
-use super::scope::TagScope;
+use super::scope::ScopeState;
 use super::scope_method;
 use crate::context::PreparedLabels;
 use crate::convert;
@@ -19,7 +19,7 @@ use crate::error::ffi_guard;
 #[repr(C)]
 struct ScopeObject {
     head: ffi::PyObject,
-    scope: TagScope,
+    scope: ScopeState,
 }
 
 static SCOPE_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(ptr::null_mut());
@@ -155,7 +155,7 @@ pub(super) fn new_type<'py>(
 /// # Safety
 /// `object` is an instance of the scope type, and the borrow is exclusive: the GIL is held and the callee runs no Python code
 /// that could re-enter.
-unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut TagScope {
+unsafe fn scope_of<'a>(object: *mut ffi::PyObject) -> &'a mut ScopeState {
     // SAFETY: caller's contract; only `tag_wrapper` creates instances, and it initializes the scope.
     unsafe { &mut (*object.cast::<ScopeObject>()).scope }
 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn tag_wrapper(
         unsafe {
             let object = ffi::PyType_GenericAlloc(scope_type, 0);
             if !object.is_null() {
-                ptr::write(&mut (*object.cast::<ScopeObject>()).scope, TagScope::new(prepared));
+                ptr::write(&mut (*object.cast::<ScopeObject>()).scope, ScopeState::new(prepared));
             }
             object
         }

@@ -23,8 +23,8 @@ pub struct BorrowedPairs<'a> {
 const INLINE: usize = 8;
 
 impl<'a> BorrowedPairs<'a> {
-    /// The pairs. `None` when a key or value is not a `str`, is invalid Unicode or longer than `max_characters`, when there are
-    /// more than `max_pairs`, or when the interpreter does not export the required function.
+    /// The pairs. `None` when a key or value is not a `str`, is invalid Unicode or longer than `max_characters`. Also `None`
+    /// for more than `max_pairs`, and without the required function of the interpreter.
     // Inlined: otherwise the pairs are copied to the caller.
     #[inline(always)]
     pub fn of(dict: &'a Bound<'_, PyDict>, max_characters: usize, max_pairs: usize) -> Option<Self> {

@@ -12,8 +12,8 @@
 //! to g + 1 (rules of `sampled_code_signal`). Claim: `resolve(X, t)` returns the names of the sampled code object, or nothing.
 //! 1. *The code object is live.* It was sampled at t, so every queued tombstone of X is of an earlier lifetime with
 //!    g' + 1 <= t. The resolver accepts only tombstones with g >= t: none. It reads live memory, then checks that the bucket's
-//!    generation is unchanged. If it is, X had not ended before the check, and the memory belonged to X during the read (it is
-//!    reused only after the hook returns, behind a fence).
+//!    generation is unchanged. If it is, X had not ended before the check, and the memory belonged to X during the read. It is
+//!    reused only after the hook returns, behind a fence.
 //! 2. *The code object has ended.* The handler ran while X was live (below), so t <= g, and its tombstone is the one with the
 //!    smallest g >= t: later lifetimes of the address are sampled and end at g + 1 or above. If the tombstone is not yet
 //!    queued, the generation is still g, and the read is of memory that the hook has not yet released, as in 1. If it is
@@ -35,7 +35,7 @@ use crossbeam_queue::SegQueue;
 
 use super::interpreter::{self, Interpreter};
 use super::layout::fixed;
-use super::resolve::CodeInfo;
+use super::resolve::CodeObjectInfo;
 use super::sampled_code_signal::SAMPLED_CODE;
 
 /// The names of a sampled code object that has ended.
@@ -46,7 +46,7 @@ pub struct Tombstone {
     /// Generation of its bucket when it ended: frames up to this generation may be of this code object.
     pub generation: u32,
     /// The names; `None` when they could not be read.
-    pub info: Option<CodeInfo>,
+    pub info: Option<CodeObjectInfo>,
 }
 
 /// How the interpreter reports the end of a code object.
@@ -126,7 +126,7 @@ fn add_watcher(interpreter: &Interpreter) -> bool {
 
 fn swap_deallocator(interpreter: &Interpreter) -> CodeEndHook {
     let slot = (interpreter.code_type + fixed::DEALLOCATOR) as *const AtomicPtr<c_void>;
-    // SAFETY: the type of code objects is static, writable data of the interpreter, its slot is an aligned pointer, and the GIL
+    // SAFETY: the type of code objects is static, writable data of the interpreter, and its slot is an aligned pointer. The GIL
     // excludes every reader of the slot during the swap. The original is stored before the shim can run.
     unsafe {
         let original = (*slot).load(Ordering::Acquire);
@@ -166,7 +166,8 @@ fn queue_tombstone(code: u64) {
         if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
             return false;
         }
-        let info = interpreter::current().and_then(|interpreter| CodeInfo::read(&interpreter.layout, code as usize));
+        let info =
+            interpreter::current().and_then(|interpreter| CodeObjectInfo::read(&interpreter.layout, code as usize));
         let tombstone = Tombstone { code, generation, info };
         QUEUED_BYTES.fetch_add(tombstone.bytes(), Ordering::Relaxed);
         queue().push(tombstone);
@@ -183,7 +184,7 @@ fn queue_tombstone(code: u64) {
 impl Tombstone {
     /// Approximate memory use.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.info.as_ref().map_or(0, CodeInfo::bytes)
+        size_of::<Self>() + self.info.as_ref().map_or(0, CodeObjectInfo::bytes)
     }
 }
 

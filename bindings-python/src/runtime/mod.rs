@@ -1,5 +1,5 @@
-//! Implements the core's `Runtime` trait for CPython: the frame walk in the handler, names and lines on the drain thread, the
-//! lifetime of code objects, and reading the context variable without calls into the interpreter.
+//! Implements the core's `Runtime` trait for CPython: the frame walk in the handler, names and lines on the drain thread, and
+//! the lifetime of code objects. The handler reads the context variable without calls into the interpreter.
 //!
 //! Supported: CPython 3.9 to 3.15 with the GIL, main interpreter. Rejected with an error: other versions, free-threaded
 //! builds, subinterpreters, an interpreter that fails the self-check. Degraded modes, by name in `stats()`: `thread_contexts`

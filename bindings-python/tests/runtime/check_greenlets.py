@@ -85,7 +85,7 @@ class Greenlets(unittest.TestCase):
                     if context not in (0, int(name[5:])):
                         wrong.append((name, context))
         self.assertEqual(wrong, [], reasons)
-        # While a greenlet ends, its frame has returned to the caller's and its context is still in force: some 100 ns for each of 20.
+        # When a greenlet ends, its frame has returned to the caller's, but its context is still set: about 100 ns for each of 20.
         self.assertLessEqual(len(ending), 2, reasons)
         self.assertGreater(labelled, 2000, reasons)
         # Counted as lost, never wrong. Switching takes some 0.5 % of this program's time: 56 of 12,000 samples here.

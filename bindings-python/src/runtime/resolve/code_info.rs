@@ -16,7 +16,7 @@ const MAX_LINE_TABLE_BYTES: usize = 1 << 20;
 
 /// A copy of a code object's names and line table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeInfo {
+pub struct CodeObjectInfo {
     /// Qualified name (plain name up to 3.10).
     pub name: Arc<str>,
     /// File name as compiled.
@@ -27,7 +27,7 @@ pub struct CodeInfo {
     line_table: Box<[u8]>,
 }
 
-impl CodeInfo {
+impl CodeObjectInfo {
     /// Copies the code object at `code`; `None` when it is not readable.
     pub fn read(layout: &InterpreterLayout, code: usize) -> Option<Self> {
         let pointer = |offset: usize| guarded::read_u64(code.checked_add(offset)?).map(|word| word as usize);

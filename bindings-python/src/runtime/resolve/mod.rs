@@ -1,12 +1,12 @@
 //! Resolves raw frames to names and lines, on the drain thread and without the GIL. The source is the tombstone of an ended
-//! code object, else live memory, read under a check that the object did not end meanwhile (`code_lifetime` has the proof).
+//! code object, else live memory. After a live read it checks that the object has not ended (`code_lifetime` has the proof).
 //! Called by the engine through the `Runtime` trait. Not here: caching of resolved frames, which the engine does.
 
 mod code_info;
 mod line_table;
 mod text;
 
-pub use code_info::CodeInfo;
+pub use code_info::CodeObjectInfo;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ use super::sampled_code_signal::{is_at_or_after, SAMPLED_CODE};
 
 /// A tombstone is kept this long after the drain took it from the queue. All samples of the code object are in the ring by
 /// then, and the drain runs several times a second. For a later sample the bucket is marked as lost, and the frame has no name.
-const TOMBSTONE_LIFE: Duration = Duration::from_secs(3);
+const TOMBSTONE_TTL: Duration = Duration::from_secs(3);
 /// Memory limit of the kept tombstones; beyond it the oldest are dropped first.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Limit of cached live code objects.
@@ -52,13 +52,13 @@ struct Expiry {
 }
 
 struct LiveCode {
-    info: CodeInfo,
+    info: CodeObjectInfo,
     generation: u32,
 }
 
 struct EndedCode {
     generation: u32,
-    info: Option<CodeInfo>,
+    info: Option<CodeObjectInfo>,
 }
 
 impl FrameResolver {
@@ -68,7 +68,7 @@ impl FrameResolver {
     }
 
     /// The copy of the code object that `frame` sampled; `None` when it can no longer be identified.
-    fn code_info(&mut self, layout: &InterpreterLayout, frame: RawFrame) -> Option<&CodeInfo> {
+    fn code_info(&mut self, layout: &InterpreterLayout, frame: RawFrame) -> Option<&CodeObjectInfo> {
         let generation = FrameWord(frame.at).generation();
         for _ in 0..MAX_READS {
             self.collect();
@@ -110,7 +110,7 @@ impl FrameResolver {
         if self.live.get(&code).is_some_and(|live| !SAMPLED_CODE.is_lost(code, live.generation)) {
             return LiveReadOutcome::Done;
         }
-        let info = CodeInfo::read(layout, code as usize);
+        let info = CodeObjectInfo::read(layout, code as usize);
         // Acquire: orders the reads above before the load of the generation below. Pairs with the fence in `SampledCode::end`.
         fence(Ordering::Acquire);
         if SAMPLED_CODE.generation(code) != now {
@@ -131,7 +131,7 @@ impl FrameResolver {
             let Tombstone { code, generation, info } = tombstone;
             self.live.remove(&code);
             self.ended.entry(code).or_default().push(EndedCode { generation, info });
-            self.expiry.push_back(Expiry { due: Instant::now() + TOMBSTONE_LIFE, code, bytes });
+            self.expiry.push_back(Expiry { due: Instant::now() + TOMBSTONE_TTL, code, bytes });
             self.kept_bytes += bytes;
         }
     }

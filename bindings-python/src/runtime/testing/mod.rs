@@ -11,7 +11,7 @@ use spanprof::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
 use super::frame_word::FrameWord;
-use super::resolve::{read_text, CodeInfo};
+use super::resolve::{read_text, CodeObjectInfo};
 use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
 
 /// Function, file, first line, line, column; or only the reason.
@@ -190,7 +190,7 @@ type CodePositions = (String, String, u32, Vec<(u32, u32)>);
 #[pyfunction]
 fn positions(code: &Bound<'_, PyAny>, units: u32) -> PyResult<CodePositions> {
     let interpreter = interpreter::current().ok_or_else(|| PyRuntimeError::new_err("start() first"))?;
-    let info = CodeInfo::read(&interpreter.layout, code.as_ptr() as usize)
+    let info = CodeObjectInfo::read(&interpreter.layout, code.as_ptr() as usize)
         .ok_or_else(|| PyRuntimeError::new_err("the code object is not readable"))?;
     let frames = (0..units).map(|unit| info.frame(FrameWord::new(0, i64::from(unit))));
     let lines = frames.map(|frame| (frame.line, frame.column)).collect();
