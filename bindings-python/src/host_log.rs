@@ -26,12 +26,12 @@ struct PendingLines {
 
 /// The lines of one process. A forked child has its own queue: the parent logs its lines itself, and the thread that held the
 /// lock does not exist in the child.
-struct LogQueue {
+struct ProcessLogQueue {
     fork_generation: u32,
     lines: Mutex<PendingLines>,
 }
 
-static QUEUE: AtomicPtr<LogQueue> = AtomicPtr::new(std::ptr::null_mut());
+static QUEUE: AtomicPtr<ProcessLogQueue> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Connects the core's log; called once when the module is imported.
 pub fn install() {
@@ -44,10 +44,12 @@ fn pending_lines() -> MutexGuard<'static, PendingLines> {
     loop {
         let present = QUEUE.load(Ordering::Acquire);
         // Queues are leaked: at the fork, a thread of the parent may have held the lock.
-        if let Some(queue) = ffi::leaked::<LogQueue>(present).filter(|queue| queue.fork_generation == fork_generation) {
+        if let Some(queue) =
+            ffi::leaked::<ProcessLogQueue>(present).filter(|queue| queue.fork_generation == fork_generation)
+        {
             return queue.lines.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let fresh = Box::into_raw(Box::new(LogQueue { fork_generation, lines: Mutex::default() }));
+        let fresh = Box::into_raw(Box::new(ProcessLogQueue { fork_generation, lines: Mutex::default() }));
         // Of two concurrent threads one wins; the empty queue of the other leaks too.
         let _ = QUEUE.compare_exchange(present, fresh, Ordering::AcqRel, Ordering::Acquire);
     }

@@ -5,7 +5,7 @@ use spanprof_signal::{guarded, RawFrame};
 
 use super::instructions_signal::{self, FrameState};
 use super::memory_signal::word;
-use super::pc_cache_signal::CodeInfo;
+use super::pc_cache_signal::PcInfo;
 use super::raw_frame;
 use super::registers_signal::{self, JavaRegisters};
 use super::walk_signal::{Cause, StackWalker, StepResult, LAST_SP, SENDER_SP};
@@ -21,7 +21,7 @@ const ENTRY_COOKIE: usize = usize::MAX;
 
 impl StackWalker<'_, '_> {
     /// Steps over a stub.
-    pub fn stub(&mut self, code: &CodeInfo) -> StepResult {
+    pub fn stub(&mut self, code: &PcInfo) -> StepResult {
         if !self.stack.push(raw_frame::stub(self.pc)) {
             return StepResult::End;
         }
@@ -75,7 +75,7 @@ impl StackWalker<'_, '_> {
     }
 
     /// The caller of a stub whose code cannot be followed to its end.
-    fn caller_of_opaque_stub(&mut self, code: &CodeInfo) -> StepResult {
+    fn caller_of_opaque_stub(&mut self, code: &PcInfo) -> StepResult {
         // A complete frame ends 16-byte aligned; during the call the stack pointer is not aligned yet.
         let has_frame = code.frame_bytes >= 16 && self.sp.is_multiple_of(16) && code.frame_bytes.is_multiple_of(16);
         if has_frame && self.sp.checked_add(code.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {

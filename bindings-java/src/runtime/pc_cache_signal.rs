@@ -29,7 +29,7 @@ const _: () = assert!(LINES == 3);
 
 /// The code blob and frame at a program counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CodeInfo {
+pub struct PcInfo {
     pub blob: usize,
     pub compile_id: u32,
     /// Frame size in bytes, including the return address.
@@ -64,7 +64,7 @@ pub fn lines_for(frames: usize) -> usize {
 
 /// Looks `pc` up: its code info, and its frames written to `frames`, innermost first.
 #[inline]
-pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(CodeInfo, usize)> {
+pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, usize)> {
     let entry = TABLE.get(index_of(pc))?;
     let version = entry.version.load(Ordering::Acquire);
     let word = |index: usize| entry.words[index].load(Ordering::Relaxed);
@@ -72,7 +72,7 @@ pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(CodeInfo,
         return None;
     }
     let (blob, sizes) = (word(1), word(2));
-    let code = CodeInfo {
+    let code = PcInfo {
         blob: (blob & !1) as usize,
         compile_id: sizes as u32,
         frame_bytes: (sizes >> 32 & 0xff_ffff) as usize * 8,
@@ -87,7 +87,7 @@ pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(CodeInfo,
 }
 
 /// Inserts an entry for `pc`. Gives up if another handler is writing it.
-pub fn insert(pc: usize, code: &CodeInfo, frames: &[RawFrame]) {
+pub fn insert(pc: usize, code: &PcInfo, frames: &[RawFrame]) {
     let (Some(entry), true) = (TABLE.get(index_of(pc)), frames.len() <= MAX_CACHED) else { return };
     let version = entry.version.load(Ordering::Relaxed);
     let locked = entry.version.compare_exchange(version, version | 1, Ordering::Acquire, Ordering::Relaxed);
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_found_until_another_one_replaces_it() {
-        let code = CodeInfo { blob: 0x1000, compile_id: 77, frame_bytes: 96, before_frame: true };
+        let code = PcInfo { blob: 0x1000, compile_id: 77, frame_bytes: 96, before_frame: true };
         let frames = [RawFrame { code: 1 << 40, at: 3 }, RawFrame { code: 2 << 40, at: 4 }];
         insert(0x5000, &code, &frames);
         let mut found = [RawFrame::default(); MAX_CACHED];
         assert_eq!(find(0x5000, &mut found), Some((code, 2)));
         assert_eq!(found[..2], frames);
-        let replacement = CodeInfo { compile_id: 78, before_frame: false, ..code };
+        let replacement = PcInfo { compile_id: 78, before_frame: false, ..code };
         insert(0x5000, &replacement, &frames[..1]);
         assert_eq!(find(0x5000, &mut found), Some((replacement, 1)));
         assert_eq!(find(0x5001, &mut found), None);

@@ -11,7 +11,7 @@ use super::instructions_signal::{self, FrameState};
 use super::layout::VmLayout;
 use super::memory_signal::{int, word};
 use super::method_signal::Method;
-use super::pc_cache_signal::{self, CodeInfo, MAX_CACHED};
+use super::pc_cache_signal::{self, PcInfo, MAX_CACHED};
 use super::prefetch_signal::WalkHistory;
 use super::raw_frame;
 use super::registers_signal::{self, JavaRegisters};
@@ -238,7 +238,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         let begin = code_begin(layout, blob)?;
         let before_frame = pc < frame_complete(layout, blob, begin)?;
         let frame_bytes = frame_bytes(layout, blob)?;
-        let mut code = CodeInfo { blob, compile_id: 0, frame_bytes, before_frame };
+        let mut code = PcInfo { blob, compile_id: 0, frame_bytes, before_frame };
         match kind {
             BlobKind::Compiled | BlobKind::NativeWrapper => {}
             BlobKind::ContinuationStub if !self.leaf => return Some(self.continuation_return()),
@@ -296,7 +296,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
     }
 
     #[inline]
-    fn compiled_frame(&mut self, code: &CodeInfo, frames: &[RawFrame]) -> StepResult {
+    fn compiled_frame(&mut self, code: &PcInfo, frames: &[RawFrame]) -> StepResult {
         if let Some(history) = self.history {
             history.record(self.compiled, self.pc, frames.len(), code.blob + self.layout.compile_id);
             self.compiled += 1;
@@ -316,7 +316,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
     }
 
     /// The caller of leaf code whose frame is not built yet, partly built, or already removed.
-    fn caller_of_partial_frame(&self, code: &CodeInfo) -> Option<(usize, usize, usize)> {
+    fn caller_of_partial_frame(&self, code: &PcInfo) -> Option<(usize, usize, usize)> {
         let return_address = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
         if let Some(return_to) = registers_signal::link(&self.interrupted).filter(|_| code.before_frame) {
             return Some((return_to, self.sp, self.fp));

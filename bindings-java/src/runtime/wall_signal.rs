@@ -30,7 +30,7 @@ const MAX_REQUESTS: usize = 256;
 /// Maximum number of frames of a self-walk.
 const MAX_FRAMES: usize = 1024;
 
-struct SelfWalk {
+struct JavaSelfWalk {
     frames: [RawFrame; MAX_FRAMES],
     len: usize,
     truncated: bool,
@@ -41,20 +41,20 @@ struct SelfWalk {
     in_system_call: bool,
 }
 
-impl SelfWalk {
+impl JavaSelfWalk {
     fn frames(&self) -> &[RawFrame] {
         self.frames.get(..self.len).unwrap_or(&[])
     }
 }
 
 /// Allocated on demand and never freed: a signal carries the index.
-static REQUESTS: [AtomicPtr<WallRequest<SelfWalk>>; MAX_REQUESTS] =
+static REQUESTS: [AtomicPtr<WallRequest<JavaSelfWalk>>; MAX_REQUESTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_REQUESTS];
 static ROUND: Round = Round::new();
 static REQUESTS_SENT: AtomicU64 = AtomicU64::new(0);
 static RATE_IS_REDUCED: AtomicBool = AtomicBool::new(false);
 
-fn request_at(index: usize) -> Option<&'static WallRequest<SelfWalk>> {
+fn request_at(index: usize) -> Option<&'static WallRequest<JavaSelfWalk>> {
     // SAFETY: only leaked boxes are ever stored there.
     REQUESTS.get(index).and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() })
 }
@@ -261,8 +261,8 @@ impl SamplerState {
     }
 }
 
-fn allocate(index: usize) -> &'static WallRequest<SelfWalk> {
-    let answer = SelfWalk {
+fn allocate(index: usize) -> &'static WallRequest<JavaSelfWalk> {
+    let answer = JavaSelfWalk {
         frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
         len: 0,
         truncated: false,
@@ -270,7 +270,7 @@ fn allocate(index: usize) -> &'static WallRequest<SelfWalk> {
         clock_ns: [0; 2],
         in_system_call: false,
     };
-    let question: &'static WallRequest<SelfWalk> = Box::leak(Box::new(WallRequest::new(answer)));
+    let question: &'static WallRequest<JavaSelfWalk> = Box::leak(Box::new(WallRequest::new(answer)));
     if let Some(slot) = REQUESTS.get(index) {
         slot.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
     }

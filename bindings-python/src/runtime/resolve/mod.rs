@@ -38,7 +38,7 @@ pub use text::read as read_text;
 #[derive(Default)]
 pub struct FrameResolver {
     live: HashMap<u64, LiveCode>,
-    ended: HashMap<u64, Vec<EndedCode>>,
+    ended: HashMap<u64, Vec<EndedCodeObject>>,
     /// Tombstones in the order of their expiry.
     expiry: VecDeque<Expiry>,
     kept_bytes: usize,
@@ -56,7 +56,7 @@ struct LiveCode {
     generation: u32,
 }
 
-struct EndedCode {
+struct EndedCodeObject {
     generation: u32,
     info: Option<CodeObjectInfo>,
 }
@@ -130,7 +130,7 @@ impl FrameResolver {
             let bytes = tombstone.bytes();
             let Tombstone { code, generation, info } = tombstone;
             self.live.remove(&code);
-            self.ended.entry(code).or_default().push(EndedCode { generation, info });
+            self.ended.entry(code).or_default().push(EndedCodeObject { generation, info });
             self.expiry.push_back(Expiry { due: Instant::now() + TOMBSTONE_TTL, code, bytes });
             self.kept_bytes += bytes;
         }
