@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub struct ReceivedRequest {
+pub struct ReceivedPost {
     pub method: String,
     pub target: String,
     pub headers: Vec<(String, String)>,
@@ -20,7 +20,7 @@ pub struct ReceivedRequest {
     pub body: Vec<u8>,
 }
 
-impl ReceivedRequest {
+impl ReceivedPost {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -63,11 +63,11 @@ impl HttpReply {
     }
 }
 
-type HttpScript = Box<dyn FnMut(usize, &ReceivedRequest) -> HttpReply + Send>;
+type HttpScript = Box<dyn FnMut(usize, &ReceivedPost) -> HttpReply + Send>;
 
 struct HttpReceiverState {
     script: Mutex<HttpScript>,
-    received: Mutex<Vec<ReceivedRequest>>,
+    received: Mutex<Vec<ReceivedPost>>,
     connections: AtomicUsize,
     stopped: AtomicBool,
     tls: Option<Arc<ServerConfig>>,
@@ -81,13 +81,13 @@ pub struct ScriptedHttp {
 
 impl ScriptedHttp {
     /// Responds to request number n (from 0) with the result of `script`.
-    pub fn start(script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static) -> Self {
+    pub fn start(script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static) -> Self {
         Self::start_with(None, script)
     }
 
     pub fn start_with(
         tls: Option<Arc<ServerConfig>>,
-        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static,
     ) -> Self {
         Self::serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), tls, script)
     }
@@ -95,7 +95,7 @@ impl ScriptedHttp {
     fn serve_on(
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
-        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static,
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(HttpReceiverState {
@@ -126,7 +126,7 @@ impl ScriptedHttp {
         self.address.port()
     }
 
-    pub fn received(&self) -> Vec<ReceivedRequest> {
+    pub fn received(&self) -> Vec<ReceivedPost> {
         self.shared.received.lock().unwrap().clone()
     }
 
@@ -199,7 +199,7 @@ impl HttpReceiverState {
 }
 
 /// Reads one request; `None` when the client closed the connection.
-fn read_request(stream: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
+fn read_request(stream: &mut impl BufRead) -> io::Result<Option<ReceivedPost>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -218,7 +218,7 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>
         .iter()
         .map(|line| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap())
         .collect();
-    let mut received = ReceivedRequest { method, target, headers, body: vec![] };
+    let mut received = ReceivedPost { method, target, headers, body: vec![] };
     let length = received.header("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
@@ -238,7 +238,7 @@ fn bound_socket() -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-fn listen(socket: Socket, script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static) -> ScriptedHttp {
+fn listen(socket: Socket, script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static) -> ScriptedHttp {
     socket.listen(128).unwrap();
     ScriptedHttp::serve_on(socket.into(), None, script)
 }
@@ -258,7 +258,7 @@ impl RefusingPort {
     /// Starts a receiver on the port.
     pub fn become_receiver(
         self,
-        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static,
     ) -> ScriptedHttp {
         listen(self.socket, script)
     }
@@ -285,7 +285,7 @@ impl BlackHole {
     /// Starts a receiver on the port, as when the firewall opens.
     pub fn become_receiver(
         self,
-        script: impl FnMut(usize, &ReceivedRequest) -> HttpReply + Send + 'static,
+        script: impl FnMut(usize, &ReceivedPost) -> HttpReply + Send + 'static,
     ) -> ScriptedHttp {
         drop(self.fillers);
         listen(self.socket, script)

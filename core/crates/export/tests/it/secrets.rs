@@ -2,7 +2,7 @@
 
 use crate::clocks::InstantClock;
 use crate::scripted_grpc::{self, ScriptedGrpc};
-use crate::scripted_http::{HttpReply, ReceivedRequest, RefusingPort, ScriptedHttp};
+use crate::scripted_http::{HttpReply, ReceivedPost, RefusingPort, ScriptedHttp};
 use crate::shared::{payload, settings_on, wait_for};
 use spanprof_export::{Destination, ExportError, Exporter, ExporterSettings, OtlpEndpoint, ProxySettings, Secret};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn assert_unmarked(shown: &str) {
 }
 
 /// The whole request, as a careless receiver echoes it.
-fn echo(received: &ReceivedRequest) -> Vec<u8> {
+fn echo(received: &ReceivedPost) -> Vec<u8> {
     format!("cannot serve {received:?}").into_bytes()
 }
 
