@@ -16,7 +16,7 @@ import org.apache.catalina.startup.Tomcat;
  */
 final class TomcatServer {
     private static final int REQUESTS = 15;
-    private static final long PATIENCE_NANOSECONDS = 60_000_000_000L;
+    private static final long UNLOAD_LIMIT_NANOS = 60_000_000_000L;
 
     private final Tomcat tomcat = new Tomcat();
 
@@ -67,7 +67,7 @@ final class TomcatServer {
         WeakReference<ClassLoader> loader = new WeakReference<>(context.getLoader().getClassLoader());
         tomcat.getHost().removeChild(context);
         context = null;
-        long end = System.nanoTime() + PATIENCE_NANOSECONDS;
+        long end = System.nanoTime() + UNLOAD_LIMIT_NANOS;
         while (loader.get() != null && System.nanoTime() < end) {
             System.gc();
             Thread.sleep(50);

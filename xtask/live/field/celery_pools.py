@@ -35,7 +35,7 @@ def work(pool, profiles):
         try:
             results = [answer.get(timeout=60) for answer in answers]
         except Exception as error:
-            raise field.Wrong(f"a task failed: {error!r}\n{server.log()}") from error
+            raise field.CellFailure(f"a task failed: {error!r}\n{server.log()}") from error
         after = field.children(server.process.pid)
         code = server.end()
         return [total for total, _ in results], (before, after), code, server.log()
@@ -51,7 +51,7 @@ def main(pool, where):
     field.expect(before == after, f"worker processes changed from {before} to {after}\n{log}")
     field.expect(sums == reference, f"sums are {sums}, expected {reference}")
     field.expect(code == expected_code, f"ended with {code}, expected {expected_code}\n{log}")
-    field.expect_quiet(log, expected_log)
+    field.expect_no_other_lines(log, expected_log)
     count = field.expect_samples(profiles, 20)
     return f"{TASKS} tasks, 0 of {len(before)} worker processes lost, {count} samples of the task"
 

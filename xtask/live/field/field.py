@@ -29,7 +29,7 @@ VARYING = re.compile(r"spanprof-field-\w+|[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{16,
 Ended = namedtuple("Ended", "code stdout stderr")
 
 
-class Wrong(Exception):
+class CellFailure(Exception):
     """A cell that failed; its text becomes the row."""
 
 
@@ -40,7 +40,7 @@ class Skip(Exception):
 def expect(condition, message):
     """Fails the cell unless the condition holds."""
     if not condition:
-        raise Wrong(message)
+        raise CellFailure(message)
 
 
 def folder():
@@ -73,7 +73,7 @@ def run(words, profiles=None, limit=120, **more):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
-        raise Wrong(f"hung: {' '.join(words)} did not end within {limit} s\n{stdout}{stderr}") from None
+        raise CellFailure(f"hung: {' '.join(words)} did not end within {limit} s\n{stdout}{stderr}") from None
     return Ended(process.returncode, stdout, stderr)
 
 
@@ -91,10 +91,10 @@ def expect_same(ours, reference):
     described = f"without spanprof:\n{reference}\nwith spanprof:\n{ours}"
     expect(ours.code == reference.code, f"ended with {ours.code}, expected {reference.code}\n{described}")
     expect(ours.stdout == reference.stdout, f"printed something else\n{described}")
-    expect_quiet(ours.stderr, reference.stderr)
+    expect_no_other_lines(ours.stderr, reference.stderr)
 
 
-def expect_quiet(ours, reference):
+def expect_no_other_lines(ours, reference):
     """Fails the cell if standard error has lines that neither the reference run has nor spanprof documents."""
     known = {VARYING.sub("N", line) for line in reference.splitlines()}
     new = [line for line in ours.splitlines() if not OURS.search(line) and VARYING.sub("N", line) not in known]
@@ -203,7 +203,7 @@ class Server:
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
-            raise Wrong(f"hung: did not end within {within} s of signal {number}\n{self.log()}") from None
+            raise CellFailure(f"hung: did not end within {within} s of signal {number}\n{self.log()}") from None
 
 
 def children(pid):
@@ -230,7 +230,7 @@ def cell(main):
         print(f"row: passed  {main(*sys.argv[1:])}")
     except Skip as reason:
         print(f"row: skipped {reason}")
-    except Wrong as reason:
+    except CellFailure as reason:
         head, _, rest = str(reason).partition("\n")
         print(rest, file=sys.stderr)
         print(f"row: FAILED  {head}")

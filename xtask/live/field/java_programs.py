@@ -2,8 +2,8 @@
 
     java_programs.py tomcat|debugger|old-agent|old-extension
 
-`tomcat`: two applications are deployed and undeployed in one server. `debugger`: breakpoints, steps, and suspension of all threads. `old-agent` and
-`old-extension`: a VM below Java 17 runs the program and writes one line.
+`tomcat`: two applications are deployed and undeployed in one server. `debugger`: breakpoints, steps, and suspension of all
+threads. `old-agent` and `old-extension`: a VM below Java 17 runs the program and writes one line.
 """
 
 import os

@@ -52,7 +52,7 @@ def main(where):
     field.expect(results == expected, f"jobs are {results}, expected {expected}\n{described}")
     field.expect(ours.code == reference.code, f"ended with {ours.code}, expected {reference.code}\n{described}")
     # RQ logs to both.
-    field.expect_quiet(ours.stdout + ours.stderr, reference.stdout + reference.stderr)
+    field.expect_no_other_lines(ours.stdout + ours.stderr, reference.stdout + reference.stderr)
     # Each job uses 50 ms; every work horse delivers its last window.
     count = field.expect_samples(profiles, (JOBS + 2) * 5 // 2)
     return f"{len(results)} jobs in work horses, outcomes equal, exit {ours.code}, {count} samples of the jobs"

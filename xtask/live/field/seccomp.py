@@ -94,8 +94,8 @@ def one(language, name, rules):
     words = [sys.executable, os.path.join(field.HERE, "filtered.py"), path, *program(language)]
     try:
         ours, profiles = field.compared(words)
-    except field.Wrong as wrong:
-        raise field.Wrong(f"{name}: {wrong}") from wrong
+    except field.CellFailure as failure:
+        raise field.CellFailure(f"{name}: {failure}") from failure
     count = field.samples_of(profiles)
     lines = [line for line in ours.stderr.splitlines() if "spanprof" in line or "no samples" in line]
     if count == 0:
@@ -113,15 +113,15 @@ def main(language):
     def attempt(item):
         try:
             lines.append(one(language, *item))
-        except field.Wrong as wrong:
-            failures.append(str(wrong))
+        except field.CellFailure as failure:
+            failures.append(str(failure))
 
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(attempt, present.items()))
     print("\n".join(lines))
     if failures:
         heads = "; ".join(failure.partition("\n")[0] for failure in failures)
-        raise field.Wrong("\n".join([f"{len(failures)} of {len(present)} filters: {heads}", *failures]))
+        raise field.CellFailure("\n".join([f"{len(failures)} of {len(present)} filters: {heads}", *failures]))
     silent = [line for line in lines if ": none" in line]
     left_out = f", no definition here of {' and '.join(missing)}" if missing else ""
     return f"{len(lines)} filters, 0 deaths, samples under {len(lines) - len(silent)}{left_out}"

@@ -32,7 +32,7 @@ def main(language, count):
     found, stderr = ends(language, count, profiles)
     expected = [[code, text, int(count)]]
     field.expect(found == expected, f"{found}, expected {expected}\n{stderr[-10_000:]}")
-    field.expect_quiet(stderr, reference)
+    field.expect_no_other_lines(stderr, reference)
     return f"0 deaths of {count}, {field.expect_samples(profiles, int(count) // 2)} samples"
 
 

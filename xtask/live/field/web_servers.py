@@ -123,7 +123,7 @@ def serve(kind, profiles):
                 os.kill(successor, signal.SIGTERM)
                 field.wait_until(lambda: not is_up(port), 30, "the end of the new master")
         except OSError as error:
-            raise field.Wrong(f"a request failed: {error}\n{server.log()}") from error
+            raise field.CellFailure(f"a request failed: {error}\n{server.log()}") from error
         code = server.end() if code is None else code
         return answers, code, [line for line in server.log().splitlines() if LOST.search(line)], server.log()
 
@@ -152,7 +152,7 @@ def main(kind):
     field.expect(answers == expected, f"answers differ\n{log}")
     field.expect(code == expected_code, f"ended with {code}, expected {expected_code}\n{log}")
     field.expect(len(lost) <= len(expected_lost), f"{len(lost)} lines about lost workers, {len(expected_lost)} without\n{log}")
-    field.expect_quiet(log, expected_log)
+    field.expect_no_other_lines(log, expected_log)
     if kind in ROUTES:
         count = field.expect_labels(profiles, "http.route", ROUTES[kind], REQUESTS // 9)
         return f"{len(answers)} answers right, exit {code}, {count} samples of the views, each with its route"

@@ -120,7 +120,7 @@ final class Labels {
         joining.shutdown();
     }
 
-    private static void judge(String kind, long seconds, Path directory) throws Exception {
+    private static void checkLabels(String kind, long seconds, Path directory) throws Exception {
         Map<String, String> work = Map.of("Labels.burnTea", "tea", "Labels.burnMilk", "milk", "Labels.burnRum", "rum");
         long right = 0;
         long without = 0;
@@ -149,7 +149,7 @@ final class Labels {
             Suite.fail("samples carry the labels of others");
         }
         if (right < 20 * seconds) {
-            Suite.fail("too few samples to judge by");
+            Suite.fail("too few samples");
         }
         double allowed = kind.equals("virtual") ? 0.005 : 0.001;
         // A single sample at the border of a scope is ignored.
@@ -178,6 +178,6 @@ final class Labels {
         if (!Spanprof.stop()) {
             Suite.fail("not everything was delivered");
         }
-        judge(words[0], seconds, directory);
+        checkLabels(words[0], seconds, directory);
     }
 }

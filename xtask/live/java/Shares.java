@@ -144,10 +144,10 @@ final class Shares {
         }
         // Reading the clock is part of the measured time.
         long whole = ProfileFile.sum(samples, sample -> sample.has("Shares.spend"));
-        judge(words, String.valueOf(clock), parts, truth, seen, whole);
+        checkShares(words, String.valueOf(clock), parts, truth, seen, whole);
     }
 
-    private static void judge(
+    private static void checkShares(
             String[] words, String clock, List<Part> parts, long[] truth, long[] seen, double whole) {
         double all = java.util.Arrays.stream(truth).sum();
         double total = java.util.Arrays.stream(seen).sum();

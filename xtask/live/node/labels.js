@@ -93,7 +93,7 @@ async function load() {
   console.log(`${answered} requests in ${seconds} s`);
 }
 
-function judge(directory) {
+function checkLabels(directory) {
   const pprof = require(path.join(__dirname, '../../../bindings-node/tests/pprof_file.js'));
   const ofFunction = Object.fromEntries(Object.entries(KINDS).map(([name, burn]) => [burn.name, name]));
   const counts = { right: 0, without: 0, wrong: 0 };
@@ -109,7 +109,7 @@ function judge(directory) {
   }
   console.log(`${process.version} ${kind}: ${JSON.stringify(counts)}`);
   if (counts.wrong > 0) fail('samples carry the labels of others');
-  if (counts.right < 10) fail('too few samples to judge by');
+  if (counts.right < 10) fail('too few samples');
   if (counts.without > 0.005 * (counts.right + counts.without)) fail('more than 0.5 % of the samples are without labels');
 }
 
@@ -123,7 +123,7 @@ async function main() {
   if (isRead !== IS_CARRIED) fail(`labels are ${isRead ? '' : 'not '}read by the handler`);
   await spanprof.stop();
   if (fs.readdirSync(directory).length === 0) fail('no profile was written');
-  return judge(directory);
+  return checkLabels(directory);
 }
 
 main().catch((error) => fail(error.stack));

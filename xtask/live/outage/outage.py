@@ -85,7 +85,7 @@ def balance(counters):
     return counters["enqueued"] + counters["splits"] - counters["sent"] - dropped - counters["queue_payloads"]
 
 
-def judge_latency(mode, before, away, after):
+def check_latency(mode, before, away, after):
     for name, at in (("p50", 0), ("p99", 1)):
         print(f"{mode}: {name} {before[at]:.2f} ms before, {away[at]:.2f} ms away, {after[at]:.2f} ms after")
     # The difference between before and after is the noise of the machine.
@@ -93,7 +93,7 @@ def judge_latency(mode, before, away, after):
         sys.exit("latency moved while the receiver was away")
 
 
-def judge(mode, resident, counters):
+def check(mode, resident, counters):
     print(f"{mode}: resident {resident[0] >> 20} → {resident[1] >> 20} MiB; {counters['retries']} retries,", end=" ")
     print(f"{counters['queue_payloads']} waiting: {counters.get('last_error')}")
     if resident[1] - resident[0] > RESIDENT_MAY_GROW_BYTES:
@@ -118,7 +118,7 @@ def main():
         away = quantiles(service.latencies_ms(seconds))
         health = service.get("/health")["resident_bytes"]
         counters = export_counters(service)
-        judge(mode, (before, health), counters)
+        check(mode, (before, health), counters)
     with receiver(command, port, folder):
         sent, until = counters["sent"], time.monotonic() + RECOVERY_SECONDS
         while (now := export_counters(service))["queue_payloads"] > 1 or now["sent"] <= sent:
@@ -126,7 +126,7 @@ def main():
                 sys.exit(f"delivery did not resume within {RECOVERY_SECONDS} s: {now}")
             time.sleep(0.2)
         print(f"{mode}: delivery resumed, {now['sent'] - sent} requests arrived after it")
-        judge_latency(mode, normal, away, quantiles(service.latencies_ms(seconds)))
+        check_latency(mode, normal, away, quantiles(service.latencies_ms(seconds)))
         service.process.terminate()
         service.process.wait(timeout=20)
 

@@ -34,8 +34,8 @@ def child():
 
 
 def wait(pid):
-    patience = hung.Patience(pid, IDLE_SECONDS, RUN_SECONDS)
-    while not patience.is_over():
+    detector = hung.HangDetector(pid, IDLE_SECONDS, RUN_SECONDS)
+    while not detector.is_hung():
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)

@@ -12,12 +12,12 @@ FILES = ("stat", "schedstat", "wchan", "syscall", "stack", "status")
 #: The debugger itself may hang.
 DEBUGGER_SECONDS = 60
 #: A longer pause between two polls is a pause of the machine.
-LONGEST_LOOK_SECONDS = 0.1
+LONGEST_POLL_GAP_SECONDS = 0.1
 #: Time for the traceback that PYTHONFAULTHANDLER writes at SIGABRT.
 TRACEBACK_SECONDS = 2
 
 
-class Patience:
+class HangDetector:
     """Distinguishes a hung child from one that waits for a processor, and from a pause of the machine.
 
     A child hangs when it was neither running nor waiting to run for `idle_seconds`, or when it ran for `run_seconds`.
@@ -27,17 +27,17 @@ class Patience:
         self._pid = pid
         self._idle_seconds = idle_seconds
         self._run_seconds = run_seconds
-        self._looked = time.monotonic()
+        self._polled = time.monotonic()
         self._watched = 0.0
 
-    def is_over(self):
+    def is_hung(self):
         """Whether it is hung. Call it every few milliseconds: the time between two polls counts up to a limit."""
         now = time.monotonic()
-        self._watched += min(now - self._looked, LONGEST_LOOK_SECONDS)
-        self._looked = now
-        return self._watched > min(self._idle_seconds, self._run_seconds) and self._hangs()
+        self._watched += min(now - self._polled, LONGEST_POLL_GAP_SECONDS)
+        self._polled = now
+        return self._watched > min(self._idle_seconds, self._run_seconds) and self._makes_no_progress()
 
-    def _hangs(self):
+    def _makes_no_progress(self):
         try:
             ran, waited = (int(word) / 1e9 for word in _read(f"/proc/{self._pid}/schedstat").split()[:2])
         except ValueError:

@@ -51,7 +51,7 @@ def main():
     if wrong:
         sys.exit(f"wrong names: {examples[:5]}")
     if right < WANTED_SAMPLES * min(1.0, seconds / 20):
-        sys.exit(f"only {right} samples to judge by")
+        sys.exit(f"only {right} samples, too few")
 
 
 if __name__ == "__main__":

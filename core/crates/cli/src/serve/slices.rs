@@ -15,7 +15,7 @@ use super::window::StoredWindow;
 
 /// Memory for slices. A day of one service and type takes some megabytes.
 const CACHE_BYTES: usize = 32 << 20;
-/// Slices per query, at most; the width is a power of two, so that there are at least half as many.
+/// Slices per query, at most; rounding of the width to a power of two halves their number at most.
 const SLICES_PER_QUERY: u64 = 64;
 /// Shorter slices contain too few windows to benefit.
 const MIN_SLICE_MS: u64 = 60_000;
