@@ -5,7 +5,7 @@ const spanprof = require('spanprof');
 
 const [directory, seconds] = [process.argv[2], Number(process.argv[3])];
 const turned = { three: 0, one: 0 };
-const { cpuNs } = require('../../../core/benches/node/work.js');
+const { cpuNs } = require('../../../xtask/bench/node/work.js');
 
 function burn(turns) {
   let x = 1;

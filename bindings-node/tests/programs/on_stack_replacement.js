@@ -4,7 +4,7 @@
 
 const vm = require('node:vm');
 const spanprof = require('spanprof');
-const { cpuNs } = require('../../../core/benches/node/work.js');
+const { cpuNs } = require('../../../xtask/bench/node/work.js');
 const { step } = require('./inlined_step.js');
 
 const [directory, seconds] = [process.argv[2], Number(process.argv[3])];

@@ -2,7 +2,7 @@
 // Three functions burn about 50, 30 and 20 parts of the CPU time in turn; prints the CPU time of each, in nanoseconds.
 
 const spanprof = require('spanprof');
-const { cpuNs, mix } = require('../../../core/benches/node/work.js');
+const { cpuNs, mix } = require('../../../xtask/bench/node/work.js');
 
 const [directory, seconds] = [process.argv[2], Number(process.argv[3])];
 

@@ -3,7 +3,7 @@
 
 const crypto = require('node:crypto');
 const spanprof = require('spanprof');
-const { cpuNs } = require('../../../core/benches/node/work.js');
+const { cpuNs } = require('../../../xtask/bench/node/work.js');
 
 const directory = process.argv[2];
 const cpuMilliseconds = () => cpuNs() / 1e6;

@@ -23,7 +23,7 @@ async function main() {
   const off = {};
   for (let round = 0; round < tries && left.size > 0; round++) {
     const directory = folder();
-    const { code, signal, hung, stdout, stderr } = await ended([path.join(root, 'core/benches/node/lag_run.js'), directory, '1', ...[...left].map(String)]);
+    const { code, signal, hung, stdout, stderr } = await ended([path.join(root, 'xtask/bench/node/lag_run.js'), directory, '1', ...[...left].map(String)]);
     if (hung || code !== 0) fail(`ended with ${hung ? 'nothing, it hung' : signal ?? code}\n${stderr}`);
     for (const { number, length, tookNs, traceId } of JSON.parse(stdout)) {
       const samples = readAll(path.join(directory, String(number)), 'event_loop_lag');

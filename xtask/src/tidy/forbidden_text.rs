@@ -1,4 +1,5 @@
-//! Rules: no name without meaning, no mark of unfinished work, no language named in the core, no path of one machine.
+//! Rules: no name without meaning, no mark of unfinished work, no language named and no binding used in the core, no path of
+//! one machine.
 
 use super::{has_extension, source, Violation};
 
@@ -30,9 +31,13 @@ const LANGUAGES: [&str; 5] = ["Python", "python", "V8", "JVM", "JavaScript"];
 /// The help of the command line names all languages.
 const MAY_NAME_LANGUAGES: [&str; 1] = ["core/crates/cli/"];
 
+/// The fuzz target of Node.js's source maps compiles the decoder's file.
+const MAY_USE_BINDINGS: [&str; 1] = ["core/fuzz/"];
+
 pub fn check(path: &str, text: &str) -> Vec<Violation> {
     let mut violations = machine_paths(path, text);
     violations.extend(file_name(path));
+    violations.extend(binding_in_core(path, text));
     let lines = match path.rsplit_once('.').map(|(_, extension)| extension) {
         Some("rs" | "java" | "js" | "mjs" | "ts" | "go") => source::rust(text),
         Some("py" | "toml" | "yaml" | "yml" | "sh") => source::hashed(text),
@@ -60,6 +65,21 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// A program of another language below `core`, or the path of a binding.
+fn binding_in_core(path: &str, text: &str) -> Option<Violation> {
+    let exempt = MAY_USE_BINDINGS.iter().chain(&MAY_NAME_LANGUAGES);
+    if !path.starts_with("core/") || exempt.into_iter().any(|place| path.starts_with(place)) {
+        return None;
+    }
+    // Pages of the crates contain JavaScript.
+    if has_extension(path, &["py", "java"]) || has_extension(path, &["js", "ts"]) && !path.starts_with("core/crates/") {
+        return Some(Violation::new(path, 0, "a program of one language: it belongs to its binding or to xtask"));
+    }
+    let bindings = ["bindings-python/", "bindings-node/", "bindings-java/"];
+    let line = text.lines().position(|line| bindings.iter().any(|binding| line.contains(binding)))?;
+    Some(Violation::new(path, line + 1, "a path of a binding in the core, which is independent of bindings"))
 }
 
 fn file_name(path: &str) -> Option<Violation> {
@@ -150,6 +170,16 @@ mod tests {
         assert_eq!(check("core/crates/profile/src/a.rs", "let name = \"JVM\";").len(), 1);
         assert!(check("core/src/a.rs", "FrameType::Cpython => \"cpython\", // v8js, jvm").is_empty());
         assert!(check("core/crates/cli/src/a.rs", "/// Python and Node").is_empty());
+    }
+
+    #[test]
+    fn the_core_uses_no_binding() {
+        assert_eq!(check("core/benches/python/cost.py", "import spanprof").len(), 1);
+        assert_eq!(check("core/tests/it/a.rs", "include!(\"../../../bindings-node/src/a.rs\");").len(), 1);
+        assert!(check("core/fuzz/fuzz_targets/a.rs", "#[path = \"../../bindings-node/src/a.rs\"]").is_empty());
+        assert_eq!(check("core/benches/node/cost.js", "").len(), 1);
+        assert!(check("core/crates/profile/src/page.js", "").is_empty());
+        assert!(check("xtask/bench/python/cost.py", "import spanprof").is_empty());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: runs the paired benchmarks of core/benches beside other profilers and writes core/benches/RESULTS.md.
+//! `cargo xtask bench`: runs the benchmarks of xtask/bench and core/benches beside other profilers and writes
+//! xtask/bench/RESULTS.md.
 //! Needs an idle machine; not part of `test`, since a figure has no pass or fail.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::{scratch, workspace};
 pub const VERB: Verb = Verb {
     name: "bench",
     usage: "bench [NAME…] [--short]",
-    about: "paired benchmarks beside other profilers, written to core/benches/RESULTS.md\n\n\
+    about: "paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md\n\n\
         engine      the engine's calls alone, in Rust\n\
         accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads\n\
         overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz\n\
@@ -140,10 +141,10 @@ fn write_section(heading: &str, section: &str, short: bool) -> StepResult {
         println!("\n{section}");
         return Ok(());
     }
-    let path = workspace::root().join("core/benches/RESULTS.md");
+    let path = workspace::root().join("xtask/bench/RESULTS.md");
     let page = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Results\n".to_owned());
     scratch::write(&path, &with_section(&page, heading, section))?;
-    println!("written to core/benches/RESULTS.md: {heading}");
+    println!("written to xtask/bench/RESULTS.md: {heading}");
     Ok(())
 }
 
@@ -177,7 +178,7 @@ fn measure(
     let directory = scratch::empty(&format!("bench-{}", bench.name))?;
     println!("── bench {}", bench.name);
     let mut step = ProcessStep::new(format!("bench {}", bench.name), own.python())
-        .arg(format!("core/benches/python/{}.py", bench.name))
+        .arg(format!("xtask/bench/python/{}.py", bench.name))
         .arg("--command")
         .arg(command)
         .arg("--folder")

@@ -1,5 +1,5 @@
 //! The Java part of `cargo xtask bench`: the release JAR, other profilers from Maven Central, and the programs of
-//! core/benches/java on the selected JDKs.
+//! xtask/bench/java on the selected JDKs.
 
 use std::path::PathBuf;
 
@@ -92,7 +92,7 @@ fn peer(coordinates: &str) -> StepResult<PathBuf> {
 /// Compiles the programs, and the tests' reader of pprof.
 fn compiled(jars: &[(&str, PathBuf)]) -> StepResult<PathBuf> {
     let classes = scratch::empty("bench-java-classes")?;
-    let sources = workspace::root().join("core/benches/java");
+    let sources = workspace::root().join("xtask/bench/java");
     let listed = std::fs::read_dir(&sources).map_err(|error| StepFailure::new("bench", error.to_string()))?;
     let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     files.push(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"));

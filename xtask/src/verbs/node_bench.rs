@@ -1,5 +1,5 @@
 //! The Node.js part of `cargo xtask bench`: the release package and other profilers in a separate directory, and the scripts
-//! of core/benches/node.
+//! of xtask/bench/node.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ impl NodeBench {
     pub fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
-        let script = format!("core/benches/node/{}.js", name.trim_start_matches("node-"));
+        let script = format!("xtask/bench/node/{}.js", name.trim_start_matches("node-"));
         let mut step = ProcessStep::new(format!("bench {name}"), &self.node.program)
             .arg(workspace::root().join(script))
             .env("NODE_PATH", &self.modules)

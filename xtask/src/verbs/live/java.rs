@@ -83,7 +83,7 @@ pub fn compiled() -> StepResult<String> {
         .args(programs)
         .arg(sources.join("collector/Program.java"))
         .arg(sources.join("pyroscope/Requests.java"))
-        .arg(workspace::root().join("core/benches/java/Threads.java"))
+        .arg(workspace::root().join("xtask/bench/java/Threads.java"))
         .arg(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"))
         .run()?;
     Ok(format!("{}:{}", jar.display(), classes.display()))

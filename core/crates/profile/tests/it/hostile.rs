@@ -1,5 +1,5 @@
 //! Hostile input results in an error, never in a panic, a hang or exhausted memory (R26, R27). The limits on input and
-//! allocation also limit the time, which `core/benches` measures.
+//! allocation also limit the time, which `xtask/bench` measures.
 
 use std::io::Write;
 
