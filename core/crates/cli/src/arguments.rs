@@ -164,36 +164,20 @@ fn see_help(verb: &CliVerb) -> String {
 /// The name with the smallest edit distance to `given`, if the distance is small enough for a typing error.
 pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = given.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
-    // Longer input is far from every name; the limit bounds the distance table below.
+    // Longer input is far from every name; the limit bounds the cost of the distances.
     if plain.is_empty() || plain.len() > 64 {
         return None;
     }
     known
         .map(|name| {
             let bare = name.trim_start_matches('-');
-            let distance =
-                if bare.starts_with(plain.as_str()) && plain.len() >= 2 { 0 } else { edit_distance(&plain, bare) };
+            let is_prefix = plain.len() >= 2 && bare.starts_with(plain.as_str());
+            let distance = if is_prefix { 0 } else { strsim::levenshtein(&plain, bare) };
             (distance, name)
         })
         .filter(|(distance, _)| *distance <= 1 + plain.len() / 4)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Levenshtein distance of two short words.
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 /// A byte count such as `512MiB`, `2G` or `1048576`.
