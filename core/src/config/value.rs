@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 use super::types::{Clock, Compression, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
 
 /// An untyped value of a binding, a file or the environment.
@@ -289,22 +291,7 @@ pub(crate) fn baggage_pairs(text: &str) -> Option<Vec<(String, String)>> {
 }
 
 fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        if *first == b'%' {
-            if let [high, low, tail @ ..] = tail {
-                if let (Some(high), Some(low)) = ((*high as char).to_digit(16), (*low as char).to_digit(16)) {
-                    bytes.push((high * 16 + low) as u8);
-                    rest = tail;
-                    continue;
-                }
-            }
-        }
-        bytes.push(*first);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
 }
 
 #[cfg(test)]

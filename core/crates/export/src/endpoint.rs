@@ -3,6 +3,7 @@
 use crate::error::ExportError;
 use crate::secret::Secret;
 use base64::prelude::{Engine, BASE64_STANDARD};
+use percent_encoding::percent_decode_str;
 
 /// A parsed URL. Only [`Endpoint::shown`] goes into messages: userinfo and query may be secrets.
 #[derive(Clone, Debug)]
@@ -55,13 +56,13 @@ impl Endpoint {
         let mut secrets = Vec::new();
         let basic = userinfo.map(|userinfo| {
             let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-            let mut plain = percent_decoded(user);
+            let mut plain: Vec<u8> = percent_decode_str(user).collect();
             plain.push(b':');
-            plain.extend(percent_decoded(password));
+            plain.extend(percent_decode_str(password));
             let token = BASE64_STANDARD.encode(&plain);
             secrets.push(Secret::new(userinfo));
             secrets.push(Secret::new(if password.is_empty() { user } else { password }));
-            if let Ok(text) = String::from_utf8(percent_decoded(password)) {
+            if let Ok(text) = percent_decode_str(password).decode_utf8() {
                 secrets.push(Secret::new(text));
             }
             secrets.push(Secret::new(token.clone()));
@@ -107,26 +108,6 @@ pub fn shown(url: &str) -> String {
     } else {
         format!("{scheme}://{shown}")
     }
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut position = 0;
-    while let Some(&byte) = bytes.get(position) {
-        let hex = |offset: usize| bytes.get(position + offset).and_then(|byte| (*byte as char).to_digit(16));
-        match (byte, hex(1), hex(2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push((high * 16 + low) as u8);
-                position += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                position += 1;
-            }
-        }
-    }
-    decoded
 }
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
+use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS};
+
+/// gRPC's header form of a message escapes `%` and bytes other than printable ASCII.
+const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// A complete body, then trailers if any.
 #[derive(Debug, Default)]
@@ -85,21 +89,10 @@ pub(crate) fn grpc_error(code: u32, message: &str) -> Reply {
     set(&mut reply, hyper::header::CONTENT_TYPE, "application/grpc");
     set(&mut reply, HeaderName::from_static("grpc-accept-encoding"), "gzip,identity");
     reply.headers_mut().insert("grpc-status", HeaderValue::from(code));
-    if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
+    if let Ok(value) = HeaderValue::from_str(&utf8_percent_encode(message, GRPC_ESCAPED).to_string()) {
         reply.headers_mut().insert("grpc-message", value);
     }
     reply
-}
-
-/// gRPC's header form of a message: `%` and bytes other than printable ASCII become `%XX`.
-fn percent_encoded(message: &str) -> String {
-    message.bytes().fold(String::new(), |mut out, byte| {
-        match byte {
-            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-        out
-    })
 }
 
 #[cfg(test)]
