@@ -2,49 +2,12 @@
 
 /// Pairs of a query string, decoded. Invalid UTF-8 becomes the replacement character.
 pub(crate) fn parse(query: &str) -> Vec<(String, String)> {
-    query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
-        })
-        .collect()
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
 /// A query string of pairs.
 pub(crate) fn format<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let pairs: Vec<String> =
-        pairs.into_iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
-    pairs.join("&")
-}
-
-fn encode(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-        out
-    })
-}
-
-fn decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                rest = &after[2..];
-            }
-            (b'+', _, _) => out.push(b' '),
-            _ => out.push(*byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
 #[cfg(test)]
