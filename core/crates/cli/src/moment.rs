@@ -1,6 +1,10 @@
 //! Parses and formats points in time: RFC 3339, unix seconds, milliseconds or nanoseconds, or relative to now.
 //! Pure: the current time is an argument. Called by the selection flags and the query parameters of `serve`.
 
+use std::time::Duration;
+
+use time::{Date, Month, OffsetDateTime};
+
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
 /// Accepted forms, for messages.
@@ -53,16 +57,9 @@ pub(crate) fn parse_duration_ns(text: &str) -> Option<u64> {
 
 /// `2026-01-31T12:00:00.250Z` of unix nanoseconds, to the millisecond.
 pub(crate) fn format_rfc3339(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let millis = unix_ns / 1_000_000 % 1000;
-    let (year, month, day) = civil_from_days((seconds / 86_400) as i64);
-    let of_day = seconds % 86_400;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    let time = OffsetDateTime::UNIX_EPOCH + Duration::from_nanos(unix_ns);
+    let (hour, minute, second, millis) = time.to_hms_milli();
+    format!("{}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z", time.date())
 }
 
 /// The magnitude of a number determines its unit: 100,000,000,000 is the year 5138 in seconds and 1973 in milliseconds.
@@ -94,9 +91,10 @@ fn rfc3339(text: &str) -> Option<u64> {
     };
     let mut parts = date.split('-');
     let (year, month, day) = (fixed(parts.next()?, 4)?, fixed(parts.next()?, 2)?, fixed(parts.next()?, 2)?);
-    if parts.next().is_some() || !(1..=12).contains(&month) || day < 1 || day > days_in_month(year, month) {
+    if parts.next().is_some() {
         return None;
     }
+    let date = Date::from_calendar_date(year as i32, Month::try_from(month as u8).ok()?, day as u8).ok()?;
     let zone_at = clock.find(['Z', 'z', '+', '-']).unwrap_or(clock.len());
     let offset_seconds = zone(&clock[zone_at..])?;
     let (time, fraction) = clock[..zone_at].split_once('.').unwrap_or((&clock[..zone_at], ""));
@@ -114,7 +112,8 @@ fn rfc3339(text: &str) -> Option<u64> {
         let digits: String = fraction.chars().take(9).collect();
         nanos = i128::from(digits.parse::<u64>().ok()?) * 10i128.pow(9 - digits.len() as u32);
     }
-    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_seconds;
+    let midnight = date.midnight().assume_utc().unix_timestamp();
+    let seconds = midnight + hour * 3600 + minute * 60 + second - offset_seconds;
     u64::try_from(i128::from(seconds) * NANOS_PER_SECOND + nanos).ok()
 }
 
@@ -132,34 +131,6 @@ fn zone(text: &str) -> Option<i64> {
 
 fn fixed(text: &str, length: usize) -> Option<i64> {
     (text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01. Years begin in March, so that the leap day is the last day of its year.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leaps + of_year - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
 }
 
 #[cfg(test)]
