@@ -1,5 +1,5 @@
-//! System calls of the handler: reads two clocks and arms the thread's own clock. Each is async-signal-safe by POSIX
-//! or a bare system call. Clocks are created and deleted in `sys`.
+//! Reads two clocks and arms the thread's own clock, for the handler. Each function is async-signal-safe by POSIX or a
+//! bare system call. `sys` creates and deletes clocks.
 
 use crate::slot::Ticker;
 
@@ -91,8 +91,8 @@ fn is_pending(signal: libc::c_int) -> bool {
 }
 
 fn control(descriptor: u32, command: u64, argument: usize) -> i32 {
-    // SAFETY: PERIOD reads eight bytes of a local, the others take a number. The descriptor is closed only while no
-    // handler is in its slot.
+    // SAFETY: PERIOD reads eight bytes of a local; the other commands take a number. The descriptor is closed only
+    // while no handler is in its slot.
     errno_of(unsafe { libc::syscall(libc::SYS_ioctl, descriptor, command, argument) })
 }
 

@@ -58,7 +58,7 @@ impl<'a> RawStack<'a> {
         self.len == 0
     }
 
-    /// Removes all frames, keeps the context.
+    /// Removes all frames and keeps the context.
     pub fn clear(&mut self) {
         self.len = 0;
         self.truncated = false;
@@ -70,12 +70,13 @@ impl<'a> RawStack<'a> {
     }
 }
 
-/// Outcome of a capture. On `Dropped` the engine keeps the sample's weight and records the reason as its only frame.
+/// Outcome of a capture. On `Dropped` the sample keeps its weight; its only frame is the reason, or the interrupted
+/// native frame for `NoThreadState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Captured {
     /// The stack is complete, or cut at the depth limit.
     Walked,
-    /// No frame could be validated.
+    /// No frame was captured, for this reason.
     Dropped(DropReason),
 }
 

@@ -1,5 +1,5 @@
-//! The request context of a sample: a `Copy` record that the ring stores by value. The tables that resolve the ids are in
-//! the facade crate. A runtime's capture function writes it; the drain thread reads it.
+//! The context of a sample: a `Copy` record that the ring stores by value. A runtime's capture function writes it; the
+//! drain thread reads it. The tables that resolve its ids are in the facade crate.
 
 /// The context of one raw sample: an id in the engine's context table, or the record itself.
 ///
@@ -15,7 +15,7 @@ pub enum Context {
     Inline(InlineContext),
 }
 
-/// Label set and span of a request, by value.
+/// Label set and span link of a sample, by value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InlineContext {
     /// Id of an interned label set; 0 is the empty set.

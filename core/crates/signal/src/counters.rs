@@ -1,5 +1,5 @@
-//! Counters of the handler, for the life of the process. Relaxed and monotone: each counter is exact, but they are
-//! not read at one instant. `stats()` reports them.
+//! Counters of the handler, for the life of the process; `stats()` reports them. They are monotone and use relaxed
+//! atomics: each counter is exact, but several counters are not read at one instant.
 
 use crate::DropReason;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -31,12 +31,12 @@ pub fn samples() -> u64 {
     TICK_COUNTERS.samples.load(Ordering::Relaxed)
 }
 
-/// CPU time of the entries in the ring, including entries that report a loss.
+/// CPU time of all submitted entries, including entries that report a loss.
 pub fn sampled_cpu_ns() -> u64 {
     TICK_COUNTERS.sampled_cpu_ns.load(Ordering::Relaxed)
 }
 
-/// Signals of the clocks' number without an owner, swallowed.
+/// Clock signals without an owner, which the handler swallowed.
 pub fn stray() -> u64 {
     STRAY.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! Layout of one raw sample in the ring: a header word, five fixed words, the context, the frames. Shapes and bit
-//! fields only. The ordering of accesses is in `ring`.
+//! Layout of one raw sample in the ring: a header word, five fixed words, the context, the frames. `ring` defines the
+//! order of the accesses.
 //!
 //! ```text
 //! word 0  header: kind 8 | flags 8 | context tag 8 | frames 16 | length in words 24   (never zero)
@@ -11,7 +11,7 @@
 
 use crate::{Context, InlineContext, RawFrame, RawSample, SampleFlags, SampleKind};
 
-/// The deepest stack an entry stores; deeper stacks are cut on the root side and flagged.
+/// Maximum number of frames in an entry; deeper stacks are cut on the root side and flagged.
 #[cfg(not(any(loom, miri)))]
 pub const MAX_FRAMES: usize = 2048;
 /// Model checkers have small stacks and need short runs.

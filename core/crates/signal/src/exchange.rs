@@ -6,8 +6,8 @@
 //! # Rules
 //! 1. The sampler moves `FREE → PENDING`, `READY → PENDING` and `PENDING → FREE`. The handler, on the requested thread,
 //!    moves `PENDING → WRITING → READY`. The response is written in `WRITING` only and read in `READY` only.
-//! 2. Each request has a sequence number beside its state. A late signal cannot respond to the next request, unless that one
-//!    is for the same thread. Then the response is that thread's stack at this later moment.
+//! 2. Each request has a sequence number beside its state. A late signal cannot respond to the next request, unless
+//!    that request is for the same thread. Then the response is the thread's stack at this later time.
 //! 3. A round counts its pending requests, plus one while the sampler still issues requests. The decrement to zero wakes the
 //!    sampler. A response to a request of an earlier round changes no count.
 
@@ -26,7 +26,7 @@ const STATE: u32 = (1 << STATE_BITS) - 1;
 const COUNT_BITS: u32 = 16;
 const COUNT: u32 = (1 << COUNT_BITS) - 1;
 
-/// A request to one thread at a time; its response is a `T`.
+/// A reusable request, addressed to one thread at a time; its response is a `T`.
 pub struct WallRequest<T> {
     /// The state in the low bits, the sequence number above.
     state: AtomicU32,
@@ -38,7 +38,7 @@ pub struct WallRequest<T> {
 // SAFETY: `response` is accessed by the one handler in WRITING and by the one sampler thread in READY (rule 1).
 unsafe impl<T: Send> Sync for WallRequest<T> {}
 
-/// The state of a request as the sampler sees it.
+/// The state of a request as the sampler reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// No request is outstanding.
@@ -84,7 +84,7 @@ impl<T> WallRequest<T> {
         true
     }
 
-    /// Cancels a pending request. False when the response is ready or being written.
+    /// Cancels the request. False unless it is pending: when it is free, or its response is ready or being written.
     ///
     /// # Safety
     /// Called by the one sampler thread.
@@ -129,7 +129,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// No round in progress. Not `const` under loom, whose atomics are not.
+    /// No round in progress. Not `const` under loom, whose atomics have no `const` constructor.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default, reason = "a static, never a field")]
     pub const fn new() -> Self {
@@ -169,14 +169,14 @@ impl Round {
         self.word.fetch_add(1, Ordering::Relaxed) >> COUNT_BITS
     }
 
-    /// Counts one pending request less, if round `number` is current.
+    /// Decrements the count of pending requests if round `number` is current; wakes the sampler at zero.
     fn complete_request(&self, number: u32) {
         let mut word = self.word.load(Ordering::Relaxed);
         while word >> COUNT_BITS == number & (u32::MAX >> COUNT_BITS) && word & COUNT > 0 {
             match self.word.compare_exchange_weak(word, word - 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if word & COUNT == 1 => return futex::wake(&self.word),
                 Ok(_) => return,
-                Err(now) => word = now,
+                Err(newer) => word = newer,
             }
         }
     }

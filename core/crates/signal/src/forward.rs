@@ -1,5 +1,5 @@
-//! Signal chaining: remembers the previous handlers of a signal and forwards foreign signals to them. Used by the
-//! fault guard and the clock handler. `push` runs on normal threads, one at a time; `forward` runs in handlers.
+//! Signal chaining: saves the previous handlers of a signal and forwards foreign signals to them. Used by the fault
+//! handler and the clock handler. `push` runs on normal threads, one at a time; `forward` runs in handlers.
 //!
 //! Two handlers can be installed on top of each other. The host installs one over ours and chains to it, then ours is
 //! installed again over the host's. Each would then call the other forever. Therefore the previous handlers are kept
@@ -15,7 +15,7 @@ struct SavedAction {
     mask: AtomicU64,
 }
 
-/// A forwarding in progress: its thread and the depth of its stack.
+/// A forwarding in progress: its thread and an address in its stack frame.
 struct ActiveForward {
     thread_id: AtomicU32,
     stack_address: AtomicUsize,
@@ -32,7 +32,7 @@ pub struct HandlerChain {
     forwarded: AtomicU64,
 }
 
-/// Outcome of forwarding a foreign signal.
+/// Outcome of forwarding a foreign signal to a previous handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forwarded {
     /// A previous handler ran.
@@ -88,14 +88,14 @@ impl HandlerChain {
 
     fn push(&self, action: &libc::sigaction) {
         let count = self.count.load(Ordering::Relaxed);
-        let plain = action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN;
+        let ends_chain = action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN;
         let known = self
             .actions
             .iter()
             .take(count)
             .position(|saved| saved.handler.load(Ordering::Relaxed) == action.sa_sigaction);
         // Default and ignore end the chain; a known handler moves to the top by removing the entries above it.
-        let index = if plain { 0 } else { known.unwrap_or(count.min(MAX_SAVED_ACTIONS - 1)) };
+        let index = if ends_chain { 0 } else { known.unwrap_or(count.min(MAX_SAVED_ACTIONS - 1)) };
         if let Some(saved) = self.actions.get(index) {
             saved.handler.store(action.sa_sigaction, Ordering::Relaxed);
             saved.flags.store(action.sa_flags, Ordering::Relaxed);
@@ -135,8 +135,8 @@ impl HandlerChain {
         outcome
     }
 
-    /// Counts this thread's forwardings below the current stack depth, and records this one. A record that is not
-    /// below is left over from a handler that jumped out (`longjmp`); it is released.
+    /// Counts this thread's forwardings in progress, which lie at higher stack addresses, and records this one. A
+    /// record at a lower address is left over from a handler that exited by `longjmp`; it is released.
     fn enter(&self, stack_address: usize) -> (usize, Option<&ActiveForward>) {
         let thread_id = thread_id();
         let mut depth = 0;
@@ -211,7 +211,7 @@ fn all_but_faults() -> libc::sigset_t {
     }
 }
 
-/// The action in force for `signal`.
+/// The action in force for `signal`; `None` for an invalid signal number.
 pub fn current_action(signal: libc::c_int) -> Option<libc::sigaction> {
     // SAFETY: an all-zero sigaction is a valid value to be written over.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
@@ -220,7 +220,7 @@ pub fn current_action(signal: libc::c_int) -> Option<libc::sigaction> {
     (read == 0).then_some(action)
 }
 
-/// Signals 1 to 64 of a set, which are all.
+/// The bits of signals 1 to 64, which are all signals of Linux.
 pub(crate) fn signal_bits(set: &libc::sigset_t) -> u64 {
     // SAFETY: sigset_t is an array of at least eight bytes on every Linux libc; its first word holds the signals 1 to
     // 64.

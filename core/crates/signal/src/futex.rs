@@ -1,12 +1,12 @@
-//! Wait and wake on a futex word. The meaning of the word belongs to the caller. Used by the inbox and by runtimes whose
-//! threads respond to wall requests. `wake` is async-signal-safe.
+//! Wait and wake on a futex word. The caller defines the meaning of the word. Used by the inbox and by the exchange of
+//! wall requests. `wake` is async-signal-safe.
 
 use crate::atomics::AtomicU32;
 #[cfg(loom)]
 use crate::atomics::Ordering;
 
-/// Sleeps while `word` is `value`, without a limit when `timeout_ns` is `None`. Spurious returns are possible. True on
-/// timeout. May change errno.
+/// Sleeps while `word` is `value`, for at most `timeout_ns`; without a limit when it is `None`. Spurious returns are
+/// possible. True on timeout. May change errno.
 #[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) -> bool {
     let limit = timeout_ns

@@ -4,7 +4,7 @@
 //! counter decides.
 //!
 //! The host may replace our fault handler at any time, as crash reporters do. Until `install` restores it, reads use
-//! the kernel (`process_vm_readv`). Where a seccomp filter ends a process for that call they fail
+//! the kernel (`process_vm_readv`). Where a seccomp filter ends a process for that call, reads fail instead
 //! ([`forbid_kernel_reads`]). Samples with a failed read show `faulted_read`.
 
 use crate::forward::{current_action, signal_bits, Forwarded, HandlerChain};
@@ -144,7 +144,7 @@ unsafe extern "C" {
 
 static FAULTS: AtomicU64 = AtomicU64::new(0);
 static IN_PLACE: AtomicBool = AtomicBool::new(false);
-/// Set where `process_vm_readv` is forbidden: a seccomp filter would end the process.
+/// Set where a seccomp filter would end the process for `process_vm_readv`.
 static KERNEL_READS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 static SEGV_CHAIN: HandlerChain = HandlerChain::new();
 static BUS_CHAIN: HandlerChain = HandlerChain::new();
@@ -233,8 +233,8 @@ pub fn check_in_place() -> bool {
 /// threads only, one at a time. False when the kernel refuses; reads then remain system calls.
 pub fn install() -> bool {
     // Without SA_NODEFER the fault signal would stay blocked while a previous handler runs. A second fault would then
-    // kill, although the previous handler alone would have handled it. `forward` applies the previous handler's own
-    // mask instead.
+    // end the process, although the previous handler alone would have handled it. `forward` applies the previous
+    // handler's own mask instead.
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     let handler = on_fault as *const () as usize;
     let installed = SEGV_CHAIN.install(libc::SIGSEGV, handler, flags) & BUS_CHAIN.install(libc::SIGBUS, handler, flags);

@@ -5,8 +5,8 @@
 //! 1. The source of a signal is decided before any of its data is dereferenced. A timer's value must lie inside the
 //!    slot table; a perf signal's descriptor must be in the fixed table. Any other signal is forwarded to the
 //!    previous handler. Without one it is swallowed and counted: the default action would end the host.
-//! 2. Once installed, the handler stays for the life of the process. After `stop` it only swallows. `signal_claim`
-//!    chooses its signal. Wall requests (`wall_request`) use the same signal.
+//! 2. Once installed, the handler stays for the life of the process. After `stop` it swallows clock signals.
+//!    `signal_claim` chooses its signal. Wall requests (`wall_request`) use the same signal.
 //! 3. The weight of a sample is the thread's CPU time now minus the CPU time of earlier samples. It is exact for any
 //!    tick, except that ticks of a free-running perf event may estimate CPU time within a sixteenth of an interval. A
 //!    sample that finds the ring full adds its weight to the loss that the next entry reports, so no weight is lost.
@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize
 
 /// Threads that can have a clock at one time, plus one: slot 0 represents the scan timer.
 pub const SLOTS: usize = 4096;
-/// Higher perf descriptors are not used.
+/// Limit of perf descriptors: an event with a higher descriptor is not used.
 pub const DESCRIPTORS: usize = 65_536;
 
 /// The configuration of a sampling run. Never freed, since a handler may hold it at any time.
@@ -60,7 +60,7 @@ static SESSION: AtomicPtr<SamplingSession> = AtomicPtr::new(core::ptr::null_mut(
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10_000_000);
 /// Ticks per drawn interval of a free-running thread timer.
 static TIMER_BATCH: AtomicU32 = AtomicU32::new(1);
-/// Slot index by perf descriptor; 0 is none. Untouched pages of it use no memory.
+/// Slot index by perf descriptor; 0 is none. Its untouched pages use no memory.
 static SLOT_OF_DESCRIPTOR: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 /// The previous handlers of each signal, by signal number.
 static CHAINS: [HandlerChain; 65] = [const { HandlerChain::new() }; 65];
@@ -118,7 +118,7 @@ fn timer_batch(period_ns: u64, tick_ns: u64) -> u32 {
     }
 }
 
-/// Maps a perf descriptor to its slot, or to none (0).
+/// Maps a perf descriptor to its slot, or to none (0). False for a descriptor above the limit.
 pub fn set_slot_of_descriptor(descriptor: u32, index: usize) -> bool {
     match SLOT_OF_DESCRIPTOR.get(descriptor as usize) {
         Some(entry) => {
@@ -129,7 +129,8 @@ pub fn set_slot_of_descriptor(descriptor: u32, index: usize) -> bool {
     }
 }
 
-/// Installs the handler for `signal`, or reinstalls it over a replacement. Normal threads only, one at a time.
+/// Installs the handler for `signal`, or reinstalls it over a replacement. Normal threads only, one at a time. False
+/// when the kernel refuses.
 pub fn install(signal: libc::c_int) -> bool {
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     let handler = on_clock as *const () as usize;
@@ -175,9 +176,9 @@ const POLL_HUP: i32 = 6;
 const TRAP_PERF: i32 = 6;
 /// Minimum period of a free-running perf event; shorter periods are armed for each tick.
 const MIN_FREE_RUNNING_PERIOD_NS: u64 = 500_000;
-/// Maximum number of ticks per drawn interval of a free-running clock. Setting an interval costs more than the rest
-/// of a tick. Ticks at equal distance still do not lock onto the program, since the distance is random and changes
-/// after each batch.
+/// Maximum number of ticks per drawn interval of a free-running clock. Setting an interval costs more than the rest of
+/// a tick. Equal intervals still do not lock onto the program, since the interval is random and changes after each
+/// batch.
 const MAX_PERF_BATCH: u64 = 64;
 /// Maximum duration of a batch. A batch of equal intervals that is a multiple of the program's own cycle samples one
 /// phase of it. Batches of 64 samples at 100 Hz put 3 % of 12 s profiles beyond three standard errors, batches of 8
@@ -224,7 +225,7 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
             if outcome != Forwarded::Handled {
                 // SAFETY: the kernel passes a valid siginfo_t.
                 let sent = unsafe { (*info).si_code } <= 0;
-                // An unhandled breakpoint ends a process by default, also if SIGTRAP is ignored.
+                // An unhandled breakpoint ends the process, even if SIGTRAP is ignored.
                 if signal == libc::SIGTRAP && (outcome == Forwarded::Default || !sent) {
                     guarded::apply_default_action(signal, true);
                 }
@@ -262,7 +263,8 @@ fn classify(info: &SignalInfo) -> SignalSource {
     if info.code == libc::SI_QUEUE && info.errno == wall_request::SIGINFO_MARK {
         return SignalSource::WallRequest { value: info.second };
     }
-    // The kernel had no memory for the details of a perf signal: it has no sender, and this thread has a perf clock.
+    // The kernel had no memory for the details of a perf signal: the signal has no sender, and this thread has a perf
+    // clock.
     if info.code == libc::SI_USER && info.first == [0, 0] {
         let me = thread_id();
         let is_mine =

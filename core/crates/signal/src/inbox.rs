@@ -5,9 +5,8 @@
 //! 1. The drain thread stores `sleep_mode` before its last check of the ring; a producer loads `sleep_mode` after its
 //!    commit. Both sides have a full fence between the two steps, so at least one of them sees the other's store: no
 //!    wakeup is lost.
-//! 2. While uncollected samples do not justify a wakeup, the sleeper has a deadline. Without a deadline the first
-//!    sample wakes it. An idle process thus has neither timer nor wakeup; a busy one wakes at the deadline or at a
-//!    quarter of the ring.
+//! 2. With a deadline, the drain thread sleeps until then or until a quarter of the ring is used. Without a deadline,
+//!    the first sample wakes it. An idle process thus has neither timer nor wakeup.
 //! 3. Reasons are bits of the futex word. Setting a bit wakes a sleeping drain thread and is async-signal-safe.
 
 use crate::atomics::{fence, AtomicU32, AtomicU64, Ordering};
@@ -52,8 +51,8 @@ impl Inbox {
         &self.ring
     }
 
-    /// Pushes a sample into the ring and wakes the drain thread if due. From any thread, inside handlers too; may
-    /// change errno.
+    /// Pushes a sample into the ring and wakes the drain thread if due. Returns the ring position of the entry. From
+    /// any thread, inside handlers too; may change errno.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let outcome = self.ring.push(sample);
         // Rule 1: commit before loading `sleep_mode`.
@@ -79,7 +78,7 @@ impl Inbox {
         self.set(REQUESTED);
     }
 
-    /// Requests a scan of the process's threads. As [`Inbox::wake`].
+    /// Requests a scan of the process's threads. From any thread, as [`Inbox::wake`].
     pub fn scan_due(&self) {
         self.set(SCAN_DUE);
     }
@@ -93,7 +92,7 @@ impl Inbox {
             let mode = if timeout_ns.is_some() { UNTIL_QUARTER_FULL } else { UNTIL_FIRST_SAMPLE };
             self.sleep_mode.store(mode, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // A reserved entry without commit is no reason to return: its commit wakes.
+            // A reserved entry without commit is no reason to return: its commit wakes this thread.
             let may_return = timeout_ns.is_none() || self.is_quarter_full();
             if may_return && self.ring.has_committed() {
                 self.sleep_mode.store(AWAKE, Ordering::Relaxed);
@@ -125,11 +124,11 @@ impl Inbox {
     }
 
     fn take_reason(&self) -> Option<WakeReason> {
-        let set = self.reasons.load(Ordering::Acquire);
-        let (bit, reason) = match set {
-            _ if set & REQUESTED != 0 => (REQUESTED, WakeReason::Requested),
-            _ if set & SCAN_DUE != 0 => (SCAN_DUE, WakeReason::ScanDue),
-            _ if set & SAMPLES != 0 => (SAMPLES, WakeReason::Samples),
+        let reasons = self.reasons.load(Ordering::Acquire);
+        let (bit, reason) = match reasons {
+            _ if reasons & REQUESTED != 0 => (REQUESTED, WakeReason::Requested),
+            _ if reasons & SCAN_DUE != 0 => (SCAN_DUE, WakeReason::ScanDue),
+            _ if reasons & SAMPLES != 0 => (SAMPLES, WakeReason::Samples),
             _ => return None,
         };
         self.reasons.fetch_and(!bit, Ordering::AcqRel);

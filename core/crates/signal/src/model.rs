@@ -99,7 +99,7 @@ fn model_a_signal_between_reserve_and_commit_only_delays_the_reader() {
 }
 
 #[test]
-fn model_a_full_ring_drops_the_new_sample_and_reuses_what_was_read() {
+fn model_a_full_ring_drops_the_new_sample_and_reuses_drained_words() {
     check(2, || {
         // Two entries fit, a third does not; entries wrap word by word.
         let ring = ring(16);

@@ -34,7 +34,7 @@ const MAX_DELIVERY_NS: u64 = 500_000;
 pub(crate) struct OverflowRecord([u64; 5]);
 
 impl OverflowRecord {
-    /// The newest record; `None` when there is none in this format.
+    /// The newest record; `None` when the buffer has none in this format.
     ///
     /// # Safety
     /// `buffer` is the address of the mapped ring buffer of an event of the calling thread that records

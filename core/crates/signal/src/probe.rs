@@ -1,13 +1,13 @@
 //! Probes system calls in a child process, to find those that a seccomp filter allows. Normal threads only.
 //!
-//! The child is a bare `clone` without an exit signal: it shares no memory and sends no SIGCHLD. No `wait` of the
-//! host for its own children returns it (`__WCLONE`, wait(2)).
+//! The child is a bare `clone` without an exit signal: it shares no memory and sends no SIGCHLD. A `wait` of the host
+//! for its own children does not return it (`__WCLONE`, wait(2)).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether a seccomp filter is in force for the calling thread; true when unknown. New threads inherit the filter of
-/// their creator, while `/proc/self` shows that of the first thread. `prctl(PR_GET_SECCOMP)` may itself be a call
-/// that a filter punishes.
+/// their creator, while `/proc/self` shows that of the first thread. The filter may forbid `prctl(PR_GET_SECCOMP)`
+/// itself.
 pub fn is_filtered() -> bool {
     // SAFETY: opens a file for reading; the path is NUL-terminated.
     let file = unsafe { libc::open(c"/proc/thread-self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -15,12 +15,12 @@ pub fn is_filtered() -> bool {
         return true;
     }
     let mut mode = SeccompMode::default();
-    let mut piece = [0u8; 512];
+    let mut chunk = [0u8; 512];
     loop {
-        // SAFETY: the kernel writes at most `piece.len()` bytes to a local.
-        let count = unsafe { libc::read(file, piece.as_mut_ptr().cast(), piece.len()) };
+        // SAFETY: the kernel writes at most `chunk.len()` bytes to a local.
+        let count = unsafe { libc::read(file, chunk.as_mut_ptr().cast(), chunk.len()) };
         let Some(read) = usize::try_from(count).ok().filter(|read| *read > 0) else { break };
-        piece.iter().take(read).for_each(|byte| mode.read(*byte));
+        chunk.iter().take(read).for_each(|byte| mode.read(*byte));
     }
     // SAFETY: opened above.
     unsafe { libc::close(file) };
@@ -52,8 +52,8 @@ impl SeccompMode {
 }
 
 /// Returns the groups of system calls that a child survived: bit 0 for the first group, at most 64 groups. All
-/// arguments are invalid or without effect. A new child continues after the group that ended the previous one. 0
-/// without memory or without a child.
+/// arguments are invalid or without effect. A new child continues after the group that ended the previous one. Returns
+/// 0 if no memory or no child can be created.
 pub fn surviving(groups: &[&[libc::c_long]]) -> u64 {
     let Some(survived) = shared_word() else { return 0 };
     let mut result = 0;
@@ -85,8 +85,8 @@ fn shared_word() -> Option<&'static AtomicU64> {
     }
 }
 
-/// Makes the calls one by one in a child that counts the groups it survived, and waits for its end. False without a
-/// child.
+/// Makes the calls in a child, which counts the groups that it survived, and waits until the child ends. False if no
+/// child can be created.
 fn run_in_child(groups: &[&[libc::c_long]], survived: &AtomicU64) -> bool {
     // SAFETY: without flags the child is a copy of this thread alone, with memory of its own. Until it ends it makes
     // bare system calls and writes to its stack and the shared word: no lock, no allocation, no thread-local storage
@@ -108,10 +108,10 @@ fn run_in_child(groups: &[&[libc::c_long]], survived: &AtomicU64) -> bool {
 fn make_calls(groups: &[&[libc::c_long]], survived: &AtomicU64) {
     // Prevents a core file of the child: the limit 1 is below the smallest core file and excludes pipes
     // (fs/coredump.c).
-    let least = libc::rlimit64 { rlim_cur: 1, rlim_max: 1 };
+    let limit = libc::rlimit64 { rlim_cur: 1, rlim_max: 1 };
     let none = core::ptr::null_mut::<libc::rlimit64>();
     // SAFETY: the kernel reads a local.
-    unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const least, none) };
+    unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const limit, none) };
     for group in groups {
         for number in *group {
             // SAFETY: no argument is a valid pointer, descriptor or id, so the call changes nothing.
@@ -123,20 +123,20 @@ fn make_calls(groups: &[&[libc::c_long]], survived: &AtomicU64) {
 
 /// Waits for the child by its id, with the flag that children without an exit signal require.
 fn wait_for(child: libc::pid_t) {
-    const TURNS: u32 = 20_000;
-    let moment = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
-    for turn in 0..=TURNS {
-        if turn == TURNS {
+    const MAX_POLLS: u32 = 20_000;
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+    for poll in 0..=MAX_POLLS {
+        if poll == MAX_POLLS {
             // A filter with a supervisor may block the child: a call without a result by now counts as forbidden.
             // SAFETY: our own child, not yet waited for.
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
-        let flags = libc::__WALL | if turn < TURNS { libc::WNOHANG } else { 0 };
+        let flags = libc::__WALL | if poll < MAX_POLLS { libc::WNOHANG } else { 0 };
         let mut status = 0;
         // SAFETY: the kernel writes an int to a local, and reads one timespec; errno of this thread.
         unsafe {
             match libc::syscall(libc::SYS_wait4, child, &raw mut status, flags, 0) {
-                0 => drop(libc::nanosleep(&moment, core::ptr::null_mut())),
+                0 => drop(libc::nanosleep(&pause, core::ptr::null_mut())),
                 -1 if *libc::__errno_location() == libc::EINTR => {}
                 _ => return,
             }

@@ -5,12 +5,12 @@
 //! The kernel restarts most calls itself (SA_RESTART). The calls that signal(7) lists as "never restarted", and
 //! socket calls with a timeout, return EINTR instead.
 //!
-//! A call that a host handler interrupted is indistinguishable when a sample falls into the return from that handler, but
-//! it must return EINTR. Only the kernel's record of the overflow (PERF_SAMPLE_REGS_USER in the event's ring buffer,
-//! perf_event_open(2)) separates the two. It must show kernel mode, entered by the instruction that is about to
-//! report EINTR, with `rax` not yet EINTR. In `rt_sigreturn` the recorded registers are those of its own instruction,
-//! or those of the interrupted call with EINTR already in `rax` (`restore_sigcontext` in arch/x86/kernel/signal_64.c
-//! sets `ip` last).
+//! A call that a host handler interrupted must return EINTR. If a sample falls into the return from that handler, the
+//! signal context is the same as for a call that the sample interrupted. Only the kernel's record of the overflow
+//! (PERF_SAMPLE_REGS_USER in the event's ring buffer, perf_event_open(2)) separates the two cases. It must show kernel
+//! mode, entered by the instruction that is about to report EINTR, with `rax` not yet EINTR. In `rt_sigreturn` the
+//! recorded registers are those of its own instruction, or those of the interrupted call with EINTR already in `rax`
+//! (`restore_sigcontext` in arch/x86/kernel/signal_64.c sets `ip` last).
 //!
 //! The thread was running when its CPU clock fired, so a relative timeout had just begun. The restarted call waits
 //! for the full timeout again: never less than requested.
@@ -29,8 +29,8 @@ use crate::overflow::OverflowRecord;
 
 const INTERRUPTED: i64 = -(libc::EINTR as i64);
 
-/// The address after the instruction that entered the kernel in which the event overflowed. `None` when it overflowed
-/// in user mode, or when the call already had its result.
+/// The address after the instruction by which the thread entered the kernel before the overflow. `None` when the event
+/// overflowed in user mode, or when the call already had its result.
 fn kernel_entered_from(overflow: &OverflowRecord) -> Option<u64> {
     let (rax, rip) = overflow.kernel_entry()?;
     (rax as i64 != INTERRUPTED).then_some(rip)

@@ -1,6 +1,6 @@
-//! The lock-free ring between all producers of samples and the one drain thread, in memory that the caller provides
-//! for the life of the process. No allocation, no lock, no wait. Not here: waking the reader (`inbox`), the meaning
-//! of words (`entry`).
+//! The lock-free ring between all producers of samples and the one drain thread, in memory that the caller provides for
+//! the life of the process. No allocation, no lock, no wait. Not here: waking the reader (`inbox`), the layout of an
+//! entry (`entry`).
 //!
 //! # Rules
 //! 1. A position is a word offset since the ring was created. It only grows; its index is `position & mask`.
@@ -13,8 +13,8 @@
 //! 6. A producer loads `tail` with acquire before it reserves. It thus sees the zeroes of the words that it reserves
 //!    (rule 3). Its header store follows the reader's zero in the modification order of that word.
 //! 7. A signal between reserve and commit reserves after the entry it interrupted. The reader sees neither until the
-//!    interrupted producer commits. A thread that never commits (killed alone, which no process survives) stops the
-//!    reader: the ring fills, and each loss is counted.
+//!    interrupted producer commits. A producer that never commits would stop the reader: the ring would fill, and each
+//!    loss would be counted. A signal ends such a thread only with its process.
 //! 8. `head()` is above every position whose reservation happened before the call, and at most every position whose
 //!    reservation happens after it. Code that is unloaded at `head()` is therefore different code from that position
 //!    on.
@@ -101,7 +101,7 @@ impl Ring {
         Ok(position)
     }
 
-    /// Prefetches the words of the next entry, up to a usual size.
+    /// Prefetches the words of the next entry, up to 64.
     pub(crate) fn prefetch_next_entry(&self) {
         const WORDS: usize = 64;
         let first = (self.head.0.load(Ordering::Relaxed) & self.mask) as usize;
@@ -114,8 +114,8 @@ impl Ring {
         let mut head = self.head.0.load(Ordering::Relaxed);
         loop {
             let tail = self.tail.0.load(Ordering::Acquire);
-            // A `head` older than this `tail` counts as zero used words; the exchange then fails and loads the newer
-            // one.
+            // A `head` older than this `tail` counts as zero used words; the compare-and-swap then fails and loads the
+            // newer one.
             if head.saturating_sub(tail) + words > self.capacity_words() {
                 return Err(DropReason::RingFull);
             }

@@ -3,7 +3,7 @@
 
 use crate::{Context, DropReason};
 
-/// What produced a raw sample, and the meaning of its two values.
+/// The source of a raw sample, and the meaning of its two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SampleKind {
@@ -45,7 +45,7 @@ impl SampleKind {
 pub struct RawFrame {
     /// Code pointer or method id of the runtime; values below [`RawFrame::FIRST_RUNTIME_CODE`] belong to the core.
     pub code: u64,
-    /// Instruction pointer, byte-code index or program counter within it.
+    /// Instruction pointer, byte-code index or program counter within that code.
     pub at: u64,
 }
 
@@ -60,7 +60,7 @@ impl RawFrame {
         Self { code: Self::NATIVE, at: pc }
     }
 
-    /// A reason frame: why the stack could not be walked further. It keeps the sample's weight visible.
+    /// A reason frame: the reason for which frames are missing. It keeps the sample's weight visible.
     pub const fn reason(reason: DropReason) -> Self {
         Self { code: Self::REASON, at: reason as u64 }
     }
@@ -103,7 +103,7 @@ impl SampleFlags {
 /// A sample in the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RawSample<'a> {
-    /// What produced it.
+    /// The source.
     pub kind: SampleKind,
     /// See [`SampleFlags`].
     pub flags: SampleFlags,
@@ -115,7 +115,7 @@ pub struct RawSample<'a> {
     pub values: [u64; 2],
     /// Object address, lock, loop iteration; 0 when the kind has none.
     pub key: u64,
-    /// The request context.
+    /// Label set and span link.
     pub context: Context,
     /// Leaf first.
     pub frames: &'a [RawFrame],

@@ -11,7 +11,7 @@
 use crate::handler;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Preferred, because ignored by default.
+/// The preferred signal, which is ignored by default.
 pub const PREFERRED: libc::c_int = libc::SIGURG;
 
 /// The signal in use; 0 before the first [`claim`].
@@ -43,21 +43,21 @@ pub fn in_use() -> libc::c_int {
 /// when the kernel refuses both.
 pub fn claim(fallback: libc::c_int) -> Option<libc::c_int> {
     FALLBACK.store(fallback, Ordering::Relaxed);
-    let is_free = || {
+    let is_available = || {
         let action = crate::forward::current_action(PREFERRED);
         handler::is_installed(PREFERRED) || action.is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
     };
-    let prefers = !PREFERRED_IS_TAKEN.load(Ordering::Relaxed) && is_free() && handler::install(PREFERRED);
-    let signal = if prefers { PREFERRED } else { fallback };
-    if !prefers && !handler::install(fallback) {
+    let uses_preferred = !PREFERRED_IS_TAKEN.load(Ordering::Relaxed) && is_available() && handler::install(PREFERRED);
+    let signal = if uses_preferred { PREFERRED } else { fallback };
+    if !uses_preferred && !handler::install(fallback) {
         return None;
     }
     IN_USE.store(signal, Ordering::Release);
     Some(signal)
 }
 
-/// Checks whether the installed handler of the signal in use is ours, and repairs or moves it. Works without any
-/// signal being delivered.
+/// Checks that our handler is installed for the signal in use. Otherwise reinstalls it, or moves to the runtime's
+/// signal. Requires no delivered signal.
 pub fn check() -> ClaimStatus {
     let signal = in_use();
     if signal == 0 || handler::is_installed(signal) {

@@ -208,7 +208,7 @@ impl Slot {
         self.in_handler.store(0, Ordering::Relaxed);
     }
 
-    /// Enters the slot in the handler (rule 2). `leave` must follow `Entered`, and only that.
+    /// Enters the slot in the handler (rule 2). The caller calls `leave` after `Entered`, and only then.
     pub fn enter(&self, generation: u32) -> EnterOutcome {
         let is_current =
             || self.state.load(Ordering::Acquire) == LIVE && self.generation.load(Ordering::Relaxed) == generation;
@@ -419,14 +419,14 @@ impl Slot {
         let was_free_running = self.free_running.swap(free_running as u32, Ordering::Relaxed) != 0;
         if was_free_running && !free_running {
             self.repeats.store(0, Ordering::Relaxed);
-            // The schedule was that of the end of the batch.
+            // The schedule was already advanced to the end of the batch.
             self.schedule_cpu_ns.store(self.due_cpu_ns.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
     /// Begins the schedule with a random phase, uniform in (0, period]. The phase starts at the thread's birth if the
-    /// first sample is then still ahead, else at `cpu_ns`. Short-lived threads are thus sampled in proportion to
-    /// their CPU time. Opening thread only.
+    /// first sample is then still ahead, else at `cpu_ns`. Short-lived threads are thus sampled in proportion to their
+    /// CPU time. Returns the CPU time of the first sample. Opening thread only.
     pub fn begin_schedule(&self, cpu_ns: u64, period_ns: u64, from_birth: bool) -> u64 {
         let phase = || 1 + self.draw(period_ns.saturating_sub(1));
         let first = phase();

@@ -204,13 +204,13 @@ fn free_running() -> (Slot, u64) {
 
 /// A tick at `at_ns`, as the handler makes it: the CPU time it uses, and whether it read the CPU clock, which is at `cpu_ns`.
 fn tick(slot: &Slot, at_ns: u64, cpu_ns: u64) -> (u64, bool) {
-    let known = slot.estimate_cpu_ns(at_ns);
-    let now_ns = known.unwrap_or_else(|| {
+    let estimated = slot.estimate_cpu_ns(at_ns);
+    let now_ns = estimated.unwrap_or_else(|| {
         slot.record_cpu_reading(cpu_ns, at_ns);
         cpu_ns
     });
     slot.advance_batch(now_ns, PERIOD, BATCH);
-    (now_ns, known.is_none())
+    (now_ns, estimated.is_none())
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub struct FileWord {
 }
 
 impl FileWord {
-    /// Writes the four bytes, if the descriptor still refers to that file. Async-signal-safe; may change errno.
+    /// Writes the four bytes. False if the write fails or the descriptor no longer refers to that file.
+    /// Async-signal-safe; may change errno.
     pub fn write(&self, word: u32) -> bool {
         if identity(self.descriptor) != Some(self.identity) {
             return false;
@@ -47,8 +48,8 @@ pub fn identity(descriptor: i32) -> Option<(u64, u64)> {
     succeeded.then_some((status.st_dev as u64, status.st_ino as u64))
 }
 
-/// Sets where faults in walks are recorded from now on. Allocates nothing, takes no lock. Normal threads only, one at
-/// a time.
+/// Sets the location at which faults in walks are recorded; `None` records nothing. Allocates nothing, takes no lock.
+/// Normal threads only, one at a time.
 pub fn set_report_location(location: Option<FileWord>) {
     FILE.store(-1, Ordering::Release);
     if let Some(location) = location {

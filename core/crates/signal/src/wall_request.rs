@@ -1,6 +1,6 @@
 //! The signal by which the wall sampler requests that a thread walks itself. It is the signal that the clocks use
-//! (`signal_claim`). Not here: the contents of request and response, how the sampler waits (`exchange`), and for how long; the
-//! runtime decides these. Used by runtimes whose threads walk themselves, once per process.
+//! (`signal_claim`). Not here: the states of a request and the sampler's wait (`exchange`); the contents of requests
+//! and responses, and the timeout (the runtime). Used by runtimes whose threads walk themselves, once per process.
 
 use crate::{guarded, signal_claim};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -45,8 +45,9 @@ pub fn install<R: WallResponder>(fallback: libc::c_int) -> bool {
     signal_claim::claim(fallback).is_some()
 }
 
-/// Sends a request to a thread of this process, which responds before it continues. False when there is no such thread. A
-/// signal already pending for the thread absorbs the request: the sampler sends a request again while it stays pending.
+/// Sends a request to a thread of this process, which responds before it continues. False when there is no such thread.
+/// A signal already pending for the thread absorbs the request: the sampler sends a request again while that request is
+/// pending.
 pub fn send(thread_id: u32, value: usize) -> bool {
     let signal = signal_claim::in_use();
     // SAFETY: an all-zero siginfo is a valid value; the kernel copies the 128 bytes.
