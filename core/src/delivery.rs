@@ -1,5 +1,6 @@
-//! Closed windows → bytes → the exporter. Encodes on the drain thread, never on a host thread. Not here: network and files
-//! (`spanprof_export`), the end of a window (`profiler`), the detail that a destination receives (`reduction`).
+//! Encodes closed windows and queues them at the exporter. Runs on the drain thread, never on a host thread. Not here:
+//! network and files (`spanprof_export`), the end of a window (`profiler`), the detail that a destination receives
+//! (`reduction`).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,7 @@ use spanprof_profile::{ProfilesData, ResourceProfiles};
 
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.
 const STACK_BYTES: usize = 2 << 20;
-/// Keys whose values can fail only when the destinations are set up.
+/// Keys whose invalid values are detected only when the destinations are set up.
 const FALLIBLE_KEYS: [&str; 7] =
     ["certificate", "client_certificate", "client_key", "headers", "file_directory", "endpoint", "destinations"];
 /// Keys that are only valid together.
@@ -61,12 +62,12 @@ impl WindowDelivery {
         let single = from_environment.iter().map(|key| vec![*key]);
         for keys in single.chain([from_environment.clone()]) {
             let mut reduced = config.clone();
-            let reset = |mut names: String, key: &&str| {
+            let append_name = |mut names: String, key: &&str| {
                 let source = config.sources.get(*key).map(ToString::to_string).unwrap_or_default();
                 names.push_str(&format!("{}{key} ({source})", if names.is_empty() { "" } else { ", " }));
                 names
             };
-            let names = keys.iter().fold(String::new(), reset);
+            let names = keys.iter().fold(String::new(), append_name);
             for key in keys.iter().flat_map(|key| {
                 if key.starts_with("client_") {
                     &MUTUAL_TLS[..]

@@ -1,5 +1,5 @@
-//! Ring → resolved samples → open window. Runs on the drain thread, or in `stop` when no drain thread is left. Not here:
-//! scheduling (`profiler`), aggregation and closing (`window`).
+//! Resolves the raw samples of the ring and adds them to the open window. Runs on the drain thread, or in `stop` when
+//! no drain thread is left. Not here: scheduling (`profiler`), aggregation and closing (`window`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Drain {
         }
     }
 
-    /// Collects the code that ended from the runtime. Called after the ring's head was read, before its samples are
+    /// Collects from the runtime the code that ended. Called after the ring's head was read, before its samples are
     /// processed.
     pub fn collect_ended_code(&mut self) {
         self.ended_scratch.clear();

@@ -25,7 +25,7 @@ pub struct FakeRuntime {
 struct Codes {
     /// Code → current function.
     current: HashMap<u64, Frame>,
-    /// EndedCode functions: code, position of the end, function.
+    /// Functions whose code ended: code, position of the end, function.
     past: Vec<(u64, u64, Frame)>,
     by_name: HashMap<String, u64>,
     ended: Vec<EndedCode>,
@@ -149,9 +149,9 @@ mod tests {
         runtime.code_of("before");
         let (send_held, held) = channel();
         let (release, until_released) = channel::<()>();
-        let parents = runtime.clone();
+        let parent_runtime = runtime.clone();
         let holder = std::thread::spawn(move || {
-            parents.with_codes(|_| {
+            parent_runtime.with_codes(|_| {
                 send_held.send("held").unwrap();
                 // Returns also when the test fails, since its end of the channel is dropped.
                 let _ = until_released.recv();
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(held.recv_timeout(Duration::from_secs(10)), Ok("held"));
         runtime.after_fork_in_child();
         let (send_code, code) = channel();
-        let childs = runtime.clone();
-        std::thread::spawn(move || send_code.send(childs.code_of("after")));
+        let child_runtime = runtime.clone();
+        std::thread::spawn(move || send_code.send(child_runtime.code_of("after")));
         assert!(code.recv_timeout(Duration::from_secs(10)).is_ok(), "the child waits for the parent's thread");
         drop(release);
         holder.join().unwrap();

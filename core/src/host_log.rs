@@ -12,9 +12,9 @@ pub const OUTCOME_PREFIX: &str = "spanprof: stopped";
 /// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Something works as configured.
+    /// The profiler works as configured.
     Info,
-    /// Something was lost or ignored.
+    /// A sample, a profile or a setting was lost or ignored.
     Warning,
 }
 

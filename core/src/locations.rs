@@ -1,5 +1,5 @@
-//! Raw frames → locations. A location is cached until its code ends. Owned by the drain; not shared. Indices are valid until
-//! `forget_all`.
+//! Resolves raw frames to locations. A location is cached until its code ends. Owned by the drain; not shared. Indices
+//! are valid until `forget_all`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct LocationIndex(pub u32);
 #[derive(Default)]
 pub(crate) struct LocationTable {
     by_raw: WordMap<RawFrame, LocationIndex>,
-    /// The cached `RawFrame::at` of each code, which end together.
+    /// The cached `RawFrame::at` values of each code; they end together.
     cached_of_code: WordMap<u64, Vec<u64>>,
     by_content: HashMap<Arc<[Frame]>, LocationIndex>,
     contents: Vec<Arc<[Frame]>>,

@@ -1,4 +1,4 @@
-//! The key `output`: the whole run as one file, written at its end, without a receiver. Windows are merged as they close;
+//! The key `output`: writes the whole run to one file at its end, without a receiver. Windows are merged as they close;
 //! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
 
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// The format of a file of this name; `None` for other extensions.
+    /// The format of a file of this name; `None` for an unknown extension.
     pub fn of(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let has_extension =
@@ -176,7 +176,7 @@ fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
         samples.push(rest);
         profile.samples = samples;
     }
-    // Drops names without references.
+    // Removes dictionary entries without references.
     query::merge([&data])
 }
 

@@ -13,9 +13,9 @@ pub(crate) fn start(
     stack_bytes: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> Result<StartedThread, Error> {
-    let exempt = move || {
+    let exempt_body = move || {
         let _exempt = Clocks::exempt_current_thread();
         body();
     };
-    sys::start_thread(name, stack_bytes, Box::new(exempt))
+    sys::start_thread(name, stack_bytes, Box::new(exempt_body))
 }

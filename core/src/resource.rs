@@ -4,12 +4,12 @@
 use crate::config::Config;
 use spanprof_profile::Attribute;
 
-/// Receivers store each attribute as a label of every series; some refuse more.
+/// Receivers store each attribute as a label of every series; some refuse more labels.
 const MAX_ATTRIBUTES: usize = 15;
 
-/// An attribute of the resource. Its value is a string by type. The Collector's exporters (`otlp_http` from 0.161,
-/// `otlp_grpc` from 0.163) rewrite keys and strings to dictionary references. Pyroscope (1.21 to 2.2.1) does not resolve
-/// references: an attribute that keeps an inline number then has a value without a key, and the request is refused.
+/// An attribute of the resource, always a string. The Collector's exporters (`otlp_http` from 0.161, `otlp_grpc` from
+/// 0.163) rewrite keys and strings to dictionary references. Pyroscope (1.21 to 2.2.1) does not resolve references: an
+/// attribute that keeps an inline number then has a value without a key, and the request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceAttribute {
     pub key: String,
@@ -33,7 +33,7 @@ pub(crate) struct Resource {
 
 /// Properties of the process and the system; an argument, so that tests can set them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SystemFacts {
+pub(crate) struct SystemProperties {
     pub process_id: u32,
     pub program: String,
     pub host_name: String,
@@ -41,7 +41,7 @@ pub(crate) struct SystemFacts {
     pub instance_id: String,
 }
 
-impl SystemFacts {
+impl SystemProperties {
     /// The properties of this process, with a new instance id.
     pub fn gather() -> Self {
         let program = std::env::current_exe().ok();
@@ -72,13 +72,13 @@ fn container_id(text: &str) -> Option<String> {
 
 impl Resource {
     /// The resource of this process. Attributes of the user come first, so the limit drops detected ones only.
-    pub fn new(config: &Config, runtime: Vec<(String, String)>, facts: &SystemFacts) -> Self {
+    pub fn new(config: &Config, runtime: Vec<(String, String)>, system: &SystemProperties) -> Self {
         let from_runtime = |key: &str| runtime.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
         let service_name = [
             Some(config.service_name.clone()),
             config.resource_attributes.get("service.name").cloned(),
             from_runtime("service.name"),
-            Some(facts.program.clone()),
+            Some(system.program.clone()),
         ]
         .into_iter()
         .flatten()
@@ -90,18 +90,18 @@ impl Resource {
         for (key, value) in &config.resource_attributes {
             resource.add(key, value);
         }
-        resource.add("service.instance.id", &facts.instance_id);
-        resource.add("process.pid", &facts.process_id.to_string());
+        resource.add("service.instance.id", &system.instance_id);
+        resource.add("process.pid", &system.process_id.to_string());
         for (key, value) in &runtime {
             resource.add(key, value);
         }
         resource.add("telemetry.sdk.name", "spanprof");
         resource.add("telemetry.sdk.version", env!("CARGO_PKG_VERSION"));
-        resource.add("host.name", &facts.host_name);
-        if let Some(container_id) = &facts.container_id {
+        resource.add("host.name", &system.host_name);
+        if let Some(container_id) = &system.container_id {
             resource.add("container.id", container_id);
         }
-        resource.add("process.executable.name", &facts.program);
+        resource.add("process.executable.name", &system.program);
         resource
     }
 
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use spanprof_profile::AttributeValue;
 
-    fn facts() -> SystemFacts {
-        SystemFacts {
+    fn system() -> SystemProperties {
+        SystemProperties {
             process_id: 42,
             program: "shop".to_owned(),
             host_name: "node-1".to_owned(),
@@ -139,19 +139,19 @@ mod tests {
 
     #[test]
     fn a_service_without_a_name_has_the_name_of_its_program() {
-        let resource = Resource::new(&Config::default(), Vec::new(), &facts());
+        let resource = Resource::new(&Config::default(), Vec::new(), &system());
         assert_eq!(resource.service_name, "shop");
         let runtime = vec![("service.name".to_owned(), "shop.main".to_owned())];
-        assert_eq!(Resource::new(&Config::default(), runtime, &facts()).service_name, "shop.main");
+        assert_eq!(Resource::new(&Config::default(), runtime, &system()).service_name, "shop.main");
         let config = Config { service_name: "checkout".to_owned(), ..Config::default() };
-        assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("service.name"), Some("checkout"));
+        assert_eq!(Resource::new(&config, Vec::new(), &system()).text("service.name"), Some("checkout"));
     }
 
     #[test]
     fn attributes_of_the_user_are_kept_and_detected_ones_fill_up_to_fifteen() {
         let attributes = (0..14).map(|n| (format!("deployment.key{n:02}"), "v".to_owned())).collect();
         let config = Config { resource_attributes: attributes, ..Config::default() };
-        let resource = Resource::new(&config, Vec::new(), &facts());
+        let resource = Resource::new(&config, Vec::new(), &system());
         assert_eq!(resource.attributes.len(), 15);
         assert_eq!(resource.text("deployment.key13"), Some("v"));
         assert_eq!(resource.dropped, 6);
@@ -161,7 +161,7 @@ mod tests {
     fn an_attribute_of_the_user_replaces_the_detected_one() {
         let attributes = [("host.name".to_owned(), "mine".to_owned())].into_iter().collect();
         let config = Config { resource_attributes: attributes, ..Config::default() };
-        assert_eq!(Resource::new(&config, Vec::new(), &facts()).text("host.name"), Some("mine"));
+        assert_eq!(Resource::new(&config, Vec::new(), &system()).text("host.name"), Some("mine"));
     }
 
     #[test]
@@ -197,6 +197,6 @@ mod tests {
 
     #[test]
     fn two_starts_have_two_instance_ids() {
-        assert_ne!(SystemFacts::gather().instance_id, SystemFacts::gather().instance_id);
+        assert_ne!(SystemProperties::gather().instance_id, SystemProperties::gather().instance_id);
     }
 }

@@ -106,13 +106,14 @@ pub trait Runtime: Send + Sync + 'static {
         self.are_frames_stable()
     }
 
-    /// The longest interval between ticks of the wall sampler while all threads are blocked; the system calls of a tick limit
-    /// how short it can be in an idle process. `None`: as configured. Called after each tick.
+    /// The longest interval between ticks of the wall sampler while all threads are blocked. A shorter one costs more
+    /// system calls in an idle process. `None`: as configured. Called after each tick.
     fn idle_interval(&self) -> Option<std::time::Duration> {
         Some(std::time::Duration::from_millis(180))
     }
 
-    /// Whether the wall sampler runs at its idle rate, where system calls cost more than walks. Called before each tick.
+    /// Notifies the runtime whether the wall sampler runs at its idle rate, where system calls cost more than walks.
+    /// Called before each tick.
     fn set_idle(&self, is_idle: bool) {
         let _ = is_idle;
     }
@@ -148,7 +149,7 @@ pub fn capture_nothing(_context: &HandlerContext, _stack: &mut RawStack<'_>) -> 
     Captured::Dropped(DropReason::Disabled)
 }
 
-/// The runtime of a disabled profiler: it inspects nothing of the language.
+/// The runtime of a disabled profiler: it does not access the language's runtime.
 pub struct DisabledRuntime;
 
 impl Runtime for DisabledRuntime {

@@ -1,6 +1,6 @@
-//! Raw stacks → stacks of locations. A known raw stack costs one hash of its words. A stack that differs from a known one in
-//! its leaf only, as most new stacks do, costs the resolution of that leaf. Owned by the drain; indices are valid until
-//! `clear`.
+//! Resolves raw stacks to stacks of locations. A known raw stack costs one hash of its words. A stack that differs from
+//! a known one in its leaf only, as most new stacks do, costs the resolution of that leaf. Owned by the drain; indices
+//! are valid until `clear`.
 
 use crate::hash::{hash_frames, hash_numbers, mixed, WordMap};
 use crate::locations::{truncated_frame, LocationIndex, LocationTable};
@@ -93,9 +93,9 @@ impl StackTable {
         if scratch.is_empty() && complete {
             scratch.push(locations.reason(DropReason::NoThreadState));
         }
-        let known = self.known(&scratch).filter(|_| complete);
+        let existing = self.find(&scratch).filter(|_| complete);
         let has_capacity = complete && self.stacks.len() < max_stacks as usize;
-        let stack = match known {
+        let stack = match existing {
             Some(stack) => stack,
             None if has_capacity => self.intern(&scratch),
             None => {
@@ -119,12 +119,12 @@ impl StackTable {
     /// The stack whose only frame is a drop reason. Not limited by `max_stacks`.
     pub fn reason(&mut self, reason: DropReason, locations: &mut LocationTable) -> StackIndex {
         let location = [locations.reason(reason)];
-        self.known(&location).unwrap_or_else(|| self.intern(&location))
+        self.find(&location).unwrap_or_else(|| self.intern(&location))
     }
 
-    fn known(&self, locations: &[LocationIndex]) -> Option<StackIndex> {
+    fn find(&self, locations: &[LocationIndex]) -> Option<StackIndex> {
         let stack = *self.by_locations.get(&hash_of(locations))?;
-        // Of two stacks with the same hash the later one is found.
+        // Of two stacks with the same hash only the later one is found.
         (self.locations(stack) == locations).then_some(stack)
     }
 

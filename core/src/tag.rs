@@ -62,11 +62,11 @@ pub fn tag_wrapper<R>(labels: impl AsLabels, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Labels this thread until it is dropped. Scopes must end in the reverse order of their start.
+/// Labels this thread until the value is dropped. Scopes must end in the reverse order of their start.
 #[must_use = "the labels end when the scope is dropped"]
 pub struct TagScope {
     outer: u64,
-    _held: PinnedContext,
+    _pin: PinnedContext,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -78,8 +78,8 @@ impl TagScope {
     }
 
     fn enter_id(id: u64) -> Self {
-        let held = pin_context(id);
-        Self { outer: thread_context::replace_current(id), _held: held, _of_this_thread: PhantomData }
+        let pin = pin_context(id);
+        Self { outer: thread_context::replace_current(id), _pin: pin, _of_this_thread: PhantomData }
     }
 }
 

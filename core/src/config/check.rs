@@ -1,5 +1,5 @@
-//! Checks between the values of a configuration, and values derived from several keys. Called at the end of loading and by
-//! `Profiler`, since a program can fill the struct itself.
+//! Checks that the values of a configuration are consistent, and derives values from several keys. Called at the end of
+//! loading and by `Profiler`, since a program can fill the struct itself.
 
 use super::endpoint::{self, final_url, EndpointForm, UnusableText};
 use super::keys::Config;

@@ -1,10 +1,10 @@
-//! The address of a receiver as configured, with or without scheme, port or path → the URL that the exporter requests. Not
-//! here: the destination of an address (`check`).
+//! Turns the configured address of a receiver, with or without scheme, port or path, into the URL that the exporter
+//! requests. Not here: the destination of an address (`check`).
 
 use super::types::{DestinationConfig, Protocol};
 use crate::{Error, ErrorKind};
 
-/// Path of the signal at OTLP/HTTP receivers.
+/// Path of profiles at OTLP/HTTP receivers.
 pub(super) const PROFILES_PATH: &str = "/v1development/profiles";
 /// Port of OTLP/gRPC (OTLP specification, "OTLP/gRPC Default Port").
 pub(super) const GRPC_PORT: u16 = 4317;
@@ -79,11 +79,11 @@ pub(super) fn with_scheme(endpoint: &str, protocol: Protocol, destination: &Dest
 /// Interpretation of the path of an address.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum EndpointForm {
-    /// The signal's path is appended.
+    /// [`PROFILES_PATH`] is appended.
     Base,
     /// Used unchanged.
     Verbatim,
-    /// The signal's path is appended to an address without a path.
+    /// [`PROFILES_PATH`] is appended to an address without a path.
     Guessed,
 }
 

@@ -8,10 +8,10 @@ use super::keys::KEYS;
 use super::value::ConfigValue;
 use crate::{Error, ErrorKind};
 
-/// Keys whose maps have keys of the user.
+/// Keys whose values are maps with keys of the user.
 const USER_MAPS: [&str; 3] = ["tags", "resource_attributes", "headers"];
 
-/// The code layer of the configuration, in its order.
+/// The code layer of the configuration, in the order of the object.
 ///
 /// # Errors
 /// When the text is not a JSON object.

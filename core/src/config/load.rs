@@ -90,8 +90,8 @@ impl Config {
             }
         }
         for (key, problem) in ignored {
-            let instead = config.effective_instead(key);
-            config.warnings.push(format!("{}; {instead}", problem.message));
+            let effective = config.effective_value_text(key);
+            config.warnings.push(format!("{}; {effective}", problem.message));
         }
         config.disabled_by = environment::kill_switch(environment);
         config.proxy = environment::proxies(environment);
@@ -116,7 +116,7 @@ impl Config {
     }
 
     /// The end of a warning about an invalid value: the effective value.
-    pub(crate) fn effective_instead(&self, key: &str) -> String {
+    pub(crate) fn effective_value_text(&self, key: &str) -> String {
         if self.options.iter().any(|option| option.name == key) {
             let source = if self.option_values.contains_key(key) { "" } else { " (default)" };
             return format!("using {}{source}", self.option(key));

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::engine::{Engine, WindowEnd};
 use crate::fake::FakeRuntime;
 use crate::reduction;
-use crate::resource::{Resource, SystemFacts};
+use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
 use crate::sys::CpuAccount;
@@ -64,14 +64,14 @@ impl ScriptedEngine {
         crate::labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
         crate::context::set_max_contexts(config.max_contexts);
         let runtime = FakeRuntime::new();
-        let facts = SystemFacts {
+        let system = SystemProperties {
             process_id: 42,
             program: "program".to_owned(),
             host_name: "host".to_owned(),
             container_id: None,
             instance_id: "instance".to_owned(),
         };
-        let resource = Resource::new(config, runtime.resource_attributes(), &facts);
+        let resource = Resource::new(config, runtime.resource_attributes(), &system);
         let counters = Arc::new(Counters::default());
         let engine = Engine::new(config, runtime.clone(), resource, counters.clone(), 0);
         let destination = config.effective_destinations().into_iter().next();

@@ -15,7 +15,7 @@ use table::{ContextTable, MAX_ROWS, ROW_WORDS};
 pub use crate::labels::LabelSetId;
 pub use spanprof_profile::Link;
 
-/// Labels and link of a request.
+/// Label set and span link of a thread or task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContextRow {
     /// The labels.
@@ -134,7 +134,7 @@ impl Drop for PinnedContext {
     }
 }
 
-/// The row of `id`; `None` when it expired (never another request's row).
+/// The row of `id`; `None` when it expired (never another context's row).
 pub fn context_row(id: u64) -> Option<ContextRow> {
     if id & 1 == 0 {
         return row_of_labels(id);

@@ -1,5 +1,5 @@
-//! The rows of odd context ids: a table of fixed size with CLOCK eviction, in which each id has one slot. Written by host
-//! threads, read by the drain thread; neither waits. Not here: the content of a row (`context`).
+//! The rows of odd context ids: a table of fixed size with CLOCK eviction, in which each id maps to one row. Written by
+//! host threads, read by the drain thread; neither waits. Not here: the content of a row (`context`).
 //!
 //! # Rules
 //! 1. An id is allocated once, in ascending order. A writer claims a row first and stores its id last: a reader gets the row
@@ -29,9 +29,9 @@ const REFERENCED: u64 = 1 << 63;
 /// State word of a row that is being written: even, hence not the id of a row.
 const WRITING: u64 = 2;
 
-/// Most rows that one allocation skips; some microseconds.
+/// Maximum number of rows that one allocation skips, which takes some microseconds.
 const MAX_SKIPPED: u64 = 256;
-/// Most referenced rows among these; beyond it, a referenced row is evicted.
+/// Maximum number of referenced rows among these; beyond it, a referenced row is evicted.
 const MAX_REFERENCED_SKIPPED: u64 = 8;
 
 /// See the module documentation.
@@ -90,14 +90,14 @@ impl ContextTable {
         for skipped in 0..MAX_SKIPPED {
             let position = self.hand.fetch_add(1, Ordering::Relaxed);
             let id = position << 1 | 1;
-            let slot = position % rows;
-            if slot.is_multiple_of((rows / 4).max(1)) {
+            let row_index = position % rows;
+            if row_index.is_multiple_of((rows / 4).max(1)) {
                 self.wake_drain();
             }
             let Some([state, label_set, trace_high, trace_low, span, local_root]) = self.words_of(id) else { break };
             let found = state.load(Ordering::Relaxed);
-            // Pins do not count where the id has another slot since the number of rows changed.
-            let is_pinned = found & PINS != 0 && ((found & ID) >> 1) % rows == slot;
+            // Pins do not count where the id maps to another row since the number of rows changed.
+            let is_pinned = found & PINS != 0 && ((found & ID) >> 1) % rows == row_index;
             if found == WRITING || is_pinned {
                 continue;
             }
@@ -299,7 +299,7 @@ mod tests {
         for n in 0..1024 {
             ids.push(table.open(row_of(n)).unwrap());
         }
-        // Ids of the second revolution: with 300 rows each of them has another slot.
+        // Ids of the second revolution: with 300 rows each of them maps to another row.
         assert!(ids[512..].iter().all(|id| table.pin(*id)));
         table.set_rows(300);
         assert_eq!((0..900).filter(|n| table.open(row_of(*n)).is_some()).count(), 900);

@@ -1,12 +1,12 @@
 //! Label sets of the process: keys and values interned to one small id. Written by host threads, read by the drain
-//! thread. Not here: the label set of a request (`context`).
+//! thread. Not here: the label set of a thread or task (`context`).
 //!
 //! # Rules
 //! 1. Tables only grow; an id is valid for the life of the process, in a forked child too.
 //! 2. Lookups take no lock. Writers share one lock, held during an insertion.
 //! 3. Every table is capped. Beyond a cap a value becomes `other`, and a key is left out; both are counted.
-//! 4. The last store publishes an insertion, and its id is taken before the first store: a fork in between loses a slot and
-//!    never mixes two entries.
+//! 4. The last store publishes an insertion, and its id is taken before the first store: a fork in between loses an id
+//!    and never mixes two entries.
 
 mod index;
 mod tables;
@@ -25,11 +25,11 @@ impl LabelSetId {
     pub const EMPTY: Self = Self(0);
 }
 
-/// Distinct keys in a process.
+/// Maximum number of distinct keys in a process.
 pub(crate) const MAX_KEYS: usize = 256;
-/// Labels in one set.
+/// Maximum number of labels in one set.
 pub(crate) const MAX_LABELS_PER_SET: usize = 64;
-/// Length of a key.
+/// Maximum length of a key.
 pub(crate) const MAX_KEY_BYTES: usize = 256;
 /// Replaces a value beyond a cap.
 pub(crate) const OTHER: &str = "other";

@@ -1,4 +1,4 @@
-//! Keys, labels (key with value) and label sets over the parts of `index`.
+//! The tables of keys, labels (a key with a value) and label sets, built from the parts of `index`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -125,16 +125,16 @@ impl LabelTables {
         let mut draft = self.draft_of(parent);
         for (key, value) in labels {
             // A full set interns no new key, so that a map of thousands does not exhaust the keys of the process.
-            let key = if draft.is_full() { self.known_key(key) } else { self.key(key) };
+            let key = if draft.is_full() { self.find_key(key) } else { self.intern_key(key) };
             let added = key.is_some_and(|key| {
-                let label = self.label(key, value);
+                let label = self.intern_label(key, value);
                 label.is_some_and(|label| draft.put(key, label))
             });
             if !added {
                 self.labels_dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.set(&draft)
+        self.intern_set(&draft)
     }
 
     /// `parent` with the labels of `child` added.
@@ -146,10 +146,10 @@ impl LabelTables {
             return parent;
         }
         let pair = (u64::from(parent.0) << MERGE_BITS | u64::from(child.0)) << MERGE_BITS;
-        let slot = self.merged.get(mixed(0, pair) as usize % self.merged.len().max(1));
-        if let Some(slot) = slot {
+        let cached_merge = self.merged.get(mixed(0, pair) as usize % self.merged.len().max(1));
+        if let Some(cached_merge) = cached_merge {
             // An entry is one word, and its ids are already published by their tables.
-            let word = slot.load(Ordering::Acquire);
+            let word = cached_merge.load(Ordering::Acquire);
             if word >> MERGE_BITS << MERGE_BITS == pair && word != 0 {
                 return LabelSetId((word & ((1 << MERGE_BITS) - 1)) as u32);
             }
@@ -161,9 +161,9 @@ impl LabelTables {
                 self.labels_dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let result = self.set(&draft);
-        if let Some(slot) = slot {
-            slot.store(pair | u64::from(result.0), Ordering::Release);
+        let result = self.intern_set(&draft);
+        if let Some(cached_merge) = cached_merge {
+            cached_merge.store(pair | u64::from(result.0), Ordering::Release);
         }
         result
     }
@@ -205,20 +205,20 @@ impl LabelTables {
         draft
     }
 
-    fn key(&self, text: &str) -> Option<u32> {
+    fn intern_key(&self, text: &str) -> Option<u32> {
         let bytes = truncated(text, MAX_KEY_BYTES).as_bytes();
         if bytes.is_empty() {
             return None;
         }
-        if let Some(id) = self.known_key(text) {
+        if let Some(id) = self.find_key(text) {
             return Some(id);
         }
         let _writer = self.writer.lock();
-        let insert = || self.keys.insert(hash_bytes(1, bytes), || self.entry(bytes.len() as u64, bytes));
-        self.known_key(text).or_else(insert)
+        let insert = || self.keys.insert(hash_bytes(1, bytes), || self.write_entry(bytes.len() as u64, bytes));
+        self.find_key(text).or_else(insert)
     }
 
-    fn known_key(&self, text: &str) -> Option<u32> {
+    fn find_key(&self, text: &str) -> Option<u32> {
         let bytes = truncated(text, MAX_KEY_BYTES).as_bytes();
         self.keys.find(hash_bytes(1, bytes), |offset| {
             self.arena.word(offset) == bytes.len() as u64 && self.arena.bytes_equal(offset + 1, bytes)
@@ -226,7 +226,7 @@ impl LabelTables {
     }
 
     /// The label of a key and value; a value beyond a cap becomes `other`.
-    fn label(&self, key: u32, value: &str) -> Option<u32> {
+    fn intern_label(&self, key: u32, value: &str) -> Option<u32> {
         let cut = truncated(value, self.max_value_bytes.load(Ordering::Relaxed) as usize);
         if cut.len() < value.len() {
             self.values_truncated.fetch_add(1, Ordering::Relaxed);
@@ -261,17 +261,17 @@ impl LabelTables {
     fn insert_label(&self, key: u32, value: &str) -> Option<u32> {
         let head = u64::from(key) << 32 | value.len() as u64;
         let hash = hash_bytes(u64::from(key) + 2, value.as_bytes());
-        self.labels.insert(hash, || self.entry(head, value.as_bytes()))
+        self.labels.insert(hash, || self.write_entry(head, value.as_bytes()))
     }
 
-    fn entry(&self, head: u64, bytes: &[u8]) -> Option<u32> {
+    fn write_entry(&self, head: u64, bytes: &[u8]) -> Option<u32> {
         let offset = self.arena.allocate(1 + bytes.len().div_ceil(8))?;
         self.arena.put(offset, head);
         self.arena.put_bytes(offset + 1, bytes);
         Some(offset)
     }
 
-    fn set(&self, draft: &SetDraft) -> LabelSetId {
+    fn intern_set(&self, draft: &SetDraft) -> LabelSetId {
         if draft.len == 0 {
             return LabelSetId::EMPTY;
         }

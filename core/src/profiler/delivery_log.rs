@@ -183,7 +183,7 @@ fn is_failing(destination: &DestinationStats) -> bool {
 
 /// The reason of a failure, for a log line.
 pub(super) fn reason(destination: &DestinationStats) -> &str {
-    destination.last_error.as_deref().unwrap_or("no answer yet")
+    destination.last_error.as_deref().unwrap_or("no response yet")
 }
 
 /// Payloads lost between two readings, and the reasons as `queue_full 2, expired 1`.

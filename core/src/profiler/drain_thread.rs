@@ -1,5 +1,5 @@
-//! The drain thread: drains the ring, closes windows and hands them over. It wakes at the end of a window, when the ring
-//! fills, on requests, and in an idle process once per upload interval to check the signal handlers.
+//! The drain thread: drains the ring, closes windows and queues them for delivery. It wakes at the end of a window,
+//! when the ring fills, on requests, and in an idle process once per upload interval to check the signal handlers.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, PoisonError};
@@ -115,7 +115,7 @@ impl<'a> DrainThread<'a> {
         self.follow_account_of(&clocks);
         if reason == WakeReason::ScanDue {
             if let Some(clocks) = clocks.as_ref().filter(|clocks| clocks.scan_if_due()) {
-                // An open window reads the account at its end; it costs one system call per thread.
+                // An open window reads the account at its end. The reading costs one system call per thread.
                 if self.engine.due_ns().is_none() {
                     self.engine.open_for_unattributed(&clocks.account(), sys::monotonic_ns());
                 }
@@ -153,8 +153,8 @@ impl<'a> DrainThread<'a> {
         true
     }
 
-    /// Checks the signal handlers once per upload interval, independently of samples: a handler that replaced the profiler's
-    /// receives them.
+    /// Checks the signal handlers once per upload interval, independently of samples: where another handler replaced
+    /// the profiler's, no sample arrives.
     fn check_handlers(&mut self) {
         let now_ns = sys::monotonic_ns();
         if now_ns < self.check_handlers_at_ns {
@@ -242,7 +242,8 @@ impl<'a> DrainThread<'a> {
         self.session.update_wall();
     }
 
-    /// Closes the window and hands it over. With `last`, stops the clocks between reading the account and the last drain.
+    /// Closes the window and queues it for delivery. With `last`, stops the clocks between reading the account and the
+    /// last drain.
     fn close_and_send(&mut self, last: bool) {
         let session = self.session;
         // The account is read before the last drain, so that the time of later samples is not counted twice.
@@ -297,8 +298,8 @@ fn now() -> Duration {
     Duration::from_nanos(sys::monotonic_ns())
 }
 
-/// Unix time minus monotonic time. Of three attempts the one with the shortest time between the reads, since the thread may
-/// be preempted in between.
+/// Unix time minus monotonic time. Uses the one of three attempts with the shortest time between the reads, since the
+/// thread may be preempted in between.
 fn unix_offset_ns() -> i128 {
     let attempts = (0..3).map(|_| {
         let before_ns = sys::monotonic_ns();

@@ -88,6 +88,6 @@ fn outcome(destination: &DestinationStats) -> String {
     match (&destination.last_error, destination.sent) {
         (_, 1..) => format!("delivered to {target}"),
         (Some(error), 0) => format!("not delivered to {target}: {error}"),
-        (None, 0) => format!("no answer yet from {target}"),
+        (None, 0) => format!("no response yet from {target}"),
     }
 }

@@ -57,7 +57,7 @@ fn with_lifecycle_lock<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// A handle to the profiler of this process. Clones are the same profiler; dropping a handle stops nothing.
+/// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.
 #[derive(Clone)]
 pub struct Profiler {
     /// `None` when disabled at start.
@@ -194,7 +194,8 @@ impl Profiler {
         }
     }
 
-    /// Submits a sample of the runtime (allocation, lock, event loop). Never blocks.
+    /// Submits a sample of the runtime (allocation, lock, event loop) and returns its ring position. Never blocks. The
+    /// error is the loss reason.
     pub fn submit(&self, sample: &RawSample<'_>) -> Result<u64, DropReason> {
         let session = self.session().filter(|session| session.is_running()).ok_or(DropReason::Disabled)?;
         session.inbox.submit(sample).inspect_err(|_| session.counters.submit_dropped.add(1))

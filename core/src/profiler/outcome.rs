@@ -1,5 +1,5 @@
-//! The outcome line at the end of every run: number of samples, losses, and delivery per destination. A warning when nothing
-//! was delivered, when windows were lost, and when the program used the CPU without a sample.
+//! The outcome line at the end of every run: number of samples, losses, and delivery per destination. The line is a
+//! warning when nothing was delivered, when windows were lost, and when the program used the CPU without a sample.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(super) struct RunOutcome {
     output: Option<Result<String, String>>,
     /// Whether the only receiver is the default one.
     is_default_receiver: bool,
-    /// Whether the drain thread handed over the last window.
+    /// Whether the drain thread closed the last window in time.
     is_complete: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::delivery::WindowDelivery;
 use crate::hash::hash_bytes;
 use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
-use crate::resource::{Resource, SystemFacts};
+use crate::resource::{Resource, SystemProperties};
 use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
@@ -76,7 +76,7 @@ impl Session {
             (config.cpu, config.wall) = (false, false);
             log(LogLevel::Warning, SAFE_MODE);
         }
-        let resource = Resource::new(&config, runtime.resource_attributes(), &SystemFacts::gather());
+        let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
         let output = start_output(&mut config)?;
         let delivery = WindowDelivery::start(&mut config)?;
         let counters = Arc::new(Counters::default());
@@ -157,7 +157,7 @@ impl Session {
         delivered && ended
     }
 
-    /// Returns whether everything was delivered, and whether the drain thread handed over the last window.
+    /// Returns whether everything was delivered, and whether the drain thread closed the last window in time.
     fn end(&self, at_most: Duration) -> (bool, bool) {
         let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
         self.stopping.store(true, Ordering::Release);
@@ -252,8 +252,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A forked child may drop the last handle of the parent's session. No code of it may run there, not even the one that
-    /// ends its threads, which do not exist.
+    /// A forked child may drop the last handle of the parent's session. No code of it may run there, not even the code
+    /// that ends its threads, which do not exist.
     fn drop(&mut self) {
         if !self.is_of_this_process() {
             std::mem::forget(self.wall.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -275,8 +275,8 @@ fn program_hash() -> u64 {
     hash_bytes(hash_bytes(0, &command), directory.as_os_str().as_encoded_bytes())
 }
 
-/// Resets the inbox, which lives as long as the process, at the first start in a forked child. Threads of the parent may have
-/// been in the middle of an operation at the fork. The child does not use the inbox before.
+/// Resets the inbox, which lives as long as the process, at the first start in a forked child. Threads of the parent
+/// may have been in the middle of an operation at the fork. The child does not use the inbox before that start.
 fn reset_inbox_after_fork(inbox: &Inbox) {
     static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
     let generation = sys::fork_generation();
@@ -433,7 +433,7 @@ impl DrainControl {
         self.wait(deadline, |requests| requests.closes_done >= number)
     }
 
-    /// Ends the drain thread; true when it handed over its last window and ended in time.
+    /// Ends the drain thread; true when it closed its last window and ended in time.
     fn stop(&self, deadline: Instant, inbox: &Inbox) -> bool {
         self.lock().stop = true;
         inbox.wake();

@@ -30,15 +30,15 @@ use spanprof_signal::{
     CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, RawStack, SampleFlags, SampleKind,
 };
 
-/// Walks of one thread per tick.
+/// Maximum number of walks of one thread per tick.
 const MAX_WALKS: usize = 3;
 /// Time after which a thread with a pending self-walk is reported as `[signal_blocked]`.
 const BLOCKED_AFTER_NS: u64 = 1_000_000_000;
 /// Time for which a tick waits for self-walks: enough for threads that have a processor.
 const SELF_WALK_TIMEOUT: Duration = Duration::from_millis(5);
-/// The same for the last tick.
+/// As [`SELF_WALK_TIMEOUT`], for the last tick.
 const LAST_SELF_WALK_TIMEOUT_NS: u64 = 50_000_000;
-/// A tick observes one in so many of the threads with identical observations.
+/// A tick observes one in this many of the threads with identical observations.
 const STEADY_RATIO: usize = 4;
 
 /// The thread and its control.
@@ -305,7 +305,12 @@ impl WallSampler {
 
     fn submit_repeat(&self, thread_id: u32, repeat: &Repeat, weight_ns: u64, now_ns: u64) {
         let Repeat { flags, context, frames, .. } = repeat;
-        self.submit(&RawSample { flags: *flags, context: *context, frames, ..empty(thread_id, weight_ns, now_ns) });
+        self.submit(&RawSample {
+            flags: *flags,
+            context: *context,
+            frames,
+            ..empty_wall_sample(thread_id, weight_ns, now_ns)
+        });
     }
 
     /// The end of the sampler: waits for pending self-walks of threads that have no processor.
@@ -365,7 +370,8 @@ impl WallSampler {
             }
             let flags = SampleFlags(if walk.truncated { SampleFlags::TRUNCATED } else { 0 });
             let (thread_id, context, frames) = (thread.thread_id, walk.context, &last[frames]);
-            let mut sample = RawSample { flags, context, frames, ..empty(thread_id, elapsed.all_ns(), now_ns) };
+            let mut sample =
+                RawSample { flags, context, frames, ..empty_wall_sample(thread_id, elapsed.all_ns(), now_ns) };
             let position = self.inbox.ring().head();
             match self.repeats.compare(&sample, position) {
                 Comparison::Merged => {}
@@ -385,7 +391,8 @@ impl WallSampler {
         is_complete
     }
 
-    /// Submits a `[signal_blocked]` sample for threads whose self-walk is pending for too long. It stays pending.
+    /// Submits a `[signal_blocked]` sample for threads whose self-walk is pending for too long. The self-walk stays
+    /// pending.
     fn report_blocked(&mut self, now_ns: u64) {
         let mut pending = std::mem::take(&mut self.pending);
         for pending in pending.values_mut().filter(|it| now_ns.saturating_sub(it.since_ns) >= BLOCKED_AFTER_NS) {
@@ -395,7 +402,8 @@ impl WallSampler {
         self.pending = pending;
     }
 
-    /// Removes the pending self-walks of threads that `has_ended`; their time is submitted as `[signal_blocked]`.
+    /// Removes the pending self-walks of threads for which `has_ended` is true; their time is submitted as
+    /// `[signal_blocked]`.
     fn discard_pending(&mut self, has_ended: impl Fn(u32) -> bool, now_ns: u64) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|thread_id, pending| {
@@ -412,7 +420,10 @@ impl WallSampler {
         let weight_ns = std::mem::take(&mut pending.weight_ns);
         if weight_ns > 0 {
             self.counters.wall_without_stack.add(1);
-            self.submit(&RawSample { frames: &frames, ..empty(pending.thread.thread_id, weight_ns, now_ns) });
+            self.submit(&RawSample {
+                frames: &frames,
+                ..empty_wall_sample(pending.thread.thread_id, weight_ns, now_ns)
+            });
         }
     }
 
@@ -445,7 +456,7 @@ impl WallSampler {
 }
 
 /// A sample without frames.
-fn empty(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
+fn empty_wall_sample(thread_id: u32, weight_ns: u64, time_ns: u64) -> RawSample<'static> {
     let (kind, flags, values, context) = (SampleKind::Wall, SampleFlags(0), [weight_ns, 1], Context::None);
     RawSample { kind, flags, thread_id, time_ns, values, key: 0, context, frames: &[] }
 }

@@ -55,7 +55,7 @@ impl Repeats {
         self.threads.get(&thread_id)
     }
 
-    /// Whether this equals the last observation of a thread, without truncation.
+    /// Whether context and frames equal the last observation of a thread. False after a truncated observation.
     pub fn is_previous(&self, thread_id: u32, context: Context, frames: &[RawFrame]) -> bool {
         let is_equal = |it: &Repeat| it.flags == SampleFlags(0) && it.context == context && it.frames == frames;
         self.threads.get(&thread_id).is_some_and(is_equal)

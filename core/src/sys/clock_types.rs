@@ -47,12 +47,12 @@ pub struct ClockInUse {
     pub signal: libc::c_int,
 }
 
-/// Why the clocks did not start, with a hint.
+/// The reason for which the clocks did not start, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockError {
     /// The failure.
     pub message: String,
-    /// How to resolve it.
+    /// The remedy.
     pub hint: String,
 }
 
@@ -112,7 +112,7 @@ pub struct LiveThread {
     pub unaccounted_ns: u64,
 }
 
-/// The CPU time since start, by destination. The remainder belongs to threads that ended without a sample.
+/// The CPU time since start, divided into parts. The remainder belongs to threads that ended without a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAccount {
     /// All threads of the process since start.

@@ -2,8 +2,8 @@
 //! per process. Not here: the handler (`spanprof_signal`), slots and threads (`registry`), the processing of samples
 //! (the drain thread).
 //!
-//! A forked child starts from scratch: the fork hook drops the pointer to all lock-protected state. No lock can thus
-//! be held by a thread that does not exist in the child.
+//! A forked child creates its own state: the fork hook drops the pointer to all lock-protected state. No lock of the
+//! child can thus be held by a thread that exists only in the parent.
 
 use super::clock_choice::choose;
 use super::clock_snapshot::{ClockSnapshot, RunSnapshot};
@@ -91,7 +91,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Arms a clock in every thread of the process except our own.
+    /// Arms a clock in every thread of the process except our own. The error is the reason: an invalid rate, clocks
+    /// that already run, or a refused handler, clock or mapping.
     pub fn start(settings: ClockSettings) -> Result<Self, ClockError> {
         let error = |message: &str, hint: &str| ClockError { message: message.into(), hint: hint.into() };
         if !(1..=10_000).contains(&settings.rate_hz) {
@@ -340,8 +341,8 @@ impl Clocks {
         CpuAccount { process_ns, own_ns: own_cpu_ns().saturating_sub(run.own_ns), sampled_ns, waiting_ns }
     }
 
-    /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes. With one, samples wake
-    /// only when a quarter of the ring is used, since the caller collects them at the timeout anyway.
+    /// Waits for a wake reason, on the drain thread. Without a timeout the first sample wakes it. With a timeout,
+    /// samples wake it only when a quarter of the ring is used, since the caller collects them at the timeout anyway.
     pub fn wait_for_samples(&self, timeout: Option<Duration>) -> WakeReason {
         self.wake_current_thread_for_scans();
         self.inbox.wait(timeout.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))

@@ -118,7 +118,7 @@ fn gaps_of(clock: ClockChoice) -> SampleGaps {
     while gaps_ns.len() % 64 != 63 || current_thread_cpu_ns() < end_ns {
         let now_ns = monotonic_ns();
         if counters::samples() != samples {
-            // The sample was durations_ns before or after the read of `now_ns`.
+            // The sample was taken before or after the read of `now_ns`.
             gaps_ns.push(monotonic_ns() - last_ns);
             (samples, last_ns) = (counters::samples(), monotonic_ns());
         } else {

@@ -44,11 +44,11 @@ impl MarkerRecord {
     }
 
     fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
-        let long = |at: usize| bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
-        let short = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
+        let u64_at = |at: usize| bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
+        let u32_at = |at: usize| bytes.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
         let record =
-            Self { started_unix_ns: long(8)?, alive_unix_ns: long(16)?, ended: short(24)?, faulted: short(28)? };
-        (long(0)? == MAGIC).then_some(record)
+            Self { started_unix_ns: u64_at(8)?, alive_unix_ns: u64_at(16)?, ended: u32_at(24)?, faulted: u32_at(28)? };
+        (u64_at(0)? == MAGIC).then_some(record)
     }
 
     fn is_crash_loop(&self) -> bool {
@@ -73,7 +73,7 @@ impl Marker {
     fn write(&self) {
         if walk_fault::identity(self.file.as_raw_fd()) == Some(self.identity) {
             let bytes = self.record.to_bytes();
-            // The last word belongs to the fault handler, except at the beginning.
+            // The fault handler writes the last word; `begin_crash_marker` resets it.
             let _ = self.file.write_all_at(bytes.get(..FAULTED_OFFSET as usize).unwrap_or(&[]), 0);
         }
     }
@@ -169,8 +169,8 @@ fn may_write() -> bool {
     succeeded && limit.rlim_cur >= RECORD_BYTES as libc::rlim_t
 }
 
-/// Programs whose arguments change leave one file each. A process that adds a file removes files older than a day,
-/// once there are more than `MAX_FILES`. Inspects many files, which takes milliseconds: not for host threads.
+/// Removes old marker files: programs whose arguments change leave one file each. A process that adds a file removes
+/// files older than a day, once there are more than 64. Takes milliseconds for many files: not for host threads.
 pub fn sweep_crash_markers() {
     let marker = MARKER.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = marker.as_ref().filter(|marker| marker.is_new_file).map(|marker| marker.directory.clone());

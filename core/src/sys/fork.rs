@@ -1,12 +1,13 @@
-//! The fork hook: discards the clocks in a forked child. It runs before the child's own first instruction, when a
-//! thread that does not exist there may hold any lock. It takes no lock, allocates nothing, and starts nothing.
+//! The fork hook: discards the clocks in a forked child. It runs before the child's own first instruction, when any
+//! lock may be held by a thread that exists only in the parent. It takes no lock, allocates nothing, and starts
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Number of forks between this process and the one that installed the hook. A stored value that differs shows its
-/// owner that it runs in a child.
+/// Number of forks between this process and the one that installed the hook. Code that stored an earlier value detects
+/// by the difference that it runs in a child.
 pub fn fork_generation() -> u32 {
     GENERATION.load(Ordering::Acquire)
 }

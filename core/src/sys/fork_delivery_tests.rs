@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Responds 200 to every request; sends the connection number and the nanoseconds of lock delay in the body.
+/// Responds 200 to every request; sends the connection number and the lock delay in the body (ns) to the test.
 fn receiver() -> (String, Receiver<(usize, i64)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -36,7 +36,8 @@ pub unsafe fn capture_native(handler: &HandlerContext, stack: &mut RawStack<'_>)
         if return_address < RawFrame::FIRST_RUNTIME_CODE {
             break;
         }
-        // A return address follows the call: minus one lies in the call's line. `at` = 1 marks it.
+        // The return address follows the call instruction, so the address minus one has the line of the call. `at` = 1
+        // marks such a frame.
         has_space = stack.push(RawFrame { code: return_address - 1, at: 1 });
         if next <= frame_pointer || next - frame_pointer > MAX_FRAME_BYTES {
             break;

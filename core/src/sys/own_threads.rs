@@ -68,7 +68,7 @@ fn discard_write_signals(mask_before: &libc::sigset_t) {
     if !system_calls::may_use(SystemCall::RtSigtimedwait) {
         return;
     }
-    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let no_wait = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
         // SAFETY: an all-zero set is a valid value.
         let mut only: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -77,7 +77,7 @@ fn discard_write_signals(mask_before: &libc::sigset_t) {
             if libc::sigismember(mask_before, signal) == 0 {
                 libc::sigemptyset(&mut only);
                 libc::sigaddset(&mut only, signal);
-                libc::sigtimedwait(&only, std::ptr::null_mut(), &at_once);
+                libc::sigtimedwait(&only, std::ptr::null_mut(), &no_wait);
             }
         }
     }
@@ -92,10 +92,10 @@ fn block_host_signals() -> libc::sigset_t {
     // SAFETY: the calls access the locals and this thread's own mask.
     unsafe {
         libc::sigfillset(&mut blocked);
-        for open in
+        for synchronous in
             [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS]
         {
-            libc::sigdelset(&mut blocked, open);
+            libc::sigdelset(&mut blocked, synchronous);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, &mut before);
     }

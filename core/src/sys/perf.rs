@@ -83,7 +83,7 @@ const F_OWNER_TID: libc::c_int = 0;
 pub(super) struct PerfEvent {
     pub descriptor: u32,
     pub id: u64,
-    /// Address of the ring buffer, whose records decide about restarts; 0 without one.
+    /// Address of the ring buffer, whose records the restart of system calls requires; 0 without one.
     pub buffer: usize,
 }
 
@@ -162,8 +162,8 @@ pub(super) fn disable(event: PerfEvent) {
     }
 }
 
-/// Closes an event, unless the host closed its descriptor and reused the number. Safe in the first moments of a
-/// forked child: two system calls.
+/// Closes an event, unless the host closed its descriptor and reused the number. Safe in the fork hook of a child: two
+/// system calls.
 pub(super) fn close(event: PerfEvent) {
     if event.buffer != 0 {
         // SAFETY: mapped by `open`; no handler is in the slot.

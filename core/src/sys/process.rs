@@ -27,7 +27,7 @@ pub(super) fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// The dynamic linker's data of a program counter.
+/// The dynamic linker's result for a program counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeSymbol {
     /// Name of the nearest exported symbol at or below it; `None` when the object exports none there.

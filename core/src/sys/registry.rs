@@ -1,4 +1,4 @@
-//! Maps threads to slots and clocks: opens and closes them, and detects new and ended threads. One registry per
+//! Maps threads to slots and clocks. Opens and closes the clocks, and detects new and ended threads. One registry per
 //! process, behind a lock that only normal threads take. The handler accesses slots only.
 
 use super::time::thread_cpu_ns;
@@ -260,8 +260,8 @@ impl Registry {
     fn check_clock(&mut self, thread_id: u32, setup: &ClockSetup) {
         let Some(tracked) = self.tracked.get_mut(&thread_id) else { return };
         let slot = &handler::slots()[tracked.slot];
-        // Read before the thread's clock: otherwise a concurrent sample could exceed it, like the clock of another
-        // thread.
+        // Read before the thread's clock: a concurrent sample could otherwise exceed that clock, as if it were the
+        // clock of another thread.
         let accounted = slot.accounted_cpu_ns();
         let Some(cpu_ns) = thread_cpu_ns(thread_id) else { return };
         if cpu_ns.saturating_add(MAX_PERIODS_AHEAD * setup.period_ns) < accounted {
@@ -346,7 +346,7 @@ impl Registry {
     }
 }
 
-/// Differs per thread, start and process; not a secret.
+/// A seed that differs per thread, start and process; not a secret.
 fn seed(thread_id: u32) -> u64 {
     let address = &raw const thread_id as u64;
     let mut x = super::monotonic_ns() ^ ((thread_id as u64) << 32) ^ address.rotate_left(17);

@@ -2,7 +2,8 @@
 //! thread. It runs when the count changed, and periodically, since one thread may have replaced another. All times
 //! are CPU time of the process. Not here: the scan (`registry`) and its timer (`clocks`).
 
-/// Minimum poll interval, while the thread count changes. A thread that lives shorter is seen only by its CPU time.
+/// Minimum poll interval, while the thread count changes. A thread with a shorter life is detected only by its CPU
+/// time.
 pub(super) const POLL_INTERVAL_NS: u64 = 100_000_000;
 /// Maximum poll interval, while the count is stable: a wakeup costs more than the poll, 0.15 ms in all.
 const MAX_POLL_INTERVAL_NS: u64 = 400_000_000;

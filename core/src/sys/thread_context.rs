@@ -1,5 +1,5 @@
-//! The context of native threads: a fixed hash table from thread id to context id. The thread itself writes, its
-//! handler reads. Thread-local storage is unsuitable in handlers: its first access may allocate.
+//! The context of native threads: a fixed hash table from thread id to context id. The thread itself writes its entry;
+//! its handler reads it. Thread-local storage is unsuitable in handlers: its first access may allocate.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

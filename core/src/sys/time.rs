@@ -1,4 +1,4 @@
-//! Readable clocks: monotonic, wall, process and thread CPU, and the resolution of the kernel tick. Not here: timers
+//! Reads clocks: monotonic, wall, process CPU and thread CPU; and the rate of the kernel tick. Not here: timers
 //! (`timer`, `perf`). Any thread may call these.
 
 fn read(clock: libc::clockid_t) -> Option<u64> {

@@ -14,12 +14,13 @@ struct SignalEvent {
     _rest: [i32; 11],
 }
 
-/// A timer on the CPU clock of `thread_id` whose signal goes to that thread with `value`. The kernel's id, or errno.
+/// Creates a timer on the CPU clock of `thread_id` whose signal goes to that thread with `value`. Returns the kernel's
+/// id, or errno.
 pub(super) fn create_for_thread(thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
     create(thread_cpu_clock(thread_id), thread_id, signal, value)
 }
 
-/// A timer on the CPU clock of the process whose signal goes to `thread_id`.
+/// As [`create_for_thread`], on the CPU clock of the process.
 pub(super) fn create_for_process(thread_id: u32, signal: libc::c_int, value: usize) -> Result<u32, i32> {
     create(libc::CLOCK_PROCESS_CPUTIME_ID, thread_id, signal, value)
 }
@@ -44,7 +45,7 @@ fn create_with(clock: libc::clockid_t, event: SignalEvent) -> Result<u32, i32> {
     }
 }
 
-/// A timer on the monotonic clock that sends `signal` to the process.
+/// Creates a timer on the monotonic clock that sends `signal` to the process.
 pub(super) fn create_for_signal(signal: libc::c_int) -> Result<u32, i32> {
     create_with(
         libc::CLOCK_MONOTONIC,

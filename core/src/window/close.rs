@@ -1,4 +1,5 @@
-//! An open window → immutable profiles over a dictionary without unused entries. Pure: times and random ids are arguments.
+//! Turns an open window into immutable profiles over a dictionary without unused entries. Pure: times and random ids
+//! are arguments.
 
 use super::{SampleKey, SampleTotals, Series, Window, KINDS};
 use crate::context::{labels_of, LabelSetId};
@@ -44,7 +45,7 @@ pub(crate) struct ClosedWindow {
 }
 
 /// One profile type of a sample kind.
-struct ProfileShape {
+struct ProfileType {
     sample_type: (&'static str, &'static str),
     period_type: (&'static str, &'static str),
     /// Index of its value in [`SampleTotals::values`].
@@ -53,33 +54,33 @@ struct ProfileShape {
     exact_type: Option<(&'static str, &'static str)>,
 }
 
-const fn shape(
+const fn profile_type(
     value: usize,
     sample_type: (&'static str, &'static str),
     period: (&'static str, &'static str),
-) -> ProfileShape {
-    ProfileShape { sample_type, period_type: period, value, exact_type: None }
+) -> ProfileType {
+    ProfileType { sample_type, period_type: period, value, exact_type: None }
 }
 
-fn shapes(kind: SampleKind) -> &'static [ProfileShape] {
+fn profile_types(kind: SampleKind) -> &'static [ProfileType] {
     const NS: &str = "nanoseconds";
-    const CPU: &[ProfileShape] = &[ProfileShape {
+    const CPU: &[ProfileType] = &[ProfileType {
         sample_type: ("samples", "count"),
         period_type: ("cpu", NS),
         value: 0,
         exact_type: Some(("cpu", NS)),
     }];
-    const WALL: &[ProfileShape] = &[shape(0, ("wall", NS), ("wall", NS))];
-    const ALLOC: &[ProfileShape] = &[
-        shape(0, ("alloc_space", "bytes"), ("space", "bytes")),
-        shape(1, ("alloc_objects", "count"), ("space", "bytes")),
+    const WALL: &[ProfileType] = &[profile_type(0, ("wall", NS), ("wall", NS))];
+    const ALLOC: &[ProfileType] = &[
+        profile_type(0, ("alloc_space", "bytes"), ("space", "bytes")),
+        profile_type(1, ("alloc_objects", "count"), ("space", "bytes")),
     ];
-    const LOCK: &[ProfileShape] = &[
-        shape(1, ("contentions", "count"), ("contentions", "count")),
-        shape(0, ("delay", NS), ("contentions", "count")),
+    const LOCK: &[ProfileType] = &[
+        profile_type(1, ("contentions", "count"), ("contentions", "count")),
+        profile_type(0, ("delay", NS), ("contentions", "count")),
     ];
-    const EVENT_LOOP: &[ProfileShape] = &[shape(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
-    const OFF_CPU: &[ProfileShape] = &[shape(0, ("off_cpu", NS), ("off_cpu", NS))];
+    const EVENT_LOOP: &[ProfileType] = &[profile_type(0, ("event_loop_lag", NS), ("event_loop_lag", NS))];
+    const OFF_CPU: &[ProfileType] = &[profile_type(0, ("off_cpu", NS), ("off_cpu", NS))];
     match kind {
         SampleKind::Cpu => CPU,
         SampleKind::Wall => WALL,
@@ -127,17 +128,17 @@ impl Window {
                 SampleKind::Wall => self.settings.wall_period_ns,
                 _ => 1,
             };
-            for shape in shapes(kind) {
-                let samples = builder.samples(&series, shape);
+            for profile_type in profile_types(kind) {
+                let samples = builder.samples(&series, profile_type);
                 profiles.push(Profile {
-                    sample_type: value_type(shape.sample_type),
-                    period_type: value_type(shape.period_type),
+                    sample_type: value_type(profile_type.sample_type),
+                    period_type: value_type(profile_type.period_type),
                     period: period_ns as i64,
                     time_unix_nano: builder.unix_ns(start_ns),
                     duration_nano: now_ns.saturating_sub(start_ns).max(1),
                     profile_id: (builder.input.profile_id)(),
                     samples,
-                    exact_type: shape.exact_type.map(value_type),
+                    exact_type: profile_type.exact_type.map(value_type),
                     ..Profile::default()
                 });
             }
@@ -181,22 +182,22 @@ struct ProfileBuilder<'a, 'w> {
 }
 
 impl ProfileBuilder<'_, '_> {
-    fn samples(&mut self, series: &Series, shape: &ProfileShape) -> Vec<Sample> {
+    fn samples(&mut self, series: &Series, profile_type: &ProfileType) -> Vec<Sample> {
         let mut entries: Vec<_> = series.entries.iter().collect();
         // Sorted, so that equal windows have equal bytes.
         entries.sort_unstable_by_key(|(key, _)| **key);
-        entries.into_iter().map(|(key, totals)| self.sample(key, totals, shape)).collect()
+        entries.into_iter().map(|(key, totals)| self.sample(key, totals, profile_type)).collect()
     }
 
-    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, shape: &ProfileShape) -> Sample {
+    fn sample(&mut self, key: &SampleKey, totals: &SampleTotals, profile_type: &ProfileType) -> Sample {
         let observed: Vec<_> = totals
             .observations
             .iter()
-            .filter(|(_, values)| values[shape.value] > 0)
-            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[shape.value])))
+            .filter(|(_, values)| values[profile_type.value] > 0)
+            .map(|(time_ns, values)| (self.unix_ns(*time_ns), signed(values[profile_type.value])))
             .collect();
         let (timestamps_unix_nano, values) = match observed.is_empty() {
-            true => (Vec::new(), vec![signed(totals.values[shape.value])]),
+            true => (Vec::new(), vec![signed(totals.values[profile_type.value])]),
             false => observed.into_iter().unzip(),
         };
         Sample {
@@ -205,7 +206,11 @@ impl ProfileBuilder<'_, '_> {
             link: self.link(key.link),
             values,
             timestamps_unix_nano,
-            exact_value: if shape.exact_type.is_some() { signed(totals.values[1 - shape.value]) } else { 0 },
+            exact_value: if profile_type.exact_type.is_some() {
+                signed(totals.values[1 - profile_type.value])
+            } else {
+                0
+            },
         }
     }
 

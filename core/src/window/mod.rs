@@ -183,7 +183,7 @@ impl Window {
         self.add_to(sample.kind, key, values, sample.time_ns);
     }
 
-    /// How long before its timestamp the period of a sample begins.
+    /// Time from the beginning of a sample's period to its timestamp.
     fn reach_back_ns(&self, sample: &RawSample<'_>) -> u64 {
         match sample.kind {
             SampleKind::Cpu => sample.values[0].min(2 * self.settings.cpu_period_ns),

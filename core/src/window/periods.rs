@@ -1,5 +1,5 @@
-//! Nanoseconds → periods. The remainder of a division is carried to the thread's next sample, also over windows, and never
-//! rounded off: the sum of the counts times the period is exact to one period per thread.
+//! Converts nanoseconds to periods. The remainder of a division is carried to the thread's next sample, also over
+//! windows, and never rounded off: the sum of the counts times the period is exact to one period per thread.
 
 use crate::hash::WordMap;
 
