@@ -1,6 +1,6 @@
 //! The native agent: `-agentpath:…/libspanprof_java.so=serviceName=checkout,sampleRate=99`, at the start of the VM or
 //! attached later. The profiler starts at `VMInit` and stops at `VMDeath`; a program with the package on its class path
-//! finds it running. No error here stops the VM from starting.
+//! finds it running. An error here is reported, and the VM continues.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::{convert, natives};
 /// The options after the library's path.
 static OPTIONS: Mutex<String> = Mutex::new(String::new());
 
-/// Loaded at the start of the VM.
+/// Called when the VM starts with the agent.
 ///
 /// # Safety
 /// Called by the VM.
@@ -34,7 +34,7 @@ pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *const c_ch
     JNI_OK
 }
 
-/// Attached to the running VM.
+/// Called when the agent is attached to the running VM.
 ///
 /// # Safety
 /// Called by the VM.

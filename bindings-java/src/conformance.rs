@@ -28,8 +28,8 @@ impl JavaLanguage<'_, '_, '_> {
             std::iter::once(scope.len().to_string()).chain(labels)
         });
         let packed = self.env.byte_array_from_slice(&pack(texts))?;
-        let answer = self.env.call_method(self.runner, jni_str!("inside"), jni_sig!("([B)[J"), &[(&packed).into()])?;
-        let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(answer.l()?)?;
+        let inside = self.env.call_method(self.runner, jni_str!("inside"), jni_sig!("([B)[J"), &[(&packed).into()])?;
+        let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(inside.l()?)?;
         read_words(self.env, &words)
     }
 }

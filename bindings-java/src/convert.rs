@@ -19,7 +19,7 @@ pub struct AgentOptions {
 
 /// Parses agent options: comma-separated `key=value` pairs. A key with a map value also takes the following pairs up to the
 /// next key: `tags=region=eu,zone=b,sampleRate=99`.
-pub fn options(text: &str) -> AgentOptions {
+pub fn parse_agent_options(text: &str) -> AgentOptions {
     let mut parsed = AgentOptions::default();
     // The value of the map key that further pairs extend.
     let mut map: Option<String> = None;
@@ -62,7 +62,7 @@ pub fn agent_options(text: String) -> Vec<(String, ConfigValue)> {
 pub fn take_agent_options(code: &mut Vec<(String, ConfigValue)>) -> Vec<String> {
     let Some(at) = code.iter().position(|(key, _)| key == AGENT_OPTIONS) else { return Vec::new() };
     let ConfigValue::Text(text) = code.remove(at).1 else { return Vec::new() };
-    let parsed = options(&text);
+    let parsed = parse_agent_options(&text);
     code.extend(parsed.settings);
     parsed.warnings
 }
@@ -103,16 +103,16 @@ mod tests {
 
     #[test]
     fn agent_options_are_parsed_into_keys_and_values() {
-        let parsed = options("serviceName=checkout, sampleRate=99,,endpoint=http://a/?b=c");
+        let parsed = parse_agent_options("serviceName=checkout, sampleRate=99,,endpoint=http://a/?b=c");
         let text = |key: &str, value: &str| (key.to_owned(), ConfigValue::Text(value.to_owned()));
         let expected = [text("service_name", "checkout"), text("sample_rate", "99"), text("endpoint", "http://a/?b=c")];
         assert_eq!(parsed.settings, expected);
-        assert_eq!((parsed.warnings, options("")), (Vec::new(), AgentOptions::default()));
+        assert_eq!((parsed.warnings, parse_agent_options("")), (Vec::new(), AgentOptions::default()));
     }
 
     #[test]
     fn a_key_that_takes_a_map_takes_the_pairs_up_to_the_next_key() {
-        let parsed = options("tags=region=eu, zone=b,sampleRate=99,resourceAttributes=a=1,b=2");
+        let parsed = parse_agent_options("tags=region=eu, zone=b,sampleRate=99,resourceAttributes=a=1,b=2");
         let text = |key: &str, value: &str| (key.to_owned(), ConfigValue::Text(value.to_owned()));
         let expected =
             [text("tags", "region=eu,zone=b"), text("sample_rate", "99"), text("resource_attributes", "a=1,b=2")];
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_part_that_is_not_a_setting_is_a_warning_and_an_unknown_key_is_left_to_the_core() {
-        let parsed = options("foo,sampelRate=99");
+        let parsed = parse_agent_options("foo,sampelRate=99");
         assert_eq!(parsed.settings, [("sampel_rate".to_owned(), ConfigValue::Text("99".to_owned()))]);
         assert!(parsed.warnings.len() == 1 && parsed.warnings[0].contains("option `foo`"), "{:?}", parsed.warnings);
         let mut code = vec![("agent_options".to_owned(), ConfigValue::Text("foo,clock=auto".to_owned()))];
@@ -138,7 +138,7 @@ mod tests {
     fn the_stack_walker_can_be_set_in_every_configuration_layer() {
         let load = |code: &str, variables: &[(&str, &str)]| {
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            Config::load_with_options(&options(code).settings, &variables, &OPTIONS)
+            Config::load_with_options(&parse_agent_options(code).settings, &variables, &OPTIONS)
         };
         assert_eq!(stack_walk(&load("stackWalk=vm,sampleRate=99", &[]).unwrap()), StackWalk::ByVm);
         assert_eq!(stack_walk(&load("", &[("SPANPROF_STACK_WALK", "vm")]).unwrap()), StackWalk::ByVm);

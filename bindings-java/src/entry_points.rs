@@ -246,7 +246,7 @@ pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
         drop(applications);
         if remaining == RemainingHolders::OthersOnly {
             host_log::note(&format!(
-                "spanprof: stop() was called by an application that has not started the profiler; it continues for the {count} that have"
+                "spanprof: an application that has not started the profiler called stop(); the profiler continues for the {count} that have"
             ));
         }
         host_log::stopped();
@@ -406,9 +406,9 @@ fn words_buffer(env: &mut Env<'_>, address: Option<usize>, bytes: usize) -> jni:
     Ok(LocalRef(buffer.into_raw()))
 }
 
-/// Log lines for the host's logger: `info` or `warning`, then the text. Waits for the first line. Null if no more lines
-/// will come for this copy of the package. Then no application that uses it holds the profiler. In addition, either other
-/// applications fetch the lines, or the profiler is stopped and no virtual thread is tracked.
+/// Log lines for the host's logger: `info` or `warning`, then the text. Waits up to `nanos` for the first line. Null if no
+/// more lines will come for this copy of the package: either the profiler runs for other copies only, which fetch the
+/// lines; or it is stopped and no virtual thread is tracked.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
     env: EnvUnowned<'l>,

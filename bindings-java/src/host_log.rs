@@ -10,7 +10,7 @@ use spanprof::{LogLevel, Profiler};
 use crate::convert;
 
 const MAX_LINES: usize = 64;
-/// Wait for lines while the profiler does not run.
+/// Maximum wait for lines while the profiler does not run.
 const STOPPED_TIMEOUT: Duration = Duration::from_millis(200);
 static QUEUE: Mutex<LogQueue> = Mutex::new(LogQueue { lines: VecDeque::new(), stops: 0, reservations: 0 });
 static LINES_ADDED: Condvar = Condvar::new();
@@ -33,7 +33,7 @@ pub fn install() {
     });
 }
 
-/// Logs once why this process is not profiled.
+/// Logs the reason why this process is not profiled; later calls have no effect.
 pub fn warn_once(line: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| queue(LogLevel::Warning, line));

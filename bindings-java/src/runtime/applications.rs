@@ -45,8 +45,8 @@ impl Applications {
         self.agent = true;
     }
 
-    /// Adds an application that has started the profiler, once. It is not added if the VM has no memory for a weak
-    /// reference.
+    /// Adds an application that has started the profiler, once. If the VM has no memory for its weak references, the next
+    /// query removes it.
     ///
     /// # Safety
     /// `env` is the calling thread's JNI environment, the other two are live references of it.

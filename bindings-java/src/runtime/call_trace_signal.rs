@@ -1,10 +1,10 @@
-//! Stack walks by HotSpot's `AsyncGetCallTrace`, in the handler, if the own walker cannot be used. It costs about twice as
-//! much, sees Java threads only, and fails more often. A failed walk ends in a reason frame.
+//! Stack walks by HotSpot's `AsyncGetCallTrace`, in the handler, if the own walker cannot be used. They cost about twice as
+//! much, are possible for Java threads only, and fail more often. A failed walk ends in a reason frame.
 //!
 //! # When it may be called
 //! * Only for a live thread that the VM has reported: other threads have no JNI environment to pass.
 //! * Only from code in the code cache, or with a frame anchor. A leaf native method has no anchor, and its registers are
-//!   not a Java frame. Following them crashes this function in the vDSO.
+//!   not a Java frame. `AsyncGetCallTrace` crashes when it follows them in the vDSO.
 //! * Not after `VMDeath`.
 
 use std::ffi::c_void;
@@ -66,7 +66,7 @@ pub const REFUSALS: [&str; 11] = [
     "java.walks_refused.other",
 ];
 
-/// Indexes of two of them.
+/// Indexes in `REFUSALS`.
 const UNKNOWN_JAVA: usize = 4;
 const NOT_WALKABLE_JAVA: usize = 5;
 
@@ -144,7 +144,7 @@ pub fn walk(context: &libc::ucontext_t, java_thread: usize, stack: &mut RawStack
     let mut frames = [CallFrame { index: 0, method: 0 }; MAX_FRAMES];
     let mut result = call(function, java_thread, context, &mut frames);
     if matches!(result, TraceResult::Refused(UNKNOWN_JAVA | NOT_WALKABLE_JAVA)) && is_in_code {
-        // In prologues, epilogues and stubs it misreads the frame. Retry from the caller, whose frame is complete.
+        // `AsyncGetCallTrace` misreads the frame in prologues, epilogues and stubs. The caller's frame is complete.
         if let Some(caller) = caller(&interrupted) {
             let retried = call(function, java_thread, &at_caller(context, caller), &mut frames);
             if matches!(retried, TraceResult::Frames(_)) {

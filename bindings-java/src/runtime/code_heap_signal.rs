@@ -17,7 +17,7 @@ pub enum BlobKind {
     Compiled,
     /// The wrapper of a native method: one frame, never deoptimized.
     NativeWrapper,
-    /// The stub that returns frames of a virtual thread into heap stack chunks.
+    /// The stubs of continuations. A virtual thread's frame returns to one if its caller is in a heap stack chunk.
     ContinuationStub,
     /// Any other blob.
     Stub,
@@ -80,7 +80,7 @@ pub fn kind_of(layout: &VmLayout, blob: usize) -> Option<BlobKind> {
 
 /// The name of a blob, for the drain thread.
 pub fn name_of(layout: &VmLayout, blob: usize) -> Option<String> {
-    let mut at = pointer_to_text(layout, blob)?;
+    let mut at = name_address(layout, blob)?;
     let mut text = Vec::new();
     while text.len() < 128 {
         match byte(at)? {
@@ -92,11 +92,11 @@ pub fn name_of(layout: &VmLayout, blob: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn pointer_to_text(layout: &VmLayout, blob: usize) -> Option<usize> {
+fn name_address(layout: &VmLayout, blob: usize) -> Option<usize> {
     word(blob + layout.blob_name).filter(|name| *name >= 4096)
 }
 
-/// Where the code of a blob begins.
+/// The address at which the code of a blob begins.
 #[inline]
 pub fn code_begin(layout: &VmLayout, blob: usize) -> Option<usize> {
     match layout.blob_code_begin {

@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::memory_signal::word;
 
-/// How much of its frame exists, in a prologue or an epilogue.
+/// The part of a method's frame that exists in its prologue or epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(target_arch = "x86_64"),
@@ -25,7 +25,7 @@ pub enum FrameState {
 pub struct SlowPath {
     /// Size of the registers saved on top of the method's frame.
     pub saved_bytes: usize,
-    /// Where the main code continues.
+    /// The address at which the main code continues.
     pub resume_pc: usize,
 }
 
@@ -132,7 +132,7 @@ mod x86_64 {
         }
     }
 
-    /// Bytes of these stack arguments that are on the stack at a program counter around such a call.
+    /// Bytes of these stack arguments that are pushed when `pc` is interrupted, at or next to such a call.
     pub fn pushed_argument_bytes(pc: usize) -> usize {
         let pops = |at: usize| stack_argument_bytes(at) > 0;
         let calls = |at: usize| bytes(at).is_some_and(|code| code[0] == 0xe8) && pops(at + 5);

@@ -23,18 +23,20 @@ pub struct OsThreadOffsets {
 }
 
 impl OsThreadOffsets {
-    /// VMStructs of every HotSpot contain these.
+    /// The offsets from VMStructs; the error names the one that they lack.
     pub fn of(structures: &VmStructs) -> Result<Self, String> {
         let os_thread =
             ["JavaThread", "Thread"].iter().find_map(|owner| structures.offset_if_known(owner, "_osthread"));
         Ok(Self {
             os_thread: os_thread.ok_or("VMStructs lack Thread::_osthread")?,
-            thread_id: structures.offset("OSThread", "_thread_id").map_err(|what| format!("VMStructs lack {what}"))?,
+            thread_id: structures
+                .offset("OSThread", "_thread_id")
+                .map_err(|missing| format!("VMStructs lack {missing}"))?,
         })
     }
 }
 
-/// The JVMTI callbacks; with class events if methods need ids.
+/// The JVMTI callbacks; with those of class events if `AsyncGetCallTrace` walks, whose methods need ids.
 pub fn callbacks(with_classes: bool) -> Callbacks {
     let mut callbacks = Callbacks::none();
     callbacks.on_thread(JvmtiEvent::ThreadStart, on_start);
@@ -81,10 +83,10 @@ pub unsafe fn begin(jvmti: Jvmti, env: *mut JNIEnv, offsets: OsThreadOffsets) ->
     unsafe {
         jvmti.each_thread(env, |thread| {
             let java_thread = java_thread(env, thread);
-            let os_thread = java_thread.and_then(|it| pointer(it + offsets.os_thread));
-            let thread_id = os_thread.and_then(|it| int(it + offsets.thread_id)).filter(|id| *id > 0);
-            if let (Some(java_thread_address), Some(thread_id)) = (java_thread, thread_id) {
-                threads_signal::register(thread_id as u32, java_thread_address);
+            let os_thread = java_thread.and_then(|address| pointer(address + offsets.os_thread));
+            let thread_id = os_thread.and_then(|address| int(address + offsets.thread_id)).filter(|id| *id > 0);
+            if let (Some(java_thread), Some(thread_id)) = (java_thread, thread_id) {
+                threads_signal::register(thread_id as u32, java_thread);
                 // The `ThreadEnd` event of a thread that has ended meanwhile came before its registration.
                 if self::java_thread(env, thread).is_none() {
                     threads_signal::unregister(thread_id as u32);

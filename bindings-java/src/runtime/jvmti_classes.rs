@@ -20,6 +20,7 @@ struct LineNumberEntry {
     line: jint,
 }
 
+// Types of JVMTI functions with output parameters: a list of `T`, or one to three C strings, of an object `O`.
 type List<T> = unsafe extern "system" fn(*mut Environment, *mut jint, *mut *mut T) -> jint;
 type ListOf<O, T> = unsafe extern "system" fn(*mut Environment, O, *mut jint, *mut *mut T) -> jint;
 type TextOf<O> = unsafe extern "system" fn(*mut Environment, O, *mut *mut c_char) -> jint;

@@ -1,5 +1,5 @@
-//! Field offsets that the stack walker and the name resolution use, and which of two forms compiled code has. Computed once
-//! from VMStructs, then read by handlers.
+//! Addresses and field offsets of the VM that the stack walker and the name resolution use, and the location of debug info.
+//! Computed once from VMStructs, then read by handlers.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -17,7 +17,7 @@ pub enum DebugInfo {
     Separate { immutable: usize, pc_descs: usize, data: usize, mutable: usize, relocation_size: usize },
 }
 
-/// How a blob's `code_begin` is stored.
+/// The form in which a blob stores its `code_begin`.
 #[derive(Clone, Copy, Debug)]
 pub enum CodeBegin {
     Pointer(usize),

@@ -10,7 +10,7 @@ pub struct Instruction {
     pub code: [u8; 16],
 }
 
-/// Where an instruction branches to.
+/// The target of a branch instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
     Jump(usize),

@@ -193,7 +193,7 @@ impl JavaRuntime {
             Err(why) => {
                 // SAFETY: guaranteed by the caller.
                 unsafe { walk_by_vm(&library, &structures, jvmti, env, calling_thread) }
-                    .map_err(|lacks| format!("own stack walker: {why}; AsyncGetCallTrace: {lacks}"))?;
+                    .map_err(|reason| format!("own stack walker: {why}; AsyncGetCallTrace: {reason}"))?;
                 if stack_walk == StackWalk::Auto {
                     *WARNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!(
                         "spanprof: the own stack walker does not support this Java {java_version} ({why}); AsyncGetCallTrace \
@@ -225,7 +225,7 @@ fn tested_layout(
     if let Some(layout) = layout::published() {
         return Ok(layout);
     }
-    let layout = VmLayout::of(structures, java_version).map_err(|what| format!("VMStructs lack {what}"))?;
+    let layout = VmLayout::of(structures, java_version).map_err(|missing| format!("VMStructs lack {missing}"))?;
     self_test::run(&layout, calling_thread, names)?;
     Ok(layout::publish(layout))
 }

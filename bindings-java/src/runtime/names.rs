@@ -96,7 +96,7 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
         file: file.into(),
         lines: lines(layout, &method),
     };
-    // A class that was unloaded during the read gives no name.
+    // If the class was unloaded during the read, the name may be wrong.
     Method::at(layout, address).filter(|again| *again == method)?;
     Some(named)
 }
@@ -154,7 +154,7 @@ fn decode_lines(start: usize, unsigned5_base: u32) -> Vec<(u16, u32)> {
             0 => break,
             0xff => {
                 let (Some(index_delta), Some(line_delta)) =
-                    (signed(&mut at, unsigned5_base), signed(&mut at, unsigned5_base))
+                    (read_signed(&mut at, unsigned5_base), read_signed(&mut at, unsigned5_base))
                 else {
                     break;
                 };
@@ -169,7 +169,8 @@ fn decode_lines(start: usize, unsigned5_base: u32) -> Vec<(u16, u32)> {
     lines
 }
 
-fn signed(at: &mut usize, unsigned5_base: u32) -> Option<i32> {
+/// Reads an UNSIGNED5 integer with its sign in the lowest bit.
+fn read_signed(at: &mut usize, unsigned5_base: u32) -> Option<i32> {
     let mut value = 0u32;
     for position in 0..5 {
         let digit = u32::from(byte(*at)?);

@@ -21,12 +21,12 @@ const ENTRY_COOKIE: usize = usize::MAX;
 
 impl StackWalker<'_, '_> {
     /// Steps over a stub.
-    pub fn stub(&mut self, code: &PcInfo) -> StepResult {
+    pub fn stub(&mut self, info: &PcInfo) -> StepResult {
         if !self.stack.push(raw_frame::stub(self.pc)) {
             return StepResult::End;
         }
         if !self.leaf {
-            return match code.frame_bytes {
+            return match info.frame_bytes {
                 0 => self.caller_of_frameless_stub(),
                 frame_bytes => self.skip_frame(frame_bytes),
             };
@@ -35,7 +35,7 @@ impl StackWalker<'_, '_> {
             return self.entry_frame();
         }
         let link = registers_signal::link(&self.interrupted).filter(|pc| self.layout.is_code(*pc));
-        if let Some(return_to) = link.filter(|_| code.frame_bytes == 0 || code.before_frame) {
+        if let Some(return_to) = link.filter(|_| info.frame_bytes == 0 || info.before_frame) {
             return self.set_caller(return_to, self.sp, self.fp);
         }
         if instructions_signal::is_c2i_adapter(self.pc) {
@@ -54,19 +54,19 @@ impl StackWalker<'_, '_> {
         let return_at = match return_address_offset {
             Some(Some(offset)) => self.sp.checked_add(offset),
             Some(None) => self.fp.checked_add(8).filter(|_| self.fp >= self.sp),
-            None if code.frame_bytes > 0 && !code.before_frame => return self.skip_frame(code.frame_bytes),
-            None => return self.caller_of_opaque_stub(code),
+            None if info.frame_bytes > 0 && !info.before_frame => return self.skip_frame(info.frame_bytes),
+            None => return self.caller_of_opaque_stub(info),
         };
         let Some((at, return_to)) = return_at.and_then(|at| Some((at, word(at)?))) else {
-            // The frame that it removes at its end is not built yet.
-            return self.caller_of_opaque_stub(code);
+            // The stub's frame, which its last instructions remove, is not built yet.
+            return self.caller_of_opaque_stub(info);
         };
         if !self.layout.is_code(return_to) {
-            // It was called by the VM or by a native function, or the instructions were followed wrongly.
+            // The VM or a native function called the stub, or the instructions were followed wrongly.
             let is_call = instructions_signal::follows_call(return_to);
-            return if is_call { self.caller_of_native_code() } else { self.caller_of_opaque_stub(code) };
+            return if is_call { self.caller_of_native_code() } else { self.caller_of_opaque_stub(info) };
         }
-        // Its last action is to restore the caller's frame pointer, if it saved it.
+        // A stub that has saved the caller's frame pointer restores it right before it returns.
         let saved_fp_at = at
             .checked_sub(8)
             .filter(|saved_fp_at| frame_state == Some(FrameState::FpPushed) || *saved_fp_at == self.fp);
@@ -75,11 +75,11 @@ impl StackWalker<'_, '_> {
     }
 
     /// The caller of a stub whose code cannot be followed to its end.
-    fn caller_of_opaque_stub(&mut self, code: &PcInfo) -> StepResult {
+    fn caller_of_opaque_stub(&mut self, info: &PcInfo) -> StepResult {
         // A complete frame ends 16-byte aligned; during the call the stack pointer is not aligned yet.
-        let has_frame = code.frame_bytes >= 16 && self.sp.is_multiple_of(16) && code.frame_bytes.is_multiple_of(16);
-        if has_frame && self.sp.checked_add(code.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {
-            return self.skip_frame(code.frame_bytes);
+        let has_frame = info.frame_bytes >= 16 && self.sp.is_multiple_of(16) && info.frame_bytes.is_multiple_of(16);
+        if has_frame && self.sp.checked_add(info.frame_bytes - 8).is_some_and(|at| self.is_call_at(at)) {
+            return self.skip_frame(info.frame_bytes);
         }
         if let Some(return_to) = self.caller_on_top() {
             return self.set_caller(return_to, self.sp + 8, self.fp);
@@ -100,8 +100,8 @@ impl StackWalker<'_, '_> {
         word(self.sp).filter(|pc| self.is_call(*pc))
     }
 
-    /// The caller of a frameless stub that has called something itself. It pops what it saved and, where it forwards an
-    /// exception, also its own return address.
+    /// The caller of a frameless stub during a call that the stub makes. The stub pops its saved words and, where it
+    /// forwards an exception, also its own return address.
     fn caller_of_frameless_stub(&mut self) -> StepResult {
         let above = instructions_signal::return_address_offset(self.pc)
             .flatten()
@@ -264,7 +264,7 @@ impl StackWalker<'_, '_> {
         }
     }
 
-    /// The caller of a virtual thread's frame is in a heap stack chunk. The frames of the carrier thread follow.
+    /// Steps over the return to a caller in a heap stack chunk. The carrier thread's frames follow the virtual thread's.
     pub fn continuation_return(&mut self) -> StepResult {
         if !self.stack.push(raw_frame::IN_HEAP) {
             return StepResult::End;

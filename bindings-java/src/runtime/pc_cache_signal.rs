@@ -62,7 +62,7 @@ pub fn lines_for(frames: usize) -> usize {
     ((1 + HEADER_WORDS + 2 * frames) * size_of::<u64>()).div_ceil(LINE_BYTES)
 }
 
-/// Looks `pc` up: its code info, and its frames written to `frames`, innermost first.
+/// Looks `pc` up. Returns its code blob and frame, and the number of Java frames written to `frames`, innermost first.
 #[inline]
 pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, usize)> {
     let entry = TABLE.get(index_of(pc))?;
@@ -72,7 +72,7 @@ pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, u
         return None;
     }
     let (blob, sizes) = (word(1), word(2));
-    let code = PcInfo {
+    let info = PcInfo {
         blob: (blob & !1) as usize,
         compile_id: sizes as u32,
         frame_bytes: (sizes >> 32 & 0xff_ffff) as usize * 8,
@@ -83,11 +83,11 @@ pub fn find(pc: usize, frames: &mut [RawFrame; MAX_CACHED]) -> Option<(PcInfo, u
         *frame = RawFrame { code: word(HEADER_WORDS + 2 * index), at: word(HEADER_WORDS + 1 + 2 * index) };
     }
     fence(Ordering::Acquire);
-    (entry.version.load(Ordering::Relaxed) == version).then_some((code, len))
+    (entry.version.load(Ordering::Relaxed) == version).then_some((info, len))
 }
 
 /// Inserts an entry for `pc`. Gives up if another handler is writing it.
-pub fn insert(pc: usize, code: &PcInfo, frames: &[RawFrame]) {
+pub fn insert(pc: usize, info: &PcInfo, frames: &[RawFrame]) {
     let (Some(entry), true) = (TABLE.get(index_of(pc)), frames.len() <= MAX_CACHED) else { return };
     let version = entry.version.load(Ordering::Relaxed);
     let locked = entry.version.compare_exchange(version, version | 1, Ordering::Acquire, Ordering::Relaxed);
@@ -97,8 +97,8 @@ pub fn insert(pc: usize, code: &PcInfo, frames: &[RawFrame]) {
     fence(Ordering::Release);
     let set = |index: usize, value: u64| entry.words[index].store(value, Ordering::Relaxed);
     set(0, pc as u64);
-    set(1, code.blob as u64 & !1 | u64::from(code.before_frame));
-    set(2, u64::from(code.compile_id) | ((code.frame_bytes / 8) as u64) << 32 | (frames.len() as u64) << 56);
+    set(1, info.blob as u64 & !1 | u64::from(info.before_frame));
+    set(2, u64::from(info.compile_id) | ((info.frame_bytes / 8) as u64) << 32 | (frames.len() as u64) << 56);
     for (index, frame) in frames.iter().enumerate() {
         set(HEADER_WORDS + 2 * index, frame.code);
         set(HEADER_WORDS + 1 + 2 * index, frame.at);
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_found_until_another_one_replaces_it() {
-        let code = PcInfo { blob: 0x1000, compile_id: 77, frame_bytes: 96, before_frame: true };
+        let info = PcInfo { blob: 0x1000, compile_id: 77, frame_bytes: 96, before_frame: true };
         let frames = [RawFrame { code: 1 << 40, at: 3 }, RawFrame { code: 2 << 40, at: 4 }];
-        insert(0x5000, &code, &frames);
+        insert(0x5000, &info, &frames);
         let mut found = [RawFrame::default(); MAX_CACHED];
-        assert_eq!(find(0x5000, &mut found), Some((code, 2)));
+        assert_eq!(find(0x5000, &mut found), Some((info, 2)));
         assert_eq!(found[..2], frames);
-        let replacement = PcInfo { compile_id: 78, before_frame: false, ..code };
+        let replacement = PcInfo { compile_id: 78, before_frame: false, ..info };
         insert(0x5000, &replacement, &frames[..1]);
         assert_eq!(find(0x5000, &mut found), Some((replacement, 1)));
         assert_eq!(find(0x5001, &mut found), None);

@@ -19,7 +19,7 @@ pub enum FrameKind {
     Thread(u32),
     /// The remaining frames of this virtual thread are in heap stack chunks.
     FramesInHeap,
-    /// Bytecode `index` of the method with this JVMTI id; 0 if it has none.
+    /// Bytecode `index` of the method with this JVMTI id; `id` is 0 for a method without one.
     MethodId { id: usize, index: u16 },
 }
 

@@ -9,7 +9,7 @@ use jni::sys::jint;
 
 use super::jvmti::Environment;
 
-/// A VM has a few hundred, and reports call stubs as it creates them.
+/// Upper bound of stored stubs. A VM starts with a few hundred, and reports call stubs as it creates them.
 const MAX_STUBS: usize = 16_384;
 
 struct Stub {

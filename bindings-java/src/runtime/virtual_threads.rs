@@ -21,7 +21,7 @@ const MAX_SCOPES: usize = 1 << 20;
 #[repr(C, align(64))]
 pub struct VirtualScope {
     words: ScopeWords,
-    /// 0 if Java must request the buffer again before it writes, since the profiler runs and mounts are not tracked.
+    /// 0 while the profiler runs and mounts are not tracked: Java then requests the buffer again before it writes.
     is_tracked: AtomicU64,
     /// Whether a virtual thread uses it.
     is_used: AtomicBool,
@@ -111,7 +111,7 @@ pub fn disable_unused_events() {
 }
 
 impl VirtualScopes {
-    /// Scope words of ended threads are released from here on.
+    /// Enables `VirtualThreadEnd`: from here on the scope words of ended threads are released.
     fn enable_end_events(&mut self, jvmti: Jvmti) -> Option<()> {
         if self.events.is_none() {
             self.events = jvmti.register_mount_callbacks(on_mount, on_unmount);
@@ -160,15 +160,15 @@ impl VirtualScopes {
         self.used().any(|scope| scope.words.is_set())
     }
 
-    /// The scope words of a virtual thread mounted on `row`: its own, or new ones, whose address `store_address` stores
-    /// with the thread.
+    /// The scope words of a virtual thread mounted on `row`: those at the address `before`, or new ones if it is 0. The
+    /// address of new ones is stored with the thread by `store_address`.
     fn scope_for(
         &mut self,
         row: Option<&ThreadRow>,
         before: usize,
         store_address: impl FnOnce(usize) -> bool,
     ) -> Option<&'static VirtualScope> {
-        // Without a row of its carrier, handlers could not find them.
+        // Handlers find the words only through the carrier's row.
         let scope = row.and_then(|_| scope_at(before).or_else(|| self.allocate()));
         let Some(scope) = scope else {
             WITHOUT_SCOPE.fetch_add(1, Ordering::Relaxed);

@@ -56,15 +56,15 @@ impl VmStructs {
     pub fn read(library: &VmLibrary) -> Option<Self> {
         let mut found = Self::default();
         found.read_fields(library)?;
-        let (first, stride) = (library.variable("gHotSpotVMTypes")?, "gHotSpotVMTypeEntry");
-        let at = |what: &str| library.variable(&format!("{stride}{what}"));
+        let first = library.variable("gHotSpotVMTypes")?;
+        let at = |item: &str| library.variable(&format!("gHotSpotVMTypeEntry{item}"));
         let (stride, name, size) = (at("ArrayStride")?, at("TypeNameOffset")?, at("SizeOffset")?);
         for entry in entries(first, stride) {
             let Some(name) = text(word(entry + name)?) else { break };
             found.sizes.insert(name, word(entry + size)?);
         }
-        let (first, stride) = (library.variable("gHotSpotVMIntConstants")?, "gHotSpotVMIntConstantEntry");
-        let at = |what: &str| library.variable(&format!("{stride}{what}"));
+        let first = library.variable("gHotSpotVMIntConstants")?;
+        let at = |item: &str| library.variable(&format!("gHotSpotVMIntConstantEntry{item}"));
         let (stride, name, value) = (at("ArrayStride")?, at("NameOffset")?, at("ValueOffset")?);
         for entry in entries(first, stride) {
             let Some(name) = text(word(entry + name)?) else { break };
@@ -75,7 +75,7 @@ impl VmStructs {
 
     fn read_fields(&mut self, library: &VmLibrary) -> Option<()> {
         let first = library.variable("gHotSpotVMStructs")?;
-        let at = |what: &str| library.variable(&format!("gHotSpotVMStructEntry{what}"));
+        let at = |item: &str| library.variable(&format!("gHotSpotVMStructEntry{item}"));
         let (stride, owner, field) = (at("ArrayStride")?, at("TypeNameOffset")?, at("FieldNameOffset")?);
         let (is_static, offset, address) = (at("IsStaticOffset")?, at("OffsetOffset")?, at("AddressOffset")?);
         for entry in entries(first, stride) {

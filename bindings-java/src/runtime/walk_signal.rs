@@ -39,7 +39,7 @@ static CACHE_HITS: AtomicU64 = AtomicU64::new(0);
 static CACHE_MISSES: AtomicU64 = AtomicU64::new(0);
 static BROKEN: [AtomicU64; CAUSES.len()] = [const { AtomicU64::new(0) }; CAUSES.len()];
 
-/// Why a walk broke off.
+/// The cause of a broken walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Generated code outside of any code blob, or without a known frame size.
@@ -77,6 +77,7 @@ pub fn broken() -> [u64; CAUSES.len()] {
     std::array::from_fn(|cause| BROKEN[cause].load(Ordering::Relaxed))
 }
 
+/// The state of one walk: its output, and the registers of the current frame.
 pub struct StackWalker<'a, 'b> {
     pub layout: &'a VmLayout,
     pub stack: &'a mut RawStack<'b>,
@@ -87,7 +88,7 @@ pub struct StackWalker<'a, 'b> {
     pub fp: usize,
     /// Base (highest address) of the thread's stack.
     pub limit: usize,
-    /// Whether `pc` was interrupted, rather than a return address.
+    /// Whether `pc` is the interrupted one; else it is a return address.
     pub leaf: bool,
     has_java: bool,
     /// Records frames for the prefetch of the thread's next walk; `None` when another thread walks.
@@ -151,7 +152,7 @@ pub fn state_without_java(layout: &VmLayout, java_thread: usize) -> Option<i32> 
 }
 
 impl<'a, 'b> StackWalker<'a, 'b> {
-    /// At the leaf of an interrupted thread.
+    /// A walk that begins at the leaf of an interrupted thread.
     fn new(
         layout: &'a VmLayout,
         stack: &'a mut RawStack<'b>,
@@ -220,10 +221,10 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         if layout.is_interpreter(self.pc) {
             return self.interpreted_frame();
         }
-        if let Some((code, len)) = pc_cache_signal::find(self.pc, cached) {
-            if int(code.blob + layout.compile_id) == Some(code.compile_id as i32) {
+        if let Some((info, len)) = pc_cache_signal::find(self.pc, cached) {
+            if int(info.blob + layout.compile_id) == Some(info.compile_id as i32) {
                 self.hits += 1;
-                return self.compiled_frame(&code, cached.get(..len).unwrap_or(&[]));
+                return self.compiled_frame(&info, cached.get(..len).unwrap_or(&[]));
             }
         }
         self.step_uncached().unwrap_or(StepResult::Broken(Cause::Code))
@@ -238,35 +239,35 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         let begin = code_begin(layout, blob)?;
         let before_frame = pc < frame_complete(layout, blob, begin)?;
         let frame_bytes = frame_bytes(layout, blob)?;
-        let mut code = PcInfo { blob, compile_id: 0, frame_bytes, before_frame };
+        let mut info = PcInfo { blob, compile_id: 0, frame_bytes, before_frame };
         match kind {
             BlobKind::Compiled | BlobKind::NativeWrapper => {}
             BlobKind::ContinuationStub if !self.leaf => return Some(self.continuation_return()),
-            BlobKind::ContinuationStub | BlobKind::Stub => return Some(self.stub(&code)),
+            BlobKind::ContinuationStub | BlobKind::Stub => return Some(self.stub(&info)),
         }
         if self.leaf && instructions_signal::is_to_interpreter_stub(pc) {
-            // Not the method itself but the caller's to-interpreter stub. The return address leads to the caller's code.
+            // `pc` is in the caller's to-interpreter stub. The called method has no frame yet.
             return Some(match word(self.sp).filter(|pc| layout.is_code(*pc)) {
                 Some(return_to) => self.set_caller(return_to, self.sp + 8, self.fp),
                 None => StepResult::Broken(Cause::Code),
             });
         }
         CACHE_MISSES.fetch_add(1, Ordering::Relaxed);
-        code.compile_id = int(blob + layout.compile_id)? as u32;
+        info.compile_id = int(blob + layout.compile_id)? as u32;
         let mut inlined = Inlined::new();
         if self.leaf && before_frame {
             if root_method(layout, blob, 0, &mut inlined) == DecodeResult::Failed {
                 return None;
             }
-            pc_cache_signal::insert(pc, &code, inlined.frames());
-            return Some(self.compiled_frame(&code, inlined.frames()));
+            pc_cache_signal::insert(pc, &info, inlined.frames());
+            return Some(self.compiled_frame(&info, inlined.frames()));
         }
         let found = decode(layout, blob, begin, pc, self.leaf, &mut inlined);
         if found == DecodeResult::Failed {
             return None;
         }
         let mut is_cacheable = found != DecodeResult::MethodOnly || kind == BlobKind::NativeWrapper || self.leaf;
-        // An out-of-line GC barrier stub, which saves registers on top of the frame while it calls the VM.
+        // `pc` may be in an out-of-line GC barrier stub, which saves registers on top of the frame while it calls the VM.
         let may_be_slow_path = found == DecodeResult::MethodOnly
             || (found == DecodeResult::NextPcDesc && !self.leaf)
             || instructions_signal::releases_stack(pc);
@@ -274,7 +275,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         if let Some(slow_path) =
             slow_path.filter(|slow_path| found == DecodeResult::MethodOnly || slow_path.saved_bytes > 0)
         {
-            code.frame_bytes += slow_path.saved_bytes;
+            info.frame_bytes += slow_path.saved_bytes;
             decode(layout, blob, begin, slow_path.resume_pc, self.leaf, &mut inlined);
             is_cacheable = true;
         } else if found == DecodeResult::MethodOnly && kind == BlobKind::Compiled && !self.leaf {
@@ -284,21 +285,21 @@ impl<'a, 'b> StackWalker<'a, 'b> {
                 decode(layout, blob, begin, original, false, &mut inlined);
             }
         } else {
-            code.frame_bytes += match self.leaf {
+            info.frame_bytes += match self.leaf {
                 true => instructions_signal::pushed_argument_bytes(pc),
                 false => instructions_signal::stack_argument_bytes(pc),
             };
         }
         if is_cacheable {
-            pc_cache_signal::insert(pc, &code, inlined.frames());
+            pc_cache_signal::insert(pc, &info, inlined.frames());
         }
-        Some(self.compiled_frame(&code, inlined.frames()))
+        Some(self.compiled_frame(&info, inlined.frames()))
     }
 
     #[inline]
-    fn compiled_frame(&mut self, code: &PcInfo, frames: &[RawFrame]) -> StepResult {
+    fn compiled_frame(&mut self, info: &PcInfo, frames: &[RawFrame]) -> StepResult {
         if let Some(history) = self.history {
-            history.record(self.compiled, self.pc, frames.len(), code.blob + self.layout.compile_id);
+            history.record(self.compiled, self.pc, frames.len(), info.blob + self.layout.compile_id);
             self.compiled += 1;
         }
         for frame in frames {
@@ -308,22 +309,22 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         }
         self.has_java = true;
         if self.leaf {
-            if let Some((return_to, sp, fp)) = self.caller_of_partial_frame(code) {
+            if let Some((return_to, sp, fp)) = self.caller_of_partial_frame(info) {
                 return self.set_caller(return_to, sp, fp);
             }
         }
-        self.skip_frame(code.frame_bytes)
+        self.skip_frame(info.frame_bytes)
     }
 
     /// The caller of leaf code whose frame is not built yet, partly built, or already removed.
-    fn caller_of_partial_frame(&self, code: &PcInfo) -> Option<(usize, usize, usize)> {
+    fn caller_of_partial_frame(&self, info: &PcInfo) -> Option<(usize, usize, usize)> {
         let return_address = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
-        if let Some(return_to) = registers_signal::link(&self.interrupted).filter(|_| code.before_frame) {
+        if let Some(return_to) = registers_signal::link(&self.interrupted).filter(|_| info.before_frame) {
             return Some((return_to, self.sp, self.fp));
         }
         let after_push = || Some((return_address(self.sp.checked_add(8)?)?, self.sp + 16, word(self.sp)?));
         let no_frame = || Some((return_address(self.sp)?, self.sp + 8, self.fp));
-        let state = match code.before_frame {
+        let state = match info.before_frame {
             true => instructions_signal::prologue(self.pc),
             false => Some(instructions_signal::epilogue(self.pc)?),
         };
@@ -331,7 +332,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
             Some(FrameState::NotBuilt) => no_frame(),
             Some(FrameState::FpPushed) => after_push(),
             Some(FrameState::FpNotSaved) => {
-                let sp = self.sp.checked_add(code.frame_bytes)?;
+                let sp = self.sp.checked_add(info.frame_bytes)?;
                 Some((return_address(sp.checked_sub(8)?)?, sp, self.fp))
             }
             Some(FrameState::Complete) => None,
@@ -408,7 +409,7 @@ impl<'a, 'b> StackWalker<'a, 'b> {
         sp >= self.sp && sp < self.limit && sp.is_multiple_of(8)
     }
 
-    /// The interpreter before its frame is built, or after it is removed.
+    /// Steps over the interpreter before its frame is built, or after it is removed.
     fn partial_interpreted_frame(&mut self) -> StepResult {
         let return_address = |at: usize| word(at).filter(|pc| self.layout.is_code(*pc));
         if !self.leaf {

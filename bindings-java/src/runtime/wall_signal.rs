@@ -4,9 +4,9 @@
 //! clock: the walk takes longer but needs no system call.
 //!
 //! # Self-walk exchange
-//! There is one requester, the wall sampler. One tick sends a self-walk request to a thread; a later tick takes the answer.
-//! In between, the sampler waits once for all requests of the tick. A request stays pending until it is answered. A thread
-//! that waits for a CPU answers as soon as it is scheduled.
+//! There is one requester, the wall sampler. One tick sends a wall request to a thread; a later tick takes the response. In
+//! between, the sampler waits once for all requests of the tick. A request stays pending until its response is complete. A
+//! thread that waits for a CPU responds as soon as it is scheduled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use super::layout::VmLayout;
 use super::threads_signal::{self, ThreadRow};
 use super::{call_trace_signal, capture_signal, layout, walk_signal};
 
-/// CPU time from an answer back into the interrupted system call.
+/// Upper bound of the CPU time from a response until the thread is back in its interrupted system call.
 const RETURN_NS: u64 = 20_000;
 /// Maximum number of idle threads with stored stacks.
 const MAX_IDLE: usize = 2048;
@@ -30,6 +30,7 @@ const MAX_REQUESTS: usize = 256;
 /// Maximum number of frames of a self-walk.
 const MAX_FRAMES: usize = 1024;
 
+/// The response to a wall request.
 struct JavaSelfWalk {
     frames: [RawFrame; MAX_FRAMES],
     len: usize,
@@ -59,7 +60,7 @@ fn request_at(index: usize) -> Option<&'static WallRequest<JavaSelfWalk>> {
     REQUESTS.get(index).and_then(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() })
 }
 
-/// Number of self-walk requests.
+/// Number of wall requests since the process began.
 pub fn requests_sent() -> u64 {
     REQUESTS_SENT.load(Ordering::Relaxed)
 }
@@ -90,7 +91,7 @@ pub unsafe fn capture_other(_handle: u64, thread_id: u32, stack: &mut RawStack<'
     sampler().sample(thread_id, stack)
 }
 
-/// Waits for the answers to all requests since the last call.
+/// Waits up to `timeout` for the responses to all requests since the last call.
 pub fn wait_for_responses(timeout: Duration) -> bool {
     let mut sampler = sampler();
     if std::mem::take(&mut sampler.has_open_round) {
@@ -109,7 +110,7 @@ struct SamplerState {
     has_open_round: bool,
 }
 
-/// A request that is not answered yet, or whose answer was not taken.
+/// A request without a response, or with one that was not taken yet.
 struct PendingRequest {
     index: usize,
     java_thread: usize,
@@ -131,10 +132,10 @@ impl SamplerState {
     fn sample(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
         let thread = threads_signal::of(thread_id).map(|row| (row, row.java_thread()));
         let thread = thread.filter(|(_, java_thread)| *java_thread != 0);
-        if let Some(request) = self.pending.get(&thread_id) {
-            let index = request.index;
-            let is_same_thread = thread.is_none_or(|(_, java_thread)| java_thread == request.java_thread);
-            if is_same_thread && self.take_answer(thread_id, stack) {
+        if let Some(pending) = self.pending.get(&thread_id) {
+            let index = pending.index;
+            let is_same_thread = thread.is_none_or(|(_, java_thread)| java_thread == pending.java_thread);
+            if is_same_thread && self.take_response(thread_id, stack) {
                 return Captured::Walked;
             }
             if is_same_thread && thread.is_some() {
@@ -142,7 +143,7 @@ impl SamplerState {
                 wall_request::send(thread_id, index);
                 return Captured::Dropped(DropReason::SignalBlocked);
             }
-            // The thread ended without an answer; a later thread may have its id.
+            // The thread ended without a response; a later thread may have its id.
             self.close(thread_id);
         }
         let Some((row, java_thread)) = thread else { return Captured::Dropped(DropReason::NoThreadState) };
@@ -173,7 +174,7 @@ impl SamplerState {
         Captured::Dropped(self.request(thread_id, java_thread))
     }
 
-    /// Sends a self-walk request; returns the drop reason that applies until the answer.
+    /// Sends a wall request; returns the drop reason that applies until the response.
     fn request(&mut self, thread_id: u32, java_thread: usize) -> DropReason {
         if !super::may_signal() {
             return DropReason::SignalBlocked;
@@ -199,70 +200,70 @@ impl SamplerState {
     fn prepare(&mut self, thread_id: u32) -> Option<usize> {
         if self.pending.len() >= MAX_REQUESTS {
             // Frees the requests of threads that have ended.
-            let has_ended = |(id, request): (&u32, &PendingRequest)| {
-                let lives = threads_signal::of(*id).is_some_and(|row| row.java_thread() == request.java_thread);
+            let has_ended = |(id, pending): (&u32, &PendingRequest)| {
+                let lives = threads_signal::of(*id).is_some_and(|row| row.java_thread() == pending.java_thread);
                 (!lives).then_some(*id)
             };
             let ended: Vec<u32> = self.pending.iter().filter_map(has_ended).collect();
             ended.into_iter().for_each(|thread_id| self.close(thread_id));
         }
-        let is_free = |index: &usize| self.pending.values().all(|request| request.index != *index);
-        // A withdrawn request that is still being answered cannot be reused.
+        let is_free = |index: &usize| self.pending.values().all(|pending| pending.index != *index);
+        // A canceled request cannot be reused while a handler writes its response.
         (0..MAX_REQUESTS).filter(is_free).find(|index| {
-            let question = request_at(*index).unwrap_or_else(|| allocate(*index));
-            // SAFETY: under the lock of the only requester; no answer is borrowed.
-            unsafe { question.issue(thread_id, &ROUND) }
+            let request = request_at(*index).unwrap_or_else(|| allocate(*index));
+            // SAFETY: under the lock of the only requester; no response is borrowed.
+            unsafe { request.issue(thread_id, &ROUND) }
         })
     }
 
-    /// Writes the stack of an answered request.
-    fn take_answer(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> bool {
-        let Some(request) = self.pending.get_mut(&thread_id) else { return false };
-        let Some(question) = request_at(request.index) else { return false };
-        let Some(answer) = question.response() else { return false };
-        let [begun_ns, ended_ns] = answer.clock_ns;
-        let has_run = request.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > RETURN_NS);
-        let is_refused = layout::published().is_none() && call_trace_signal::is_refusal(answer.frames());
-        if is_refused && answer.in_system_call && !has_run {
-            // It waits. `AsyncGetCallTrace` succeeds once the GC has ended.
-            request.refused_ns = Some(ended_ns);
-            let index = request.index;
+    /// Writes the stack of a response; false if there is none.
+    fn take_response(&mut self, thread_id: u32, stack: &mut RawStack<'_>) -> bool {
+        let Some(pending) = self.pending.get_mut(&thread_id) else { return false };
+        let Some(request) = request_at(pending.index) else { return false };
+        let Some(response) = request.response() else { return false };
+        let [begun_ns, ended_ns] = response.clock_ns;
+        let has_run = pending.refused_ns.is_some_and(|refused_ns| begun_ns.wrapping_sub(refused_ns) > RETURN_NS);
+        let is_refused = layout::published().is_none() && call_trace_signal::is_refusal(response.frames());
+        if is_refused && response.in_system_call && !has_run {
+            // The thread waits. `AsyncGetCallTrace` succeeds once the GC has ended.
+            pending.refused_ns = Some(ended_ns);
+            let index = pending.index;
             self.join_round();
-            // SAFETY: under the lock of the only requester; the answer is no longer borrowed.
-            unsafe { question.issue(thread_id, &ROUND) };
+            // SAFETY: under the lock of the only requester; the response is no longer borrowed.
+            unsafe { request.issue(thread_id, &ROUND) };
             wall_request::send(thread_id, index);
             return false;
         }
-        stack.context = answer.context;
+        stack.context = response.context;
         if has_run {
             stack.push(RawFrame::reason(DropReason::InvalidFrame));
         } else {
-            let pushed = answer.frames().iter().all(|frame| stack.push(*frame));
-            if pushed && answer.truncated {
+            let pushed = response.frames().iter().all(|frame| stack.push(*frame));
+            if pushed && response.truncated {
                 stack.push(RawFrame::reason(DropReason::InvalidFrame));
             }
         }
-        // The thread returns to its system call. It gets no new request while its clock advances no more than that takes.
+        // The thread returns to its system call. It gets no new request until its clock has advanced by more than `RETURN_NS`.
         let is_complete = stack.frames().last().is_some_and(|root| root.as_reason().is_none());
-        if answer.in_system_call && is_complete {
-            self.idle.insert(thread_id, IdleStack::of(request.java_thread, ended_ns, RETURN_NS, stack));
+        if response.in_system_call && is_complete {
+            self.idle.insert(thread_id, IdleStack::of(pending.java_thread, ended_ns, RETURN_NS, stack));
         }
         self.pending.remove(&thread_id);
         true
     }
 
-    /// Withdraws a request, or discards its answer.
+    /// Cancels a request, or discards its response.
     fn close(&mut self, thread_id: u32) {
-        let request = self.pending.remove(&thread_id);
-        if let Some(question) = request.and_then(|request| request_at(request.index)) {
+        let pending = self.pending.remove(&thread_id);
+        if let Some(request) = pending.and_then(|pending| request_at(pending.index)) {
             // SAFETY: under the lock of the only requester.
-            unsafe { question.cancel(&ROUND) };
+            unsafe { request.cancel(&ROUND) };
         }
     }
 }
 
 fn allocate(index: usize) -> &'static WallRequest<JavaSelfWalk> {
-    let answer = JavaSelfWalk {
+    let response = JavaSelfWalk {
         frames: [RawFrame { code: 0, at: 0 }; MAX_FRAMES],
         len: 0,
         truncated: false,
@@ -270,11 +271,11 @@ fn allocate(index: usize) -> &'static WallRequest<JavaSelfWalk> {
         clock_ns: [0; 2],
         in_system_call: false,
     };
-    let question: &'static WallRequest<JavaSelfWalk> = Box::leak(Box::new(WallRequest::new(answer)));
+    let request: &'static WallRequest<JavaSelfWalk> = Box::leak(Box::new(WallRequest::new(response)));
     if let Some(slot) = REQUESTS.get(index) {
-        slot.store(std::ptr::from_ref(question).cast_mut(), Ordering::Release);
+        slot.store(std::ptr::from_ref(request).cast_mut(), Ordering::Release);
     }
-    question
+    request
 }
 
 /// The stack of an idle thread, valid while its CPU clock does not advance.
@@ -361,19 +362,19 @@ struct SelfWalkHandler;
 
 impl wall_request::WallResponder for SelfWalkHandler {
     unsafe fn respond(value: usize, ucontext: *mut libc::c_void) {
-        let Some(question) = request_at(value) else { return };
+        let Some(request) = request_at(value) else { return };
         // SAFETY: gettid has no arguments and no effects.
         let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-        question.respond(thread_id, &ROUND, |answer| {
+        request.respond(thread_id, &ROUND, |response| {
             let begun_ns = sys::current_thread_cpu_ns();
-            let mut stack = RawStack::new(&mut answer.frames);
+            let mut stack = RawStack::new(&mut response.frames);
             // SAFETY: the kernel's context of this signal, on the thread it interrupted.
             unsafe { capture_signal::capture(&HandlerContext { ucontext, thread_id }, &mut stack) };
             let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
-            (answer.len, answer.truncated, answer.context) = (len, truncated, context);
+            (response.len, response.truncated, response.context) = (len, truncated, context);
             // SAFETY: the kernel's context of this signal, in its handler.
-            answer.in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
-            answer.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
+            response.in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
+            response.clock_ns = [begun_ns, sys::current_thread_cpu_ns()];
         });
     }
 }

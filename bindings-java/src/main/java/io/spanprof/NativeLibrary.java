@@ -112,7 +112,7 @@ final class NativeLibrary {
                 Files.copy(library, file);
             } else {
                 loadOpener(privateDirectory);
-                if (mayUseMemory && isLoadedFromMemory(file)) {
+                if (mayUseMemory && loadFromMemory(file)) {
                     return;
                 }
                 unpack(file);
@@ -139,7 +139,7 @@ final class NativeLibrary {
     }
 
     /** Loads the library from an in-memory file. False if that is not allowed or not possible. */
-    private static boolean isLoadedFromMemory(Path link) {
+    private static boolean loadFromMemory(Path link) {
         try (InputStream packed = openResource(PACKED)) {
             int descriptor = Opener.toMemory(packed);
             if (descriptor < 0) {
@@ -198,7 +198,7 @@ final class NativeLibrary {
         String resource = "native/" + platform() + "/" + name;
         Path jar = jar();
         if (jar != null && Files.isRegularFile(jar)) {
-            // Opening it as a resource takes ten milliseconds, since the JDK initializes its URL connections.
+            // `getResourceAsStream` takes ten milliseconds here, since the JDK initializes its URL connections.
             JarFile files = new JarFile(jar.toFile());
             ZipEntry entry = files.getEntry("io/spanprof/" + resource);
             if (entry != null) {
@@ -219,11 +219,11 @@ final class NativeLibrary {
      * since the JDK's secure random numbers are slow to initialize. An existing directory is never used.
      */
     private static Path createPrivateDirectory(Path parent) throws IOException {
-        FileAttribute<?> owners = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
+        FileAttribute<?> ownerOnly = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
         for (int attempt = 1;; attempt++) {
             Path privateDirectory = parent.resolve("spanprof-" + System.currentTimeMillis() + "-" + System.nanoTime());
             try {
-                return Files.createDirectory(privateDirectory, owners);
+                return Files.createDirectory(privateDirectory, ownerOnly);
             } catch (FileAlreadyExistsException taken) {
                 if (attempt == ATTEMPTS) {
                     throw taken;

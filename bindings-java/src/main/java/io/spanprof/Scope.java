@@ -11,7 +11,7 @@ public final class Scope implements AutoCloseable {
 
     private Thread owner;
     private final LongBuffer words;
-    /** The thread's context before this scope, unless it is the outermost. */
+    /** Whether the thread had no context before this scope; else the words below are that context. */
     private final boolean isOutermost;
     private final long labelSet;
     private final long traceHigh;

@@ -143,10 +143,10 @@ class FilterTest {
         if (headers.length > 0) {
             request.headers(headers);
         }
-        HttpResponse<String> answer =
+        HttpResponse<String> response =
                 HttpClient.newHttpClient().send(request.build(), HttpResponse.BodyHandlers.ofString());
-        assertEquals(200, answer.statusCode(), answer::body);
-        return answer.body();
+        assertEquals(200, response.statusCode(), response::body);
+        return response.body();
     }
 
     private void assertRequestsAreLabeled() throws Exception {

@@ -317,11 +317,11 @@ public final class Config {
 
         public Builder setSamplingEventOrder(List<EventType> value) {
             List<EventType> order = value == null ? null : List.copyOf(value);
-            return ignore("setSamplingEventOrder", order, order != null, "all profile types are always active");
+            return ignore("setSamplingEventOrder", order, order != null, "profiling is continuous");
         }
 
         public Builder setSamplingDuration(Duration value) {
-            return ignore("setSamplingDuration", value, value != null, "all profile types are always active");
+            return ignore("setSamplingDuration", value, value != null, "profiling is continuous");
         }
 
         public Builder setProfilerType(ProfilerType value) {
@@ -341,19 +341,19 @@ public final class Config {
         }
 
         public Builder setPushQueueCapacity(int value) {
-            return ignore("setPushQueueCapacity", value, true, "the queue is bounded in bytes, by queueMaxBytes");
+            return ignore("setPushQueueCapacity", value, true, "queueMaxBytes bounds the queue");
         }
 
         public Builder setIngestMaxRetries(int value) {
-            return ignore("setIngestMaxRetries", value, true, "windows are retried for 15 minutes");
+            return ignore("setIngestMaxRetries", value, true, "failed requests are retried for 15 minutes");
         }
 
         public Builder setCompressionLevelJFR(int value) {
-            return ignore("setCompressionLevelJFR", value, true, "requests are compressed with gzip");
+            return ignore("setCompressionLevelJFR", value, true, "see compression");
         }
 
         public Builder setCompressionLevelLabels(int value) {
-            return ignore("setCompressionLevelLabels", value, true, "requests are compressed with gzip");
+            return ignore("setCompressionLevelLabels", value, true, "see compression");
         }
 
         public Config build() {

@@ -60,7 +60,7 @@ public final class Requests {
         Set<Thread> threads = ConcurrentHashMap.newKeySet();
         double sum = 0;
         for (int round = Integer.parseInt(args[2]); round > 0; round--) {
-            List<Future<Double>> answers = new ArrayList<>();
+            List<Future<Double>> results = new ArrayList<>();
             for (int i = 0; i < 8; i++) {
                 boolean isRed = i % 2 == 0;
                 Map<String, String> labels = Map.of("kind", isRed ? "red" : "blue");
@@ -68,12 +68,12 @@ public final class Requests {
                     threads.add(Thread.currentThread());
                     return handle(isRed);
                 };
-                answers.add(isInherited
+                results.add(isInherited
                         ? Spanprof.tagWrapper(labels, () -> executor.submit(request))
                         : executor.submit(() -> Spanprof.tagWrapper(labels, request::call)));
             }
-            for (Future<Double> answer : answers) {
-                sum += answer.get();
+            for (Future<Double> result : results) {
+                sum += result.get();
             }
         }
         executor.shutdown();
