@@ -1,6 +1,6 @@
 'use strict';
 // Checks that a library's file is complete. The dynamic linker maps segments without a check of the file's size, and a read
-// behind the end raises SIGBUS. Other formats are left to the linker's own message. Called by `native.js`.
+// past the end raises SIGBUS. Other formats are left to the linker's own message. Called by `native.js`.
 
 const fs = require('node:fs');
 

@@ -42,7 +42,7 @@ function submitProfile() {
   });
 }
 
-/** Submits the rest and stops. */
+/** Submits the remaining samples, and stops. */
 function stop() {
   if (session === undefined) return;
   clearInterval(timer);

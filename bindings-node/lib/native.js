@@ -48,7 +48,7 @@ function packages() {
  * @returns {import('./absent.js').Native}
  */
 function loadFile(file) {
-  // A mapping behind the end of a file would end the process at its first read.
+  // A truncated file is mapped without an error, and the first read past its end would end the process.
   checkComplete(file);
   const loaded = { exports: {} };
   // Not `require`, which bundlers replace.
@@ -60,7 +60,7 @@ function loadFile(file) {
 function load() {
   const [folder] = packages();
   if (folder === undefined) throw new Error('the program is a bundle, and the package is not installed beside it');
-  // Tried first, since the diagnostic report behind `platform` takes milliseconds.
+  // Tried first, since the diagnostic report that `platform` reads takes milliseconds.
   const glibc = path.join(folder, 'prebuilds', `${process.platform}-${process.arch}`, MODULE);
   try {
     return { native: loadFile(glibc), folder: fs.realpathSync(folder) };

@@ -57,10 +57,10 @@ function select(stackWalk) {
 function warnOnce(method, stackWalk) {
   if (warned || method === 'own' || stackWalk === (method === 'none' ? 'inspector' : method)) return;
   warned = true;
-  const what = method === 'v8'
+  const fallback = method === 'v8'
     ? 'V8 walks them, which costs more'
     : "the inspector's sampler is used instead: the main thread only, and no labels";
-  hostLog.log('warning', `spanprof: stacks of Node.js ${process.version} cannot be walked along frame pointers; ${what}`);
+  hostLog.log('warning', `spanprof: stacks of Node.js ${process.version} cannot be walked along frame pointers; ${fallback}`);
 }
 
 module.exports = { start, submit: inspector.submit, stop: inspector.stop };

@@ -8,7 +8,7 @@ const os = require('node:os');
 const installed = new Map();
 
 /**
- * Whether a process can listen for it.
+ * Whether a process can listen for the signal of this name.
  * @param {unknown} name
  */
 function canListen(name) {

@@ -80,7 +80,7 @@ function install() {
         if (id !== 0) workerThreads.setEnvironmentData(CREATOR, id);
         super(filename, preloading());
       } catch (error) {
-        // In any case the worker must start, or fail, as it would without us.
+        // The worker must start, or fail, as it would without the profiler.
         if (recordRefused(error, process.execArgv)) super(filename, preloading());
         else super(filename, options);
       } finally {

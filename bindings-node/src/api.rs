@@ -117,7 +117,7 @@ pub fn submit_profile(profile_json: String) -> u32 {
     ffi_guard(0, || InspectorRuntime::get().take(&profile_json) as u32)
 }
 
-/// To be called before the two functions of the self-test run for the first time.
+/// Must precede the first run of the self-test's two functions.
 #[napi]
 pub fn expect_self_test() {
     runtime::expect_self_test();
@@ -139,7 +139,7 @@ fn unsupported(message: String) -> Error {
 
 fn enroll(env: &Env) -> std::result::Result<(), Error> {
     runtime::set_node_major(env.get_node_version().map_or(0, |version| version.major));
-    // It needs two source positions at least; the parentheses make V8 compile it at once.
+    // The script needs at least two source positions; the parentheses make V8 compile it at once.
     let probe =
         || drop(env.run_script::<_, Unknown<'_>>("(function (turns) { let sum = turns * 2; return sum + turns; })(1)"));
     if runtime::enroll_current_thread(&probe).map_err(unsupported)? {
@@ -155,8 +155,8 @@ fn enroll(env: &Env) -> std::result::Result<(), Error> {
     Ok(())
 }
 
-/// Enrolls this environment's thread: code events and stack walks are on from here. Cheap when it is enrolled already; false
-/// when this Node.js cannot be profiled.
+/// Enrolls this environment's thread: code events and stack walks are on from here. Cheap when the thread is enrolled
+/// already. False when this Node.js cannot be profiled.
 #[napi]
 pub fn register_thread(env: Env) -> bool {
     ffi_guard(false, || {

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 512;
 /// Marks a frame's code word: above every address, below the synthetic frames of the walk.
 const INSPECTOR_CODE: u64 = 1 << 61;
 
-/// See the head of the module.
+/// See the module documentation.
 #[derive(Default)]
 pub struct InspectorRuntime {
     functions: Mutex<InspectorFunctions>,
@@ -89,9 +89,9 @@ impl InspectorRuntime {
     /// Stacks by node, leaf first; without idle nodes.
     fn stacks(&self, profile: &Value) -> HashMap<u64, Vec<RawFrame>> {
         let nodes: HashMap<u64, &Value> = list(&profile["nodes"]).map(|node| (number(&node["id"]), node)).collect();
-        let child_of = |node: &Value| list(&node["children"]).map(number).collect::<Vec<_>>();
+        let children_of = |node: &Value| list(&node["children"]).map(number).collect::<Vec<_>>();
         let parents: HashMap<u64, u64> =
-            nodes.iter().flat_map(|(id, node)| child_of(node).into_iter().map(|child| (child, *id))).collect();
+            nodes.iter().flat_map(|(id, node)| children_of(node).into_iter().map(|child| (child, *id))).collect();
         let mut functions = self.lock();
         let raw: HashMap<u64, Option<RawFrame>> = nodes
             .iter()

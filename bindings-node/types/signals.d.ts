@@ -1,5 +1,5 @@
 /**
- * Whether a process can listen for it.
+ * Whether a process can listen for the signal of this name.
  * @param {unknown} name
  */
 export function canListen(name: unknown): boolean;

@@ -101,7 +101,7 @@ const MAX_MAP_BYTES: usize = 96 << 20;
 const SCRIPT_BYTES: usize = 400;
 const FUNCTION_BYTES: usize = 80;
 
-/// The script table, see the module's head.
+/// See the module documentation.
 #[derive(Default)]
 pub struct Scripts {
     scripts: BTreeMap<u32, Script>,
@@ -348,9 +348,9 @@ impl Scripts {
                     script.map = MapState::Read(map);
                     self.evict_maps(number);
                 }
-                Err(why) => {
+                Err(reason) => {
                     self.maps_refused += 1;
-                    self.last_refusal = format!("{}: {why}", script.info.name);
+                    self.last_refusal = format!("{}: {reason}", script.info.name);
                     script.map = MapState::Absent;
                 }
             }

@@ -58,7 +58,7 @@ fn without_a_plausible_position_the_frame_has_the_functions_first_line() {
     let first_line = [expected("f", 5, 5, 0)];
     assert_eq!(frames(&mut scripts, &at(&name, &[], 7)), first_line);
     assert_eq!(frames(&mut scripts, &at(&name, &[(0, 13)], 7)), first_line, "before the function begins");
-    assert_eq!(frames(&mut scripts, &at(&name, &[(0, 999)], 7)), first_line, "behind the source");
+    assert_eq!(frames(&mut scripts, &at(&name, &[(0, 999)], 7)), first_line, "past the end of the source");
     let unknown = CodeLocation { script: 9, ..at(&name, &[(0, 60)], 7) };
     assert_eq!(frames(&mut scripts, &unknown), first_line, "an unknown script");
 }

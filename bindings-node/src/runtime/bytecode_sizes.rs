@@ -28,7 +28,7 @@ impl BytecodeSizes {
     pub fn find() -> Option<Self> {
         if let Some(address) = v8::data(c"_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE") {
             let mut table = [0u8; 3 * MAX_BYTECODES];
-            // SAFETY: the destination is ours and that long; the source may be anything.
+            // SAFETY: the destination has this length; the source may be any address.
             let read = unsafe { guarded::copy(table.as_mut_ptr(), address, table.len()) };
             return read.then(|| Self::of(&table)).flatten();
         }

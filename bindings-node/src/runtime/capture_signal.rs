@@ -32,6 +32,7 @@ pub static FRAME_POINTER_WALKS: AtomicU64 = AtomicU64::new(0);
 pub static V8_WALKS: AtomicU64 = AtomicU64::new(0);
 pub static NATIVE_WALKS: AtomicU64 = AtomicU64::new(0);
 
+/// The registers at which a walk starts.
 #[derive(Clone, Copy)]
 pub struct StackRegisters {
     pub pc: usize,
@@ -40,7 +41,7 @@ pub struct StackRegisters {
 }
 
 impl StackRegisters {
-    /// The caller's, outside handlers.
+    /// The registers of the caller, outside handlers.
     #[inline(always)]
     #[cfg(target_arch = "x86_64")]
     pub fn here() -> Self {
@@ -129,7 +130,7 @@ impl<'a> V8StackWalk<'a> {
         Self { v8, builtin_ranges, thread, high: thread.stack_high.load(Ordering::Relaxed) }
     }
 
-    /// `pc` is a canonical address.
+    /// Whether `pc`, a canonical address, is in V8's code.
     fn is_v8(&self, pc: usize) -> bool {
         self.builtin_ranges.builtins.contains(pc) || self.thread.has_code(pc)
     }
@@ -152,7 +153,7 @@ impl<'a> V8StackWalk<'a> {
         self.builtin_ranges.builtins.canonical_address(pc, self.thread.remapped_builtins.load(Ordering::Relaxed))
     }
 
-    /// True when a frame of V8 was reached. Otherwise `stack` holds the native frames of the leaf.
+    /// Walks along frame pointers. True when a frame of V8 was reached. Otherwise `stack` holds the native frames of the leaf.
     pub fn walk_frame_pointers(&self, registers: &StackRegisters, stack: &mut RawStack<'_>) -> bool {
         let StackRegisters { pc, sp, mut fp } = *registers;
         let mut pc = self.canonical(pc);
@@ -227,7 +228,7 @@ impl<'a> V8StackWalk<'a> {
         info
     }
 
-    /// The interrupted frame, in code of V8, and its caller where the frame is not yet, or no longer, set up.
+    /// Pushes the interrupted frame, in code of V8. Also pushes its caller where the frame is not yet, or no longer, set up.
     fn push_leaf(&self, pc: usize, sp: usize, fp: usize, stack: &mut RawStack<'_>) -> bool {
         if self.is_interpreter(pc) {
             return self.checked_bytecode_address(fp).is_none_or(|at| stack.push(code_frame(at)));
@@ -277,7 +278,7 @@ impl<'a> V8StackWalk<'a> {
         (array & 3 == 1 && array > PAGE && is_smi).then_some((array, offset >> 32))
     }
 
-    /// V8's own walk: from its last exit frame, or from the registers when they point into JavaScript.
+    /// Walks by V8's own function: from its last exit frame, or from the registers when they point into JavaScript.
     pub fn walk_by_v8(&self, registers: &StackRegisters, stack: &mut RawStack<'_>) -> bool {
         let mut frames = [0usize; MAX_V8_FRAMES];
         let info = self.sample_by_v8(registers, &mut frames);

@@ -19,7 +19,7 @@ use super::small_buffers::SmallText;
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::Position;
 
-/// Queue limit while profiling is stopped, beside listed code: a listing precedes a start.
+/// Queue limit while profiling is stopped, in addition to listed code: a listing precedes a start.
 const MAX_STOPPED_BYTES: usize = 4 << 20;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
 
@@ -28,7 +28,7 @@ static QUEUED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static STOPPED_LIMIT_BYTES: AtomicUsize = AtomicUsize::new(MAX_STOPPED_BYTES);
 static LOST: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// Whether V8 logged remapped builtins by the addresses of the copy.
+/// Whether V8 logged remapped builtins by their remapped addresses.
 static LOGS_REMAPPED: AtomicBool = AtomicBool::new(false);
 /// The program's embedded builtins; written once, before the first event.
 static EMBEDDED_BUILTINS: OnceLock<EmbeddedBuiltins> = OnceLock::new();
@@ -73,17 +73,17 @@ const ISOLATE_WORDS: usize = 16_384;
 /// Start of the isolate's remapped builtins, which the isolate's tables contain; 0 when it has none.
 fn find_remapped_builtins(isolate: usize, builtins: EmbeddedBuiltins) -> usize {
     let first_words = |address: usize| [0, 8, 16, 24].map(|offset| guarded::read_u64(address + offset));
-    let matches = first_words(builtins.start);
+    let expected = first_words(builtins.start);
     let words = || (0..ISOLATE_WORDS).map_while(|word| guarded::read_u64(isolate + word * 8)).map(|word| word as usize);
-    let is_place = |address: &usize| *address > PAGE && *address < 1 << 47 && *address != builtins.start;
-    let found = |is_like: &dyn Fn(usize) -> bool| {
-        let mut candidates = words().filter(is_place).filter(|address| is_like(*address));
-        candidates.find(|address| first_words(*address) == matches)
+    let is_plausible = |address: &usize| *address > PAGE && *address < 1 << 47 && *address != builtins.start;
+    let find_aligned = |is_aligned: &dyn Fn(usize) -> bool| {
+        let mut candidates = words().filter(is_plausible).filter(|address| is_aligned(*address));
+        candidates.find(|address| first_words(*address) == expected)
     };
     // In every measured version the copy is page-aligned, or at the same page offset as the program's. The tables contain
     // thousands of addresses with the alignment of code, and reading each of them would touch all builtins.
     let in_page = |address: usize| address.is_multiple_of(PAGE) || address % PAGE == builtins.start % PAGE;
-    found(&in_page).or_else(|| found(&|address| (address ^ builtins.start) & 63 == 0)).unwrap_or(0)
+    find_aligned(&in_page).or_else(|| find_aligned(&|address| (address ^ builtins.start) & 63 == 0)).unwrap_or(0)
 }
 
 /// Lists the isolate's existing code, which is older than `from`, and subscribes to further events. On its own thread.
@@ -99,8 +99,10 @@ pub fn enroll_isolate(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn F
     code_metadata::reset();
     send(isolate, CodeChange::IsolateCleared);
     let thread = js_thread_signal::by_isolate(isolate);
-    let is_listing = |is: bool| thread.into_iter().for_each(|thread| thread.is_listing.store(is, Ordering::Relaxed));
-    is_listing(true);
+    let set_listing = |is_listing: bool| {
+        thread.into_iter().for_each(|thread| thread.is_listing.store(is_listing, Ordering::Relaxed));
+    };
+    set_listing(true);
     let listing = Listing { from, builtins: Vec::new(), machine: Vec::new(), functions: Vec::new() };
     LISTING.with(|cell| *cell.borrow_mut() = Some(listing));
     // SAFETY: on the isolate's thread; the callback has static lifetime.
@@ -115,7 +117,7 @@ pub fn enroll_isolate(v8: &V8, isolate: usize, from: RingPosition, probe: &dyn F
         (v8.set_code_callback)(isolate, EXISTING_TOO, Some(on_event));
     }
     send_unlisted(v8, isolate);
-    is_listing(false);
+    set_listing(false);
     STOPPED_LIMIT_BYTES.fetch_max(QUEUED_BYTES.load(Ordering::Relaxed) + MAX_STOPPED_BYTES, Ordering::Relaxed);
     let listed = LISTING.with(|cell| cell.borrow_mut().take()).map(|listing| listing.builtins).unwrap_or_default();
     if ALL_BUILTINS_LOGGED.load(Ordering::Acquire) {
@@ -199,7 +201,7 @@ pub fn taken() -> u64 {
 /// Number of the run whose drain takes the events; 0 without one.
 static DRAINING_RUN: AtomicU64 = AtomicU64::new(0);
 
-/// A run begins, whose drain takes the events until `end_run`. To be called before its first sample.
+/// A run begins, whose drain takes the events until `end_run`. Must precede the first sample of the run.
 pub fn begin_run() -> u64 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -234,7 +236,7 @@ fn send(isolate: usize, change: CodeChange) {
         LOST.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    // While profiling is stopped no drain takes them.
+    // While profiling is stopped no drain takes the events.
     let exceeds_limit = QUEUED_BYTES.fetch_add(bytes, Ordering::Relaxed) > STOPPED_LIMIT_BYTES.load(Ordering::Relaxed);
     if exceeds_limit && listed_at.is_none() && current_run() == 0 {
         super::apply_queued_events();
@@ -263,7 +265,7 @@ extern "C" fn on_event(event: *mut JitCodeEvent) {
         // SAFETY: V8 lends the event for the duration of the call, to this thread alone.
         let event = unsafe { &mut *event };
         if let Some(change) = change_of(event) {
-            // Each isolate lists such code, which outlives it.
+            // Each isolate lists builtins and WebAssembly code, which outlive it.
             let owner = match change {
                 CodeChange::Added { start, .. } if is_builtin(start) => OF_PROCESS,
                 CodeChange::Added { .. } if event.code_kind == WASM_CODE => OF_MODULE,
@@ -435,7 +437,7 @@ fn is_hidden(name: &str) -> bool {
         "RecordWrite",
         "EphemeronKeyBarrier",
     ];
-    prefixes.iter().any(|first_words| name.starts_with(first_words))
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn builtin_ranges_of(listed: &[(String, usize, usize)], builtins: EmbeddedBuiltins) -> Option<BuiltinRanges> {

@@ -17,7 +17,7 @@ use crate::positions::{Baseline, CodeLocation, Inlining, LineTable, ScriptInfo, 
 /// One code event, as an isolate's thread received it.
 #[derive(Debug)]
 pub struct CodeEvent {
-    /// The ring and its position at that time. Positions of another ring count as before all of the current one.
+    /// The ring and its position at that time. Positions of another ring precede all positions of the current one.
     pub ring: usize,
     pub position: u64,
     /// The isolate, or `OF_PROCESS`, `OF_MODULE`.
@@ -166,7 +166,7 @@ const PAGE: usize = 4096;
 pub const OF_PROCESS: usize = 0;
 pub const OF_MODULE: usize = usize::MAX;
 
-/// The code map, see the module's head.
+/// See the module documentation.
 #[derive(Default)]
 pub struct CodeMap {
     live: BTreeMap<usize, CodeObject>,
@@ -186,7 +186,7 @@ pub struct CodeMap {
     /// Shared by all code without a line table.
     no_lines: Arc<LineTable>,
     names: HashMap<Box<str>, Arc<CodeName>>,
-    /// File of the previous name, which the next one mostly shares.
+    /// File of the previous name; most consecutive names have the same file.
     last_file: Arc<str>,
     /// The ring that positions refer to, and the position up to which its samples are resolved.
     ring: usize,
@@ -197,7 +197,7 @@ pub struct CodeMap {
 }
 
 impl CodeMap {
-    /// Begins a drain of a ring: drops what no sample at `resolved_up_to` or behind it refers to.
+    /// Begins a drain of a ring: drops code and scripts that no sample at or after `resolved_up_to` refers to.
     pub fn begin_drain(&mut self, ring: usize, resolved_up_to: u64) {
         if std::mem::replace(&mut self.ring, ring) != ring {
             self.reset_positions();
@@ -208,7 +208,7 @@ impl CodeMap {
     }
 
     /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
-    /// per so many new code objects. `read` reads a word of memory; `position` returns the ring's position.
+    /// per `MIN_NEW_BEFORE_SWEEP` or more new code objects. `read` reads a word of memory; `position` returns the ring's position.
     pub fn sweep(
         &mut self,
         read: &dyn Fn(usize) -> Option<u64>,
@@ -220,7 +220,7 @@ impl CodeMap {
             if self.live.get(&start).is_some_and(|code| code.added_at == added_at) {
                 self.end(start, position, ended);
                 self.codes_forgotten += 1;
-                // After the retired code, which refers to them too.
+                // Names and scripts are dropped after the retired code, which refers to them too.
                 self.prune_position.get_or_insert(position);
             }
         }
@@ -265,7 +265,7 @@ impl CodeMap {
         self.prune_position.get_or_insert(position);
     }
 
-    /// Live code precedes the first position of another ring.
+    /// Another ring is in use: live code precedes its first position.
     fn reset_positions(&mut self) {
         self.live.values_mut().for_each(|code| code.added_at = 0);
         self.scripts.reset_positions();

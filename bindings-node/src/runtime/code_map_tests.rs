@@ -159,7 +159,7 @@ fn code_of_an_ended_isolate_is_resolved_until_its_samples_are_however_often_the_
     map.apply(added(1, 8192, "RegExp:gone"), &mut ended);
     map.apply(CodeEvent { ring: RING, position: 5, isolate: 1, change: CodeChange::IsolateCleared }, &mut ended);
     assert_eq!(map.len(), 0);
-    // An uncommitted sample blocks the samples behind it, and each new one wakes the drain.
+    // An uncommitted sample blocks all later samples, and each new one wakes the drain.
     (0..1000).for_each(|_| map.begin_drain(RING, 4));
     assert_eq!(name_at(&map, 8192, 4), Some("(regexp) gone"));
 }

@@ -1,6 +1,6 @@
 //! The context id of the interrupted JavaScript thread: the number that our AsyncLocalStorage has in V8's continuation-preserved
 //! embedder data, which is a JavaScript map (`AsyncContextFrame`). Each word is read through a guarded load, so that a map under
-//! modification yields no label and no crash. During a collection the id is that of the collection's start.
+//! modification yields no context instead of a crash. During a collection the id is that of the collection's start.
 
 use std::sync::atomic::Ordering;
 

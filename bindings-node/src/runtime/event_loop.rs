@@ -38,7 +38,7 @@ static LONGEST_NS: AtomicU64 = AtomicU64::new(0);
 /// `UV_METRICS_IDLE_TIME` and `UV_PREPARE`.
 const MEASURE_IDLE_TIME: c_int = 1;
 const PREPARE: c_int = 9;
-/// Larger than this handle in any libuv so far.
+/// Upper bound of the handle's size in words: larger than in any libuv so far.
 const HANDLE_WORDS: usize = 64;
 
 /// libuv's functions, exported by every Node.js.
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_v8_say_where_they_were_seen_and_others_stay() {
+    fn frames_of_v8_get_the_position_of_their_capture_and_others_are_unchanged() {
         let others = [RawFrame::native(0x7000), synthetic_frame::COLLECTING, synthetic_frame::COMPILING];
         assert_eq!(others.map(|frame| at_position(frame, 5)), others);
         assert_eq!(

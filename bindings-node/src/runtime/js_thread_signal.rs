@@ -31,7 +31,7 @@ pub struct JsThread {
     /// Collections in progress, which nest.
     pub active_collections: AtomicU32,
     pub isolate: AtomicUsize,
-    /// Set while V8 lists its code: its frames cannot be classified yet.
+    /// Set while V8 lists the isolate's code: frames of V8 cannot be classified yet.
     pub is_listing: AtomicBool,
     pub stack_high: AtomicUsize,
     /// Start of the isolate's remapped builtins; 0 when it runs the program's embedded builtins.
@@ -53,7 +53,7 @@ pub struct JsThread {
     pub collection_context: AtomicU64,
     /// Machine code of this isolate; used regions first.
     code: [Region; MAX_REGIONS],
-    /// With the wall sampler; allocated once, then kept with the entry.
+    /// The exchange with the wall sampler; allocated once, then kept with the entry.
     exchange: AtomicPtr<Exchange>,
     /// libuv handle of `event_loop`.
     pub loop_handle: AtomicUsize,
@@ -189,10 +189,10 @@ impl EmbeddedBuiltins {
         pc.wrapping_sub(self.start) < self.len
     }
 
-    /// Translates `pc` from the remapped builtins at `remapped` to the program's image.
-    pub fn canonical_address(self, pc: usize, copy: usize) -> usize {
-        let offset = pc.wrapping_sub(copy);
-        if copy != 0 && offset < self.len {
+    /// Translates `pc` from the remapped builtins at `remapped` to the program's image; 0 for an isolate without them.
+    pub fn canonical_address(self, pc: usize, remapped: usize) -> usize {
+        let offset = pc.wrapping_sub(remapped);
+        if remapped != 0 && offset < self.len {
             self.start.wrapping_add(offset)
         } else {
             pc

@@ -1,5 +1,5 @@
-//! V8 behind the core's `Runtime` trait. JavaScript threads enroll themselves; the signal handler walks their stacks; names come
-//! from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its drain thread.
+//! V8's implementation of the core's `Runtime` trait. JavaScript threads enroll themselves; the signal handler walks their
+//! stacks; names come from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its drain thread.
 
 mod bytecode_sizes;
 mod capture_signal;
@@ -51,7 +51,7 @@ pub fn set_node_major(major: u32) {
 /// Whether the configuration allows signal handlers.
 static MAY_HANDLE_FAULTS: AtomicBool = AtomicBool::new(false);
 
-/// To be called before the first thread enrolls.
+/// Stores whether the configuration allows signal handlers. Must precede the first enrollment.
 pub fn allow_handling_of_faults(is_allowed: bool) {
     MAY_HANDLE_FAULTS.store(is_allowed, Ordering::Relaxed);
 }
@@ -64,7 +64,7 @@ fn published_v8() -> Option<&'static V8> {
     unsafe { PUBLISHED.load(Ordering::Acquire).as_ref() }
 }
 
-/// The V8 runtime of this process, see the module's head.
+/// The V8 runtime of this process; see the module documentation.
 pub struct NodeRuntime {
     /// Used by the drain thread.
     map: Mutex<CodeMap>,
@@ -126,10 +126,10 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     let thread = js_thread_signal::claim().ok_or("there are more JavaScript threads than can be profiled")?;
     thread.isolate.store(isolate, Ordering::Relaxed);
     thread.stack_high.store(stack_high(), Ordering::Relaxed);
-    // Its stacks are walked from here on, and may contain the code that is listed below.
+    // The thread's stacks are walked from here on, and may contain the code that is listed below.
     let from = RingPosition::now();
     thread.thread_id.store(thread_id, Ordering::Release);
-    // Before the listing, in which V8 may collect: moved code keeps its old address until that collection ends.
+    // Added before the listing, in which V8 may collect: moved code keeps its old address until that collection ends.
     if let (Some(before), Some(after), true) = (v8.add_gc_prologue, v8.add_gc_epilogue, v8.has_gc_callbacks()) {
         // SAFETY: on the isolate's thread; the callbacks have static lifetime.
         unsafe {
@@ -164,7 +164,7 @@ pub fn leave_current_thread() {
     thread.release();
 }
 
-/// To be called before the self-test's functions run for the first time.
+/// Must precede the first run of the self-test's functions.
 pub fn expect_self_test() {
     code_events::expect_probes();
 }
@@ -239,8 +239,8 @@ pub fn register_storage(storage: usize, probe: u64) -> bool {
     }
     let handle = thread.storage.load(Ordering::Relaxed);
     let offset = (1..ISOLATE_WORDS).map(|word| word * 8).find(|offset| {
-        let there = spanprof_signal::guarded::read_u64(isolate + offset);
-        there == Some(data as u64) && context_signal::stored(isolate + offset, handle) == Some(probe)
+        let word = spanprof_signal::guarded::read_u64(isolate + offset);
+        word == Some(data as u64) && context_signal::stored(isolate + offset, handle) == Some(probe)
     });
     if let Some(offset) = offset {
         thread.continuation_offset.store(offset, Ordering::Release);
@@ -270,18 +270,18 @@ fn stack_high() -> usize {
     main_stack_high().unwrap_or_else(stack_high_by_library)
 }
 
-/// That of the main thread, from the kernel: the C library would parse the list of all mappings.
+/// The high end of the main thread's stack, from the kernel: the C library would parse the list of all mappings.
 fn main_stack_high() -> Option<usize> {
-    /// `startstack` of proc_pid_stat(5), counted from behind the name, which may contain blanks.
-    const FIELD_BEHIND_NAME: usize = 28 - 3;
+    /// `startstack` of proc_pid_stat(5), counted from the first field after the name, which may contain blanks.
+    const FIELD_AFTER_NAME: usize = 28 - 3;
     if spanprof::sys::thread_id() != std::process::id() {
         return None;
     }
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    let start: usize = fields.split_ascii_whitespace().nth(FIELD_BEHIND_NAME)?.parse().ok()?;
+    let start: usize = fields.split_ascii_whitespace().nth(FIELD_AFTER_NAME)?.parse().ok()?;
     let here = std::ptr::from_ref(&start) as usize;
-    // Reads as 0 or 1 without the permission of ptrace(2).
+    // Without the permission of ptrace(2) the kernel reports 0 or 1.
     (start > here).then_some(start)
 }
 
@@ -328,7 +328,7 @@ impl Runtime for NodeRuntime {
         true
     }
 
-    /// A poll reads a clock, which is a system call beside that of the sleep.
+    /// Each observation reads a CPU clock, which is a system call in addition to the sleep.
     fn idle_interval(&self) -> Option<Duration> {
         wall_signal::all_are_idle().then_some(Duration::from_millis(250))
     }

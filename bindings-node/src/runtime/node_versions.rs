@@ -1,6 +1,6 @@
 //! Differences between the measured versions of Node.js, in one table. The start does not depend on it: symbols are looked up,
 //! addresses are searched for, and the self-test decides. The table gives the expected result, so that a test can distinguish a
-//! changed Node.js from a defect of ours. A newer version is expected to be like the last row. Used by `stats`.
+//! changed Node.js from a defect of the profiler. A newer version is expected to be like the last row. Used by `stats`.
 
 /// How the context id reaches a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl NodeVersion {
             ("logs_remapped", self.logs_remapped, observed.logs_remapped),
             ("globalizes_object", self.globalizes_object, observed.globalizes_object),
         ];
-        pairs.into_iter().filter(|(_, expected, is)| expected != is).map(|(name, _, _)| name).collect()
+        pairs.into_iter().filter(|(_, expected, actual)| expected != actual).map(|(name, _, _)| name).collect()
     }
 
     /// The row as text, for `stats()`.

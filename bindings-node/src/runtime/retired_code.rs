@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::code_map::CodeObject;
 
-/// End of code that stacks may still contain.
+/// End position of code that stacks may still contain.
 pub const NO_END: u64 = u64::MAX;
 
 /// Retired code objects kept after their samples are resolved: the stacks of a long event loop turn are submitted at its end.
@@ -12,7 +12,7 @@ const MIN_KEPT: usize = 2048;
 /// Maximum number of retired code objects: a sample that blocks the drain must not exhaust the host's memory.
 const MAX_KEPT: usize = 65_536;
 
-/// The retired code, see the module's head.
+/// See the module documentation.
 #[derive(Default)]
 pub struct RetiredCode {
     /// By start address and end position.
@@ -37,7 +37,7 @@ impl RetiredCode {
         self.codes.remove(&(start, NO_END))
     }
 
-    /// Drops code that ended before every unresolved sample: those at `resolved_up_to` and behind it.
+    /// Drops code that ended before every unresolved sample; these are at or after `resolved_up_to`.
     pub fn expire(&mut self, resolved_up_to: u64) {
         let is_over = |ended_at: u64, count: usize| count > MAX_KEPT || count > MIN_KEPT && ended_at <= resolved_up_to;
         while let Some(key) = self.order.front().filter(|(_, ended_at)| is_over(*ended_at, self.order.len())) {

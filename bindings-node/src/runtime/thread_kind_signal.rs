@@ -42,7 +42,7 @@ impl ThreadKind {
 /// Exported function next to libuv's `worker`: at most 2 KiB away on either side in Node.js 18 to 26.
 static POOL_NEIGHBOR: AtomicUsize = AtomicUsize::new(0);
 const POOL_BYTES: usize = 4096;
-/// Exported function behind Node's `PlatformWorkerThread`: at most 6 KiB away in Node.js 18 to 26.
+/// Exported function after Node's `PlatformWorkerThread`: at most 6 KiB away in Node.js 18 to 26.
 static PLATFORM_NEIGHBOR: AtomicUsize = AtomicUsize::new(0);
 const PLATFORM_BYTES: usize = 8192;
 /// The outermost frames: the C library's thread start, and libuv's wrapper.

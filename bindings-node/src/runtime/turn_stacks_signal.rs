@@ -49,10 +49,10 @@ struct Reservoir<const STACKS: usize> {
 
 const NO_INDEX: usize = usize::MAX;
 
-/// The stacks of a turn, see the module's head.
+/// The stacks of a turn; see the module documentation.
 pub struct TurnStacks<const STACKS: usize> {
     reservoir: UnsafeCell<Reservoir<STACKS>>,
-    /// Set while the thread reads: its handler records nothing then.
+    /// Set while the thread reads the stacks; its handler then records nothing.
     is_read: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl<const STACKS: usize> TurnStacks<STACKS> {
         }
     }
 
-    /// The thread left the stack recorded last for one that is not recorded.
+    /// Ends the stack recorded last: the thread is now in a stack that is not recorded.
     ///
     /// # Safety
     /// As for `record`.

@@ -1,12 +1,12 @@
-//! Self-walks for the wall sampler: its thread sends a request by a signal of its own, and the JavaScript thread walks its own
+//! Self-walks for the wall sampler: its thread sends a wall request by the clock signal, and the JavaScript thread walks its own
 //! stack in the handler. A thread whose CPU clock has not advanced since its last walk still has the same stack and gets no
-//! signal, so that an idle process stays idle. The CPU time of the signal itself is tolerated: a thread that was in a system
-//! call, and used next to no CPU time since, is still there.
+//! signal, so that an idle process stays idle. The CPU time of the handler's return is tolerated: a thread that was in a system
+//! call, and has used less than `RETURN_NS` since, is still in that call.
 //!
 //! # The exchange
-//! One requester and one responder per thread. The requester writes REQUESTED, sends the signal, and waits on the word. A handler
-//! that changes REQUESTED to WALKING writes the walk; it is read only when COMPLETE. A request that misses its deadline stays
-//! open: a thread that waits for a processor completes it as soon as it runs, and the next poll takes the result.
+//! One requester and one responder per thread. The requester writes REQUESTED, sends the signal, and waits on the state. A
+//! handler that changes REQUESTED to WALKING writes the walk, which is read only when COMPLETE. A request without a response at
+//! its deadline stays pending: a thread that waits for a processor responds as soon as it runs, and the next tick takes the walk.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -23,9 +23,9 @@ const FREE: u32 = 0;
 const REQUESTED: u32 = 1;
 const WALKING: u32 = 2;
 const COMPLETE: u32 = 3;
-/// Deadline of a walk; a shorter one for a request that was open already.
+/// Timeout of a new request, and the shorter one of a request that was pending already.
 const WALK_TIMEOUT_NS: u64 = 20_000_000;
-const OPEN_TIMEOUT_NS: u64 = 2_000_000;
+const PENDING_TIMEOUT_NS: u64 = 2_000_000;
 /// CPU time of the return from the handler into the interrupted system call: less than any callback takes.
 const RETURN_NS: u64 = 20_000;
 /// Maximum number of requests before the sample is dropped because code moved after each walk.
@@ -45,21 +45,21 @@ struct SelfWalk {
     address_epoch: u64,
 }
 
-/// The exchange with one thread, see the module's head.
+/// The exchange with one thread; see the module documentation.
 pub struct Exchange {
     state: AtomicU32,
-    /// Id of the thread with an open request, 0 without one. Used by the requester.
+    /// Id of the thread with a pending request, 0 without one. Accessed by the requester only.
     requested_thread: AtomicU32,
     walk: UnsafeCell<SelfWalk>,
     /// Whether the event loop was waiting for events during the last walk.
     is_idle: AtomicBool,
-    /// Time of the last walk during such a wait, until `take_idle_until`; 0 without one.
+    /// Monotonic time of the last walk during such a wait, until `take_idle_until`; 0 without one.
     idle_until_ns: AtomicU64,
     /// The thread's CPU clock when the walk was last known to be current; 0 without a walk.
     cpu_ns: AtomicU64,
-    /// Whether that was after the return into the system call.
+    /// Whether `cpu_ns` was read after the return into the system call.
     is_settled: AtomicBool,
-    /// Polls since the last walk that found it current. Incremented by the requester, taken by the thread.
+    /// Observations since the last walk that found it current. Incremented by the requester, taken by the thread.
     repeats: AtomicU32,
     /// Stacks in which the thread waited in this turn of its event loop.
     waited: TurnStacks<MAX_WAITING_STACKS>,
@@ -105,18 +105,18 @@ impl Exchange {
         unsafe { self.waited.take(take) };
     }
 
-    /// Time of the last request during a wait for events, since the last call; 0 without one.
+    /// Monotonic time of the last request during a wait for events, since the last call; 0 without one.
     pub fn take_idle_until(&self) -> u64 {
         self.idle_until_ns.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether a new walk would have the same result as the last one. Used by the requester.
+    /// Whether a new walk would have the same result as the last one. Called by the requester only.
     fn is_current(&self, cpu_ns: u64) -> bool {
         let seen_ns = self.cpu_ns.load(Ordering::Relaxed);
         if seen_ns == 0 || cpu_ns == 0 || self.is_settled.load(Ordering::Relaxed) {
             return seen_ns == cpu_ns && cpu_ns != 0;
         }
-        // SAFETY: no request is open, so that no handler writes.
+        // SAFETY: no request is pending, so that no handler writes.
         let current = unsafe { (*self.walk.get()).in_system_call } && cpu_ns.saturating_sub(seen_ns) < RETURN_NS;
         if current {
             self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
@@ -133,7 +133,8 @@ impl Exchange {
     }
 }
 
-/// Whether every thread was waiting for events during its last walk: only polls find waits inside a turn of an event loop.
+/// Whether every thread was waiting for events during its last walk. Otherwise only further ticks find waits inside a turn of
+/// an event loop.
 pub fn all_are_idle() -> bool {
     let mut threads = js_thread_signal::all().iter().filter(|thread| thread.thread_id.load(Ordering::Acquire) != 0);
     threads.all(|thread| thread.exchange().is_none_or(|exchange| exchange.is_idle.load(Ordering::Relaxed)))
@@ -166,7 +167,7 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
         } else {
             exchange.repeats.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: no request is open, so that no handler writes.
+        // SAFETY: no request is pending, so that no handler writes.
         let walk = unsafe { &*exchange.walk.get() };
         if walk.address_epoch == thread.address_epoch.load(Ordering::Relaxed) {
             walk.copy_to(stack);
@@ -192,19 +193,19 @@ impl SelfWalk {
 
 /// Requests a walk; true when it is complete.
 fn request_walk(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
-    // An open request of the entry's previous thread cannot be completed.
-    let was_open = exchange.requested_thread.swap(thread_id, Ordering::Relaxed) == thread_id;
-    if !was_open {
+    // A pending request of the entry's previous thread gets no response.
+    let was_pending = exchange.requested_thread.swap(thread_id, Ordering::Relaxed) == thread_id;
+    if !was_pending {
         exchange.state.store(REQUESTED, Ordering::Release);
     }
-    // Sent again for an open request: a pending tick of the thread's clock may have absorbed the signal.
+    // A pending request is sent again: a pending clock signal may have absorbed its signal.
     let is_complete = exchange.state.load(Ordering::Acquire) == COMPLETE;
     let is_sent = is_complete || wall_request::send(thread_id, std::ptr::from_ref(thread) as usize);
-    if !is_sent && !was_open {
+    if !is_sent && !was_pending {
         exchange.requested_thread.store(0, Ordering::Relaxed);
         return false;
     }
-    let timeout_ns = if was_open { OPEN_TIMEOUT_NS } else { WALK_TIMEOUT_NS };
+    let timeout_ns = if was_pending { PENDING_TIMEOUT_NS } else { WALK_TIMEOUT_NS };
     let deadline_ns = sys::monotonic_ns() + timeout_ns;
     loop {
         match exchange.state.load(Ordering::Acquire) {
@@ -228,7 +229,7 @@ impl wall_request::WallResponder for SelfWalkResponder {
 }
 
 fn walk_self(thread: &JsThread, ucontext: *mut libc::c_void) {
-    // SAFETY: a system call without arguments.
+    // SAFETY: gettid has no arguments and no effects.
     let own_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let Some(exchange) = thread.exchange() else { return };
     let is_requested =
@@ -328,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn an_open_request_is_not_repeated_and_its_late_walk_is_taken_once() {
+    fn a_pending_request_is_not_replaced_and_its_late_walk_is_taken_once() {
         let thread = js_thread_signal::claim().unwrap();
         let exchange = Exchange::new();
         exchange.requested_thread.store(u32::MAX, Ordering::Relaxed);
         exchange.state.store(REQUESTED, Ordering::Relaxed);
         // No thread has this id: a signal to it would fail, and close the request.
         assert!(!request_walk(thread, &exchange, u32::MAX));
-        assert_eq!(exchange.requested_thread.load(Ordering::Relaxed), u32::MAX, "still open");
+        assert_eq!(exchange.requested_thread.load(Ordering::Relaxed), u32::MAX, "still pending");
         exchange.state.store(COMPLETE, Ordering::Relaxed);
         assert!(request_walk(thread, &exchange, u32::MAX));
         assert!(!request_walk(thread, &exchange, u32::MAX), "a new request, which no thread receives");
@@ -364,12 +365,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_left_open_by_the_entrys_previous_thread_is_sent_to_the_next() {
+    fn a_request_left_pending_by_the_entrys_previous_thread_is_sent_to_the_next() {
         let thread = js_thread_signal::claim().unwrap();
         let exchange = Exchange::new();
         exchange.requested_thread.store(1 << 30, Ordering::Relaxed);
         exchange.state.store(REQUESTED, Ordering::Relaxed);
-        // The new signal fails, which closes the request: if it counted as open, it would have stayed open.
+        // The new signal fails, which closes the request. A request that counted as pending would have stayed pending.
         assert!(!request_walk(thread, &exchange, u32::MAX));
         assert_eq!(exchange.requested_thread.load(Ordering::Relaxed), 0);
         thread.thread_id.store(0, Ordering::Relaxed);

@@ -127,7 +127,7 @@ fn a_map_of_the_typescript_compiler_resolves_line_and_column() {
     assert_eq!(at(&map, 0, 16), Some(("/srv/src/a.ts".to_owned(), 0, 24)));
     assert_eq!(at(&map, 1, 11), Some(("/srv/src/a.ts".to_owned(), 1, 11)));
     assert_eq!(at(&map, 1, 3), None, "before the first segment of the line");
-    assert_eq!(at(&map, 7, 0), None, "behind the last line");
+    assert_eq!(at(&map, 7, 0), None, "after the last line");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub fn read(script: &str, url: &str, limits: &SourceMapLimits) -> Result<MapText
     // The literal path is tried first: some tools write names with unescaped percent signs.
     let decoded = percent_decode_str(&path).decode_utf8().ok().map(|path| path.into_owned());
     if !path.starts_with('/') {
-        return Err(MapError::NotHere(shortened(&path)));
+        return Err(MapError::NotLocal(shortened(&path)));
     }
     let without_query = decoded.as_deref().and_then(|path| path.split_once('?')).map(|(path, _)| path.to_owned());
     let mut found = file(&path, limits);
@@ -125,10 +125,10 @@ mod tests {
 
     #[test]
     fn no_url_is_fetched_and_no_base_is_guessed() {
-        assert!(matches!(inline("https://example.com/a.js.map"), Err(MapError::NotHere(_))));
+        assert!(matches!(inline("https://example.com/a.js.map"), Err(MapError::NotLocal(_))));
         assert!(matches!(
             read("evalmachine.<anonymous>", "a.map", &SourceMapLimits::default()),
-            Err(MapError::NotHere(_))
+            Err(MapError::NotLocal(_))
         ));
     }
 }

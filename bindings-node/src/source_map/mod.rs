@@ -33,11 +33,11 @@ impl Default for SourceMapLimits {
     }
 }
 
-/// Why a map is not available.
+/// The reason why a map is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// Not on this machine: an unsupported scheme, or a base that is not a path.
-    NotHere(String),
+    NotLocal(String),
     Unreadable(String),
     TooLarge(&'static str),
     Malformed(String),
@@ -46,10 +46,10 @@ pub enum MapError {
 impl fmt::Display for MapError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotHere(what) => write!(out, "the source map is not in a local file: {what}"),
-            Self::Unreadable(why) => write!(out, "the source map cannot be read: {why}"),
-            Self::TooLarge(what) => write!(out, "the source map has too many {what}"),
-            Self::Malformed(what) => write!(out, "the source map is malformed: {what}"),
+            Self::NotLocal(path) => write!(out, "the source map is not in a local file: {path}"),
+            Self::Unreadable(reason) => write!(out, "the source map cannot be read: {reason}"),
+            Self::TooLarge(items) => write!(out, "the source map has too many {items}"),
+            Self::Malformed(defect) => write!(out, "the source map is malformed: {defect}"),
         }
     }
 }

@@ -398,7 +398,7 @@ fn bytes(array: u64) -> Option<Vec<u8>> {
 }
 
 fn copy(into: &mut [u8], from: usize) -> bool {
-    // SAFETY: the destination is ours and that long; the source may be anything.
+    // SAFETY: the destination has this length; the source may be any address.
     unsafe { guarded::copy(into.as_mut_ptr(), from, into.len()) }
 }
 

@@ -28,7 +28,7 @@ pub struct CodeObjectLayout {
     /// The map word at the start of an object, and its distance to the first instruction.
     map: u64,
     header_bytes: usize,
-    /// Of the description: number of words, index of the half word with the length, index of the deoptimization data.
+    /// In the description: number of words, index of the half word with the length, index of the deoptimization data.
     words: usize,
     length_index: usize,
     data_index: usize,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn code_starts_behind_a_map_word_and_inside_its_memory() {
+    fn code_starts_after_a_map_word_and_inside_the_searched_range() {
         let code_layout =
             CodeObjectLayout { map: 0x7f12_3401, header_bytes: 64, words: 20, length_index: 0, data_index: 0 };
         #[repr(align(4096))]
