@@ -101,7 +101,7 @@ test('a program with its own listener for the signal decides when it ends', asyn
   assert.deepEqual(await endOf(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
 });
 
-test('a worker runWith a preloaded profiler starts without a warning', (t) => {
+test('a worker with a preloaded profiler starts without a warning', (t) => {
   const source = 'new (require("node:worker_threads").Worker)("process.exit()", { eval: true }).on("exit", () => console.log("complete"));';
   const env = { PATH: process.env.PATH, SPANPROF_FILE_DIRECTORY: folder(t) };
   const done = spawnSync(process.execPath, ['--require', 'spanprof/register', '-e', source], { cwd: __dirname, env, encoding: 'utf8', timeout: 180_000 });
