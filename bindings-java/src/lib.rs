@@ -1,7 +1,7 @@
 //! The native library of the JAR, loaded by `io.spanprof.Native`; also a native agent of the VM (`-agentpath`).
 //!
 //! Conversion only: JSON into the core's configuration, errors into strings, label sets and span links into words of a
-//! buffer. Not here: defaults, limits and messages (the core), access to HotSpot ([`runtime`]), the Java API
+//! buffer. Not here: defaults, limits and messages (the core), access to HotSpot (`runtime`), the Java API
 //! (`src/main/java`).
 
 mod agent;

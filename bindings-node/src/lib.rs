@@ -1,7 +1,7 @@
 //! The native half of the npm package: the addon that `lib/` loads on every Node.js from 18 on.
 //!
 //! Conversion only: JSON into the core's configuration, errors into exceptions, context ids into numbers. Not here:
-//! defaults, limits and messages (the core), access to V8 ([`runtime`]), JavaScript conveniences (`lib/`). Called by the
+//! defaults, limits and messages (the core), access to V8 (`runtime`), JavaScript conveniences (`lib/`). Called by the
 //! npm package, never by user code.
 
 // The macro registers nothing in a test binary, so that the API has no caller there.

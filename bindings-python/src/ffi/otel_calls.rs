@@ -1,7 +1,7 @@
 //! C functions that replace `attach` and `detach` of OpenTelemetry's runtime context and link the active span. A service makes
 //! two such calls per span; written in Python they cost 8 µs. Spans of the SDK and of the API store a `SpanContext`, a tuple,
 //! in `_context` (opentelemetry-api 1.x, trace/span.py). A Python function describes other spans. Not here: the context ids
-//! ([`crate::context_calls`]), and the replacement itself (`otel_link.py`).
+//! (`crate::context_calls`), and the replacement itself (`otel_link.py`).
 
 use std::ffi::c_int;
 use std::ptr;

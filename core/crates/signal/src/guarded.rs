@@ -1,5 +1,5 @@
 //! Guarded loads: reads of memory that may be unmapped. Capture functions read the host's structures only through
-//! this module. [`on_fault`] turns a fault inside the instructions below into a failed read; it forwards every other
+//! this module. `on_fault` turns a fault inside the instructions below into a failed read; it forwards every other
 //! fault to the previous handler. No state is set before a read and no thread-local storage is used: only the program
 //! counter decides.
 //!

@@ -45,7 +45,7 @@ pub fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
     split::split(data, max_bytes)
 }
 
-/// [`split`] and [`encode`] in one step: the request bodies.
+/// [`split()`] and [`encode`] in one step: the request bodies.
 pub fn encode_split(data: ProfilesData, revision: Revision, max_bytes: usize) -> Vec<Vec<u8>> {
     split::encode_split(data, revision, max_bytes)
 }

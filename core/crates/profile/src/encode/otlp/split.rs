@@ -14,7 +14,7 @@ pub(super) fn encode_split(data: ProfilesData, revision: Revision, max_bytes: us
     bodies
 }
 
-/// See [`super::split`].
+/// See [`super::split()`].
 pub(super) fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
     let mut all = Vec::new();
     parts(data, Revision::default(), max_bytes, &mut |part, _| all.push(part));
