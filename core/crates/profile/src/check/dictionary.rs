@@ -9,7 +9,7 @@ use super::references::{References, TableReferences};
 use super::Findings;
 use crate::wire::otlp as wire;
 
-/// `used` already has the references of samples and profiles; this adds those of the entries.
+/// `used` already contains the references of samples and profiles; this function adds those of the entries.
 pub(super) fn check(dictionary: &wire::ProfilesDictionary, used: &mut References, findings: &mut Findings) {
     entries(dictionary, used, findings);
     sentinels(dictionary, findings);

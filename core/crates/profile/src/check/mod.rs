@@ -1,5 +1,5 @@
 //! Checks the wire messages of an OTLP profiles file against the rules of the signal and of known receivers. Unlike a
-//! decoder, it continues after a finding and sees the differences that decoding normalizes.
+//! decoder, it continues after a finding and detects the differences that decoding normalizes.
 //!
 //! Errors violate a requirement of the schema (opentelemetry-proto 1.10 and 1.11). Warnings violate a recommendation, or a
 //! current receiver drops, rejects or misinterprets them.
@@ -42,7 +42,7 @@ pub struct CheckSettings {
     pub limits: DecodeLimits,
 }
 
-/// Most findings per rule that are reported individually; the rest are counted.
+/// Maximum number of findings per rule that are reported individually; the rest are counted.
 const REPORTED_PER_RULE: usize = 5;
 
 /// All findings, errors first; a [`DecodeError`] when the bytes cannot be decoded.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why decoding failed.
+/// A decoding failure: the format, the path of the field, the expected and the actual value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// The format: `OTLP profiles`, `pprof profile`, `gzip`.

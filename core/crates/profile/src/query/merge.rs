@@ -15,7 +15,7 @@ struct ProfileKind {
     attributes: AttributeSetId,
 }
 
-/// SampleIdentity of a sample. Aggregated and timestamped values are never in one sample.
+/// Identity of a sample. Aggregated and timestamped values are never in one sample.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SampleIdentity {
     stack: StackId,

@@ -128,7 +128,7 @@ pub(crate) fn hex<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Er
     source.deserialize_str(HexVisitor)
 }
 
-/// Base64Bytes of hex digits of either case; `None` for anything else.
+/// Bytes of hex digits of either case; `None` for anything else.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     if !text.len().is_multiple_of(2) {

@@ -46,15 +46,16 @@ pub(crate) enum ListLimit {
     StackDepth,
 }
 
-struct Fault {
-    /// Innermost first.
+/// A violation, before the path of the enclosing messages is complete.
+struct ScanError {
+    /// Innermost segment first.
     path: Vec<String>,
     expected: String,
     got: String,
 }
 
-fn fault<T>(expected: impl Into<String>, got: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault { path: Vec::new(), expected: expected.into(), got: got.into() })
+fn scan_error<T>(expected: impl Into<String>, got: impl Into<String>) -> Result<T, ScanError> {
+    Err(ScanError { path: Vec::new(), expected: expected.into(), got: got.into() })
 }
 
 struct Scan<'l> {
@@ -70,7 +71,7 @@ pub(crate) fn scan(
     limits: &DecodeLimits,
 ) -> Result<(), DecodeError> {
     let mut scan = Scan { limits, memory_bytes: 0 };
-    scan.message(bytes, schema, 0).map_err(|Fault { mut path, expected, got }| {
+    scan.message(bytes, schema, 0).map_err(|ScanError { mut path, expected, got }| {
         path.reverse();
         DecodeError { what, at: path.join("."), expected, got }
     })
@@ -111,29 +112,29 @@ pub(crate) fn for_each_message<E>(
 }
 
 impl Scan<'_> {
-    fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn charge(&mut self, bytes: usize) -> Result<(), ScanError> {
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
         if self.memory_bytes > self.limits.memory_bytes {
-            return fault(format!("at most {} bytes in memory", self.limits.memory_bytes), "more");
+            return scan_error(format!("at most {} bytes in memory", self.limits.memory_bytes), "more");
         }
         Ok(())
     }
 
-    fn check_limit(&self, count: usize, limit: ListLimit) -> Result<(), Fault> {
+    fn check_limit(&self, count: usize, limit: ListLimit) -> Result<(), ScanError> {
         let (limit, of) = match limit {
             ListLimit::Entries => (self.limits.table_entries, "entries"),
             ListLimit::StackDepth => (self.limits.stack_depth, "locations"),
         };
         if count > limit {
-            fault(format!("at most {limit} {of}"), "more")
+            scan_error(format!("at most {limit} {of}"), "more")
         } else {
             Ok(())
         }
     }
 
-    fn message(&mut self, bytes: &[u8], schema: &Schema, nesting: usize) -> Result<(), Fault> {
+    fn message(&mut self, bytes: &[u8], schema: &Schema, nesting: usize) -> Result<(), ScanError> {
         if nesting > MAX_NESTING {
-            return fault(format!("at most {MAX_NESTING} nested messages"), "more");
+            return scan_error(format!("at most {MAX_NESTING} nested messages"), "more");
         }
         let mut input = Input { bytes, at: 0 };
         let mut seen = [0usize; 16];
@@ -144,12 +145,12 @@ impl Scan<'_> {
                 continue;
             };
             let nth = &mut seen[number as usize % 16];
-            self.field(&mut input, field, wire_type, nth, nesting).map_err(|mut fault| {
-                fault.path.push(match field.kind {
+            self.field(&mut input, field, wire_type, nth, nesting).map_err(|mut error| {
+                error.path.push(match field.kind {
                     FieldKind::Message(_) | FieldKind::Text if *nth > 0 => format!("{}[{}]", field.name, *nth - 1),
                     _ => field.name.to_owned(),
                 });
-                fault
+                error
             })?;
         }
         Ok(())
@@ -162,7 +163,7 @@ impl Scan<'_> {
         wire_type: u8,
         nth: &mut usize,
         nesting: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ScanError> {
         match (&field.kind, wire_type) {
             (FieldKind::Message(schema), 2) => {
                 *nth += 1;
@@ -177,7 +178,7 @@ impl Scan<'_> {
                 self.charge(field.memory_bytes + 2 * text.len())?;
                 match std::str::from_utf8(text) {
                     Ok(_) => Ok(()),
-                    Err(error) => fault("UTF-8 text", format!("byte {:#04x}", text[error.valid_up_to()])),
+                    Err(error) => scan_error("UTF-8 text", format!("byte {:#04x}", text[error.valid_up_to()])),
                 }
             }
             (FieldKind::Bytes, 2) => {
@@ -213,7 +214,7 @@ impl Scan<'_> {
             (FieldKind::Fixed64s, 2) => {
                 let packed = input.delimited()?;
                 if packed.len() % 8 != 0 {
-                    return fault("packed numbers of 8 bytes each", format!("{} bytes", packed.len()));
+                    return scan_error("packed numbers of 8 bytes each", format!("{} bytes", packed.len()));
                 }
                 *nth += packed.len() / 8;
                 self.check_limit(*nth, ListLimit::Entries)?;
@@ -227,7 +228,7 @@ impl Scan<'_> {
                     FieldKind::Varints(_) => "wire type 0 or 2",
                     FieldKind::Fixed64s => "wire type 1 or 2",
                 };
-                fault(expected, format!("wire type {got} (another revision of the schema?)"))
+                scan_error(expected, format!("wire type {got} (another revision of the schema?)"))
             }
         }
     }
@@ -243,7 +244,7 @@ impl<'a> Input<'a> {
         self.at == self.bytes.len()
     }
 
-    fn varint(&mut self) -> Result<u64, Fault> {
+    fn varint(&mut self) -> Result<u64, ScanError> {
         let mut value = 0u64;
         for (nth, &byte) in self.bytes[self.at..].iter().take(10).enumerate() {
             if nth == 9 && byte > 1 {
@@ -257,42 +258,42 @@ impl<'a> Input<'a> {
         }
         let rest = self.bytes.len() - self.at;
         if rest < 10 {
-            fault("a varint", "the end of the input")
+            scan_error("a varint", "the end of the input")
         } else {
-            fault("a varint of at most 64 bits", "a longer one")
+            scan_error("a varint of at most 64 bits", "a longer one")
         }
     }
 
-    fn key(&mut self) -> Result<(u32, u8), Fault> {
+    fn key(&mut self) -> Result<(u32, u8), ScanError> {
         let key = self.varint()?;
         match u32::try_from(key >> 3) {
             Ok(number) if number > 0 && number < 1 << 29 => Ok((number, (key & 7) as u8)),
-            _ => fault("a field number from 1 to 536870911", format!("{}", key >> 3)),
+            _ => scan_error("a field number from 1 to 536870911", format!("{}", key >> 3)),
         }
     }
 
-    fn take(&mut self, length: u64) -> Result<&'a [u8], Fault> {
+    fn take(&mut self, length: u64) -> Result<&'a [u8], ScanError> {
         let rest = (self.bytes.len() - self.at) as u64;
         if length > rest {
-            return fault(format!("{length} more bytes"), format!("{rest}"));
+            return scan_error(format!("{length} more bytes"), format!("{rest}"));
         }
         let start = self.at;
         self.at += length as usize;
         Ok(&self.bytes[start..self.at])
     }
 
-    fn delimited(&mut self) -> Result<&'a [u8], Fault> {
+    fn delimited(&mut self) -> Result<&'a [u8], ScanError> {
         let length = self.varint()?;
         self.take(length)
     }
 
-    fn skip(&mut self, wire_type: u8) -> Result<(), Fault> {
+    fn skip(&mut self, wire_type: u8) -> Result<(), ScanError> {
         match wire_type {
             0 => self.varint().map(drop),
             1 => self.take(8).map(drop),
             2 => self.delimited().map(drop),
             5 => self.take(4).map(drop),
-            other => fault("a wire type of protobuf 3 (0, 1, 2 or 5)", format!("wire type {other}")),
+            other => scan_error("a wire type of protobuf 3 (0, 1, 2 or 5)", format!("wire type {other}")),
         }
     }
 }

@@ -7,7 +7,7 @@ mod used;
 
 use crate::ProfilesData;
 
-/// Most samples of one profile that every known receiver accepts.
+/// Maximum number of samples in one profile that every known receiver accepts.
 pub const MAX_SAMPLES_PER_PROFILE: usize = 16_000;
 
 /// A revision of the signal's development schema, which selects the encoder and the announced version.
