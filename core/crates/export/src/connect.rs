@@ -97,7 +97,7 @@ impl Connector {
                 }
                 Ok(Err(_)) => failure = format!("cannot connect to {}: an internal error", to.shown),
                 Ok(Ok(Err(_))) | Err(_) => {
-                    failure = format!("cannot connect to {}: no answer within {share:?}", to.shown);
+                    failure = format!("cannot connect to {}: no response within {share:?}", to.shown);
                 }
             }
         }

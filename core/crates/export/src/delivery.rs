@@ -193,8 +193,9 @@ impl DeliveryTask {
         loop {
             let control = *self.control.borrow_and_update();
             let before = &delay.control_at_attempt;
-            let is_hurried = control.flushes != before.flushes || control.stop_at.is_some() != before.stop_at.is_some();
-            let until = if is_hurried { delay.requested_until } else { delay.until };
+            let skips_jitter =
+                control.flushes != before.flushes || control.stop_at.is_some() != before.stop_at.is_some();
+            let until = if skips_jitter { delay.requested_until } else { delay.until };
             let left = until.saturating_sub(self.clock.monotonic());
             if left.is_zero() {
                 return true;

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Why an exporter could not start. Contains no header values, passwords or key paths.
+/// The reason for which an exporter could not start. Contains no header values, passwords or key paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportError {
-    /// What was expected and what was found.
+    /// Expected and actual value.
     pub message: String,
-    /// How to fix it.
+    /// The remedy; "" for none.
     pub hint: String,
 }
 

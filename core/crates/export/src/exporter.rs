@@ -100,22 +100,23 @@ impl Exporter {
 
     /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. A payload can be lost between
     /// `enqueue` and `flush`, so take the moment before the `enqueue`.
-    pub fn flush_since(&self, earlier: &Moment, deadline: Duration) -> bool {
-        let until = after(deadline);
+    pub fn flush_since(&self, earlier: &Moment, timeout: Duration) -> bool {
+        let until = after(timeout);
         let marks = self.marks_since(earlier);
         self.control.send_modify(|control| control.flushes += 1);
         self.queues.iter().zip(marks).fold(true, |all, (queue, mark)| queue.wait_until_settled(mark, until) && all)
     }
 
-    /// Ends the delays between attempts, except those that a receiver requested. Returns when all payloads enqueued before
-    /// the call have left the queue, at the latest after `deadline`; `true` when all were delivered. The rest stays queued.
-    pub fn flush(&self, deadline: Duration) -> bool {
-        self.flush_since(&self.moment(), deadline)
+    /// Ends the delays between attempts, except those that a receiver requested. Returns when all payloads enqueued
+    /// before the call have left the queue, at the latest after `timeout`; `true` when all were delivered. The rest
+    /// stays queued.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.flush_since(&self.moment(), timeout)
     }
 
     /// As [`Exporter::stop`]; `true` only when nothing was lost since `earlier` either, as in [`Exporter::flush_since`].
-    pub fn stop_since(&self, earlier: &Moment, deadline: Duration) -> bool {
-        let until = after(deadline);
+    pub fn stop_since(&self, earlier: &Moment, timeout: Duration) -> bool {
+        let until = after(timeout);
         let marks = self.marks_since(earlier);
         self.stop_until(until);
         self.completion.wait(until + GRACE);
@@ -127,11 +128,11 @@ impl Exporter {
         self.queues.iter().zip(marks).all(|(queue, mark)| queue.wait_until_settled(mark, now))
     }
 
-    /// Sends the queued payloads within `deadline`, discards and counts the rest, and ends the thread; `true` when all were
-    /// delivered. Does not wait for an unreachable receiver. Later payloads are discarded and counted. A second call waits
-    /// for the first.
-    pub fn stop(&self, deadline: Duration) -> bool {
-        self.stop_since(&self.moment(), deadline)
+    /// Sends the queued payloads within `timeout`, discards and counts the rest, and ends the thread; `true` when all
+    /// were delivered. Does not wait for an unreachable receiver. Later payloads are discarded and counted. A second
+    /// call waits for the first.
+    pub fn stop(&self, timeout: Duration) -> bool {
+        self.stop_since(&self.moment(), timeout)
     }
 
     /// One entry per destination, in the order given to `start`.
@@ -190,12 +191,13 @@ fn sender_for(
     })
 }
 
-/// The end of a deadline, clamped to one year.
-fn after(deadline: Duration) -> Instant {
-    Instant::now() + deadline.min(Duration::from_secs(365 * 86_400))
+/// The instant at which a timeout that starts now ends; the timeout is clamped to one year.
+fn after(timeout: Duration) -> Instant {
+    Instant::now() + timeout.min(Duration::from_secs(365 * 86_400))
 }
 
-/// A look-up or a disk that hangs does not block it: those run on threads of their own.
+/// Runs the tasks of all destinations until `stop`. A look-up or a disk that hangs does not block them: it runs on a
+/// thread of its own.
 fn deliver_until_stopped(runtime: Runtime, deliveries: Vec<DeliveryTask>) {
     runtime.block_on(async {
         let start = |delivery: DeliveryTask| (delivery.queue.clone(), tokio::spawn(delivery.run()));

@@ -1,5 +1,5 @@
-//! Writes profiles as files: each complete or absent, private to its owner, the oldest removed. Runs on threads that may
-//! block; queues and retries belong to `delivery`.
+//! Writes profiles as files. Each file is complete or absent, and private to its owner; the oldest are removed. Runs on
+//! threads that may block; queues and retries belong to `delivery`.
 
 use crate::blocking;
 use crate::error::ExportError;
@@ -23,7 +23,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Age after which an unfinished file of another process namespace is stale.
 const FOREIGN_STALE_AGE: Duration = Duration::from_secs(3600);
 
-/// Most files of one type and millisecond.
+/// Maximum number of files of one type and millisecond.
 const MAX_DUPLICATES: u32 = 1000;
 
 pub(crate) struct FileSender {

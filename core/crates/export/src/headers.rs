@@ -38,7 +38,7 @@ pub(crate) fn request_headers(
         let mut value = HeaderValue::from_str(value.reveal().trim()).or_else(|_| {
             HeaderValue::from_bytes(value.reveal().trim().as_bytes()).map_err(|_| {
                 ExportError::new(
-                    format!("the value of header `{shown}` holds a character that no header may hold"),
+                    format!("the value of header `{shown}` contains a character that no header may contain"),
                     "remove line breaks and control characters from it",
                 )
             })

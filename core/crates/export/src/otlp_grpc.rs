@@ -1,6 +1,6 @@
-//! OTLP over gRPC: one unary call per payload on a persistent HTTP/2 connection. tonic writes the metadata and reads the
-//! response and its status. Connector and compression are those of OTLP/HTTP: TLS, proxy and failures are the same, and
-//! tonic's gzip level costs eight times the CPU at each attempt.
+//! OTLP over gRPC: one unary call per payload on a persistent HTTP/2 connection. tonic writes the metadata and reads
+//! the response and its status. It shares the connector and the compression of OTLP/HTTP, so TLS, proxy and failures
+//! are the same. tonic's own gzip level would cost eight times the CPU at each attempt.
 
 use crate::compressed_body::{CompressedBody, Framing};
 use crate::connect::{root_cause, Connector};
@@ -85,7 +85,7 @@ impl OtlpGrpcSender {
         self.connector.endpoint.shown.clone()
     }
 
-    /// One attempt. The receiver sees at most one call, except that a dead idle connection is replaced once.
+    /// One attempt. The receiver gets at most one call, except that a dead idle connection is replaced once.
     pub async fn attempt(&mut self, payload: &QueuedPayload) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
         let body = match self.body.encoded(&payload.body) {
@@ -130,7 +130,7 @@ impl OtlpGrpcSender {
         let no_response = |message| AttemptOutcome::Retry { reason: RetryReason::NoResponse, message };
         match result {
             // A connection on which a call timed out is not reused.
-            Err(_) => no_response(format!("{receiver} did not answer within {:?}", self.timeout)),
+            Err(_) => no_response(format!("{receiver} did not respond within {:?}", self.timeout)),
             Ok(Err(status)) if origin.connection_failed.load(Ordering::Relaxed) => {
                 let why = self.redactor.redact(status.message());
                 // An HTTP/1 server sends `400` and closes. The client may read the bytes or the end of the connection

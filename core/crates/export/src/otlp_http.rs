@@ -80,7 +80,7 @@ impl OtlpHttpSender {
         self.connector.endpoint.shown.clone()
     }
 
-    /// One attempt. The receiver sees at most one request, except that a dead idle connection is replaced once.
+    /// One attempt. The receiver gets at most one request, except that a dead idle connection is replaced once.
     pub async fn attempt(&mut self, payload: &QueuedPayload, unix_now: Duration) -> AttemptOutcome {
         let until = Instant::now() + self.timeout;
         let body = match self.body.encoded(&payload.body) {
@@ -144,7 +144,7 @@ impl OtlpHttpSender {
                 return Err(no_response(format!("{} closed the connection without a response: {why}", self.shown())));
             }
             Err(_) => {
-                return Err(no_response(format!("{} did not answer within {:?}", self.shown(), self.timeout)));
+                return Err(no_response(format!("{} did not respond within {:?}", self.shown(), self.timeout)));
             }
         };
         let (parts, body) = response.into_parts();

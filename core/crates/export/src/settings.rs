@@ -16,9 +16,9 @@ pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -
 /// Bounds and hooks common to all destinations.
 #[derive(Clone)]
 pub struct ExporterSettings {
-    /// Most bytes of bodies that wait per destination; beyond it the oldest are discarded. Default 16 MiB.
+    /// Maximum number of bytes of queued bodies per destination; beyond it the oldest are discarded. Default 16 MiB.
     pub queue_max_bytes: usize,
-    /// Most bodies that wait per destination. Default 1024.
+    /// Maximum number of queued bodies per destination. Default 1024.
     pub queue_max_payloads: usize,
     /// Largest request before compression; a larger one is split or discarded. Default 64 MiB, the limit of OTLP.
     pub max_request_bytes: usize,
@@ -80,9 +80,9 @@ pub struct OtlpEndpoint {
     pub url: String,
     /// Headers or gRPC metadata of every request. They never follow a redirect, since none is followed.
     pub headers: Vec<(String, Secret)>,
-    /// Of the request body.
+    /// Compression of the request body.
     pub compression: Compression,
-    /// Of one attempt, from connecting to the last byte of the response. Default 10 s.
+    /// Timeout of one attempt, from connecting to the last byte of the response. Default 10 s.
     pub timeout: Duration,
     /// Value of `OTLP-Profiles-Development-Version`, from the encoder of the bodies.
     pub profiles_development_version: u32,

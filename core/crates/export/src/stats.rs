@@ -2,7 +2,7 @@
 
 macro_rules! discard_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal;)+) => {
-        /// Why a payload was not delivered.
+        /// The reason for which a payload was not delivered.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DiscardReason { $($(#[doc = $doc])+ $variant,)+ }
 
@@ -74,11 +74,11 @@ pub struct DestinationStats {
     pub dropped: [Discarded; DiscardReason::ALL.len()],
     /// The last failure or rejection, without secrets.
     pub last_error: Option<String>,
-    /// When it happened.
+    /// Time of `last_error`, in milliseconds since 1970.
     pub last_error_unix_ms: Option<u64>,
     /// The last warning of a receiver that accepted everything.
     pub last_warning: Option<String>,
-    /// When a payload was last accepted.
+    /// Time of the last accepted payload, in milliseconds since 1970.
     pub last_success_unix_ms: Option<u64>,
     /// Payloads waiting or in flight.
     pub queue_payloads: usize,

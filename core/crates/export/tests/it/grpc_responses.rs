@@ -218,5 +218,5 @@ fn each_attempt_to_an_unresponsive_receiver_ends_after_the_timeout() {
     let stats = stats_of(&exporter);
     // On a loaded machine another attempt may time out.
     assert!(stats.sent == 1 && stats.retries == server.received().len() as u64 - 1, "{stats:#?}");
-    assert!(stats.last_error.unwrap().contains("did not answer within 150ms"));
+    assert!(stats.last_error.unwrap().contains("did not respond within 150ms"));
 }
