@@ -47,10 +47,10 @@ impl StringIndex<'_> {
 fn resource_profiles(json: &mut Json, resource: &ResourceProfiles, strings: &mut StringIndex<'_>) {
     json.key("resource").object(|json| {
         json.key("attributes").array(|json| {
-            for Attribute { key, value: of, .. } in &resource.resource {
+            for Attribute { key, value: attribute_value, .. } in &resource.resource {
                 json.object(|json| {
                     json.key("key").string(key).key("value");
-                    value(json, of.as_ref());
+                    value(json, attribute_value.as_ref());
                 });
             }
         });
@@ -118,10 +118,10 @@ fn write_sample(json: &mut Json, sample: &Sample, data: &ProfilesData) {
 }
 
 fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_>) {
-    let of = &data.dictionary;
-    let lens = of.lens();
+    let tables = &data.dictionary;
+    let lens = tables.lens();
     json.key("mappingTable").array(|json| {
-        for mapping in of.mappings() {
+        for mapping in tables.mappings() {
             json.object(|json| {
                 integer(json, "memoryStart", mapping.memory_start);
                 integer(json, "memoryLimit", mapping.memory_limit);
@@ -133,7 +133,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
     });
     json.key("locationTable").array(|json| {
         for at in 0..lens.locations {
-            let location = of.get_location(LocationId(at as u32));
+            let location = tables.get_location(LocationId(at as u32));
             json.object(|json| {
                 json.key("mappingIndex").number(location.mapping.0);
                 integer(json, "address", location.address);
@@ -151,7 +151,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
         }
     });
     json.key("functionTable").array(|json| {
-        for function in of.functions() {
+        for function in tables.functions() {
             json.object(|json| {
                 json.key("nameStrindex").number(function.name.0);
                 json.key("systemNameStrindex").number(function.system_name.0);
@@ -161,7 +161,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
         }
     });
     json.key("linkTable").array(|json| {
-        for (at, link) in of.links().iter().enumerate() {
+        for (at, link) in tables.links().iter().enumerate() {
             json.object(|json| {
                 // Entry 0 has no ids: one receiver refuses zeros there, every receiver accepts their absence.
                 if at > 0 {
@@ -172,7 +172,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
     });
     json.key("attributeTable").array(|json| {
         for at in 0..lens.attributes {
-            let attribute = of.get_attribute(AttributeId(at as u32));
+            let attribute = tables.get_attribute(AttributeId(at as u32));
             let (key, unit) = (strings.index(attribute.key), strings.index(attribute.unit));
             json.object(|json| {
                 if at > 0 {
@@ -187,7 +187,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
         for at in 0..lens.stacks {
             json.object(|json| {
                 json.key("locationIndices").array(|json| {
-                    for location in of.get_stack(StackId(at as u32)) {
+                    for location in tables.get_stack(StackId(at as u32)) {
                         json.number(location.0);
                     }
                 });
@@ -195,7 +195,7 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
         }
     });
     json.key("stringTable").array(|json| {
-        for (_, text) in of.strings() {
+        for (_, text) in tables.strings() {
             json.string(text);
         }
         for text in &strings.appended {

@@ -141,10 +141,10 @@ pub(crate) fn type_to_show(data: &ProfilesData, filter: &Filter) -> String {
         return name;
     }
     let types = query::types(data);
-    let preferred = PREFERRED_TYPES.iter().find(|name| types.iter().any(|of| of.type_name == **name));
+    let preferred = PREFERRED_TYPES.iter().find(|name| types.iter().any(|summary| summary.type_name == **name));
     preferred
         .map(|name| (*name).to_owned())
-        .or_else(|| types.first().map(|of| of.type_name.clone()))
+        .or_else(|| types.first().map(|summary| summary.type_name.clone()))
         .unwrap_or_default()
 }
 

@@ -162,7 +162,7 @@ fn summaries<'a>(
         .flat_map(|window| &window.services)
         .filter(|service| filter.service.as_ref().is_none_or(|name| *name == service.name))
         .flat_map(|service| &service.types)
-        .filter(|of| filter.type_name.as_ref().is_none_or(|name| *name == of.type_name))
+        .filter(|summary| filter.type_name.as_ref().is_none_or(|name| *name == summary.type_name))
 }
 
 /// Sum of several windows' summaries of one service or type.
@@ -182,9 +182,9 @@ fn totals_by<'a>(
     name: impl Fn(&'a query::TypeSummary) -> &'a str,
 ) -> BTreeMap<&'a str, SummaryTotals> {
     let mut totals = BTreeMap::new();
-    for of in summaries(windows, filter) {
-        let sum = totals.entry(name(of)).or_insert_with(|| SummaryTotals {
-            unit: of.unit.clone(),
+    for summary in summaries(windows, filter) {
+        let sum = totals.entry(name(summary)).or_insert_with(|| SummaryTotals {
+            unit: summary.unit.clone(),
             types: BTreeSet::new(),
             windows: 0,
             samples: 0,
@@ -192,12 +192,12 @@ fn totals_by<'a>(
             from_unix_nano: u64::MAX,
             to_unix_nano: 0,
         });
-        sum.types.insert(of.type_name.clone());
+        sum.types.insert(summary.type_name.clone());
         sum.windows += 1;
-        sum.samples += of.samples;
-        sum.total = sum.total.saturating_add(of.total);
-        sum.from_unix_nano = sum.from_unix_nano.min(of.from_unix_nano);
-        sum.to_unix_nano = sum.to_unix_nano.max(of.to_unix_nano);
+        sum.samples += summary.samples;
+        sum.total = sum.total.saturating_add(summary.total);
+        sum.from_unix_nano = sum.from_unix_nano.min(summary.from_unix_nano);
+        sum.to_unix_nano = sum.to_unix_nano.max(summary.to_unix_nano);
     }
     totals
 }
@@ -206,7 +206,7 @@ fn services(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
     let mut json = Json::new();
     json.object(|json| {
         json.key("services").array(|json| {
-            for (name, sum) in totals_by(windows, filter, |of| &of.service) {
+            for (name, sum) in totals_by(windows, filter, |summary| &summary.service) {
                 json.object(|json| {
                     json.key("name").string(name).key("types").array(|json| {
                         sum.types.iter().for_each(|name| {
@@ -226,7 +226,7 @@ fn types(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
     let mut json = Json::new();
     json.object(|json| {
         json.key("types").array(|json| {
-            for (name, sum) in totals_by(windows, filter, |of| &of.type_name) {
+            for (name, sum) in totals_by(windows, filter, |summary| &summary.type_name) {
                 json.object(|json| {
                     json.key("type").string(name).key("unit").string(&sum.unit);
                     json.key("windows").number(sum.windows as u64).key("samples").number(sum.samples as u64);
@@ -267,27 +267,27 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
 
 /// Weight over time, in equal steps; a window's weight is spread evenly over its duration.
 fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Json {
-    let all: Vec<_> = all.filter(|of| of.samples > 0).collect();
-    let from = filter.from_unix_nano.or(all.iter().map(|of| of.from_unix_nano).min()).unwrap_or(0);
-    let to = filter.to_unix_nano.or(all.iter().map(|of| of.to_unix_nano).max()).unwrap_or(from);
+    let all: Vec<_> = all.filter(|summary| summary.samples > 0).collect();
+    let from = filter.from_unix_nano.or(all.iter().map(|summary| summary.from_unix_nano).min()).unwrap_or(0);
+    let to = filter.to_unix_nano.or(all.iter().map(|summary| summary.to_unix_nano).max()).unwrap_or(from);
     // At least a second: windows are seconds long.
     let step = to.saturating_sub(from).div_ceil(TIMELINE_STEPS).max(1_000_000_000);
     let mut totals = vec![0i64; to.saturating_sub(from).div_ceil(step) as usize];
-    for of in &all {
-        let duration = of.to_unix_nano.saturating_sub(of.from_unix_nano).max(1);
+    for summary in &all {
+        let duration = summary.to_unix_nano.saturating_sub(summary.from_unix_nano).max(1);
         // Both ends are clamped to the range, which bounds the number of steps.
-        let (start, end) = (of.from_unix_nano.max(from), of.from_unix_nano.saturating_add(duration).min(to));
-        let mut spent = 0;
+        let (start, end) = (summary.from_unix_nano.max(from), summary.from_unix_nano.saturating_add(duration).min(to));
+        let mut distributed = 0;
         let mut at = start;
         while at < end {
             let nth = (at - from) / step;
             let next = from.saturating_add((nth + 1).saturating_mul(step)).min(end);
             // From the cumulative share, so that rounding errors do not accumulate.
-            let cumulative = i128::from(of.total) * i128::from(next - start) / i128::from(duration);
+            let cumulative = i128::from(summary.total) * i128::from(next - start) / i128::from(duration);
             if let Some(total) = totals.get_mut(nth as usize) {
-                *total = total.saturating_add((cumulative - spent) as i64);
+                *total = total.saturating_add((cumulative - distributed) as i64);
             }
-            spent = cumulative;
+            distributed = cumulative;
             at = next;
         }
     }
@@ -295,7 +295,7 @@ fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filt
     json.object(|json| {
         range(json, from, to);
         json.key("step_ms").number(step / 1_000_000);
-        json.key("unit").string(all.first().map_or("", |of| &of.unit)).key("totals").array(|json| {
+        json.key("unit").string(all.first().map_or("", |summary| &summary.unit)).key("totals").array(|json| {
             totals.iter().for_each(|total| {
                 json.number(*total);
             });

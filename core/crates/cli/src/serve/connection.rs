@@ -27,8 +27,8 @@ pub(crate) const LISTEN_QUEUE: i32 = 1024;
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Time without a request after which a connection is closed. Exporters send every few seconds.
 const IDLE_DEADLINE: Duration = Duration::from_secs(120);
-/// The same while every connection is in use and others may wait. Idle peers lose their slot soon, so that many of them
-/// delay others by seconds (500 peers by about 4 s).
+/// `HEAD_DEADLINE` while every connection is in use and others may wait. Idle peers lose their slot soon, so that many
+/// of them delay others by seconds (500 peers by about 4 s).
 const HEAD_DEADLINE_WHEN_FULL: Duration = Duration::from_millis(500);
 const IDLE_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(2);
 /// Deadline for the request in progress on a closing connection.

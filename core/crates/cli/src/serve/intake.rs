@@ -20,7 +20,7 @@ use super::store::gzip;
 
 /// Deadline for the body of a request.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
-/// The same while every connection is in use and others may wait.
+/// `BODY_DEADLINE` while every connection is in use and others may wait.
 const BODY_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(3);
 /// Limit on the bytes of all requests that are arriving or being decoded.
 const MAX_HELD_BYTES: usize = 64 << 20;

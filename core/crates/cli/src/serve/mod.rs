@@ -48,15 +48,15 @@ const INDEX_WAIT: Duration = Duration::from_secs(1);
 pub struct Settings {
     /// Address for OTLP/gRPC; port 0 picks a free one.
     pub grpc: SocketAddr,
-    /// Likewise for OTLP/HTTP, the page and its queries.
+    /// Address for OTLP/HTTP, the page and its queries; port 0 picks a free one.
     pub http: SocketAddr,
     /// Directory of the requests; created when missing.
     pub directory: PathBuf,
-    /// DecodeLimits of the stored requests.
+    /// Limits of the stored requests.
     pub retention: Retention,
     /// Largest request on the wire, compressed or not.
     pub max_request_bytes: usize,
-    /// DecodeLimits of a decoded request.
+    /// Limits of a decoded request.
     pub limits: DecodeLimits,
     /// Names under which browsers may reach the page, besides localhost and addresses.
     pub allowed_hosts: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the ports and opens the directory.
+    /// Binds the ports and opens the directory. Fails when a port is taken or the directory is not usable.
     pub fn bind(settings: Settings) -> Result<Server, Failure> {
         let grpc = listen(settings.grpc, "--grpc")?;
         let http = listen(settings.http, "--http")?;
@@ -109,7 +109,7 @@ impl Server {
         self.state.store.directory().to_owned()
     }
 
-    /// Serves until `stop` resolves; calls `ready` once requests are accepted.
+    /// Serves until `stop` resolves; calls `ready` once requests are accepted. Fails when the server cannot start.
     pub fn run(self, ready: impl FnOnce(), stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::new(format!("cannot start the server: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -32,7 +32,7 @@ pub(crate) struct ServerState {
     pub connection_slots: ConnectionSlots,
     /// Requests decoded at once.
     pub decode_slots: WorkerSlots,
-    /// Queries answered at once.
+    /// Queries executed at once.
     pub query_slots: WorkerSlots,
     reported_services: Mutex<BTreeSet<String>>,
 }

@@ -20,7 +20,7 @@ const SLICES_PER_QUERY: u64 = 64;
 /// Shorter slices contain too few windows to benefit.
 const MIN_SLICE_MS: u64 = 60_000;
 
-/// Sum of some windows.
+/// The merged samples of several windows.
 #[derive(Debug, Default)]
 pub(crate) struct MergedWindows {
     pub data: ProfilesData,

@@ -32,6 +32,7 @@ struct SpanWeight {
     samples: usize,
     /// Labels of its heaviest sample.
     labels: Vec<(String, String)>,
+    /// Weight of that sample.
     heaviest: i64,
 }
 
@@ -39,19 +40,19 @@ impl Spans {
     /// Adds the samples of one window that passed the filter.
     pub(crate) fn add(&mut self, data: &ProfilesData) {
         for (_, profile) in data.profiles() {
-            let of_type = self.0.entry(profile.type_name().to_owned()).or_default();
-            profile.unit().clone_into(&mut of_type.unit);
+            let type_spans = self.0.entry(profile.type_name().to_owned()).or_default();
+            profile.unit().clone_into(&mut type_spans.unit);
             // Grouped by id within a window, so that names are resolved once per span.
             let mut by_id: HashMap<LinkId, (i64, usize, AttributeSetId, i64)> = HashMap::new();
             for sample in &profile.samples {
                 let weight = profile.weight(sample);
-                of_type.total = of_type.total.saturating_add(weight);
-                of_type.samples += 1;
+                type_spans.total = type_spans.total.saturating_add(weight);
+                type_spans.samples += 1;
                 if sample.link.is_empty() {
                     continue;
                 }
-                of_type.linked_total = of_type.linked_total.saturating_add(weight);
-                of_type.linked_samples += 1;
+                type_spans.linked_total = type_spans.linked_total.saturating_add(weight);
+                type_spans.linked_samples += 1;
                 let (total, samples, labels, heaviest) = by_id.entry(sample.link).or_default();
                 *total = total.saturating_add(weight);
                 *samples += 1;
@@ -61,16 +62,16 @@ impl Spans {
             }
             for (link, (weight, samples, labels, heaviest)) in by_id {
                 let link = data.dictionary.get_link(link);
-                if of_type.by_link.len() >= MAX_SPANS && !of_type.by_link.contains_key(&link) {
+                if type_spans.by_link.len() >= MAX_SPANS && !type_spans.by_link.contains_key(&link) {
                     continue;
                 }
-                let spent = of_type.by_link.entry(link).or_default();
-                spent.weight = spent.weight.saturating_add(weight);
-                spent.samples += samples;
-                if heaviest >= spent.heaviest {
-                    spent.heaviest = heaviest;
+                let span = type_spans.by_link.entry(link).or_default();
+                span.weight = span.weight.saturating_add(weight);
+                span.samples += samples;
+                if heaviest >= span.heaviest {
+                    span.heaviest = heaviest;
                     let attributes = data.dictionary.attributes_of(labels);
-                    spent.labels =
+                    span.labels =
                         attributes.map(|attribute| (attribute.key.to_owned(), attribute.value.to_string())).collect();
                 }
             }
@@ -80,52 +81,52 @@ impl Spans {
     /// Adds the spans of older windows.
     pub(crate) fn merge(&mut self, older: &Spans) {
         for (name, other) in &older.0 {
-            let of_type = self.0.entry(name.clone()).or_default();
-            other.unit.clone_into(&mut of_type.unit);
-            of_type.total = of_type.total.saturating_add(other.total);
-            of_type.samples += other.samples;
-            of_type.linked_total = of_type.linked_total.saturating_add(other.linked_total);
-            of_type.linked_samples += other.linked_samples;
+            let type_spans = self.0.entry(name.clone()).or_default();
+            other.unit.clone_into(&mut type_spans.unit);
+            type_spans.total = type_spans.total.saturating_add(other.total);
+            type_spans.samples += other.samples;
+            type_spans.linked_total = type_spans.linked_total.saturating_add(other.linked_total);
+            type_spans.linked_samples += other.linked_samples;
             for (link, more) in &other.by_link {
-                if of_type.by_link.len() >= MAX_SPANS && !of_type.by_link.contains_key(link) {
+                if type_spans.by_link.len() >= MAX_SPANS && !type_spans.by_link.contains_key(link) {
                     continue;
                 }
-                let spent = of_type.by_link.entry(*link).or_default();
-                spent.weight = spent.weight.saturating_add(more.weight);
-                spent.samples += more.samples;
-                if more.heaviest >= spent.heaviest {
-                    spent.heaviest = more.heaviest;
-                    spent.labels.clone_from(&more.labels);
+                let span = type_spans.by_link.entry(*link).or_default();
+                span.weight = span.weight.saturating_add(more.weight);
+                span.samples += more.samples;
+                if more.heaviest >= span.heaviest {
+                    span.heaviest = more.heaviest;
+                    span.labels.clone_from(&more.labels);
                 }
             }
         }
     }
 
-    /// Approximate memory, to bound a cache: a span has a few short labels, the table spare capacity.
+    /// Approximate memory, to bound a cache: a span has a few short labels, and the table has spare capacity.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let spans: usize = self.0.values().map(|of_type| of_type.by_link.len()).sum();
+        let spans: usize = self.0.values().map(|type_spans| type_spans.by_link.len()).sum();
         spans * (2 * std::mem::size_of::<(Link, SpanWeight)>() + 240)
     }
 
     /// Writes the members of the response for profiles of one type, heaviest spans first.
     pub(crate) fn fields(&self, json: &mut Json, type_name: &str, limit: usize) {
         let none = TypeSpans::default();
-        let of_type = self.0.get(type_name).unwrap_or(&none);
-        let mut rows: Vec<(&Link, &SpanWeight)> = of_type.by_link.iter().collect();
-        rows.sort_by_key(|(link, spent)| (std::cmp::Reverse(spent.weight), link.trace_id, link.span_id));
+        let type_spans = self.0.get(type_name).unwrap_or(&none);
+        let mut rows: Vec<(&Link, &SpanWeight)> = type_spans.by_link.iter().collect();
+        rows.sort_by_key(|(link, span)| (std::cmp::Reverse(span.weight), link.trace_id, link.span_id));
         rows.truncate(limit);
-        json.key("type").string(type_name).key("unit").string(&of_type.unit);
-        json.key("total").number(of_type.total).key("samples").number(of_type.samples as u64);
-        json.key("linked_total").number(of_type.linked_total);
-        json.key("linked_samples").number(of_type.linked_samples as u64);
-        json.key("spans").number(of_type.by_link.len() as u64);
+        json.key("type").string(type_name).key("unit").string(&type_spans.unit);
+        json.key("total").number(type_spans.total).key("samples").number(type_spans.samples as u64);
+        json.key("linked_total").number(type_spans.linked_total);
+        json.key("linked_samples").number(type_spans.linked_samples as u64);
+        json.key("spans").number(type_spans.by_link.len() as u64);
         json.key("rows").array(|json| {
-            for (link, spent) in rows {
+            for (link, span) in rows {
                 json.object(|json| {
                     json.key("trace_id").string(&hex(&link.trace_id)).key("span_id").string(&hex(&link.span_id));
-                    json.key("weight").number(spent.weight).key("samples").number(spent.samples as u64);
+                    json.key("weight").number(span.weight).key("samples").number(span.samples as u64);
                     json.key("labels").object(|json| {
-                        for (key, value) in &spent.labels {
+                        for (key, value) in &span.labels {
                             json.key(key).string(value);
                         }
                     });
@@ -136,6 +137,6 @@ impl Spans {
 
     /// Number of samples of one type in the windows.
     pub(crate) fn samples(&self, type_name: &str) -> usize {
-        self.0.get(type_name).map_or(0, |of_type| of_type.samples)
+        self.0.get(type_name).map_or(0, |type_spans| type_spans.samples)
     }
 }

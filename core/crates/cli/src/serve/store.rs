@@ -30,7 +30,7 @@ const MAX_RESULT_SAMPLES: usize = 1_500_000;
 /// A query stops at this deadline and reports the number of windows left out.
 const QUERY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// DecodeLimits of the stored requests.
+/// Limits of the stored requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Bytes of all files; the oldest beyond this limit are removed.
@@ -39,7 +39,7 @@ pub struct Retention {
     pub max_age: Duration,
 }
 
-/// StoreCounters of the store, for `/api/stats`.
+/// Counters of the store, for `/api/stats`.
 #[derive(Debug, Default)]
 pub(crate) struct StoreCounters {
     pub removed_by_size: AtomicU64,

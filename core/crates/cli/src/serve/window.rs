@@ -48,7 +48,7 @@ impl StoredWindow {
             let service = match services.iter().position(|service| service.name == name) {
                 Some(at) => &mut services[at],
                 None => {
-                    let types = types.iter().filter(|of| of.service == name).cloned().collect();
+                    let types = types.iter().filter(|summary| summary.service == name).cloned().collect();
                     services.push(ServiceSummary { name: name.to_owned(), types, labels: BTreeMap::new() });
                     let last = services.len() - 1;
                     &mut services[last]
@@ -67,8 +67,8 @@ impl StoredWindow {
             bytes,
             received_unix_ms,
             is_owned,
-            from_unix_nano: types.iter().map(|of| of.from_unix_nano).min().unwrap_or(0),
-            to_unix_nano: types.iter().map(|of| of.to_unix_nano).max().unwrap_or(0),
+            from_unix_nano: types.iter().map(|summary| summary.from_unix_nano).min().unwrap_or(0),
+            to_unix_nano: types.iter().map(|summary| summary.to_unix_nano).max().unwrap_or(0),
             services,
             identities: received::identities(data),
             links,
@@ -80,7 +80,7 @@ impl StoredWindow {
         self.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
-    /// Whether the window may contain samples that pass the filter; `false` is certain.
+    /// `false` when the window certainly contains no sample that passes the filter.
     pub(crate) fn may_hold(&self, filter: &Filter) -> bool {
         filter.from_unix_nano.is_none_or(|from| self.to_unix_nano > from || self.from_unix_nano >= from)
             && filter.to_unix_nano.is_none_or(|to| self.from_unix_nano < to)
@@ -88,7 +88,10 @@ impl StoredWindow {
             && filter.span_id.is_none_or(|id| self.links.may_hold(&id))
             && self.services.iter().any(|service| {
                 filter.service.as_ref().is_none_or(|name| *name == service.name)
-                    && filter.type_name.as_ref().is_none_or(|name| service.types.iter().any(|of| of.type_name == *name))
+                    && filter
+                        .type_name
+                        .as_ref()
+                        .is_none_or(|name| service.types.iter().any(|summary| summary.type_name == *name))
             })
     }
 }

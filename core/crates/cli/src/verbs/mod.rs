@@ -44,7 +44,8 @@ fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<Profi
     }
 }
 
-/// The sources and the filter of a reading verb, read; when no sample passes, the error lists the available services and types.
+/// Reads the sources of a reading verb with its filter; returns both. When no sample passes, the error lists the
+/// available services and types.
 fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = selection::of_flags(parsed, unix_ns())?;
     let names = parsed.positionals.join(", ");
@@ -66,10 +67,10 @@ fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), F
 /// `checkout (cpu, wall), cart (cpu)`.
 fn contents(data: &ProfilesData) -> String {
     let mut services: Vec<(String, Vec<String>)> = Vec::new();
-    for of in query::types(data) {
-        match services.iter_mut().find(|(name, _)| *name == of.service) {
-            Some((_, types)) => types.push(of.type_name),
-            None => services.push((of.service, vec![of.type_name])),
+    for summary in query::types(data) {
+        match services.iter_mut().find(|(name, _)| *name == summary.service) {
+            Some((_, types)) => types.push(summary.type_name),
+            None => services.push((summary.service, vec![summary.type_name])),
         }
     }
     let parts: Vec<String> = services.iter().map(|(name, types)| format!("{name:?} ({})", types.join(", "))).collect();
@@ -79,7 +80,7 @@ fn contents(data: &ProfilesData) -> String {
 /// The type to show; prints a note when there are others.
 fn one_type(data: &ProfilesData, filter: &Filter) -> String {
     let shown = selection::type_to_show(data, filter);
-    let mut others: Vec<String> = query::types(data).into_iter().map(|of| of.type_name).collect();
+    let mut others: Vec<String> = query::types(data).into_iter().map(|summary| summary.type_name).collect();
     others.sort();
     others.dedup();
     others.retain(|name| *name != shown);
