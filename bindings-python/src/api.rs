@@ -28,9 +28,9 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = convert::program_name(py);
         }
-        // When switched off, the interpreter is not inspected.
-        let switched_off = !config.enabled || config.disabled_by.is_some();
-        let runtime = if switched_off { Arc::new(DisabledRuntime) } else { python_runtime(py, config.signals)? };
+        // A disabled profiler does not inspect the interpreter.
+        let is_disabled = !config.enabled || config.disabled_by.is_some();
+        let runtime = if is_disabled { Arc::new(DisabledRuntime) } else { python_runtime(py, config.signals)? };
         py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
     })
 }
@@ -153,7 +153,8 @@ pub fn set_log_notifier(function: Bound<'_, PyAny>) {
     pending_call::set_function(function);
 }
 
-/// Samples taken inside the library of `function` get no labels: it replaces frames and context in separate steps (greenlet).
+/// Registers the library of `function` (greenlet). It replaces frames and context in separate steps, so samples taken inside it
+/// get no labels. False when the library is not found.
 #[pyfunction]
 pub fn watch_greenlet_switches(function: &Bound<'_, PyAny>) -> bool {
     ffi_guard(false, || crate::runtime::watch_greenlet_switches(function))

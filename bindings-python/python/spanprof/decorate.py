@@ -38,25 +38,25 @@ def decorate(scope: Any, function: Callable) -> Callable:
 
 def _function(scope: Any, function: Callable) -> Callable:
     @functools.wraps(function)
-    def labelled(*args: Any, **kwargs: Any) -> Any:
+    def labeled(*args: Any, **kwargs: Any) -> Any:
         with scope:
             return function(*args, **kwargs)
 
-    return labelled
+    return labeled
 
 
 def _coroutine_function(scope: Any, function: Callable) -> Callable:
     @functools.wraps(function)
-    async def labelled(*args: Any, **kwargs: Any) -> Any:
+    async def labeled(*args: Any, **kwargs: Any) -> Any:
         with scope:
             return await function(*args, **kwargs)
 
-    return labelled
+    return labeled
 
 
 def _generator_function(scope: Any, function: Callable) -> Callable:
     @functools.wraps(function)
-    def labelled(*args: Any, **kwargs: Any) -> Any:
+    def labeled(*args: Any, **kwargs: Any) -> Any:
         with scope:
             generator = function(*args, **kwargs)
         step, argument = generator.send, None
@@ -75,12 +75,12 @@ def _generator_function(scope: Any, function: Callable) -> Callable:
             except BaseException as error:
                 step, argument = generator.throw, error
 
-    return labelled
+    return labeled
 
 
 def _async_generator_function(scope: Any, function: Callable) -> Callable:
     @functools.wraps(function)
-    async def labelled(*args: Any, **kwargs: Any) -> Any:
+    async def labeled(*args: Any, **kwargs: Any) -> Any:
         with scope:
             generator = function(*args, **kwargs)
         step, argument = generator.asend, None
@@ -99,4 +99,4 @@ def _async_generator_function(scope: Any, function: Callable) -> Callable:
             except BaseException as error:
                 step, argument = generator.athrow, error
 
-    return labelled
+    return labeled

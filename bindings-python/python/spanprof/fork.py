@@ -1,4 +1,4 @@
-"""Restarts the profiler in forked children, and sends their last window before ``os._exit``, by which most end. Not here:
+"""Restarts the profiler in forked children, and sends their last window before ``os._exit``, which most call. Not here:
 processes that SIGTERM ends, such as the workers of ``with Pool`` (native core)."""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # Annotations only: typing costs more to import than this package.
     from typing import NoReturn
 
-#: Limit of the delivery before ``os._exit``.
+#: Time limit of the delivery before ``os._exit``.
 _EXIT_SECONDS = 0.2
 
 _installed = False
-# Of the process whose hook has run, so that two hooks for the same fork have one effect.
+# Id of the process whose hook has run, so that two hooks for the same fork have one effect.
 _pid = 0
 
 
@@ -60,7 +60,7 @@ def _install_in_uwsgi() -> None:
     earlier = getattr(uwsgi, "post_fork_hook", None)
     if earlier is None or "uwsgidecorators" in sys.modules:
         try:
-            # Shares the hook among its callers; if the program imported it later, it would replace ours.
+            # This module shares uWSGI's hook among its callers. If the program imported it later, it would replace the hook.
             importlib.import_module("uwsgidecorators").postfork(_after_in_child)
             return
         except Exception:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # Annotations only: typing costs more to import than this pac
 
 #: ``logging.WARNING``.
 _WARNING = 30
-#: Id of the process that prints its outcome. ``spanprof run`` sets its own, so that forked children print none.
+#: Id of the process that prints its outcome: that of ``spanprof run``, so that forked children print none.
 _prints_outcome: int | None = None
 #: Number of running native calls that log their lines themselves.
 _logging_calls = 0
@@ -80,7 +80,7 @@ def join_log_thread() -> None:
 
 
 def start_log_thread() -> None:
-    """Starts a short-lived thread that logs the queued lines. A pending call on the main thread, between any two bytecodes."""
+    """Starts a short-lived thread that logs the queued lines. Runs as a pending call of the main thread, between two bytecodes."""
     if _logging_calls > 0:
         native.log_fetch_failed()
         return

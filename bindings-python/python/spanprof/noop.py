@@ -50,12 +50,12 @@ def tag_wrapper(labels: Any = None, /, *more: Any, **keyword_labels: Any) -> Sco
 
 
 def start(config: dict) -> bool:
-    if declined is None or config.get("enabled") is False or _is_off("SPANPROF_DISABLED") or _is_off("OTEL_SDK_DISABLED"):
+    if declined is None or config.get("enabled") is False or _is_set("SPANPROF_DISABLED") or _is_set("OTEL_SDK_DISABLED"):
         return False
     raise SpanprofError(declined[0], "unsupported_runtime", declined[1])
 
 
-def _is_off(switch: str) -> bool:
+def _is_set(switch: str) -> bool:
     return os.environ.get(switch, "").lower() not in ("", "0", "false")
 
 

@@ -57,7 +57,7 @@ class Options(TypedDict, total=False):
 
 
 class ConfigureOptions(Options, total=False):
-    """Also the keyword arguments of Pyroscope's ``configure``, except its first three."""
+    """Settings, and the keyword arguments of Pyroscope's ``configure`` except its first three."""
 
     basic_auth_username: str
     basic_auth_password: str
@@ -83,7 +83,7 @@ class ConfigureOptions(Options, total=False):
 
 
 class PyroscopeOptions(ConfigureOptions, total=False):
-    """Also the first three."""
+    """Settings, and all keyword arguments of Pyroscope's ``configure``."""
 
     app_name: str | None
     application_name: str | None

@@ -52,7 +52,7 @@ _IGNORED = {
 
 
 def translated(config: dict[str, Any]) -> dict[str, Any]:
-    """``config`` with Pyroscope's keyword arguments replaced by ours; ours take precedence where both are given."""
+    """``config`` with Pyroscope's keyword arguments replaced by spanprof's, which take precedence where both are given."""
     ours: dict[str, Any] = {}
     headers: dict[str, Any] = {}
     user = password = None

@@ -84,7 +84,7 @@ def _wrap(module: ModuleType) -> None:
     def get_preparation_data(name: str) -> dict:
         data = original(name)
         if native.is_running():
-            # The child's argv is multiprocessing's, so the service name is taken from the parent.
+            # The child's argv is that of multiprocessing, so the service name is taken from the parent.
             service_name = native.setting("service_name")
             configuration = dict(_configuration)
             if service_name:

@@ -33,7 +33,7 @@ def install() -> None:
 
 
 def _register_threads() -> None:
-    # The last step on the new thread before it signals its start: no frame of ours stays on its stack.
+    # Wraps the last step on the new thread before it signals its start: no frame of the wrapper stays on its stack.
     original = getattr(threading.Thread, "_set_native_id", None)
     if original is None:
         return

@@ -39,7 +39,7 @@ class Middleware:
             route_scope = environ.pop(_ROUTE_SCOPE, None)
         file_wrapper = environ.get("wsgi.file_wrapper")
         if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
-            # Complete, or sent by the server itself, which checks the type.
+            # The body is complete, or the server checks its type and sends it itself.
             return body
         return _LabeledBody(body, scope, route_scope)
 

@@ -1,6 +1,6 @@
 //! State of the object that `tag_wrapper` returns: prepared labels and the scopes now open on it. One object may be open many
 //! times at once, in several tasks and threads. It is a raw C type instead of a `#[pyclass]`, because entering and leaving a
-//! scope must cost less than PyO3's argument handling alone (`docs/decisions`). Not here: the C entry points
+//! scope must cost less than PyO3's argument handling alone (decision 10). Not here: the C entry points
 //! ([`super::scope_calls`]) and context ids (`crate::context`).
 
 use std::ffi::{c_int, c_void};

@@ -32,7 +32,7 @@ pub enum LongBytes {
 
 /// The functions found in this interpreter.
 pub struct Symbols {
-    /// All or none.
+    /// The functions of context variables: all or none.
     pub context_var: Option<ContextVarFunctions>,
     /// `PyUnicode_AsUTF8AndSize`: part of the limited API only from 3.10, exported since 3.3.
     pub as_utf8_and_size: Option<AsUtf8AndSize>,

@@ -186,7 +186,7 @@ pub fn set_with_token(value: &VariableValue) -> VariableValue {
 }
 
 /// Restores `previous`, the value before [`set_with_token`] returned `token`. A token of this context is preferred: it is
-/// cheaper and leaves no entry behind.
+/// cheaper and leaves no entry in the context.
 pub fn reset(token: &VariableValue, previous: &VariableValue) {
     let (variable, functions) = (address(), &symbols().context_var);
     let Some(functions) = functions.as_ref().filter(|_| !token.0.is_null() && !variable.is_null()) else {

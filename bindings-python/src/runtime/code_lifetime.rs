@@ -13,7 +13,7 @@
 //! 1. *The code object is live.* It was sampled at t, so every queued tombstone of X is of an earlier lifetime with
 //!    g' + 1 <= t. The resolver accepts only tombstones with g >= t: none. It reads live memory, then checks that the bucket's
 //!    generation is unchanged. If it is, X had not ended before the check, and the memory belonged to X during the read. It is
-//!    reused only after the hook returns, behind a fence.
+//!    reused only after the hook returns, after a fence.
 //! 2. *The code object has ended.* The handler ran while X was live (below), so t <= g, and its tombstone is the one with the
 //!    smallest g >= t: later lifetimes of the address are sampled and end at g + 1 or above. If the tombstone is not yet
 //!    queued, the generation is still g, and the read is of memory that the hook has not yet released, as in 1. If it is

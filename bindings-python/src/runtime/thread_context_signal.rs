@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads inside a labeled scope at one time; beyond it a thread has no labels and is counted.
+/// Maximum number of threads inside a labeled scope at one time. Scopes of further threads set no labels and are counted.
 const CAPACITY: usize = 1024;
 /// Length of the linear probe sequence of a thread's hash.
 const MAX_PROBES: usize = 32;

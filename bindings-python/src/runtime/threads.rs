@@ -2,7 +2,7 @@
 //! kernel id of each. Called by the wall sampler. Not here: walking their frames (`capture_other`).
 //!
 //! Up to 3.10 a thread state holds only its `pthread_t`: the address of the C library's thread descriptor. [`calibrate`] finds
-//! the offset of the kernel id in this descriptor; two of our threads must agree on it.
+//! the offset of the kernel id in this descriptor; the descriptors of two threads must agree on it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
