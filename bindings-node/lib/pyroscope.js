@@ -11,7 +11,7 @@ const { expressMiddleware } = require('./express.js');
 const { fastifyPlugin } = require('./fastify.js');
 
 /**
- * Options of `@pyroscope/nodejs`; ours are accepted too and take precedence.
+ * Options of `@pyroscope/nodejs`; those of spanprof are accepted too and take precedence.
  * @typedef {Omit<lifecycle.Options, 'wall'> & {
  *   appName?: string | undefined, serverAddress?: string | undefined, authToken?: string | undefined,
  *   basicAuthUser?: string | undefined, basicAuthPassword?: string | undefined, tenantID?: string | undefined,

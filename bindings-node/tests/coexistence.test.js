@@ -1,5 +1,5 @@
 'use strict';
-// Other profilers in the same process: V8's, enabled by flags, and the inspector. They see all their samples, and so do we.
+// Other profilers in the same process: V8's, enabled by flags, and the inspector. Each takes all its samples, and so does spanprof.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
@@ -20,13 +20,13 @@ function folderOf(t) {
   return folder;
 }
 
-/** CPU time of our samples in the burning function, in milliseconds. */
+/** CPU time of spanprof's samples in the burning function, in milliseconds. */
 function sampledMs(folder) {
   const burning = pprof.readAll(folder, 'cpu').filter((sample) => sample.stack.some((frame) => frame.name === 'burnAndMake'));
   return burning.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
 }
 
-/** The process burns 500 ms in it, including the CPU time of V8's and our threads. */
+/** The process burns 500 ms in it, including the CPU time of V8's and the profiler's threads. */
 const assertComplete = (folder) => assert.ok(sampledMs(folder) > 250, `${sampledMs(folder)} ms of 500`);
 
 for (const [flag, kind, namesOf] of [

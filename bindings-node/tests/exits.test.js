@@ -24,7 +24,7 @@ test('process.exit keeps its code, and the last window is delivered', (t) => {
   assert.ok(files > 0);
 });
 
-test('an uncaught exception run the process as without the profiler', (t) => {
+test('an uncaught exception ends the process as without the profiler', (t) => {
   const { status, stderr } = run(t, 'throws');
   assert.equal(status, 1);
   assert.match(stderr, /RangeError: mine/);

@@ -127,7 +127,7 @@ test('the wall clock has work, blocks and idle time, each with its labels', (t) 
     const some = samples.filter((sample) => names(sample).includes(name));
     return { some, milliseconds: some.reduce((sum, sample) => sum + sample.values.wall, 0) / 1e6 };
   };
-  // The program may take longer than requested, never shorter. Polls at random times, of which a busy machine allows fewer, miss
+  // The program may take longer than requested, never shorter. Observations at random times, of which a busy machine allows fewer, miss
   // it by a few intervals. The phase after an idle time misses up to the longest interval.
   const missed = 6 * (output.took / output.samples) + 250;
   for (const [name, least] of [['work', 300], ['block', 500], ['(idle)', 700]]) {
@@ -158,7 +158,7 @@ test('V8\'s compiler and collector and libuv\'s pool have frames of their own', 
 test('no thread of the profiler wakes up while the process idles', (t) => {
   const { output } = profiled(t, 'idle.js');
   assert.ok(output.woken.length >= 2, JSON.stringify(output));
-  // The test itself wakes the process: its sample opens a window, which is closed, sent and answered.
+  // The test itself wakes the process: its sample opens a window, which is closed and sent, and the receiver responds.
   for (const [name, times] of output.woken) assert.ok(times <= 4, `${name} woke up ${times} times in 2 s`);
 });
 
@@ -189,7 +189,7 @@ for (const [when, args, walk, warned] of FALLBACKS) {
     const burning = samples.filter((sample) => names(sample).includes('burnInside'));
     const within = burning.filter((sample) => names(sample).join().includes('burnInside,burnOutside'));
     const sum = (some) => some.reduce((sum, sample) => sum + sample.values.cpu, 0) / 1e6;
-    // Of 400 ms of the process; on a busy machine most of it may belong to V8's threads and ours.
+    // Of 400 ms of the process; on a busy machine most of it may belong to the threads of V8 and the profiler.
     assert.ok(sum(within) > 80 && sum(within) === sum(burning), `${sum(within)} of ${sum(burning)} ms`);
     assert.deepEqual([output.byOwn ?? 0, output.ended], [0, 0]);
   });

@@ -59,7 +59,7 @@ test('the options of init are translated', (t) => {
   assert.equal(stats['config.warnings'] ?? '', '');
 });
 
-test('variables of Pyroscope have lower precedence than ours', (t) => {
+test('variables of Pyroscope have lower precedence than those of spanprof', (t) => {
   const source = 'Pyroscope.init(); Pyroscope.start();';
   const theirs = { PYROSCOPE_APPLICATION_NAME: 'ride', PYROSCOPE_WALL_SAMPLING_INTERVAL_MICROS: '4000' };
   const alone = settings(t, source, theirs);

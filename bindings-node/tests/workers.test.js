@@ -1,5 +1,5 @@
 'use strict';
-// Worker threads while profiling: they start normally, are profiled, and do not pass our preload option on.
+// Worker threads while profiling: they start normally, are profiled, and do not pass the preload option to their children.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');

@@ -23,7 +23,7 @@ declare namespace _exports {
 }
 export = _exports;
 /**
- * Options of `@pyroscope/nodejs`; ours are accepted too and take precedence.
+ * Options of `@pyroscope/nodejs`; those of spanprof are accepted too and take precedence.
  */
 type PyroscopeOptions = Omit<lifecycle.Options, "wall"> & {
     appName?: string | undefined;
