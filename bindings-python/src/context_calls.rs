@@ -4,7 +4,7 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use spanprof::context::{pin_context, Link, PinnedContext};
+use spanprof::context::{format_id, pin_context, Link, PinnedContext};
 
 use crate::context::{self, PreparedLabels};
 use crate::convert;
@@ -32,17 +32,10 @@ pub fn describe(py: Python<'_>, id: Option<u64>) -> PyResult<Bound<'_, PyDict>> 
         by_key.set_item(key, value)?;
     }
     described.set_item("labels", by_key)?;
-    described.set_item("trace_id", hex(&row.link.trace_id))?;
-    described.set_item("span_id", hex(&row.link.span_id))?;
-    described.set_item("local_root_span_id", hex(&row.local_root_span_id))?;
+    described.set_item("trace_id", format_id(&row.link.trace_id))?;
+    described.set_item("span_id", format_id(&row.link.span_id))?;
+    described.set_item("local_root_span_id", format_id(&row.local_root_span_id))?;
     Ok(described)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    if bytes.iter().all(|byte| *byte == 0) {
-        return String::new();
-    }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The context that a span link set, and the one before it. The set context is pinned while this lives.

@@ -288,7 +288,7 @@ fn sample_lines(data: &ProfilesData, type_name: &str) -> Vec<String> {
             }
             let link = data.dictionary.get_link(sample.link);
             if !link.is_empty() {
-                line.push_str(&format!(" {}/{}", hex(&link.trace_id), hex(&link.span_id)));
+                line.push_str(&format!(" {}/{}", hex::encode(link.trace_id), hex::encode(link.span_id)));
             }
             if !sample.timestamps_unix_nano.is_empty() {
                 let relative = sample.timestamps_unix_nano.iter().map(|time| i128::from(*time) - UNIX_OFFSET_NS);
@@ -300,10 +300,6 @@ fn sample_lines(data: &ProfilesData, type_name: &str) -> Vec<String> {
     }
     lines.sort();
     lines
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(name: &str, expected: &T, got: &T) -> Result<(), String> {

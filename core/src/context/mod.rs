@@ -162,7 +162,7 @@ fn may_contain_link(labels: &[(&str, &str)]) -> bool {
 
 fn trace_id(key: &str, value: &str) -> Option<[u8; 16]> {
     if key == "trace_id" {
-        hex(value)
+        parse_id(value)
     } else {
         None
     }
@@ -170,24 +170,25 @@ fn trace_id(key: &str, value: &str) -> Option<[u8; 16]> {
 
 fn span_id(key: &str, value: &str) -> Option<[u8; 8]> {
     if key == "span_id" {
-        hex(value)
+        parse_id(value)
     } else {
         None
     }
 }
 
-/// Decodes exactly `N` bytes of hex; `None` for other text and for zeroes only.
-pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    if text.len() != 2 * N {
-        return None;
+/// Parses an id of exactly `N` bytes in hex; `None` for other text and for zeroes only.
+pub fn parse_id<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut id = [0; N];
+    hex::decode_to_slice(text, &mut id).ok()?;
+    (id != [0; N]).then_some(id)
+}
+
+/// The hex digits of an id; empty for zeroes only.
+pub fn format_id(id: &[u8]) -> String {
+    if id.iter().all(|byte| *byte == 0) {
+        return String::new();
     }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-        let high = char::from(pair[0]).to_digit(16)?;
-        let low = char::from(pair[1]).to_digit(16)?;
-        *byte = (high << 4 | low) as u8;
-    }
-    (bytes != [0; N]).then_some(bytes)
+    hex::encode(id)
 }
 
 static ROWS: [AtomicU64; MAX_ROWS * ROW_WORDS] = [const { AtomicU64::new(0) }; MAX_ROWS * ROW_WORDS];
@@ -230,6 +231,13 @@ mod tests {
             let row = with_labels(ContextRow::default(), &[("trace_id", value)]);
             assert_eq!(row.link, Link::default());
             assert_eq!(labels_of(row.label_set), [("trace_id".to_owned(), value.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn malformed_hex_ids_are_absent() {
+        for text in ["", "4bf9", "zzf067aa0ba902b7", "éééééééé", "+1f067aa0ba902b7"] {
+            assert_eq!(parse_id::<8>(text), None);
         }
     }
 

@@ -7,7 +7,6 @@ use spanprof_profile::{
 };
 
 use crate::json::Json;
-use crate::selection::hex;
 
 /// One line of JSON. Every table is written in full: the dictionary must contain only entries that samples use.
 pub(crate) fn encode(data: &ProfilesData) -> String {
@@ -82,7 +81,7 @@ fn write_profile(json: &mut Json, profile: &Profile, strings: &mut StringIndex<'
     integer(json, "timeUnixNano", profile.time_unix_nano);
     integer(json, "durationNano", profile.duration_nano);
     if profile.profile_id != [0; 16] {
-        json.key("profileId").string(&hex(&profile.profile_id));
+        json.key("profileId").string(&hex::encode(profile.profile_id));
     }
     if profile.dropped_attributes_count != 0 {
         json.key("droppedAttributesCount").number(profile.dropped_attributes_count);
@@ -165,7 +164,8 @@ fn dictionary(json: &mut Json, data: &ProfilesData, strings: &mut StringIndex<'_
             json.object(|json| {
                 // Entry 0 has no ids: one receiver refuses zeros there, every receiver accepts their absence.
                 if at > 0 {
-                    json.key("traceId").string(&hex(&link.trace_id)).key("spanId").string(&hex(&link.span_id));
+                    json.key("traceId").string(&hex::encode(link.trace_id));
+                    json.key("spanId").string(&hex::encode(link.span_id));
                 }
             });
         }

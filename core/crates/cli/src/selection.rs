@@ -73,8 +73,8 @@ pub(crate) fn to_parameters(filter: &Filter) -> Vec<(&'static str, String)> {
     for (key, value) in &filter.labels {
         add("label", Some(format!("{key}={value}")));
     }
-    add("trace_id", filter.trace_id.map(|id| hex(&id)));
-    add("span_id", filter.span_id.map(|id| hex(&id)));
+    add("trace_id", filter.trace_id.map(hex::encode));
+    add("span_id", filter.span_id.map(hex::encode));
     // Large enough from 1973 on to parse as nanoseconds; no profile is older.
     add("from", filter.from_unix_nano.map(|nanos| nanos.to_string()));
     add("to", filter.to_unix_nano.map(|nanos| nanos.to_string()));
@@ -116,19 +116,10 @@ fn check(filter: &Filter) -> Result<(), String> {
 }
 
 fn id<const LENGTH: usize>(name: &str, text: &str) -> Result<[u8; LENGTH], String> {
-    let wrong = || format!("`{}`: expected {} hex digits, got `{text}`", name, 2 * LENGTH);
     let mut id = [0; LENGTH];
-    if text.len() != 2 * LENGTH || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    for (at, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
-    }
+    hex::decode_to_slice(text, &mut id)
+        .map_err(|_| format!("`{}`: expected {} hex digits, got `{text}`", name, 2 * LENGTH))?;
     Ok(id)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The type to show: that of the filter, else the default of the file, else the preferred one of those present. "" when there

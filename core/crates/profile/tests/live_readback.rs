@@ -149,9 +149,8 @@ fn expectation(data: &ProfilesData) -> (BTreeMap<String, i64>, BTreeMap<String, 
         }
         let link = data.dictionary.get_link(link);
         if !link.is_empty() {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            count(format!("trace_id:[{}]", hex(&link.trace_id)));
-            count(format!("span_id:[{}]", hex(&link.span_id)));
+            count(format!("trace_id:[{}]", hex::encode(link.trace_id)));
+            count(format!("span_id:[{}]", hex::encode(link.span_id)));
         }
     }
     (sums, labels)

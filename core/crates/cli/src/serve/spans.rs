@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
 
 use crate::json::Json;
-use crate::selection::hex;
 
 /// Spans per profile type and result. Windows are added newest first; further spans count in the sums only.
 const MAX_SPANS: usize = 100_000;
@@ -123,7 +122,8 @@ impl Spans {
         json.key("rows").array(|json| {
             for (link, span) in rows {
                 json.object(|json| {
-                    json.key("trace_id").string(&hex(&link.trace_id)).key("span_id").string(&hex(&link.span_id));
+                    json.key("trace_id").string(&hex::encode(link.trace_id));
+                    json.key("span_id").string(&hex::encode(link.span_id));
                     json.key("weight").number(span.weight).key("samples").number(span.samples as u64);
                     json.key("labels").object(|json| {
                         for (key, value) in &span.labels {

@@ -9,10 +9,6 @@ use crate::fixture::{
     encoded, gzip, ids, now_ns, number, shop, spanprof, window, window_at, Serve, TestDirectory, TestSample,
 };
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn with_two_services() -> (TestDirectory, Serve) {
     let home = TestDirectory::new();
     let serve = Serve::start(home.path(), &[]);
@@ -52,9 +48,9 @@ fn filters_by_service_type_label_trace_and_span_select_their_samples() {
     assert_eq!(total("label=endpoint=/cart&label=endpoint=/pay"), 0);
     assert_eq!(total("label=process.pid=4711&service=search"), 70_000_000);
     let (trace_id, span_id) = ids(2);
-    assert_eq!(total(&format!("trace_id={}", hex(&trace_id))), 200_000_000);
-    assert_eq!(total(&format!("span_id={}", hex(&span_id))), 200_000_000);
-    assert_eq!(total(&format!("trace_id={}", hex(&ids(99).0))), 0);
+    assert_eq!(total(&format!("trace_id={}", hex::encode(trace_id))), 200_000_000);
+    assert_eq!(total(&format!("span_id={}", hex::encode(span_id))), 200_000_000);
+    assert_eq!(total(&format!("trace_id={}", hex::encode(ids(99).0))), 0);
     assert_eq!(total("service=nobody"), 0);
 }
 
@@ -86,8 +82,8 @@ fn traces_are_ranked_by_weight_with_their_labels_and_the_linked_share() {
     let (trace_id, span_id) = ids(1);
     let row = format!(
         r#""rows":[{{"trace_id":"{}","span_id":"{}","weight":300000000,"samples":2,"labels":{{"endpoint":"/a"}}}}]"#,
-        hex(&trace_id),
-        hex(&span_id)
+        hex::encode(trace_id),
+        hex::encode(span_id)
     );
     assert!(traces.contains(&row), "{traces}");
 }
@@ -118,7 +114,7 @@ fn a_time_range_cuts_windows_off() {
 #[test]
 fn the_verbs_query_a_running_server_as_they_read_files() {
     let (home, serve) = with_two_services();
-    let trace_id = hex(&ids(3).0);
+    let trace_id = hex::encode(ids(3).0);
     for source in [serve.url(), home.path().to_str().unwrap().to_owned()] {
         let top = spanprof(&["top", &source, "--service", "checkout", "--type", "cpu", "--json"]);
         assert_eq!(top.code, 0, "{top:?}");

@@ -12,7 +12,7 @@ use prost::Message;
 use super::{decompress, DecodeError, DecodeLimits};
 use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::pprof as wire;
-use crate::wire::{json::parse_hex, pprof_names as names, scan, schema};
+use crate::wire::{pprof_names as names, scan, schema};
 use crate::*;
 
 pub(crate) const WHAT: &str = "pprof profile";
@@ -369,7 +369,7 @@ fn parse_id(text: &str) -> Option<Id> {
     if text.len() != 16 && text.len() != 32 {
         return None;
     }
-    let bytes = parse_hex(text)?;
+    let bytes = hex::decode(text).ok()?;
     bytes.as_slice().try_into().map(Id::Trace).or_else(|_| bytes.as_slice().try_into().map(Id::Span)).ok()
 }
 

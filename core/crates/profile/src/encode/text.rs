@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 
-use crate::wire::hex;
 use crate::*;
 
 /// The text.
@@ -39,7 +38,7 @@ fn write_head(
     writeln!(out)?;
     writeln!(out, "  window {} + {} ns", profile.time_unix_nano, profile.duration_nano)?;
     if profile.profile_id != [0; 16] {
-        writeln!(out, "  id {}", hex(&profile.profile_id))?;
+        writeln!(out, "  id {}", hex::encode(profile.profile_id))?;
     }
     if profile.dropped_attributes_count > 0 {
         writeln!(out, "  dropped attributes {}", profile.dropped_attributes_count)?;
@@ -67,7 +66,7 @@ fn sample_text(data: &ProfilesData, sample: &Sample) -> String {
     out.push('\n');
     let Link { trace_id, span_id } = data.dictionary.get_link(sample.link);
     if (trace_id, span_id) != ([0; 16], [0; 8]) {
-        let _ = writeln!(out, "    link {} {}", hex(&trace_id), hex(&span_id));
+        let _ = writeln!(out, "    link {} {}", hex::encode(trace_id), hex::encode(span_id));
     }
     for attribute in sorted_set(data, sample.attributes) {
         let _ = writeln!(out, "    label {attribute}");

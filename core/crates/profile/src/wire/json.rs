@@ -120,21 +120,12 @@ impl Visitor<'_> for HexVisitor {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Vec<u8>, E> {
-        parse_hex(value).ok_or_else(|| E::custom(format!("expected an id in hex digits, got {value:.40?}")))
+        hex::decode(value).map_err(|_| E::custom(format!("expected an id in hex digits, got {value:.40?}")))
     }
 }
 
 pub(crate) fn hex<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
     source.deserialize_str(HexVisitor)
-}
-
-/// Bytes of hex digits of either case; `None` for anything else.
-pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    if !text.len().is_multiple_of(2) {
-        return None;
-    }
-    text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
 struct Base64Visitor;

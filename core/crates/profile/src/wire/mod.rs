@@ -10,10 +10,3 @@ pub(crate) mod pprof_names;
 pub(crate) mod scan;
 pub(crate) mod schema;
 pub(crate) mod write;
-
-/// Lower-case hex digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}

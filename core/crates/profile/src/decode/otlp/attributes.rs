@@ -105,7 +105,7 @@ pub(super) fn write_text(
         Wire::BoolValue(flag) => out.push_str(&flag.to_string()),
         Wire::IntValue(number) => out.push_str(&number.to_string()),
         Wire::DoubleValue(number) => out.push_str(&number.to_string()),
-        Wire::BytesValue(bytes) => out.push_str(&crate::wire::hex(bytes)),
+        Wire::BytesValue(bytes) => out.push_str(&hex::encode(bytes)),
         Wire::ArrayValue(array) => {
             for (nth, value) in array.values.iter().enumerate() {
                 out.push(if nth == 0 { '[' } else { ',' });

@@ -3,8 +3,8 @@
 use super::super::numbering::WireNumbering;
 use super::columns::{Columns, SampleRow};
 use crate::model::TextTable;
+use crate::wire::pprof_names as names;
 use crate::wire::write::MessageWriter;
-use crate::wire::{self, pprof_names as names};
 use crate::*;
 
 /// The file, uncompressed.
@@ -107,10 +107,10 @@ impl PprofEncoder<'_> {
         }
         let Link { trace_id, span_id } = dictionary.get_link(row.link);
         if trace_id != [0; 16] {
-            text_label(&mut self.strings, names::TRACE_ID, &wire::hex(&trace_id));
+            text_label(&mut self.strings, names::TRACE_ID, &hex::encode(trace_id));
         }
         if span_id != [0; 8] {
-            text_label(&mut self.strings, names::SPAN_ID, &wire::hex(&span_id));
+            text_label(&mut self.strings, names::SPAN_ID, &hex::encode(span_id));
         }
         labels.extend(numbers);
         labels
