@@ -1,5 +1,5 @@
 'use strict';
-// Other profilers in the same process: V8's, enabled by flags, and the inspector. Each takes all its samples, and so does spanprof.
+// Other profilers in the same process: V8's, enabled by flags, and the inspector. No profiler loses samples.
 
 const test = require('node:test');
 const assert = require('node:assert/strict');

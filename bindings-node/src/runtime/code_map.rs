@@ -129,8 +129,8 @@ impl CodeObject {
     }
 
     /// Whether memory, read by `read`, may still hold this code. V8 logs no event when bytecode is collected, and other objects
-    /// reuse its memory; that of machine code goes to other machine code or is unmapped. The bytecode itself is no evidence:
-    /// newer versions write feedback into it.
+    /// reuse its memory. The memory of machine code is reused by other machine code, or unmapped. The bytecode itself is no
+    /// evidence: newer versions write feedback into it.
     fn may_be_present(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
         match self.map_word {
             Some((before, word)) => read(self.start.wrapping_sub(before)) == Some(word),
@@ -157,12 +157,13 @@ struct MissingCode {
 const CODE_BYTES: usize = 240;
 /// Memory limit for code; the oldest is evicted first.
 const MAX_CODE_BYTES: usize = 128 << 20;
-/// New code objects between two sweeps, at least.
+/// Minimum number of new code objects between two sweeps.
 const MIN_NEW_BEFORE_SWEEP: usize = 2048;
 /// Maximum number of line tables that precede their code.
 const MAX_PENDING_TABLES: usize = 4096;
 const PAGE: usize = 4096;
-/// Pseudo-isolates of shared code: builtins, and the code of a WebAssembly module. Each isolate logs it, and it outlives them.
+/// Pseudo-isolates of shared code: builtins, and the code of a WebAssembly module. Each isolate logs such code, which
+/// outlives them.
 pub const OF_PROCESS: usize = 0;
 pub const OF_MODULE: usize = usize::MAX;
 
@@ -208,7 +209,8 @@ impl CodeMap {
     }
 
     /// Ends a drain: drops code that disappeared without an event, and unreferenced names and scripts. All code is checked once
-    /// per `MIN_NEW_BEFORE_SWEEP` or more new code objects. `read` reads a word of memory; `position` returns the ring's position.
+    /// per `MIN_NEW_BEFORE_SWEEP` or more new code objects. `read` reads a word of memory; `position` returns the ring's
+    /// position.
     pub fn sweep(
         &mut self,
         read: &dyn Fn(usize) -> Option<u64>,

@@ -137,13 +137,13 @@ pub fn find_unlisted(
     let Some((layout, code_layout)) = layout().and_then(|layout| Some((layout, layout.code_layout(&listed)?))) else {
         return;
     };
-    listed.sort_unstable_by_key(|piece| piece.start);
+    listed.sort_unstable_by_key(|code| code.start);
     functions.sort_unstable();
     let bytecode_of = |function: u64| {
         let at = functions.binary_search_by_key(&function, |known| known.0).ok()?;
         functions.get(at).map(|known| known.1)
     };
-    let ends = [listed.first(), listed.last()].into_iter().flatten().map(|piece| piece.start);
+    let ends = [listed.first(), listed.last()].into_iter().flatten().map(|code| code.start);
     let near: Vec<usize> = ends.chain((remapped_builtins != 0).then_some(remapped_builtins)).collect();
     let found = layout
         .find_unlisted(&code_layout, &executable_near(&near), &listed, &|function| bytecode_of(function).is_some());

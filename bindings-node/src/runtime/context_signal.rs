@@ -1,6 +1,7 @@
-//! The context id of the interrupted JavaScript thread: the number that our AsyncLocalStorage has in V8's continuation-preserved
-//! embedder data, which is a JavaScript map (`AsyncContextFrame`). Each word is read through a guarded load, so that a map under
-//! modification yields no context instead of a crash. During a collection the id is that of the collection's start.
+//! The context id of the interrupted JavaScript thread: the number that the package's AsyncLocalStorage has in V8's
+//! continuation-preserved embedder data, which is a JavaScript map (`AsyncContextFrame`). Each word is read through a guarded
+//! load, so that a map under modification yields no context instead of a crash. During a collection the id is that of the
+//! collection's start.
 
 use std::sync::atomic::Ordering;
 
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_our_storage_is_found_among_other_keys() {
+    fn the_number_of_the_storage_is_found_among_other_keys() {
         let storage = [0u64; 4];
         assert_eq!(read_with(tagged(&storage), 1026 << 32), Some(1026));
         let number = [0, 4_294_967_297f64.to_bits()];

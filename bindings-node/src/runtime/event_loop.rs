@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_a_poll_interrupts_is_idle_time_from_its_start() {
+    fn a_wait_that_a_wall_request_interrupts_is_idle_time_from_its_start() {
         assert_eq!(uncounted_ns(1_000, 1_250), 250);
         assert_eq!(uncounted_ns(1_000, 0), 0, "no request");
         assert_eq!(uncounted_ns(1_000, 900), 0, "the request was in an earlier wait");

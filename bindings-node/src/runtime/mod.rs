@@ -1,5 +1,6 @@
 //! V8's implementation of the core's `Runtime` trait. JavaScript threads enroll themselves; the signal handler walks their
-//! stacks; names come from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its drain thread.
+//! stacks; names come from V8's code events, kept by ring position. Called by the addon's API, the core's handler and its
+//! drain thread.
 
 mod bytecode_sizes;
 mod capture_signal;

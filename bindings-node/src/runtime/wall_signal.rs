@@ -6,7 +6,8 @@
 //! # The exchange
 //! One requester and one responder per thread. The requester writes REQUESTED, sends the signal, and waits on the state. A
 //! handler that changes REQUESTED to WALKING writes the walk, which is read only when COMPLETE. A request without a response at
-//! its deadline stays pending: a thread that waits for a processor responds as soon as it runs, and the next tick takes the walk.
+//! its deadline stays pending: a thread that waits for a processor responds as soon as it runs, and the next tick takes the
+//! walk.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Reads the context id of a thread in the handler: looks up our context variable in the thread's current `Context`. Its table
+//! Reads the context id of a thread in the handler: looks up the profiler's context variable in the thread's current `Context`. Its table
 //! is a hash array mapped trie (HAMT). A lookup takes ~50 ns, without a call or a change of a reference count. Falls back to
 //! [`super::thread_context_signal`] when the start-up test failed.
 //!
