@@ -80,7 +80,7 @@ def join_log_thread() -> None:
 
 
 def start_log_thread() -> None:
-    """Starts a short-lived thread that logs the queued lines. Runs as a pending call of the main thread, between two bytecodes."""
+    """Starts a short-lived thread that logs the queued lines. Runs as a pending call of the main thread."""
     if _logging_calls > 0:
         native.log_fetch_failed()
         return
