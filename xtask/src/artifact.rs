@@ -1,11 +1,11 @@
 //! Shared parts of the packaging verbs: the native library built by zig against an old glibc, its symbol audit, and the size
-//! budgets. Packing and the first run are in the verbs `addon`, `jar` and `wheel`.
+//! budgets. Packing and the first run are in the modules `package` of `languages`.
 
 use std::path::{Path, PathBuf};
 
+use crate::languages::python::{self, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::{elf, pythons, workspace};
+use crate::{elf, workspace};
 
 /// Pinned for reproducible builds.
 pub const ZIG: &str = "ziglang==0.17.0";
@@ -27,7 +27,7 @@ impl std::fmt::Display for Glibc {
 
 /// A package's release library, linked against the oldest supported glibc.
 pub fn release_library(package: &str, oldest: Glibc, variables: &[(&str, &str)]) -> StepResult<PathBuf> {
-    let tools = Venv::with("zigbuild", &pythons::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
+    let tools = Venv::with("zigbuild", &python::runtimes::preferred()?, &[ZIGBUILD.to_owned(), ZIG.to_owned()])?;
     let target = format!("{TARGET}.{oldest}");
     let step = ProcessStep::new(format!("build the release library of {package}"), tools.program("cargo-zigbuild"))
         .args(["zigbuild", "--release", "--locked", "-p", package, "--target", &target])

@@ -1,12 +1,13 @@
 //! Kills a step that exceeds its time limit, with all its descendants, so that a hung test becomes a failure with the name of
-//! its step before the CI job times out. Called by `step`.
+//! its step before the CI job times out; and the time limit of all steps of `test`. Called by `step` and the test suites.
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError, Sender};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Environment variable of a watched child, inherited by its descendants: identifies those with another parent.
 const MARK: &str = "XTASK_STEP";
@@ -17,6 +18,17 @@ pub fn mark(command: &mut Command) -> String {
     let mark = format!("{}.{}", std::process::id(), STEPS.fetch_add(1, Ordering::Relaxed));
     command.env(MARK, &mark);
     mark
+}
+
+/// Time limit of all steps together. Beyond it the running step is killed and the remaining ones fail at once, so that the
+/// sums are printed.
+const TOTAL_LIMIT: Duration = Duration::from_secs(75 * 60);
+
+/// Time limit of a step: `minutes`, and at most the rest of [`TOTAL_LIMIT`].
+pub fn at_most(minutes: u64) -> Duration {
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    let left = TOTAL_LIMIT.saturating_sub(BEGUN.get_or_init(Instant::now).elapsed());
+    left.min(Duration::from_secs(minutes * 60))
 }
 
 /// Watches one child until it is cancelled.

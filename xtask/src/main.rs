@@ -1,20 +1,18 @@
-//! `cargo xtask <verb>`: builds, tests and demonstrates spanprof. One file per verb in `verbs/`; shared parts (steps,
-//! interpreters, tallies) are beside it. May refer to every crate of the workspace; no crate depends on it.
+//! `cargo xtask <verb>`: builds, tests and demonstrates spanprof. One file per verb in `verbs/`, one directory per
+//! language in `languages/`; shared parts (steps, tallies) are beside them. May refer to every crate of
+//! the workspace; no crate depends on it.
 
 mod arguments;
 mod artifact;
 mod deadline;
 mod elf;
 mod http;
-mod jdks;
-mod nodes;
+mod languages;
 mod progress;
-mod pythons;
 mod scratch;
 mod step;
 mod tally;
 mod tidy;
-mod venv;
 mod verbs;
 mod workspace;
 

@@ -2,13 +2,12 @@
 //! xtask/bench/RESULTS.md.
 //! Needs an idle machine; not part of `test`, since a figure has no pass or fail.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::{java_bench, live, node_bench, wheel, Verb};
+use super::{live, Verb};
 use crate::arguments::{Arguments, OptionSpec};
-use crate::pythons::{self, Python};
+use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
 use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
@@ -106,24 +105,28 @@ fn run(given: &Arguments) -> StepResult {
         ));
     }
     let python = match given.text("python") {
-        Some(_) => pythons::chosen(given.text("python"))?.remove(0),
-        None => pythons::preferred()?,
+        Some(_) => python::runtimes::chosen(given.text("python"))?.remove(0),
+        None => python::runtimes::preferred()?,
     };
     // Benchmarks measure the release packages.
-    let wheel =
-        chosen.iter().any(|bench| matches!(bench.kind, BenchKind::Python(_))).then(wheel::release).transpose()?;
+    let wheel = chosen
+        .iter()
+        .any(|bench| matches!(bench.kind, BenchKind::Python(_)))
+        .then(python::package::release)
+        .transpose()?;
     let node = chosen.iter().any(|bench| matches!(bench.kind, BenchKind::Node));
-    let node = node.then(|| node_bench::NodeBench::prepare(given.text("node"))).transpose()?;
+    let node = node.then(|| node::bench::NodeBench::prepare(given.text("node"))).transpose()?;
     let java = chosen.iter().any(|bench| matches!(bench.kind, BenchKind::Java));
-    let java = java.then(|| java_bench::JavaBench::prepare(given.text("java"))).transpose()?;
+    let java = java.then(|| java::bench::JavaBench::prepare(given.text("java"))).transpose()?;
     let reads_files = wheel.is_some() || node.is_some();
     let command = reads_files.then(live::command_line).transpose()?;
     let short = given.has("short");
     for bench in chosen {
         let (tables, runtime) = match (&bench.kind, &command, &wheel, &node, &java) {
-            (BenchKind::Python(peers), Some(command), Some(wheel), ..) => {
-                (measure(bench, peers, &python, wheel, command, short)?, format!("CPython {}", python.full()))
-            }
+            (BenchKind::Python(peers), Some(command), Some(wheel), ..) => (
+                python::bench::measure(bench.name, peers, &python, wheel, command, short)?,
+                format!("CPython {}", python.full()),
+            ),
             (BenchKind::Node, Some(command), _, Some(node), _) => {
                 (node.measure(bench.name, command, short)?, node.runtime())
             }
@@ -157,38 +160,6 @@ fn engine() -> StepResult<String> {
         .args(["bench", "--quiet", "-p", "spanprof-signal", "--bench", "empty_tick"])
         .capture()?;
     Ok(format!("```text\n{}\n{}\n```", lines.trim_end(), empty_tick.trim_end()))
-}
-
-fn measure(
-    bench: &Bench,
-    packages: &[(&str, &str)],
-    python: &Python,
-    wheel: &Path,
-    command: &Path,
-    short: bool,
-) -> StepResult<String> {
-    let own = Venv::with("bench-spanprof", python, &[])?;
-    own.install_wheel(wheel)?;
-    let mut peers: Vec<(String, PathBuf)> = vec![("spanprof".to_owned(), own.python())];
-    for (name, package) in packages {
-        let venv = Venv::with(&format!("bench-{name}"), python, &[(*package).to_owned()])?;
-        peers.push(((*name).to_owned(), venv.python()));
-    }
-    let peers: Vec<String> = peers.iter().map(|(name, python)| format!("{name}={}", python.display())).collect();
-    let directory = scratch::empty(&format!("bench-{}", bench.name))?;
-    println!("── bench {}", bench.name);
-    let mut step = ProcessStep::new(format!("bench {}", bench.name), own.python())
-        .arg(format!("xtask/bench/python/{}.py", bench.name))
-        .arg("--command")
-        .arg(command)
-        .arg("--folder")
-        .arg(&directory)
-        .arg("--wheel")
-        .arg(wheel);
-    if short {
-        step = step.arg("--short");
-    }
-    step.args(peers).capture()
 }
 
 /// Date, machine and versions of a measurement.

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::{fuzz, tidy, Verb};
 use crate::arguments::{Arguments, OptionSpec};
+use crate::languages::python;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -48,7 +49,7 @@ pub fn clippy() -> StepResult {
         .args(["clippy", "--workspace", "--all-targets", "--quiet"])
         .args(["--features", "spanprof/opentelemetry,spanprof-profile/readback"])
         .args(["--", "-D", "warnings"]);
-    if let Ok(python) = crate::pythons::preferred() {
+    if let Ok(python) = python::runtimes::preferred() {
         step = step.env("PYO3_PYTHON", &python.program);
     }
     step.install_hint("rustup component add clippy").run()

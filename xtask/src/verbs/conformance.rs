@@ -1,7 +1,8 @@
 //! `cargo xtask conformance`: runs the cases of core/conformance through every language's runner.
 
-use super::{jar, node_tests, test, wheel, Verb};
+use super::Verb;
 use crate::arguments::Arguments;
+use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -25,14 +26,14 @@ fn run(given: &Arguments) -> StepResult {
         match name.as_str() {
             "rust" => rust(&mut tally)?,
             "python" => {
-                let wheel = wheel::build_for_tests()?;
-                for python in crate::pythons::oldest_and_newest()? {
-                    let venv = test::environment(&python, &wheel)?;
-                    test::pytest(&venv, &python, &["-k", "conformance"], &mut tally)?;
+                let wheel = python::package::build_for_tests()?;
+                for python in python::runtimes::oldest_and_newest()? {
+                    let venv = python::suite::environment(&python, &wheel)?;
+                    python::suite::pytest(&venv, &python, &["-k", "conformance"], &mut tally)?;
                 }
             }
-            "node" => node_tests::files(&|file| file.contains("conformance"), &mut tally)?,
-            "java" => jar::junit(&["-Dtest=ConformanceTest,SurfaceTest"], &mut tally)?,
+            "node" => node::suite::files(&|file| file.contains("conformance"), &mut tally)?,
+            "java" => java::suite::junit(&["-Dtest=ConformanceTest,SurfaceTest"], &mut tally)?,
             other => {
                 let message = format!("no runner for `{other}`; the runners are: {}", ALL.join(", "));
                 return Err(StepFailure::new("conformance", message));

@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{jar, node_tests, wheel, Verb};
+use super::Verb;
 use crate::arguments::{Arguments, OptionSpec};
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::{jdks, nodes, pythons, scratch, workspace};
+use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
     name: "docs",
@@ -28,7 +29,7 @@ fn run(given: &Arguments) -> StepResult {
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
         // The pages are for contributors: a module may link to private items.
         .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links")
-        .env("PYO3_PYTHON", &pythons::preferred()?.program)
+        .env("PYO3_PYTHON", &python::runtimes::preferred()?.program)
         .run()?;
     blocks()
 }
@@ -86,11 +87,11 @@ fn links_of(text: &str) -> Vec<String> {
 
 /// Runs the Python blocks of each document that has any, in one program per document.
 pub fn blocks() -> StepResult {
-    let python = pythons::preferred()?;
+    let python = python::runtimes::preferred()?;
     // The demo's environment, which has the libraries of the documents.
     let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
     let venv = Venv::with("demo", &python, &packages)?;
-    venv.install_wheel(&wheel::build_for_tests()?)?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     let directory = scratch::empty("docs-blocks")?;
     let mut count = 0;
     for path in documents()?
@@ -124,10 +125,10 @@ pub fn first_results() -> StepResult {
     let failed = |error: std::io::Error| StepFailure::new("first result", error.to_string());
     let modules = directory.join("node_modules");
     std::fs::create_dir(&modules).map_err(failed)?;
-    std::os::unix::fs::symlink(node_tests::prepared()?, modules.join("spanprof")).map_err(failed)?;
-    let jar = jar::for_tests()?;
-    let java = jdks::all()?[0].home.join("bin/java");
-    let node = nodes::preferred()?;
+    std::os::unix::fs::symlink(node::suite::prepared()?, modules.join("spanprof")).map_err(failed)?;
+    let jar = java::package::for_tests()?;
+    let java = java::runtimes::preferred()?.home.join("bin/java");
+    let node = node::runtimes::preferred()?;
     let programs = [
         ("js", "checkout.js", ProcessStep::new("the README in Node.js", &node.program)),
         ("java", "Checkout.java", ProcessStep::new("the README in Java", java).arg("-cp").arg(&jar)),

@@ -1,22 +1,17 @@
 //! The verbs, one file each. Called by `main`; verbs may call each other's functions.
 
-mod addon;
 mod bench;
 mod check;
 mod conformance;
 pub mod demo;
 mod docs;
 mod fuzz;
-mod jar;
-mod java_bench;
 mod live;
-mod node_bench;
-mod node_tests;
 mod test;
 mod tidy;
-pub mod wheel;
 
 use crate::arguments::{Arguments, OptionSpec};
+use crate::languages::{java, node, python};
 use crate::step::StepResult;
 
 /// One verb.
@@ -42,9 +37,9 @@ pub const ALL: &[Verb] = &[
     conformance::VERB,
     bench::VERB,
     tidy::VERB,
-    wheel::VERB,
-    addon::VERB,
-    jar::VERB,
+    python::package::VERB,
+    node::package::VERB,
+    java::package::VERB,
     docs::VERB,
     fuzz::VERB,
 ];

@@ -1,17 +1,14 @@
 //! `cargo xtask test`: the checks of CI, complete. Continues after a failed step, so that one run shows every failure, and ends
 //! with the sums of the runners.
 
-use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use super::{check, demo, docs, jar, node_tests, tidy, wheel, Verb};
+use super::{check, demo, docs, tidy, Verb};
 use crate::arguments::{Arguments, OptionSpec};
-use crate::pythons::{self, Python};
+use crate::deadline::at_most;
+use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::venv::Venv;
 
 pub const VERB: Verb = Verb {
     name: "test",
@@ -22,17 +19,6 @@ pub const VERB: Verb = Verb {
     options: &[OptionSpec::Value("seconds")],
     run,
 };
-
-/// Time limit of all steps together. Beyond it the running step is killed and the remaining ones fail at once, so that the
-/// sums are printed.
-const TOTAL_LIMIT: Duration = Duration::from_secs(75 * 60);
-
-/// Time limit of a step: `minutes`, and at most the rest of [`TOTAL_LIMIT`].
-pub fn at_most(minutes: u64) -> Duration {
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    let left = TOTAL_LIMIT.saturating_sub(BEGUN.get_or_init(Instant::now).elapsed());
-    left.min(Duration::from_secs(minutes * 60))
-}
 
 fn run(given: &Arguments) -> StepResult {
     at_most(0);
@@ -53,24 +39,25 @@ fn run(given: &Arguments) -> StepResult {
     step(&mut |_| docs::generated(true));
     step(&mut |tally| check::loom(None, tally));
     step(&mut |tally| {
-        let wheel = wheel::build_for_tests()?;
-        pythons::oldest_and_newest()?.iter().try_for_each(|python| {
+        let wheel = python::package::build_for_tests()?;
+        python::runtimes::oldest_and_newest()?.iter().try_for_each(|python| {
             let before = *tally;
-            let outcome = environment(python, &wheel).and_then(|venv| pytest(&venv, python, &[], tally));
+            let outcome = python::suite::environment(python, &wheel)
+                .and_then(|venv| python::suite::pytest(&venv, python, &[], tally));
             tally.add_outcome(before, outcome);
             Ok(())
         })?;
         // Each interpreter has its own layout.
-        pythons::all()?.iter().try_for_each(|python| {
+        python::runtimes::all()?.iter().try_for_each(|python| {
             let before = *tally;
-            let outcome = runtime_tests(python, &wheel, tally);
+            let outcome = python::suite::runtime_tests(python, &wheel, tally);
             tally.add_outcome(before, outcome);
             Ok(())
         })
     });
     step(&mut |_| docs::blocks());
-    step(&mut node_tests::run);
-    step(&mut |tally| jar::junit(&[], tally));
+    step(&mut node::suite::run);
+    step(&mut |tally| java::suite::junit(&[], tally));
     step(&mut |_| docs::first_results());
     step(&mut |_| demo::show(&demo::DEFAULT, Some(seconds), &demo::Ports::free()?, demo::Packages::ForTests));
     println!("{tally}");
@@ -82,7 +69,7 @@ fn run(given: &Arguments) -> StepResult {
 
 /// Fails before the first build when a tool is missing, with the command that installs it.
 fn toolchain() -> StepResult {
-    let nodes = crate::nodes::INSTALL_HINT;
+    let nodes = node::runtimes::INSTALL_HINT;
     let tools = [
         ("cargo", ["fmt", "--version"], "rustup component add rustfmt"),
         ("cargo", ["clippy", "--version"], "rustup component add clippy"),
@@ -90,7 +77,7 @@ fn toolchain() -> StepResult {
         ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
         ("node", ["--version", "--no-warnings"], nodes),
         ("npm", ["--version", "--silent"], nodes),
-        ("mvn", ["--version", "--quiet"], crate::jdks::INSTALL_HINT),
+        ("mvn", ["--version", "--quiet"], java::runtimes::INSTALL_HINT),
     ];
     for (program, words, install) in tools {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
@@ -99,10 +86,10 @@ fn toolchain() -> StepResult {
             return Err(StepFailure::new("toolchain", message).with_hint(install));
         }
     }
-    let found: Vec<_> = pythons::oldest_and_newest()?.iter().map(Python::full).collect();
+    let found: Vec<_> = python::runtimes::oldest_and_newest()?.iter().map(python::runtimes::Python::full).collect();
     println!("Python tests will run on CPython {}", found.join(" and "));
-    crate::nodes::preferred()?;
-    let found: Vec<_> = crate::jdks::all()?.iter().map(|java| java.version.to_string()).collect();
+    node::runtimes::preferred()?;
+    let found: Vec<_> = java::runtimes::all()?.iter().map(|java| java.version.to_string()).collect();
     println!("Java tests will run on JDK {}", found.join(" and "));
     Ok(())
 }
@@ -110,7 +97,7 @@ fn toolchain() -> StepResult {
 fn rust(tally: &mut Tally) -> StepResult {
     ProcessStep::cargo("tests in Rust")
         .args(["test", "--workspace", "--no-fail-fast"])
-        .env("PYO3_PYTHON", &pythons::preferred()?.program)
+        .env("PYO3_PYTHON", &python::runtimes::preferred()?.program)
         .time_limit(at_most(35))
         .run_with_lines(|line| tally.read(line))
 }
@@ -126,44 +113,4 @@ fn rust_features(tally: &mut Tally) -> StepResult {
         true => Ok(()),
         false => Err(StepFailure::new("feature opentelemetry", "no test ran")),
     }
-}
-
-/// An environment with the dependencies of the Python tests and the wheel under test.
-pub fn environment(python: &Python, wheel: &Path) -> StepResult<Venv> {
-    let venv = Venv::with("tests", python, &["-r".to_owned(), "bindings-python/tests/requirements.txt".to_owned()])?;
-    venv.install_wheel(wheel)?;
-    Ok(venv)
-}
-
-/// Runs the Python suite, or a part of it.
-pub fn pytest(venv: &Venv, python: &Python, words: &[&str], tally: &mut Tally) -> StepResult {
-    let before = *tally;
-    ProcessStep::new(format!("tests on Python {}", python.full()), venv.python())
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q"])
-        .args(words)
-        .in_directory(&crate::workspace::root().join("bindings-python"))
-        .time_limit(at_most(20))
-        .run_with_lines(|line| tally.read(line))?;
-    if tally.passed == before.passed {
-        return Err(StepFailure::new("pytest", "no test ran"));
-    }
-    Ok(())
-}
-
-/// Runs the tests of the runtime's `testing` functions (`bindings-python/tests/runtime`). They need the wheel for tests and no
-/// fixture of the suite.
-pub fn runtime_tests(python: &Python, wheel: &Path, tally: &mut Tally) -> StepResult {
-    let venv = Venv::with("runtime", python, &["pytest", "pytest-timeout", "greenlet"].map(str::to_owned))?;
-    venv.install_wheel(wheel)?;
-    let before = *tally;
-    ProcessStep::new(format!("tests of the runtime on Python {}", python.full()), venv.python())
-        .args(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "-q", "-o", "python_files=check_*.py"])
-        .args(["--confcutdir", "tests/runtime", "tests/runtime"])
-        .in_directory(&crate::workspace::root().join("bindings-python"))
-        .time_limit(at_most(10))
-        .run_with_lines(|line| tally.read(line))?;
-    if tally.passed == before.passed {
-        return Err(StepFailure::new("pytest", "no test ran"));
-    }
-    Ok(())
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::prepared::Prepared;
 use super::DemoServer;
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::verbs::{addon, jar, live, wheel};
-use crate::{http, jdks, nodes, pythons, workspace};
+use crate::verbs::live;
+use crate::{http, workspace};
 
 /// One of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,22 +56,22 @@ impl Packages {
 
     fn wheel(self) -> StepResult<PathBuf> {
         match self {
-            Self::ForTests => wheel::build_for_tests(),
-            Self::Optimized => wheel::build_for_demo(),
+            Self::ForTests => python::package::build_for_tests(),
+            Self::Optimized => python::package::build_for_demo(),
         }
     }
 
     fn npm_package(self) -> StepResult<PathBuf> {
         match self {
-            Self::ForTests => addon::build_for_tests(),
-            Self::Optimized => addon::pack_for_demo(),
+            Self::ForTests => node::package::build_for_tests(),
+            Self::Optimized => node::package::pack_for_demo(),
         }
     }
 
     fn jar(self) -> StepResult<PathBuf> {
         match self {
-            Self::ForTests => jar::for_tests(),
-            Self::Optimized => jar::pack_for_demo(),
+            Self::ForTests => java::package::for_tests(),
+            Self::Optimized => java::package::pack_for_demo(),
         }
     }
 }
@@ -120,9 +121,9 @@ impl Example {
 
     fn tools(self) -> StepResult {
         match self {
-            Self::FastApi => pythons::preferred().map(drop),
-            Self::Express | Self::Fastify => nodes::preferred().map(drop),
-            Self::Spring => jdks::all().map(drop),
+            Self::FastApi => python::runtimes::preferred().map(drop),
+            Self::Express | Self::Fastify => node::runtimes::preferred().map(drop),
+            Self::Spring => java::runtimes::all().map(drop),
         }
     }
 
@@ -183,7 +184,7 @@ impl Example {
 
     fn in_python(self, packages: Packages) -> StepResult<ServiceProgram> {
         let requirements = ["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()];
-        let venv = Venv::with("demo", &pythons::preferred()?, &requirements)?;
+        let venv = Venv::with("demo", &python::runtimes::preferred()?, &requirements)?;
         venv.install_wheel(&packages.wheel()?)?;
         let words = ["-m", "uvicorn", "app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"];
         let words = words.map(str::to_owned).to_vec();
@@ -191,13 +192,13 @@ impl Example {
     }
 
     fn in_node(self, packages: Packages) -> StepResult<ServiceProgram> {
-        let node = nodes::preferred()?;
+        let node = node::runtimes::preferred()?;
         let sources = ["bindings-node/lib/", "bindings-node/types/", "bindings-node/package.json"];
         let prepared = self.prepared(&sources, &packages.libraries(&["libspanprof_node.so"]), &node.version)?;
         if !prepared.is_current() {
             let package = packages.npm_package()?;
             prepared.begin(&self.directory(), &["app.js", "shop.js", "package.json"])?;
-            nodes::npm("dependencies of the service")
+            node::runtimes::npm("dependencies of the service")
                 .args(["install", "--ignore-scripts"])
                 .arg(&package)
                 .in_directory(&prepared.directory)
@@ -211,20 +212,20 @@ impl Example {
 
     fn in_java(self, packages: Packages) -> StepResult<ServiceProgram> {
         // The newest, which prints the current warnings about native code.
-        let jdks = jdks::all()?;
+        let jdks = java::runtimes::all()?;
         let java = &jdks[jdks.len() - 1];
         let built = packages.libraries(&["libspanprof_java.so", "libspanprof_java_opener.so"]);
         let sources = ["bindings-java/src/main/", "bindings-java/pom.xml"];
         let prepared = self.prepared(&sources, &built, &java.version.to_string())?;
         if !prepared.is_current() {
-            let version = jar::into_local_repository(java, &packages.jar()?)?;
+            let version = java::package::into_local_repository(java, &packages.jar()?)?;
             let source = "src/main/java/shop/";
             let classes =
                 ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));
             let mut files = vec!["pom.xml", "src/main/resources/application.properties"];
             files.extend(classes.iter().map(String::as_str));
             prepared.begin(&self.directory(), &files)?;
-            jdks::maven("dependencies of the service", java)
+            java::runtimes::maven("dependencies of the service", java)
                 .args(["--quiet", "package", &format!("-Dspanprof.version={version}")])
                 .in_directory(&prepared.directory)
                 .time_limit(Duration::from_secs(900))

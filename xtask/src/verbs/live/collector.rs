@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::{free_port, go_program, run_spanprof_live};
 use crate::arguments::Arguments;
+use crate::languages::{java, node, python};
+use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::{jdks, nodes, pythons, scratch, verbs};
 
 /// Newest version with all modules available.
 const VERSION: &str = "0.161.0";
@@ -127,14 +128,14 @@ fn every_transport(collector: &Path, directory: &Path) -> StepResult {
 
 /// Runs a program in Python, Node.js and Java over each transport; the Collector's file must contain their profiles.
 fn from_programs(grpc: &str, http: &str, written: &str) -> StepResult {
-    let python = pythons::preferred()?;
-    let wheel = verbs::wheel::build_for_tests()?;
-    let venv = crate::venv::Venv::with("live", &python, &[])?;
+    let python = python::runtimes::preferred()?;
+    let wheel = python::package::build_for_tests()?;
+    let venv = python::Venv::with("live", &python, &[])?;
     venv.install_wheel(&wheel)?;
-    let node = nodes::preferred()?.program;
-    let modules = super::node::installed()?;
-    let java = jdks::all()?.remove(0);
-    let classes = super::java::compiled()?;
+    let node = node::runtimes::preferred()?.program;
+    let modules = node::live::installed()?;
+    let java = java::runtimes::preferred()?;
+    let classes = java::live::compiled()?;
     for (protocol, endpoint, compression) in [
         ("grpc", grpc, "none"),
         ("grpc", grpc, "gzip"),
@@ -150,7 +151,7 @@ fn from_programs(grpc: &str, http: &str, written: &str) -> StepResult {
                 "node" => {
                     ProcessStep::new(name, &node).arg("xtask/live/collector/program.js").env("NODE_PATH", &modules)
                 }
-                _ => super::java::program(&java, &name, &classes).arg("Program"),
+                _ => java::live::program(&java, &name, &classes).arg("Program"),
             };
             program.args([endpoint, protocol, compression, &service, &sampled]).run()?;
             ProcessStep::new(format!("read {service} back"), venv.python())

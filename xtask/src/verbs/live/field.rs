@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
+use crate::languages::python::debian;
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::verbs::live::debian;
-use crate::verbs::{addon, jar, wheel};
-use crate::{jdks, nodes, pythons, scratch, workspace};
+use crate::{scratch, workspace};
 
 /// Prefix of the line with which a program reports its row.
 const ROW: &str = "row: ";
@@ -225,7 +225,7 @@ impl Preparation {
     /// A Python with the wheel and the frameworks.
     fn python(&self) -> StepResult<PathBuf> {
         let requirements = ["-r", "xtask/live/field/requirements.txt"].map(str::to_owned);
-        let venv = Venv::with("field", &pythons::preferred()?, &requirements)?;
+        let venv = Venv::with("field", &python::runtimes::preferred()?, &requirements)?;
         if !venv.program("uwsgi").is_file() {
             if let Err(failure) = venv.pip("build uWSGI", &[UWSGI.to_owned()]) {
                 println!("uWSGI: left out: {failure}");
@@ -234,7 +234,7 @@ impl Preparation {
         venv.install_wheel(&if self.is_release {
             released("wheel", "x86_64.whl")?
         } else {
-            wheel::build_for_tests()?
+            python::package::build_for_tests()?
         })?;
         Ok(venv.python())
     }
@@ -247,25 +247,25 @@ impl Preparation {
                 let package = if self.is_release {
                     released("addon", ".tgz")?
                 } else {
-                    addon::build_for_tests()?;
-                    addon::pack_for_tests()?
+                    node::package::build_for_tests()?;
+                    node::package::pack_for_tests()?
                 };
-                self.modules.insert(nodes::install(&package, &NODE_PACKAGES, "live-field-node")?).clone()
+                self.modules.insert(node::runtimes::install(&package, &NODE_PACKAGES, "live-field-node")?).clone()
             }
         };
-        let chosen = nodes::chosen(Some(major))?.swap_remove(0);
+        let chosen = node::runtimes::chosen(Some(major))?.swap_remove(0);
         Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
     }
 
     /// Java: the JAR in `FIELD_JAR`, the programs in `FIELD_JAVA_PROGRAMS`, their class path in `FIELD_CLASSES`; Tomcat, Spring
     /// Boot and OpenTelemetry's agent in `FIELD_JAVA_LIBRARIES`.
     fn java(&self) -> StepResult<Vec<Variable>> {
-        let jar = if self.is_release { released("jar", "0.jar")? } else { jar::for_tests()? };
+        let jar = if self.is_release { released("jar", "0.jar")? } else { java::package::for_tests()? };
         let (programs, libraries) = (scratch::empty("live-field-java")?, scratch::empty("live-field-java-libraries")?);
-        let java = jdks::all()?.swap_remove(0);
+        let java = java::runtimes::preferred()?;
         let root = workspace::root();
         let sources = root.join("xtask/live/field");
-        jdks::maven("libraries of the programs", &java)
+        java::runtimes::maven("libraries of the programs", &java)
             .args(["--quiet", "dependency:copy-dependencies", "--file"])
             .arg(sources.join("pom.xml"))
             .arg(format!("-DoutputDirectory={}", libraries.display()))
@@ -284,7 +284,7 @@ impl Preparation {
         let class_path = format!("{}:{}", jar.display(), programs.display());
         Ok(vec![
             ("FIELD_JAVA", java.home.join("bin/java").into()),
-            ("FIELD_OLD_JAVA", jdks::unsupported()?.home.join("bin/java").into()),
+            ("FIELD_OLD_JAVA", java::runtimes::unsupported()?.home.join("bin/java").into()),
             ("FIELD_JAR", jar.into()),
             ("FIELD_CLASSES", class_path.into()),
             ("FIELD_JAVA_PROGRAMS", programs.into()),

@@ -2,14 +2,10 @@
 //! CPython, Node.js and Java, a browser, failing receivers. Longer than `test`; prints the duration of each suite.
 
 mod collector;
-mod debian;
 mod field;
-mod java;
-mod node;
 mod outage;
 mod pprof;
 mod pyroscope;
-mod python;
 mod serve;
 mod system_calls;
 
@@ -18,6 +14,7 @@ use std::time::Instant;
 
 use super::Verb;
 use crate::arguments::{Arguments, OptionSpec};
+use crate::languages::{java, node, python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace;
 
@@ -62,9 +59,9 @@ const SUITES: [Suite; 10] = [
     ("pprof", pprof::run),
     ("serve", serve::run),
     ("outage", outage::run),
-    ("python", python::run),
-    ("node", node::run),
-    ("java", java::run),
+    ("python", python::live::run),
+    ("node", node::live::run),
+    ("java", java::live::run),
     ("field", field::run),
     ("system-calls", system_calls::run),
 ];

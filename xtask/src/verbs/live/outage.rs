@@ -2,16 +2,17 @@
 //! show the losses, and delivery must resume when a receiver is available.
 
 use crate::arguments::Arguments;
+use crate::languages::python;
+use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo;
-use crate::{pythons, scratch, venv, verbs};
 
 pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(30);
     let directory = scratch::empty("live-outage")?;
-    let python = pythons::preferred()?;
-    let venv = venv::Venv::with("live", &python, &[])?;
-    venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
+    let python = python::runtimes::preferred()?;
+    let venv = python::Venv::with("live", &python, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     let command = super::command_line()?;
     let mut failed = Vec::new();
     for mode in ["refused", "swallowed", "never-answering", "resetting"] {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::go_program;
 use crate::arguments::Arguments;
+use crate::languages::python;
+use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{pythons, scratch, venv, verbs};
 
 /// The module's version, from xtask/live/pprof/go.mod.
 const VERSION: &str = "v0.0.0-20260906184651";
@@ -18,9 +19,9 @@ pub fn run(_: &Arguments) -> StepResult {
         .run()?;
     let pprof = go_program("pprof", ".", VERSION)?;
     let directory = scratch::empty("live-pprof")?;
-    let python = pythons::preferred()?;
-    let venv = venv::Venv::with("live", &python, &[])?;
-    venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
+    let python = python::runtimes::preferred()?;
+    let venv = python::Venv::with("live", &python, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     ProcessStep::new("a Python program that writes files", venv.python())
         .arg("xtask/live/pprof/program.py")
         .arg(&directory)

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::{collector, free_port, go_program};
 use crate::arguments::Arguments;
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::{http, jdks, nodes, pythons, scratch, verbs, workspace};
+use crate::{http, scratch, workspace};
 
 /// Newest version with a Go module that builds; like 1.20 to 2.0, it stores trace ids as labels.
 const VERSION: &str = "1.21.0";
@@ -42,7 +43,7 @@ struct PyroscopeSetup {
     spanprof: PathBuf,
     node: PathBuf,
     node_modules: PathBuf,
-    java: jdks::Jdk,
+    java: java::runtimes::Jdk,
     java_classes: String,
     rust: PathBuf,
 }
@@ -85,8 +86,8 @@ pub fn run(_: &Arguments) -> StepResult {
 
 impl PyroscopeSetup {
     fn prepare() -> StepResult<Self> {
-        let wheel = verbs::wheel::build_for_tests()?;
-        let venv = Venv::with("live", &pythons::preferred()?, &[])?;
+        let wheel = python::package::build_for_tests()?;
+        let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
         venv.install_wheel(&wheel)?;
         ProcessStep::cargo("build the Rust program").args(["build", "--quiet", "-p", "spanprof-live"]).run()?;
         Ok(Self {
@@ -96,10 +97,10 @@ impl PyroscopeSetup {
             collector_http: free_port()?,
             spanprof: venv.program("spanprof"),
             venv,
-            node: nodes::preferred()?.program,
-            node_modules: super::node::installed()?,
-            java: jdks::all()?.remove(0),
-            java_classes: super::java::compiled()?,
+            node: node::runtimes::preferred()?.program,
+            node_modules: node::live::installed()?,
+            java: java::runtimes::preferred()?,
+            java_classes: java::live::compiled()?,
             rust: workspace::target().join("debug/spanprof-live"),
         })
     }
@@ -160,7 +161,7 @@ impl PyroscopeSetup {
             "node" => ProcessStep::new(name, &self.node)
                 .arg("xtask/live/pyroscope/program.js")
                 .env("NODE_PATH", &self.node_modules),
-            "java" => super::java::program(&self.java, &name, &self.java_classes).arg("Requests"),
+            "java" => java::live::program(&self.java, &name, &self.java_classes).arg("Requests"),
             _ => python(ProcessStep::new(name, self.venv.python())),
         }
     }

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use crate::arguments::Arguments;
+use crate::languages::python;
+use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo::{self, DemoServer};
-use crate::{pythons, scratch, venv, verbs};
 
 const SERVICE: &str = "live-page";
 
@@ -24,9 +25,9 @@ const FUNCTIONS: [&str; 2] = ["burn_with_span", "burn_alone"];
 pub fn run(_: &Arguments) -> StepResult {
     let browser = browser()?;
     let directory = scratch::empty("live-serve")?;
-    let python = pythons::preferred()?;
-    let venv = venv::Venv::with("live", &python, &[])?;
-    venv.install_wheel(&verbs::wheel::build_for_tests()?)?;
+    let python = python::runtimes::preferred()?;
+    let venv = python::Venv::with("live", &python, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     let server = DemoServer::start(&super::command_line()?, &directory, &demo::Ports::free()?)?;
     let endpoint = format!("http://127.0.0.1:{}", server.http_port);
     ProcessStep::new("a Python program that sends profiles", venv.python())

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::arguments::Arguments;
+use crate::languages::python::{self, Venv};
+use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::verbs::{addon, demo, jar, wheel};
-use crate::{jdks, nodes, pythons, scratch, workspace};
+use crate::verbs::demo;
+use crate::{scratch, workspace};
 
 /// Name of a missing file in the trace; later calls are made after the first window.
 const MARK: &str = "\"/system-calls/later\"";
@@ -207,22 +208,22 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn python() -> StepResult<TracedProgram> {
-    let venv = Venv::with("live", &pythons::preferred()?, &[])?;
-    venv.install_wheel(&wheel::build_for_tests()?)?;
+    let venv = Venv::with("live", &python::runtimes::preferred()?, &[])?;
+    venv.install_wheel(&python::package::build_for_tests()?)?;
     Ok(TracedProgram { language: "python", words: vec![venv.python(), source("program.py")], variables: Vec::new() })
 }
 
 fn node() -> StepResult<TracedProgram> {
-    addon::build_for_tests()?;
-    let modules = nodes::install(&addon::pack_for_tests()?, &[], "live-system-calls-node")?;
-    let words = vec![nodes::preferred()?.program, source("program.js")];
+    node::package::build_for_tests()?;
+    let modules = node::runtimes::install(&node::package::pack_for_tests()?, &[], "live-system-calls-node")?;
+    let words = vec![node::runtimes::preferred()?.program, source("program.js")];
     Ok(TracedProgram { language: "node", words, variables: vec![("NODE_PATH", modules)] })
 }
 
 fn java() -> StepResult<TracedProgram> {
-    let jar = jar::for_tests()?;
+    let jar = java::package::for_tests()?;
     let classes = scratch::empty("live-system-calls-java")?;
-    let java = jdks::all()?.swap_remove(0);
+    let java = java::runtimes::preferred()?;
     ProcessStep::new("compile the program", java.home.join("bin/javac"))
         .args(["-Xlint:all,-try", "-Werror", "-cp"])
         .arg(&jar)

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::addon;
-use super::test::at_most;
-use crate::nodes::{self, NodeJs};
+use super::package;
+use super::runtimes::{self, NodeJs};
+use crate::deadline::at_most;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::{scratch, workspace};
@@ -13,16 +13,16 @@ use crate::{scratch, workspace};
 /// Runs everything; continues after a failure, so that one run shows every failure.
 pub fn run(tally: &mut Tally) -> StepResult {
     let package = prepared()?;
-    let nodes = nodes::all()?;
+    let nodes = runtimes::all()?;
     println!(
         "Node.js tests will run on {}",
         nodes.iter().map(|node| node.version.as_str()).collect::<Vec<_>>().join(", ")
     );
     declarations(&package)?;
     suites(&nodes, &package, &|_| true, tally);
-    let packed = addon::pack_for_tests()?;
+    let packed = package::pack_for_tests()?;
     let before = *tally;
-    addon::first_run(&nodes, &packed)?;
+    package::first_run(&nodes, &packed)?;
     tally.passed = before.passed + nodes.len() as u64;
     Ok(())
 }
@@ -30,7 +30,7 @@ pub fn run(tally: &mut Tally) -> StepResult {
 /// Runs the test files that `is_selected` accepts, on each Node.js.
 pub fn files(is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResult {
     let package = prepared()?;
-    suites(&nodes::all()?, &package, is_selected, tally);
+    suites(&runtimes::all()?, &package, is_selected, tally);
     match tally.failed {
         0 => Ok(()),
         failed => Err(StepFailure::new("tests in Node.js", format!("{failed} failed"))),
@@ -39,11 +39,11 @@ pub fn files(is_selected: &dyn Fn(&str) -> bool, tally: &mut Tally) -> StepResul
 
 /// The package in the work tree, with its module and the dependencies of its tests.
 pub fn prepared() -> StepResult<PathBuf> {
-    let package = addon::build_for_tests()?;
+    let package = package::build_for_tests()?;
     let stamp = package.join("node_modules/.made-from");
     let lock = scratch::read(&package.join("package-lock.json"))?;
     if !scratch::read(&stamp).is_ok_and(|made_from| made_from == lock) {
-        nodes::npm("dependencies of the tests in Node.js")
+        runtimes::npm("dependencies of the tests in Node.js")
             .args(["ci", "--ignore-scripts"])
             .in_directory(&package)
             .time_limit(at_most(10))
@@ -65,7 +65,7 @@ fn suites(nodes: &[NodeJs], package: &Path, is_selected: &dyn Fn(&str) -> bool, 
 fn declarations(package: &Path) -> StepResult {
     let compiler = package.join("node_modules/typescript/bin/tsc");
     let fresh = scratch::empty("node-types")?;
-    let node = nodes::preferred()?.program;
+    let node = runtimes::preferred()?.program;
     let compile = |name: &str| ProcessStep::new(name, &node).arg(&compiler);
     compile("declarations").args(["-p", "tsconfig.json", "--outDir"]).arg(&fresh).in_directory(package).run()?;
     compile("a program in TypeScript").args(["-p", "tests/tsconfig.json"]).in_directory(package).run()?;

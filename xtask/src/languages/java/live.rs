@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::package;
+use super::runtimes::{self, Jdk};
 use crate::arguments::Arguments;
-use crate::jdks::{self, Jdk};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::jar;
 use crate::{scratch, workspace};
 
 /// Collectors by the name of their VM option.
@@ -26,7 +26,7 @@ pub fn run(given: &Arguments) -> StepResult {
     let seconds = given.number("seconds")?.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in jdks::chosen(given.text("java"))? {
+    for java in runtimes::chosen(given.text("java"))? {
         for (program, words, collectors) in cells(&java, seconds) {
             for collector in collectors {
                 let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);
@@ -69,10 +69,10 @@ fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {
 /// Class path of the programs: the JAR for tests, the programs, the classes shared with the benchmarks, and the tests' reader
 /// of pprof.
 pub fn compiled() -> StepResult<String> {
-    let jar = jar::for_tests()?;
+    let jar = package::for_tests()?;
     let classes = scratch::empty("live-java")?;
     let sources = workspace::root().join("xtask/live");
-    let java = &jdks::all()?[0];
+    let java = &runtimes::preferred()?;
     let programs = ["Exits", "Idle", "Labels", "Pauses", "Shares", "Stress", "Suite"]
         .map(|name| sources.join(format!("java/{name}.java")));
     ProcessStep::new("compile the programs", java.home.join("bin/javac"))

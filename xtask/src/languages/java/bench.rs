@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use super::jar;
-use crate::jdks::{self, Jdk};
+use super::package;
+use super::runtimes::{self, Jdk};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -27,8 +27,8 @@ pub struct JavaBench {
 impl JavaBench {
     /// Builds the JAR, fetches the other profilers and compiles the programs; for the JDKs of `--java`.
     pub fn prepare(list: Option<&str>) -> StepResult<Self> {
-        let jdks = jdks::chosen(Some(list.unwrap_or(JDKS)))?;
-        let mut jars = vec![("spanprof", jar::release_jar()?)];
+        let jdks = runtimes::chosen(Some(list.unwrap_or(JDKS)))?;
+        let mut jars = vec![("spanprof", package::release_jar()?)];
         for (name, coordinates) in PEERS {
             jars.push((name, peer(coordinates)?));
         }
@@ -80,7 +80,7 @@ fn peer(coordinates: &str) -> StepResult<PathBuf> {
     let file: Vec<_> = coordinates.split(':').skip(1).collect();
     let jar = directory.join(format!("{}.jar", file.join("-")));
     if !jar.is_file() {
-        jdks::maven(format!("fetch {coordinates}"), &jdks::all()?[0])
+        runtimes::maven(format!("fetch {coordinates}"), &runtimes::preferred()?)
             .args(["--quiet", COPY])
             .arg(format!("-Dartifact={coordinates}"))
             .arg(format!("-DoutputDirectory={}", directory.display()))
@@ -97,7 +97,7 @@ fn compiled(jars: &[(&str, PathBuf)]) -> StepResult<PathBuf> {
     let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     files.push(workspace::root().join("bindings-java/src/test/java/io/spanprof/ProfileFile.java"));
     let class_path: Vec<_> = jars.iter().map(|(_, jar)| jar.display().to_string()).collect();
-    ProcessStep::new("compile the benchmarks", jdks::all()?[0].home.join("bin/javac"))
+    ProcessStep::new("compile the benchmarks", runtimes::preferred()?.home.join("bin/javac"))
         .args([
             "--release",
             "17",

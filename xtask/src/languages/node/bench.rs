@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::addon;
-use crate::nodes::{self, NodeJs};
+use super::package;
+use super::runtimes::{self, NodeJs};
 use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
 
@@ -25,12 +25,12 @@ impl NodeBench {
     /// Builds the package and installs it with the other profilers; for the Node.js of `--node`, or the one on PATH.
     pub fn prepare(list: Option<&str>) -> StepResult<Self> {
         let node = match list {
-            Some(_) => nodes::chosen(list)?.remove(0),
-            None => nodes::preferred()?,
+            Some(_) => runtimes::chosen(list)?.remove(0),
+            None => runtimes::preferred()?,
         };
-        let newer = nodes::chosen(Some(NEWER))?;
-        let package = addon::release_package()?;
-        let modules = nodes::install(&package, &PEERS, "bench-node")?;
+        let newer = runtimes::chosen(Some(NEWER))?;
+        let package = package::release_package()?;
+        let modules = runtimes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })
     }
 

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Verb;
+use super::runtimes::{self, Python};
+use super::Venv;
 use crate::artifact::{self, Glibc, ZIG};
-use crate::pythons::{self, Python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
+use crate::verbs::Verb;
 use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
@@ -32,10 +32,10 @@ fn run() -> StepResult {
     artifact::audit("wheel", only_library(&files)?, GLIBC)?;
     artifact::sizes("wheel", &wheel, &files)?;
     let fallback = without_native_code(&wheel)?;
-    for python in pythons::oldest_and_newest()? {
+    for python in runtimes::oldest_and_newest()? {
         first_run(&python, &wheel, true)?;
     }
-    first_run(&pythons::preferred()?, &fallback, false)?;
+    first_run(&runtimes::preferred()?, &fallback, false)?;
     println!("wheel: {}", wheel.display());
     println!("wheel: {}", fallback.display());
     Ok(())
@@ -43,7 +43,7 @@ fn run() -> StepResult {
 
 /// The release wheel in `target/dist`.
 pub fn release() -> StepResult<PathBuf> {
-    let python = pythons::preferred()?;
+    let python = runtimes::preferred()?;
     let tools = Venv::with("wheel-tools", &python, &[MATURIN.to_owned(), ZIG.to_owned()])?;
     let dist = workspace::target().join("dist");
     // Files of other packages stay.
@@ -57,7 +57,7 @@ pub fn release() -> StepResult<PathBuf> {
 /// A wheel in the profile of the workspace's tests, so that nothing is compiled twice, with the feature `testing`; for this
 /// machine only.
 pub fn build_for_tests() -> StepResult<PathBuf> {
-    let python = pythons::preferred()?;
+    let python = runtimes::preferred()?;
     let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
     let dist = scratch::empty("dist-for-tests")?;
     maturin(&tools, &python, "build the wheel for tests", &dist)
@@ -68,7 +68,7 @@ pub fn build_for_tests() -> StepResult<PathBuf> {
 
 /// An optimized wheel without link-time optimization and support of older systems; builds within minutes.
 pub fn build_for_demo() -> StepResult<PathBuf> {
-    let python = pythons::preferred()?;
+    let python = runtimes::preferred()?;
     let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
     let dist = scratch::empty("dist-for-demo")?;
     maturin(&tools, &python, "build the wheel", &dist)
@@ -106,7 +106,7 @@ fn only_wheel(dist: &Path) -> StepResult<PathBuf> {
 
 fn unpack(wheel: &Path) -> StepResult<PathBuf> {
     let directory = scratch::empty("wheel-unpacked")?;
-    ProcessStep::new("unpack the wheel", pythons::preferred()?.program)
+    ProcessStep::new("unpack the wheel", runtimes::preferred()?.program)
         .args(["-m", "zipfile", "-e"])
         .arg(wheel)
         .arg(&directory)
@@ -125,7 +125,7 @@ fn only_library(files: &[PathBuf]) -> StepResult<&Path> {
 }
 
 fn without_native_code(wheel: &Path) -> StepResult<PathBuf> {
-    let output = ProcessStep::new("make the wheel without native code", pythons::preferred()?.program)
+    let output = ProcessStep::new("make the wheel without native code", runtimes::preferred()?.program)
         .arg("xtask/wheel/without_native_code.py")
         .arg(wheel)
         .capture()?;

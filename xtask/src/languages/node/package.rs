@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Verb;
+use super::runtimes::{self, NodeJs};
 use crate::artifact::{self, copy, Glibc};
-use crate::nodes::{self, NodeJs};
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::Verb;
 use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
@@ -30,7 +30,7 @@ const STAGED: &str = "addon-package";
 fn run() -> StepResult {
     let package = release_package()?;
     artifact::sizes("npm package", &package, &artifact::files_below(&workspace::target().join(STAGED)))?;
-    first_run(&nodes::all()?, &package)?;
+    first_run(&runtimes::all()?, &package)?;
     println!("addon: {}", package.display());
     Ok(())
 }
@@ -81,7 +81,7 @@ fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     no_install_script(&scratch::read(&staged.join("package.json"))?)?;
     let dist = workspace::target().join(directory);
     std::fs::create_dir_all(&dist).map_err(|error| StepFailure::new("pack", format!("{}: {error}", dist.display())))?;
-    let output = nodes::npm("pack")
+    let output = runtimes::npm("pack")
         .args(["pack", "--ignore-scripts", "--silent", "--pack-destination"])
         .arg(&dist)
         .in_directory(&staged)
@@ -103,7 +103,7 @@ fn no_install_script(manifest: &str) -> StepResult {
 
 /// Installs the package into a clean directory and runs `first_run.mjs` on each Node.js.
 pub fn first_run(nodes: &[NodeJs], package: &Path) -> StepResult {
-    let modules = nodes::install(package, &[], "addon-first-run")?;
+    let modules = runtimes::install(package, &[], "addon-first-run")?;
     let directory = modules.parent().unwrap_or(&modules);
     let program = scratch::read(&workspace::root().join("xtask/addon/first_run.mjs"))?;
     scratch::write(&directory.join("first_run.mjs"), &program)?;

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::runtimes;
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{pythons, scratch, workspace};
+use crate::{scratch, workspace};
 
 /// Root directory of the interpreters, and their versions.
 pub struct Debian {
@@ -46,7 +47,7 @@ impl Debian {
         let _ = std::fs::remove_dir_all(&suite);
         let made = std::fs::create_dir_all(suite.join("package"));
         made.map_err(|error| StepFailure::new("prepare Debian's root", error.to_string()))?;
-        let python = pythons::preferred()?;
+        let python = runtimes::preferred()?;
         ProcessStep::new("unpack the wheel", &python.program)
             .args(["-m", "zipfile", "-e"])
             .arg(wheel)

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::package;
+use super::runtimes::{self, NodeJs};
 use crate::arguments::Arguments;
-use crate::nodes::{self, NodeJs};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::addon;
 use crate::workspace;
 
 /// Web servers under load.
@@ -54,7 +54,7 @@ pub fn run(given: &Arguments) -> StepResult {
         cell("idle", "", brief),
     ];
     let mut failed = Vec::new();
-    for node in nodes::chosen(given.text("node"))? {
+    for node in runtimes::chosen(given.text("node"))? {
         let with_flag = NodeCell { flag: CONTEXT_FRAME_FLAG, ..cell("labels", "chains", brief) };
         let with_flag = (node.major() == CONTEXT_FRAME_MAJOR).then_some(with_flag);
         for cell in cells.into_iter().chain(with_flag) {
@@ -73,8 +73,8 @@ pub fn run(given: &Arguments) -> StepResult {
 
 /// Installs the package in the profile of the tests, and the servers, into a separate directory.
 pub fn installed() -> StepResult<PathBuf> {
-    addon::build_for_tests()?;
-    nodes::install(&addon::pack_for_tests()?, &SERVERS, "live-node")
+    package::build_for_tests()?;
+    runtimes::install(&package::pack_for_tests()?, &SERVERS, "live-node")
 }
 
 impl NodeCell {

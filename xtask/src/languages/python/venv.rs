@@ -5,7 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use crate::pythons::Python;
+use super::runtimes::Python;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 
 /// A virtual environment.

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use super::debian::Debian;
+use super::runtimes::{self, Python};
+use super::{package, Venv};
 use crate::arguments::Arguments;
-use crate::pythons::{self, Python};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::{venv, verbs};
 
 const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
 
@@ -27,9 +27,9 @@ pub fn run(given: &Arguments) -> StepResult {
     ]);
     let clocks: Vec<&str> = given.text("clock").map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
     // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
-    let wheel = verbs::wheel::build_for_tests()?;
+    let wheel = package::build_for_tests()?;
     let mut failed = Vec::new();
-    let (installed, missing) = pythons::chosen_or_missing(given.text("python"))?;
+    let (installed, missing) = runtimes::chosen_or_missing(given.text("python"))?;
     for python in installed {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
@@ -91,7 +91,7 @@ impl PythonCells {
 }
 
 fn environment(python: &Python, wheel: &Path) -> StepResult<std::path::PathBuf> {
-    let venv = venv::Venv::with("live-python", python, &[])?;
+    let venv = Venv::with("live-python", python, &[])?;
     venv.install_wheel(wheel)?;
     Ok(venv.python())
 }

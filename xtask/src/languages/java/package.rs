@@ -1,5 +1,5 @@
 //! `cargo xtask jar`: builds the JAR with its native library, audits it, checks its size, and runs it once from a clean
-//! directory; and runs the JUnit suite.
+//! directory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 
-use super::test::at_most;
-use super::Verb;
+use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
-use crate::jdks::{self, Jdk};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::tally::Tally;
+use crate::verbs::Verb;
 use crate::{scratch, workspace};
 
 pub const VERB: Verb = Verb {
@@ -44,7 +42,7 @@ fn run() -> StepResult {
     for library in [&libraries.whole, &libraries.opener] {
         artifact::audit("JAR", library, GLIBC)?;
     }
-    let jdks = jdks::all()?;
+    let jdks = runtimes::all()?;
     let dist = workspace::target().join("dist");
     let jar = pack(&jdks[0], &libraries, &dist, &["-Prelease"], &BESIDE)?;
     copy(&workspace::root().join("bindings-java/pom.xml"), &dist.join(POM))?;
@@ -52,18 +50,18 @@ fn run() -> StepResult {
     for java in &jdks {
         first_run(java, &jar)?;
     }
-    declined_run(&jdks[0], &jdks::unsupported()?, &jar)?;
+    declined_run(&jdks[0], &runtimes::unsupported()?, &jar)?;
     println!("jar: {}", jar.display());
     Ok(())
 }
 
 /// The release JAR for benchmarks, neither audited nor run.
 pub fn release_jar() -> StepResult<PathBuf> {
-    pack(&jdks::all()?[0], &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
+    pack(&runtimes::preferred()?, &Libraries::for_release()?, &workspace::target().join("jar-for-bench"), &[], &[])
 }
 
 /// Native libraries of a JAR.
-struct Libraries {
+pub struct Libraries {
     whole: PathBuf,
     /// The small library that unpacks `whole`.
     opener: PathBuf,
@@ -79,7 +77,7 @@ impl Libraries {
     }
 
     /// In the profile of the workspace's tests, with the feature `testing` for the conformance suite.
-    fn for_tests() -> StepResult<Self> {
+    pub fn for_tests() -> StepResult<Self> {
         ProcessStep::cargo("build the libraries for tests")
             .args(["build", "--locked", "-p", "spanprof-java", "-p", "spanprof-java-opener"])
             .args(["--features", "spanprof-java/testing"])
@@ -120,7 +118,7 @@ fn compress(from: &Path, to: &Path, level: u32) -> io::Result<()> {
 }
 
 /// Maven properties of the library and build directories.
-fn path_properties(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
+pub fn path_properties(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
     [
         format!("-Dspanprof.library={}", libraries.directory.display()),
         format!("-Dspanprof.build={}", build_folder.display()),
@@ -129,7 +127,7 @@ fn path_properties(libraries: &Libraries, build_folder: &Path) -> [String; 2] {
 
 fn pack(java: &Jdk, libraries: &Libraries, into: &Path, words: &[&str], beside: &[&str]) -> StepResult<PathBuf> {
     let build = scratch::empty("jar-build")?;
-    jdks::maven("pack the JAR", java)
+    runtimes::maven("pack the JAR", java)
         .args(["--quiet", "-DskipTests", "package"])
         .args(words)
         .args(path_properties(libraries, &build))
@@ -200,12 +198,12 @@ fn declined_run(compiles: &Jdk, runs: &Jdk, jar: &Path) -> StepResult {
 
 /// Packs the JAR with the libraries for tests.
 pub fn for_tests() -> StepResult<PathBuf> {
-    pack(&jdks::all()?[0], &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
+    pack(&runtimes::preferred()?, &Libraries::for_tests()?, &workspace::target().join("jar-for-tests"), &[], &[])
 }
 
 /// Packs the JAR with the libraries that the demo built.
 pub fn pack_for_demo() -> StepResult<PathBuf> {
-    pack(&jdks::all()?[0], &Libraries::for_demo()?, &workspace::target().join("jar-for-demo"), &[], &[])
+    pack(&runtimes::preferred()?, &Libraries::for_demo()?, &workspace::target().join("jar-for-demo"), &[], &[])
 }
 
 /// Installs a JAR into Maven's local repository for other packages, with a version that is unique to this work tree.
@@ -213,33 +211,10 @@ pub fn into_local_repository(java: &Jdk, jar: &Path) -> StepResult<String> {
     let mut hasher = DefaultHasher::new();
     workspace::root().hash(&mut hasher);
     let version = format!("0.1.0-local-{:016x}", hasher.finish());
-    jdks::maven("install the JAR into the local repository", java)
+    runtimes::maven("install the JAR into the local repository", java)
         .args(["--quiet", INSTALL, "-DgroupId=io.spanprof", "-DartifactId=spanprof", "-Dpackaging=jar"])
         .arg(format!("-Dversion={version}"))
         .arg(format!("-Dfile={}", jar.display()))
         .run()?;
     Ok(version)
-}
-
-/// Runs the JUnit suite, or the classes that `words` select, on every installed JDK with the library for tests.
-pub fn junit(words: &[&str], tally: &mut Tally) -> StepResult {
-    let libraries = Libraries::for_tests()?;
-    let jdks = jdks::all()?;
-    let list: Vec<_> = jdks.iter().map(|java| java.version.to_string()).collect();
-    println!("Java tests run on JDK {}", list.join(", "));
-    for java in &jdks {
-        let build = scratch::empty(&format!("java-{}", java.version))?;
-        let before = *tally;
-        let outcome = jdks::maven(format!("tests on Java {}", java.version), java)
-            .args(["test"])
-            .args(words)
-            .args(path_properties(&libraries, &build))
-            .time_limit(at_most(10))
-            .run_with_lines(|line| tally.read(line));
-        if outcome.is_ok() && tally.passed == before.passed {
-            return Err(StepFailure::new("JUnit", "no test ran"));
-        }
-        tally.add_outcome(before, outcome);
-    }
-    Ok(())
 }

