@@ -25,8 +25,8 @@ fn main() -> ExitCode {
         Some((first, _)) if ["help", "--help", "-h"].contains(&first.as_str()) => return help(ExitCode::SUCCESS),
         Some((first, rest)) => (first.as_str(), rest),
     };
-    let Some(verb) = verbs::ALL.iter().find(|verb| verb.name == name) else {
-        let names: Vec<_> = verbs::ALL.iter().map(|verb| verb.name).collect();
+    let Some(verb) = verbs::all().find(|verb| verb.name == name) else {
+        let names: Vec<_> = verbs::all().map(|verb| verb.name).collect();
         eprintln!("xtask: unknown verb `{name}`; the verbs are: {}", names.join(", "));
         return ExitCode::FAILURE;
     };
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn help(code: ExitCode) -> ExitCode {
     println!("cargo xtask <verb>\n");
-    for verb in verbs::ALL {
+    for verb in verbs::all() {
         println!("  {:<34} {}", verb.usage, verb.about.lines().next().unwrap_or_default());
     }
     println!("\n`cargo xtask <verb> --help` describes one verb.");

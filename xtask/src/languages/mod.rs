@@ -1,5 +1,85 @@
-//! The languages with a binding: their runtimes, packages, test suites, benchmarks and live suites.
+//! The languages with a binding, behind one trait. The directory of a language has the modules `runtimes` (find and install
+//! them), `package`, `suite`, `bench` and `live`. Called by the verbs.
 
 pub mod java;
 pub mod node;
 pub mod python;
+
+use std::path::{Path, PathBuf};
+
+use crate::step::{ProcessStep, StepResult};
+use crate::tally::Tally;
+use crate::verbs::Verb;
+
+/// Every language, in the order of the tests.
+pub const ALL: [&dyn Toolchain; 3] = [&python::PythonToolchain, &node::NodeToolchain, &java::JavaToolchain];
+
+/// A language with a binding: the actions of the verbs.
+pub trait Toolchain: Sync {
+    /// Name on the command line: its runner in `conformance`.
+    fn name(&self) -> &'static str;
+
+    /// Name in messages.
+    fn title(&self) -> &'static str;
+
+    /// Programs on PATH that the tests need.
+    fn tools(&self) -> &'static [Tool];
+
+    /// Lists the installed runtimes of the tests; fails with a hint when there is none. `None`: the tests print their list,
+    /// after they have installed more versions.
+    fn installed_runtimes(&self) -> StepResult<Option<String>>;
+
+    /// The verb that builds the release package into `target/dist`, audits it and runs it once.
+    fn package_verb(&self) -> &'static Verb;
+
+    /// Crates with the native libraries of the package; none where the package's build tool runs cargo.
+    fn crates(&self) -> &'static [&'static str];
+
+    /// Builds the package for tests or the demo; for the demo, the libraries of [`Toolchain::crates`] are built before.
+    fn package(&self, packages: Packages) -> StepResult<PathBuf>;
+
+    /// Runs every test; continues after a failure, so that one run shows every failure.
+    fn test(&self, tally: &mut Tally) -> StepResult;
+
+    /// Runs the cases of core/conformance.
+    fn conformance(&self, tally: &mut Tally) -> StepResult;
+
+    /// Runs the code blocks of the documents.
+    fn document_blocks(&self) -> StepResult {
+        Ok(())
+    }
+
+    /// The README's first program, to be run in `directory`; none where [`Toolchain::document_blocks`] runs it.
+    fn first_program(&self, _directory: &Path) -> StepResult<Option<FirstProgram>> {
+        Ok(None)
+    }
+}
+
+/// A program on PATH.
+pub struct Tool {
+    /// Its name.
+    pub program: &'static str,
+    /// Arguments with which it succeeds, without effects.
+    pub words: [&'static str; 2],
+    /// How to install it.
+    pub install: &'static str,
+}
+
+/// Which packages services run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packages {
+    /// Those of the workspace's tests, which a test run has built already.
+    ForTests,
+    /// Optimized without link-time optimization, which takes minutes; for this machine only.
+    Optimized,
+}
+
+/// The first program of the README in one language.
+pub struct FirstProgram {
+    /// Tag of its code block.
+    pub tag: &'static str,
+    /// File for the code.
+    pub file: &'static str,
+    /// Runs it; lacks the argument with the file.
+    pub step: ProcessStep,
+}

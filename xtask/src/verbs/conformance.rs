@@ -2,7 +2,7 @@
 
 use super::Verb;
 use crate::arguments::Arguments;
-use crate::languages::{java, node, python};
+use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -16,26 +16,17 @@ pub const VERB: Verb = Verb {
     run,
 };
 
-const ALL: [&str; 4] = ["rust", "python", "node", "java"];
-
 fn run(given: &Arguments) -> StepResult {
-    let names = if given.names.is_empty() { ALL.map(str::to_owned).to_vec() } else { given.names.clone() };
+    let all: Vec<&str> = std::iter::once("rust").chain(languages::ALL.iter().map(|language| language.name())).collect();
+    let names = if given.names.is_empty() { all.clone() } else { given.names.iter().map(String::as_str).collect() };
     let mut tally = Tally::default();
-    for name in &names {
+    for name in names {
         let before = tally;
-        match name.as_str() {
-            "rust" => rust(&mut tally)?,
-            "python" => {
-                let wheel = python::package::build_for_tests()?;
-                for python in python::runtimes::oldest_and_newest()? {
-                    let venv = python::suite::environment(&python, &wheel)?;
-                    python::suite::pytest(&venv, &python, &["-k", "conformance"], &mut tally)?;
-                }
-            }
-            "node" => node::suite::files(&|file| file.contains("conformance"), &mut tally)?,
-            "java" => java::suite::junit(&["-Dtest=ConformanceTest,SurfaceTest"], &mut tally)?,
-            other => {
-                let message = format!("no runner for `{other}`; the runners are: {}", ALL.join(", "));
+        match languages::ALL.iter().find(|language| language.name() == name) {
+            Some(language) => language.conformance(&mut tally)?,
+            None if name == "rust" => rust(&mut tally)?,
+            None => {
+                let message = format!("no runner for `{name}`; the runners are: {}", all.join(", "));
                 return Err(StepFailure::new("conformance", message));
             }
         }

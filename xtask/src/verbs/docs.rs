@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::Verb;
 use crate::arguments::{Arguments, OptionSpec};
-use crate::languages::python::{self, Venv};
-use crate::languages::{java, node};
+use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -51,7 +50,8 @@ pub fn generated(check: bool) -> StepResult {
     Ok(())
 }
 
-fn documents() -> StepResult<Vec<String>> {
+/// Paths of the documents.
+pub fn documents() -> StepResult<Vec<String>> {
     Ok(workspace::files()?.into_iter().filter(|path| path.ends_with(".md")).collect())
 }
 
@@ -85,58 +85,23 @@ fn links_of(text: &str) -> Vec<String> {
     links
 }
 
-/// Runs the Python blocks of each document that has any, in one program per document.
+/// Runs the code blocks of the documents in every language.
 pub fn blocks() -> StepResult {
-    let python = python::runtimes::preferred()?;
-    // The demo's environment, which has the libraries of the documents.
-    let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
-    let venv = Venv::with("demo", &python, &packages)?;
-    venv.install_wheel(&python::package::build_for_tests()?)?;
-    let directory = scratch::empty("docs-blocks")?;
-    let mut count = 0;
-    for path in documents()?
-        .iter()
-        .filter(|path| *path == "README.md" || path.starts_with("docs/") || path.starts_with("bindings-python/"))
-    {
-        let program = blocks_of(&scratch::read(&workspace::root().join(path))?, "python");
-        if program.is_empty() {
-            continue;
-        }
-        let file = directory.join(format!("{}.py", path.replace(['/', '.'], "_")));
-        scratch::write(&file, &program)?;
-        ProcessStep::new(format!("code blocks of {path}"), venv.python())
-            .arg(&file)
-            .env("SPANPROF_STOP_TIMEOUT", "0.2")
-            .in_directory(&directory)
-            .time_limit(Duration::from_secs(60))
-            .run()?;
-        count += 1;
-    }
-    match count {
-        0 => Err(StepFailure::new("code blocks", "no document has one")),
-        _ => Ok(()),
-    }
+    languages::ALL.iter().try_for_each(|language| language.document_blocks())
 }
 
 /// Runs the README's first program of each language; each must write a flame graph.
 pub fn first_results() -> StepResult {
     let readme = scratch::read(&workspace::root().join("README.md"))?;
     let directory = scratch::empty("docs-first-results")?;
-    let failed = |error: std::io::Error| StepFailure::new("first result", error.to_string());
-    let modules = directory.join("node_modules");
-    std::fs::create_dir(&modules).map_err(failed)?;
-    std::os::unix::fs::symlink(node::suite::prepared()?, modules.join("spanprof")).map_err(failed)?;
-    let jar = java::package::for_tests()?;
-    let java = java::runtimes::preferred()?.home.join("bin/java");
-    let node = node::runtimes::preferred()?;
-    let programs = [
-        ("js", "checkout.js", ProcessStep::new("the README in Node.js", &node.program)),
-        ("java", "Checkout.java", ProcessStep::new("the README in Java", java).arg("-cp").arg(&jar)),
-    ];
-    for (language, name, step) in programs {
-        let flame_graph = directory.join("flame.html");
+    let flame_graph = directory.join("flame.html");
+    let programs: Vec<FirstProgram> = languages::ALL
+        .iter()
+        .filter_map(|language| language.first_program(&directory).transpose())
+        .collect::<StepResult<_>>()?;
+    for FirstProgram { tag, file: name, step } in programs {
         let file = directory.join(name);
-        scratch::write(&file, &blocks_of(&readme, language))?;
+        scratch::write(&file, &blocks_of(&readme, tag))?;
         step.arg(&file).in_directory(&directory).time_limit(Duration::from_secs(120)).run()?;
         let page = scratch::read(&flame_graph)?;
         if !page.contains("price") {
@@ -145,13 +110,13 @@ pub fn first_results() -> StepResult {
                 format!("{name} of README.md wrote a flame graph without `price`"),
             ));
         }
-        std::fs::remove_file(&flame_graph).map_err(failed)?;
+        std::fs::remove_file(&flame_graph).map_err(|error| StepFailure::new("first result", error.to_string()))?;
     }
     Ok(())
 }
 
 /// The code blocks of a document in one language, concatenated.
-fn blocks_of(text: &str, language: &str) -> String {
+pub fn blocks_of(text: &str, language: &str) -> String {
     let opening = format!("```{language}");
     let mut program = String::new();
     let mut inside = false;

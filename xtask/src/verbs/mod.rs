@@ -4,14 +4,14 @@ mod bench;
 mod check;
 mod conformance;
 pub mod demo;
-mod docs;
+pub mod docs;
 mod fuzz;
-mod live;
+pub mod live;
 mod test;
 mod tidy;
 
 use crate::arguments::{Arguments, OptionSpec};
-use crate::languages::{java, node, python};
+use crate::languages;
 use crate::step::StepResult;
 
 /// One verb.
@@ -28,21 +28,16 @@ pub struct Verb {
     pub run: fn(&Arguments) -> StepResult,
 }
 
+/// Verbs before and after those that build a package, in the order of the help.
+const BEFORE_PACKAGES: &[Verb] =
+    &[demo::VERB, test::VERB, check::VERB, live::VERB, conformance::VERB, bench::VERB, tidy::VERB];
+const AFTER_PACKAGES: &[Verb] = &[docs::VERB, fuzz::VERB];
+
 /// Every verb, in the order of the help.
-pub const ALL: &[Verb] = &[
-    demo::VERB,
-    test::VERB,
-    check::VERB,
-    live::VERB,
-    conformance::VERB,
-    bench::VERB,
-    tidy::VERB,
-    python::package::VERB,
-    node::package::VERB,
-    java::package::VERB,
-    docs::VERB,
-    fuzz::VERB,
-];
+pub fn all() -> impl Iterator<Item = &'static Verb> {
+    let packages = languages::ALL.iter().map(|language| language.package_verb());
+    BEFORE_PACKAGES.iter().chain(packages).chain(AFTER_PACKAGES)
+}
 
 #[cfg(test)]
 mod tests {
@@ -50,10 +45,18 @@ mod tests {
 
     #[test]
     fn every_verb_has_a_summary_of_one_line() {
-        for verb in ALL {
+        for verb in all() {
             assert!(verb.usage.starts_with(verb.name), "{}", verb.name);
             let first = verb.about.lines().next().unwrap_or_default();
             assert!((10..=100).contains(&first.len()), "{}: {first}", verb.name);
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_language() {
+        for language in languages::ALL {
+            assert!(conformance::VERB.usage.contains(language.name()), "{}", language.name());
+            assert!(test::VERB.about.contains(language.title()), "{}", language.title());
         }
     }
 }

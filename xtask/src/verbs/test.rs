@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{check, demo, docs, tidy, Verb};
 use crate::arguments::{Arguments, OptionSpec};
 use crate::deadline::at_most;
-use crate::languages::{java, node, python};
+use crate::languages::{self, python, Packages, Tool};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
@@ -38,28 +38,12 @@ fn run(given: &Arguments) -> StepResult {
     step(&mut rust_features);
     step(&mut |_| docs::generated(true));
     step(&mut |tally| check::loom(None, tally));
-    step(&mut |tally| {
-        let wheel = python::package::build_for_tests()?;
-        python::runtimes::oldest_and_newest()?.iter().try_for_each(|python| {
-            let before = *tally;
-            let outcome = python::suite::environment(python, &wheel)
-                .and_then(|venv| python::suite::pytest(&venv, python, &[], tally));
-            tally.add_outcome(before, outcome);
-            Ok(())
-        })?;
-        // Each interpreter has its own layout.
-        python::runtimes::all()?.iter().try_for_each(|python| {
-            let before = *tally;
-            let outcome = python::suite::runtime_tests(python, &wheel, tally);
-            tally.add_outcome(before, outcome);
-            Ok(())
-        })
-    });
-    step(&mut |_| docs::blocks());
-    step(&mut node::suite::run);
-    step(&mut |tally| java::suite::junit(&[], tally));
+    for language in languages::ALL {
+        step(&mut |tally| language.test(tally));
+        step(&mut |_| language.document_blocks());
+    }
     step(&mut |_| docs::first_results());
-    step(&mut |_| demo::show(&demo::DEFAULT, Some(seconds), &demo::Ports::free()?, demo::Packages::ForTests));
+    step(&mut |_| demo::show(&demo::DEFAULT, Some(seconds), &demo::Ports::free()?, Packages::ForTests));
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),
@@ -69,28 +53,26 @@ fn run(given: &Arguments) -> StepResult {
 
 /// Fails before the first build when a tool is missing, with the command that installs it.
 fn toolchain() -> StepResult {
-    let nodes = node::runtimes::INSTALL_HINT;
-    let tools = [
-        ("cargo", ["fmt", "--version"], "rustup component add rustfmt"),
-        ("cargo", ["clippy", "--version"], "rustup component add clippy"),
-        ("git", ["--version", "--build-options"], "apt-get install git"),
-        ("cc", ["--version", "-v"], "apt-get install gcc libc6-dev"),
-        ("node", ["--version", "--no-warnings"], nodes),
-        ("npm", ["--version", "--silent"], nodes),
-        ("mvn", ["--version", "--quiet"], java::runtimes::INSTALL_HINT),
+    let own = [
+        Tool { program: "cargo", words: ["fmt", "--version"], install: "rustup component add rustfmt" },
+        Tool { program: "cargo", words: ["clippy", "--version"], install: "rustup component add clippy" },
+        Tool { program: "git", words: ["--version", "--build-options"], install: "apt-get install git" },
+        Tool { program: "cc", words: ["--version", "-v"], install: "apt-get install gcc libc6-dev" },
     ];
-    for (program, words, install) in tools {
+    for Tool { program, words, install } in
+        own.iter().chain(languages::ALL.iter().flat_map(|language| language.tools()))
+    {
         let found = Command::new(program).args(words).output().is_ok_and(|output| output.status.success());
         if !found {
             let message = format!("`{program} {}` failed", words[0]);
-            return Err(StepFailure::new("toolchain", message).with_hint(install));
+            return Err(StepFailure::new("toolchain", message).with_hint(*install));
         }
     }
-    let found: Vec<_> = python::runtimes::oldest_and_newest()?.iter().map(python::runtimes::Python::full).collect();
-    println!("Python tests will run on CPython {}", found.join(" and "));
-    node::runtimes::preferred()?;
-    let found: Vec<_> = java::runtimes::all()?.iter().map(|java| java.version.to_string()).collect();
-    println!("Java tests will run on JDK {}", found.join(" and "));
+    for language in languages::ALL {
+        if let Some(list) = language.installed_runtimes()? {
+            println!("{} tests will run on {list}", language.title());
+        }
+    }
     Ok(())
 }
 

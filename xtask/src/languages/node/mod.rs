@@ -4,4 +4,69 @@ pub mod bench;
 pub mod live;
 pub mod package;
 pub mod runtimes;
-pub mod suite;
+mod suite;
+
+use std::path::{Path, PathBuf};
+
+use super::{FirstProgram, Packages, Tool, Toolchain};
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::tally::Tally;
+use crate::verbs::Verb;
+
+/// Node.js.
+pub struct NodeToolchain;
+
+impl Toolchain for NodeToolchain {
+    fn name(&self) -> &'static str {
+        "node"
+    }
+
+    fn title(&self) -> &'static str {
+        "Node.js"
+    }
+
+    fn tools(&self) -> &'static [Tool] {
+        const INSTALL: &str = runtimes::INSTALL_HINT;
+        &[
+            Tool { program: "node", words: ["--version", "--no-warnings"], install: INSTALL },
+            Tool { program: "npm", words: ["--version", "--silent"], install: INSTALL },
+        ]
+    }
+
+    fn installed_runtimes(&self) -> StepResult<Option<String>> {
+        runtimes::preferred()?;
+        Ok(None)
+    }
+
+    fn package_verb(&self) -> &'static Verb {
+        &package::VERB
+    }
+
+    fn crates(&self) -> &'static [&'static str] {
+        &["spanprof-node"]
+    }
+
+    fn package(&self, packages: Packages) -> StepResult<PathBuf> {
+        match packages {
+            Packages::ForTests => package::build_for_tests(),
+            Packages::Optimized => package::pack_for_demo(),
+        }
+    }
+
+    fn test(&self, tally: &mut Tally) -> StepResult {
+        suite::run(tally)
+    }
+
+    fn conformance(&self, tally: &mut Tally) -> StepResult {
+        suite::files(&|file| file.contains("conformance"), tally)
+    }
+
+    fn first_program(&self, directory: &Path) -> StepResult<Option<FirstProgram>> {
+        let failed = |error: std::io::Error| StepFailure::new("first result", error.to_string());
+        let modules = directory.join("node_modules");
+        std::fs::create_dir(&modules).map_err(failed)?;
+        std::os::unix::fs::symlink(suite::prepared()?, modules.join("spanprof")).map_err(failed)?;
+        let step = ProcessStep::new("the README in Node.js", runtimes::preferred()?.program);
+        Ok(Some(FirstProgram { tag: "js", file: "checkout.js", step }))
+    }
+}

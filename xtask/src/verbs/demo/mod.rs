@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Verb;
 use crate::arguments::OptionSpec;
+use crate::languages::Packages;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, progress, scratch, workspace};
 
@@ -34,7 +35,7 @@ pub const VERB: Verb = Verb {
 };
 
 use load::SlowRequest;
-pub use services::{Example, Packages, DEFAULT};
+pub use services::{Example, DEFAULT};
 
 /// Load before the first query without `--seconds`.
 const DEFAULT_LOAD_SECONDS: u64 = 6;
@@ -104,7 +105,7 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
     let began = Instant::now();
     let directory = scratch::empty("demo")?;
     let prepare = || {
-        let command = packages.command_line()?;
+        let command = services::build_command_line(packages)?;
         let programs = examples.iter().map(|example| example.prepare(packages)).collect::<StepResult<Vec<_>>>()?;
         Ok((command, programs))
     };

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::prepared::Prepared;
 use super::DemoServer;
-use crate::languages::python::{self, Venv};
-use crate::languages::{java, node};
+use crate::languages::java::{self, JavaToolchain};
+use crate::languages::node::{self, NodeToolchain};
+use crate::languages::python::{self, PythonToolchain, Venv};
+use crate::languages::{self, Packages, Toolchain};
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::verbs::live;
 use crate::{http, workspace};
@@ -21,58 +23,27 @@ pub enum Example {
     Spring,
 }
 
-/// Which packages the services run with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packages {
-    /// Those of the workspace's tests, which a test run has built already.
-    ForTests,
-    /// Optimized without link-time optimization, which takes minutes; for this machine only.
-    Optimized,
+/// Builds the command line and the libraries of the packages; must be called before a service is prepared.
+pub fn build_command_line(packages: Packages) -> StepResult<PathBuf> {
+    match packages {
+        Packages::ForTests => live::command_line(),
+        Packages::Optimized => {
+            // One cargo call: separate ones would rebuild dependencies with other features.
+            ProcessStep::cargo("build the command line and the libraries")
+                .args(["build", "--locked", "--profile", "optimized", "-p", "spanprof-cli"])
+                .args(languages::ALL.iter().flat_map(|language| language.crates()).flat_map(|name| ["-p", name]))
+                .run()?;
+            Ok(workspace::target().join("optimized/spanprof"))
+        }
+    }
 }
 
-impl Packages {
-    /// Builds the command line and the libraries of the packages; must be called first.
-    pub fn command_line(self) -> StepResult<PathBuf> {
-        match self {
-            Self::ForTests => live::command_line(),
-            Self::Optimized => {
-                // One cargo call: separate ones would rebuild dependencies with other features.
-                ProcessStep::cargo("build the command line and the libraries")
-                    .args(["build", "--locked", "--profile", "optimized", "-p", "spanprof-cli", "-p", "spanprof-node"])
-                    .args(["-p", "spanprof-java", "-p", "spanprof-java-opener"])
-                    .run()?;
-                Ok(workspace::target().join("optimized/spanprof"))
-            }
-        }
-    }
-
-    /// Libraries built for a package; none for tests, which pack them each time.
-    fn libraries(self, names: &[&str]) -> Vec<PathBuf> {
-        match self {
-            Self::ForTests => Vec::new(),
-            Self::Optimized => names.iter().map(|name| workspace::target().join("optimized").join(name)).collect(),
-        }
-    }
-
-    fn wheel(self) -> StepResult<PathBuf> {
-        match self {
-            Self::ForTests => python::package::build_for_tests(),
-            Self::Optimized => python::package::build_for_demo(),
-        }
-    }
-
-    fn npm_package(self) -> StepResult<PathBuf> {
-        match self {
-            Self::ForTests => node::package::build_for_tests(),
-            Self::Optimized => node::package::pack_for_demo(),
-        }
-    }
-
-    fn jar(self) -> StepResult<PathBuf> {
-        match self {
-            Self::ForTests => java::package::for_tests(),
-            Self::Optimized => java::package::pack_for_demo(),
-        }
+/// Libraries built for a package; none for tests, which pack them each time.
+fn libraries(language: &dyn Toolchain, packages: Packages) -> Vec<PathBuf> {
+    let file = |name: &&str| workspace::target().join(format!("optimized/lib{}.so", name.replace('-', "_")));
+    match packages {
+        Packages::ForTests => Vec::new(),
+        Packages::Optimized => language.crates().iter().map(file).collect(),
     }
 }
 
@@ -120,10 +91,14 @@ impl Example {
     }
 
     fn tools(self) -> StepResult {
+        self.language().installed_runtimes().map(drop)
+    }
+
+    fn language(self) -> &'static dyn Toolchain {
         match self {
-            Self::FastApi => python::runtimes::preferred().map(drop),
-            Self::Express | Self::Fastify => node::runtimes::preferred().map(drop),
-            Self::Spring => java::runtimes::all().map(drop),
+            Self::FastApi => &PythonToolchain,
+            Self::Express | Self::Fastify => &NodeToolchain,
+            Self::Spring => &JavaToolchain,
         }
     }
 
@@ -185,7 +160,7 @@ impl Example {
     fn in_python(self, packages: Packages) -> StepResult<ServiceProgram> {
         let requirements = ["-r".to_owned(), "examples/python-fastapi/requirements.txt".to_owned()];
         let venv = Venv::with("demo", &python::runtimes::preferred()?, &requirements)?;
-        venv.install_wheel(&packages.wheel()?)?;
+        venv.install_wheel(&self.language().package(packages)?)?;
         let words = ["-m", "uvicorn", "app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"];
         let words = words.map(str::to_owned).to_vec();
         Ok(ServiceProgram { example: self, program: venv.python(), words, inside: self.directory() })
@@ -194,9 +169,9 @@ impl Example {
     fn in_node(self, packages: Packages) -> StepResult<ServiceProgram> {
         let node = node::runtimes::preferred()?;
         let sources = ["bindings-node/lib/", "bindings-node/types/", "bindings-node/package.json"];
-        let prepared = self.prepared(&sources, &packages.libraries(&["libspanprof_node.so"]), &node.version)?;
+        let prepared = self.prepared(&sources, &libraries(self.language(), packages), &node.version)?;
         if !prepared.is_current() {
-            let package = packages.npm_package()?;
+            let package = self.language().package(packages)?;
             prepared.begin(&self.directory(), &["app.js", "shop.js", "package.json"])?;
             node::runtimes::npm("dependencies of the service")
                 .args(["install", "--ignore-scripts"])
@@ -214,11 +189,11 @@ impl Example {
         // The newest, which prints the current warnings about native code.
         let jdks = java::runtimes::all()?;
         let java = &jdks[jdks.len() - 1];
-        let built = packages.libraries(&["libspanprof_java.so", "libspanprof_java_opener.so"]);
+        let built = libraries(self.language(), packages);
         let sources = ["bindings-java/src/main/", "bindings-java/pom.xml"];
         let prepared = self.prepared(&sources, &built, &java.version.to_string())?;
         if !prepared.is_current() {
-            let version = java::package::into_local_repository(java, &packages.jar()?)?;
+            let version = java::package::into_local_repository(java, &self.language().package(packages)?)?;
             let source = "src/main/java/shop/";
             let classes =
                 ["Application.java", "Pages.java", "Shop.java", "Tracing.java"].map(|file| format!("{source}{file}"));

@@ -1,0 +1,41 @@
+//! The Python blocks of the documents.
+
+use std::time::Duration;
+
+use super::{package, runtimes, Venv};
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::docs;
+use crate::{scratch, workspace};
+
+/// Runs the Python blocks of each document that has any, in one program per document.
+pub fn run_blocks() -> StepResult {
+    let python = runtimes::preferred()?;
+    // The demo's environment, which has the libraries of the documents.
+    let packages = ["-r", "examples/python-fastapi/requirements.txt"].map(str::to_owned);
+    let venv = Venv::with("demo", &python, &packages)?;
+    venv.install_wheel(&package::build_for_tests()?)?;
+    let directory = scratch::empty("docs-blocks")?;
+    let mut count = 0;
+    for path in docs::documents()?
+        .iter()
+        .filter(|path| *path == "README.md" || path.starts_with("docs/") || path.starts_with("bindings-python/"))
+    {
+        let program = docs::blocks_of(&scratch::read(&workspace::root().join(path))?, "python");
+        if program.is_empty() {
+            continue;
+        }
+        let file = directory.join(format!("{}.py", path.replace(['/', '.'], "_")));
+        scratch::write(&file, &program)?;
+        ProcessStep::new(format!("code blocks of {path}"), venv.python())
+            .arg(&file)
+            .env("SPANPROF_STOP_TIMEOUT", "0.2")
+            .in_directory(&directory)
+            .time_limit(Duration::from_secs(60))
+            .run()?;
+        count += 1;
+    }
+    match count {
+        0 => Err(StepFailure::new("code blocks", "no document has one")),
+        _ => Ok(()),
+    }
+}
