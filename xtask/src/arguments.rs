@@ -76,7 +76,8 @@ impl Arguments {
 }
 
 impl OptionSpec {
-    fn name(self) -> &'static str {
+    /// Its name without the dashes.
+    pub fn name(self) -> &'static str {
         match self {
             OptionSpec::Value(name) | OptionSpec::Switch(name) => name,
         }

@@ -7,6 +7,7 @@ pub mod python;
 
 use std::path::{Path, PathBuf};
 
+use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 use crate::verbs::Verb;
@@ -16,7 +17,8 @@ pub const ALL: [&dyn Toolchain; 3] = [&python::PythonToolchain, &node::NodeToolc
 
 /// A language with a binding: the actions of the verbs.
 pub trait Toolchain: Sync {
-    /// Name on the command line: its runner in `conformance`.
+    /// Name on the command line: its runner in `conformance`, its suite in `live`, its benchmarks in `bench`, and the option
+    /// of `live` and `bench` that selects runtimes.
     fn name(&self) -> &'static str;
 
     /// Name in messages.
@@ -53,6 +55,15 @@ pub trait Toolchain: Sync {
     fn first_program(&self, _directory: &Path) -> StepResult<Option<FirstProgram>> {
         Ok(None)
     }
+
+    /// Benchmarks beside other profilers.
+    fn benchmarks(&self) -> &'static [Benchmark];
+
+    /// Builds the release package and installs the other profilers; for the runtimes of `list`, or the default ones.
+    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>>;
+
+    /// Runs the live suite.
+    fn live(&self, given: &Arguments) -> StepResult;
 }
 
 /// A program on PATH.
@@ -82,4 +93,24 @@ pub struct FirstProgram {
     pub file: &'static str,
     /// Runs it; lacks the argument with the file.
     pub step: ProcessStep,
+}
+
+/// A benchmark beside other profilers.
+pub struct Benchmark {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Heading in RESULTS.md.
+    pub heading: &'static str,
+}
+
+/// Prepared inputs of the benchmarks of a language.
+pub trait BenchRunner {
+    /// Measured versions.
+    fn runtime(&self) -> String;
+
+    /// Whether [`BenchRunner::measure`] reads profiles with the `spanprof` command.
+    fn needs_command(&self) -> bool;
+
+    /// Runs one benchmark and returns its output.
+    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String>;
 }

@@ -2,11 +2,11 @@
 //! xtask/bench/RESULTS.md.
 //! Needs an idle machine; not part of `test`, since a figure has no pass or fail.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{live, Verb};
 use crate::arguments::{Arguments, OptionSpec};
-use crate::languages::{java, node, python};
+use crate::languages::{self, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
@@ -39,101 +39,61 @@ pub const VERB: Verb = Verb {
     run,
 };
 
-/// A benchmark: its name, its heading in RESULTS.md, its kind.
-struct Bench {
-    name: &'static str,
-    heading: &'static str,
-    kind: BenchKind,
+/// The benchmark without a language.
+const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
+
+/// A benchmark, and the name of its language; none for [`ENGINE`].
+struct ListedBenchmark {
+    language: Option<&'static str>,
+    benchmark: &'static Benchmark,
 }
 
-enum BenchKind {
-    Engine,
-    /// Beside these profilers.
-    Python(&'static [(&'static str, &'static str)]),
-    Node,
-    Java,
-}
+impl ListedBenchmark {
+    /// Every benchmark, in the order of a run without names.
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self { language: None, benchmark: &ENGINE }];
+        for language in languages::ALL {
+            let listed = |benchmark| Self { language: Some(language.name()), benchmark };
+            all.extend(language.benchmarks().iter().map(listed));
+        }
+        all
+    }
 
-/// Pinned for reproducible figures.
-const PEERS: &[(&str, &str)] =
-    &[("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
-
-const fn bench(name: &'static str, heading: &'static str, kind: BenchKind) -> Bench {
-    Bench { name, heading, kind }
-}
-
-const ALL: [Bench; 17] = [
-    bench("engine", "Rust: calls of the engine", BenchKind::Engine),
-    bench("accuracy", "Python: shares and totals", BenchKind::Python(&[])),
-    bench("overhead", "Python: cost", BenchKind::Python(PEERS)),
-    bench("tags", "Python: tag_wrapper", BenchKind::Python(&[])),
-    bench("footprint", "Python: start, memory, size", BenchKind::Python(PEERS)),
-    bench("node-start", "Node.js: start and worker threads", BenchKind::Node),
-    bench("node-cost", "Node.js: cost", BenchKind::Node),
-    bench("node-pauses", "Node.js: pauses and size", BenchKind::Node),
-    bench("node-accuracy", "Node.js: shares and totals", BenchKind::Node),
-    bench("node-lag", "Node.js: blocks of the event loop", BenchKind::Node),
-    bench("node-labels", "Node.js: labels", BenchKind::Node),
-    bench("java-handler", "Java: handler and walk", BenchKind::Java),
-    bench("java-cost", "Java: cost", BenchKind::Java),
-    bench("java-accuracy", "Java: shares and totals", BenchKind::Java),
-    bench("java-labels", "Java: labels", BenchKind::Java),
-    bench("java-wall", "Java: wall clock", BenchKind::Java),
-    bench("java-start", "Java: start, stop, pauses, memory", BenchKind::Java),
-];
-
-impl Bench {
     /// Whether `name` selects it: its own name or that of its language.
     fn matches(&self, name: &str) -> bool {
-        name == self.name
-            || matches!(
-                (&self.kind, name),
-                (BenchKind::Python(_), "python") | (BenchKind::Node, "node") | (BenchKind::Java, "java")
-            )
+        name == self.benchmark.name || Some(name) == self.language
     }
 }
 
 fn run(given: &Arguments) -> StepResult {
-    let names = &given.names;
-    let chosen: Vec<&Bench> =
-        ALL.iter().filter(|bench| names.is_empty() || names.iter().any(|name| bench.matches(name))).collect();
-    if let Some(unknown) = names.iter().find(|name| ALL.iter().all(|bench| !bench.matches(name))) {
-        let all: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
+    let (names, all) = (&given.names, ListedBenchmark::all());
+    let is_chosen = |bench: &&ListedBenchmark| names.is_empty() || names.iter().any(|name| bench.matches(name));
+    let chosen: Vec<&ListedBenchmark> = all.iter().filter(is_chosen).collect();
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|bench| !bench.matches(name))) {
+        let all: Vec<_> = all.iter().map(|bench| bench.benchmark.name).collect();
         return Err(StepFailure::new(
             "bench",
             format!("unknown benchmark `{unknown}`; the benchmarks are: {}", all.join(", ")),
         ));
     }
-    let python = match given.text("python") {
-        Some(_) => python::runtimes::chosen(given.text("python"))?.remove(0),
-        None => python::runtimes::preferred()?,
-    };
     // Benchmarks measure the release packages.
-    let wheel = chosen
-        .iter()
-        .any(|bench| matches!(bench.kind, BenchKind::Python(_)))
-        .then(python::package::release)
-        .transpose()?;
-    let node = chosen.iter().any(|bench| matches!(bench.kind, BenchKind::Node));
-    let node = node.then(|| node::bench::NodeBench::prepare(given.text("node"))).transpose()?;
-    let java = chosen.iter().any(|bench| matches!(bench.kind, BenchKind::Java));
-    let java = java.then(|| java::bench::JavaBench::prepare(given.text("java"))).transpose()?;
-    let reads_files = wheel.is_some() || node.is_some();
-    let command = reads_files.then(live::command_line).transpose()?;
+    let mut runners: Vec<(&str, Box<dyn BenchRunner>)> = Vec::new();
+    for language in languages::ALL {
+        let name = language.name();
+        if chosen.iter().any(|bench| bench.language == Some(name)) {
+            runners.push((name, language.prepare_benchmarks(given.text(name))?));
+        }
+    }
+    let reads_profiles = runners.iter().any(|(_, runner)| runner.needs_command());
+    let command = if reads_profiles { live::command_line()? } else { PathBuf::new() };
     let short = given.has("short");
-    for bench in chosen {
-        let (tables, runtime) = match (&bench.kind, &command, &wheel, &node, &java) {
-            (BenchKind::Python(peers), Some(command), Some(wheel), ..) => (
-                python::bench::measure(bench.name, peers, &python, wheel, command, short)?,
-                format!("CPython {}", python.full()),
-            ),
-            (BenchKind::Node, Some(command), _, Some(node), _) => {
-                (node.measure(bench.name, command, short)?, node.runtime())
-            }
-            (BenchKind::Java, .., Some(java)) => (java.measure(bench.name, short)?, java.runtime()),
-            _ => (engine()?, "release profile".to_owned()),
+    for ListedBenchmark { language, benchmark } in chosen {
+        let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
+        let (tables, runtime) = match runner {
+            Some((_, runner)) => (runner.measure(benchmark.name, &command, short)?, runner.runtime()),
+            None => (engine()?, "release profile".to_owned()),
         };
-        write_section(bench.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
+        write_section(benchmark.heading, &format!("{}\n\n{tables}", conditions(&runtime)?), short)?;
     }
     Ok(())
 }
@@ -212,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_language_selects_all_its_benchmarks() {
-        let matching = |name: &str| ALL.iter().filter(|bench| bench.matches(name)).count();
+        let matching = |name: &str| ListedBenchmark::all().iter().filter(|bench| bench.matches(name)).count();
         assert_eq!(
             [matching("engine"), matching("python"), matching("node"), matching("node-lag"), matching("java")],
             [1, 4, 6, 1, 6]

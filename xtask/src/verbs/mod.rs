@@ -53,8 +53,17 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_every_language() {
+    fn the_help_and_the_options_name_every_language() {
         for language in languages::ALL {
+            for verb in [bench::VERB, live::VERB] {
+                assert!(verb.about.contains(&format!("--{}", language.name())), "{}: {}", verb.name, language.name());
+                assert!(
+                    verb.options.iter().any(|option| option.name() == language.name()),
+                    "{}: {}",
+                    verb.name,
+                    language.name()
+                );
+            }
             assert!(conformance::VERB.usage.contains(language.name()), "{}", language.name());
             assert!(test::VERB.about.contains(language.title()), "{}", language.title());
         }

@@ -1,12 +1,23 @@
 //! The Java part of `cargo xtask bench`: the release JAR, other profilers from Maven Central, and the programs of
 //! xtask/bench/java on the selected JDKs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, Jdk};
+use crate::languages::{BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
+
+/// In the order of a run.
+pub const ALL: &[Benchmark] = &[
+    Benchmark { name: "java-handler", heading: "Java: handler and walk" },
+    Benchmark { name: "java-cost", heading: "Java: cost" },
+    Benchmark { name: "java-accuracy", heading: "Java: shares and totals" },
+    Benchmark { name: "java-labels", heading: "Java: labels" },
+    Benchmark { name: "java-wall", heading: "Java: wall clock" },
+    Benchmark { name: "java-start", heading: "Java: start, stop, pauses, memory" },
+];
 
 /// Pinned for reproducible figures: name in the programs, and Maven coordinates.
 const PEERS: [(&str, &str); 2] =
@@ -35,16 +46,20 @@ impl JavaBench {
         let classes = compiled(&jars)?;
         Ok(Self { jdks, jars, classes })
     }
+}
 
-    /// Measured versions.
-    pub fn runtime(&self) -> String {
+impl BenchRunner for JavaBench {
+    fn runtime(&self) -> String {
         let versions: Vec<_> = self.jdks.iter().map(Jdk::full).collect();
         let peers: Vec<_> = PEERS.iter().map(|(_, coordinates)| coordinates.replace(':', " ")).collect();
         format!("Java {} with G1, beside {}", versions.join(" and "), peers.join(" and "))
     }
 
-    /// Runs one benchmark and returns its output.
-    pub fn measure(&self, name: &str, short: bool) -> StepResult<String> {
+    fn needs_command(&self) -> bool {
+        false
+    }
+
+    fn measure(&self, name: &str, _command: &Path, short: bool) -> StepResult<String> {
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let java = self.jdks.last().ok_or_else(|| StepFailure::new("bench", "no JDK"))?;

@@ -1,6 +1,6 @@
 //! Java: JDKs and Maven, the JAR, JUnit.
 
-pub mod bench;
+mod bench;
 pub mod live;
 pub mod package;
 pub mod runtimes;
@@ -8,7 +8,8 @@ mod suite;
 
 use std::path::{Path, PathBuf};
 
-use super::{FirstProgram, Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
+use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 use crate::verbs::Verb;
@@ -62,5 +63,17 @@ impl Toolchain for JavaToolchain {
         let java = runtimes::preferred()?.home.join("bin/java");
         let step = ProcessStep::new("the README in Java", java).arg("-cp").arg(&jar);
         Ok(Some(FirstProgram { tag: "java", file: "Checkout.java", step }))
+    }
+
+    fn benchmarks(&self) -> &'static [Benchmark] {
+        bench::ALL
+    }
+
+    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::JavaBench::prepare(list)?))
+    }
+
+    fn live(&self, given: &Arguments) -> StepResult {
+        live::run(given)
     }
 }

@@ -5,8 +5,19 @@ use std::path::{Path, PathBuf};
 
 use super::package;
 use super::runtimes::{self, NodeJs};
+use crate::languages::{BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepResult};
 use crate::{scratch, workspace};
+
+/// In the order of a run.
+pub const ALL: &[Benchmark] = &[
+    Benchmark { name: "node-start", heading: "Node.js: start and worker threads" },
+    Benchmark { name: "node-cost", heading: "Node.js: cost" },
+    Benchmark { name: "node-pauses", heading: "Node.js: pauses and size" },
+    Benchmark { name: "node-accuracy", heading: "Node.js: shares and totals" },
+    Benchmark { name: "node-lag", heading: "Node.js: blocks of the event loop" },
+    Benchmark { name: "node-labels", heading: "Node.js: labels" },
+];
 
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
@@ -33,14 +44,18 @@ impl NodeBench {
         let modules = runtimes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })
     }
+}
 
-    /// Measured version.
-    pub fn runtime(&self) -> String {
+impl BenchRunner for NodeBench {
+    fn runtime(&self) -> String {
         format!("Node.js {}", self.node.version)
     }
 
-    /// Runs one benchmark and returns its output.
-    pub fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+    fn needs_command(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
         let directory = scratch::empty(&format!("bench-{name}"))?;
         println!("── bench {name}");
         let script = format!("xtask/bench/node/{}.js", name.trim_start_matches("node-"));

@@ -1,6 +1,6 @@
 //! Node.js: binaries, the npm package, the tests of Node's own runner.
 
-pub mod bench;
+mod bench;
 pub mod live;
 pub mod package;
 pub mod runtimes;
@@ -8,7 +8,8 @@ mod suite;
 
 use std::path::{Path, PathBuf};
 
-use super::{FirstProgram, Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
+use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::verbs::Verb;
@@ -68,5 +69,17 @@ impl Toolchain for NodeToolchain {
         std::os::unix::fs::symlink(suite::prepared()?, modules.join("spanprof")).map_err(failed)?;
         let step = ProcessStep::new("the README in Node.js", runtimes::preferred()?.program);
         Ok(Some(FirstProgram { tag: "js", file: "checkout.js", step }))
+    }
+
+    fn benchmarks(&self) -> &'static [Benchmark] {
+        bench::ALL
+    }
+
+    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::NodeBench::prepare(list)?))
+    }
+
+    fn live(&self, given: &Arguments) -> StepResult {
+        live::run(given)
     }
 }

@@ -3,40 +3,81 @@
 
 use std::path::{Path, PathBuf};
 
-use super::runtimes::Python;
-use super::Venv;
+use super::runtimes::{self, Python};
+use super::{package, Venv};
+use crate::languages::{BenchRunner, Benchmark};
 use crate::scratch;
 use crate::step::{ProcessStep, StepResult};
 
-/// Runs one benchmark beside the profilers of `packages` and returns its output.
-pub fn measure(
-    name: &str,
-    packages: &[(&str, &str)],
-    python: &Python,
-    wheel: &Path,
-    command: &Path,
-    short: bool,
-) -> StepResult<String> {
-    let own = Venv::with("bench-spanprof", python, &[])?;
-    own.install_wheel(wheel)?;
-    let mut peers: Vec<(String, PathBuf)> = vec![("spanprof".to_owned(), own.python())];
-    for (peer, package) in packages {
-        let venv = Venv::with(&format!("bench-{peer}"), python, &[(*package).to_owned()])?;
-        peers.push(((*peer).to_owned(), venv.python()));
+/// In the order of a run.
+pub const ALL: &[Benchmark] = &[
+    Benchmark { name: "accuracy", heading: "Python: shares and totals" },
+    Benchmark { name: "overhead", heading: "Python: cost" },
+    Benchmark { name: "tags", heading: "Python: tag_wrapper" },
+    Benchmark { name: "footprint", heading: "Python: start, memory, size" },
+];
+
+/// Pinned for reproducible figures.
+const PEERS: [(&str, &str); 3] =
+    [("pyroscope", "pyroscope-io==1.4.0"), ("ddtrace", "ddtrace==4.16.0"), ("py-spy", "py-spy==0.4.3")];
+/// Benchmarks that run beside [`PEERS`].
+const BESIDE_PEERS: [&str; 2] = ["overhead", "footprint"];
+
+/// Inputs of the benchmarks.
+pub struct PythonBench {
+    python: Python,
+    wheel: PathBuf,
+}
+
+impl PythonBench {
+    /// Builds the wheel; for the interpreter of `--python`, or the preferred one.
+    pub fn prepare(list: Option<&str>) -> StepResult<Self> {
+        let python = match list {
+            Some(_) => runtimes::chosen(list)?.remove(0),
+            None => runtimes::preferred()?,
+        };
+        Ok(Self { python, wheel: package::release()? })
     }
-    let peers: Vec<String> = peers.iter().map(|(name, python)| format!("{name}={}", python.display())).collect();
-    let directory = scratch::empty(&format!("bench-{name}"))?;
-    println!("── bench {name}");
-    let mut step = ProcessStep::new(format!("bench {name}"), own.python())
-        .arg(format!("xtask/bench/python/{name}.py"))
-        .arg("--command")
-        .arg(command)
-        .arg("--folder")
-        .arg(&directory)
-        .arg("--wheel")
-        .arg(wheel);
-    if short {
-        step = step.arg("--short");
+
+    /// Interpreters by profiler.
+    fn environments(&self, name: &str) -> StepResult<Vec<(&'static str, PathBuf)>> {
+        let own = Venv::with("bench-spanprof", &self.python, &[])?;
+        own.install_wheel(&self.wheel)?;
+        let mut environments = vec![("spanprof", own.python())];
+        if BESIDE_PEERS.contains(&name) {
+            for (peer, package) in PEERS {
+                let venv = Venv::with(&format!("bench-{peer}"), &self.python, &[package.to_owned()])?;
+                environments.push((peer, venv.python()));
+            }
+        }
+        Ok(environments)
     }
-    step.args(peers).capture()
+}
+
+impl BenchRunner for PythonBench {
+    fn runtime(&self) -> String {
+        format!("CPython {}", self.python.full())
+    }
+
+    fn needs_command(&self) -> bool {
+        true
+    }
+
+    fn measure(&self, name: &str, command: &Path, short: bool) -> StepResult<String> {
+        let environments = self.environments(name)?;
+        let directory = scratch::empty(&format!("bench-{name}"))?;
+        println!("── bench {name}");
+        let mut step = ProcessStep::new(format!("bench {name}"), &environments[0].1)
+            .arg(format!("xtask/bench/python/{name}.py"))
+            .arg("--command")
+            .arg(command)
+            .arg("--folder")
+            .arg(&directory)
+            .arg("--wheel")
+            .arg(&self.wheel);
+        if short {
+            step = step.arg("--short");
+        }
+        step.args(environments.iter().map(|(name, python)| format!("{name}={}", python.display()))).capture()
+    }
 }

@@ -1,9 +1,9 @@
 //! Python: CPython interpreters, the wheel, pytest.
 
-pub mod bench;
+mod bench;
 pub mod debian;
 mod documents;
-pub mod live;
+mod live;
 pub mod package;
 pub mod runtimes;
 mod suite;
@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 pub use venv::Venv;
 
-use super::{Packages, Tool, Toolchain};
+use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
+use crate::arguments::Arguments;
 use crate::step::StepResult;
 use crate::tally::Tally;
 use crate::verbs::Verb;
@@ -64,5 +65,17 @@ impl Toolchain for PythonToolchain {
 
     fn document_blocks(&self) -> StepResult {
         documents::run_blocks()
+    }
+
+    fn benchmarks(&self) -> &'static [Benchmark] {
+        bench::ALL
+    }
+
+    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::PythonBench::prepare(list)?))
+    }
+
+    fn live(&self, given: &Arguments) -> StepResult {
+        live::run(given)
     }
 }

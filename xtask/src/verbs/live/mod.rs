@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::Verb;
 use crate::arguments::{Arguments, OptionSpec};
-use crate::languages::{java, node, python};
+use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace;
 
@@ -51,26 +51,34 @@ pub const VERB: Verb = Verb {
     run,
 };
 
-type Suite = (&'static str, fn(&Arguments) -> StepResult);
+/// A suite: its name and its function.
+type Suite = (&'static str, Box<dyn Fn(&Arguments) -> StepResult>);
 
-const SUITES: [Suite; 10] = [
-    ("collector", collector::run),
-    ("pyroscope", pyroscope::run),
-    ("pprof", pprof::run),
-    ("serve", serve::run),
-    ("outage", outage::run),
-    ("python", python::live::run),
-    ("node", node::live::run),
-    ("java", java::live::run),
-    ("field", field::run),
-    ("system-calls", system_calls::run),
-];
+/// Every suite, in the order of a run without names.
+fn suites() -> Vec<Suite> {
+    fn suite(name: &'static str, run: fn(&Arguments) -> StepResult) -> Suite {
+        (name, Box::new(run))
+    }
+    let mut suites = vec![
+        suite("collector", collector::run),
+        suite("pyroscope", pyroscope::run),
+        suite("pprof", pprof::run),
+        suite("serve", serve::run),
+        suite("outage", outage::run),
+    ];
+    for language in languages::ALL {
+        suites.push((language.name(), Box::new(|given| language.live(given))));
+    }
+    suites.extend([suite("field", field::run), suite("system-calls", system_calls::run)]);
+    suites
+}
 
 fn run(given: &Arguments) -> StepResult {
-    let chosen: Vec<Suite> = if given.names.is_empty() {
-        SUITES.to_vec()
+    let suites = suites();
+    let chosen: Vec<&Suite> = if given.names.is_empty() {
+        suites.iter().collect()
     } else {
-        given.names.iter().map(|name| find(name)).collect::<StepResult<_>>()?
+        given.names.iter().map(|name| find(&suites, name)).collect::<StepResult<_>>()?
     };
     let mut failed = Vec::new();
     for (name, suite) in chosen {
@@ -82,7 +90,7 @@ fn run(given: &Arguments) -> StepResult {
             Ok(()) => println!("live {name}: passed in {seconds} s"),
             Err(failure) => {
                 eprintln!("live {name}: {failure}");
-                failed.push(name);
+                failed.push(*name);
             }
         }
     }
@@ -92,9 +100,9 @@ fn run(given: &Arguments) -> StepResult {
     }
 }
 
-fn find(name: &str) -> StepResult<Suite> {
-    SUITES.iter().find(|(other, _)| *other == name).copied().ok_or_else(|| {
-        let names: Vec<_> = SUITES.iter().map(|(name, _)| *name).collect();
+fn find<'a>(suites: &'a [Suite], name: &str) -> StepResult<&'a Suite> {
+    suites.iter().find(|(other, _)| *other == name).ok_or_else(|| {
+        let names: Vec<_> = suites.iter().map(|(name, _)| *name).collect();
         StepFailure::new("live", format!("unknown suite `{name}`; the suites are: {}", names.join(", ")))
     })
 }
