@@ -1,4 +1,4 @@
-//! The verbs, one file each. Called by `main`; verbs may call each other's functions.
+//! The verbs, one file each; those that build a package are in `languages`. Called by `main`; verbs may call each other's functions.
 
 mod bench;
 mod check;
