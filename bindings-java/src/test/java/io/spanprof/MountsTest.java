@@ -36,7 +36,8 @@ class MountsTest {
         long labelled = ProfileFile.sum(samples, sample -> sample.has(Mounts.class.getName() + ".works")
                 && "stays".equals(sample.labels().get("job")));
         assertTrue(all >= 50_000_000, () -> "only " + all + " ns");
-        assertEquals(all, labelled, output::toString);
+        // A sample between the mount and its event has no label: of 21 mounts, at most two samples of 4 ms.
+        assertTrue(labelled >= 0.95 * all, () -> labelled + " of " + all + " ns labelled: " + output);
     }
 
     private static void runOnVirtualThread(Runnable work) throws Exception {
