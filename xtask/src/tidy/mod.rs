@@ -58,6 +58,8 @@ impl fmt::Display for Violation {
 pub struct TidyReport {
     /// Any of these fails the run.
     pub violations: Vec<Violation>,
+    /// Messages of commits. Fail a run before the commits are published; a published commit cannot be changed.
+    pub commits: Vec<Violation>,
     /// Printed only: counts that fell.
     pub notices: Vec<String>,
     /// Printed only: sentences to split.
@@ -99,6 +101,7 @@ impl WorkTree {
             violations: [words.violations, types.violations].concat(),
             notices: [words.notices, types.notices].concat(),
             long_sentences: Vec::new(),
+            commits: commits::check()?,
         };
         for (path, text) in &self.files {
             report.violations.extend(of_file(path, text));
@@ -106,7 +109,6 @@ impl WorkTree {
         }
         report.violations.extend(directory_map::check(&self.paths, self.text("ARCHITECTURE.md")));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
-        report.violations.extend(commits::check()?);
         Ok(report)
     }
 

@@ -32,7 +32,7 @@ fn run(given: &Arguments) -> StepResult {
     };
     step(&mut |_| check::format());
     step(&mut |_| check::clippy());
-    step(&mut |_| tidy::run());
+    step(&mut |_| tidy::run_on_published());
     step(&mut |_| docs::links());
     step(&mut rust);
     step(&mut rust_features);

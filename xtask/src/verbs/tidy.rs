@@ -33,15 +33,20 @@ fn execute(given: &Arguments) -> StepResult {
             println!("{}:{}: {} words: {} …", sentence.path, sentence.line, sentence.words, sentence.start);
         }
     }
-    conclude(&report)
+    conclude(&report, false)
 }
 
 /// Prints notices and violations; fails when there is a violation.
 pub fn run() -> StepResult {
-    conclude(&WorkTree::read()?.check()?)
+    conclude(&WorkTree::read()?.check()?, false)
 }
 
-fn conclude(report: &TidyReport) -> StepResult {
+/// As [`run`], for published commits: their messages are warnings.
+pub fn run_on_published() -> StepResult {
+    conclude(&WorkTree::read()?.check()?, true)
+}
+
+fn conclude(report: &TidyReport, is_published: bool) -> StepResult {
     println!("── tidy");
     report.notices.iter().for_each(|notice| println!("note: {notice}"));
     if !report.notices.is_empty() {
@@ -53,8 +58,10 @@ fn conclude(report: &TidyReport) -> StepResult {
             report.long_sentences.len()
         );
     }
+    let severity = if is_published { "warning: " } else { "" };
     report.violations.iter().for_each(|violation| println!("{violation}"));
-    match report.violations.len() {
+    report.commits.iter().for_each(|violation| println!("{severity}{violation}"));
+    match report.violations.len() + if is_published { 0 } else { report.commits.len() } {
         0 => Ok(()),
         count => Err(StepFailure::new("tidy", format!("{count} violations above"))),
     }
