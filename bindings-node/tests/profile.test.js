@@ -157,14 +157,18 @@ test('V8\'s compiler and collector and libuv\'s pool have frames of their own', 
 
 test('no thread of the profiler wakes up while the process idles', (t) => {
   const { output } = profiled(t, 'idle.js');
-  assert.ok(output.woken.length >= 2, JSON.stringify(output));
-  // The test itself wakes the process: its sample opens a window, which is closed and sent, and the receiver responds.
-  for (const [name, times] of output.woken) assert.ok(times <= 4, `${name} woke up ${times} times in 2 s`);
+  // The timers of the program itself may use enough CPU for a sample, which opens a window that is closed and sent.
+  const quietest = Math.min(...output.rounds.map((woken) => {
+    assert.ok(woken.length >= 2, JSON.stringify(output));
+    return Math.max(...woken.map(([, times]) => times));
+  }));
+  // One check of the clocks in each window of a second.
+  assert.ok(quietest <= 3, `woken in rounds of 2 s: ${JSON.stringify(output.rounds)}`);
 });
 
 test('the wall clock lets an idle process sleep', (t) => {
   const { output } = profiled(t, 'idle.js', 'wall');
-  const [, looks] = output.woken.find(([name]) => name === 'spanprof-wall');
+  const [, looks] = output.rounds[0].find(([name]) => name === 'spanprof-wall');
   assert.ok(looks > 0 && looks <= 20 * output.seconds, `${looks} looks in ${output.seconds} s`);
 });
 

@@ -1,5 +1,5 @@
 'use strict';
-// Idles for two seconds under the profiler; prints the wakeups of the profiler's threads, and the duration.
+// Idles for rounds of two seconds under the profiler; prints the wakeups of the profiler's threads in each round, and the duration.
 //
 //     idle.js DIRECTORY [wall]
 
@@ -28,18 +28,20 @@ function profilerThreads() {
 }
 
 const wall = process.argv[3] === 'wall';
+const ROUNDS = wall ? 1 : 4;
 spanprof.start({ serviceName: 'idles', wall, sampleRate: 100, uploadInterval: 1, destinations: [{ type: 'file', directory }] });
 (async () => {
   // The samples of the start are sent first.
   await timers.setTimeout(500);
   await spanprof.flush();
   await timers.setTimeout(2000);
-  const before = profilerThreads();
   const started = performance.now();
-  await timers.setTimeout(2000);
-  const after = profilerThreads();
-  const sleepsBefore = new Map(before.map(({ id, sleeps }) => [id, sleeps]));
-  const woken = after.map(({ id, name, sleeps }) => [name, sleeps - (sleepsBefore.get(id) ?? 0)]);
+  const rounds = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const sleepsBefore = new Map(profilerThreads().map(({ id, sleeps }) => [id, sleeps]));
+    await timers.setTimeout(2000);
+    rounds.push(profilerThreads().map(({ id, name, sleeps }) => [name, sleeps - (sleepsBefore.get(id) ?? 0)]));
+  }
   await spanprof.stop();
-  console.log(JSON.stringify({ woken, seconds: (performance.now() - started) / 1000 }));
+  console.log(JSON.stringify({ rounds, seconds: (performance.now() - started) / 1000 }));
 })();
