@@ -5,16 +5,18 @@ use serde_json::Value;
 use super::Violation;
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
     ("spanprof-export", &[]),
     ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
     ("spanprof-cli", &["spanprof", "spanprof-profile"]),
-    ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli"]),
-    ("spanprof-java", &["spanprof", "spanprof-signal"]),
+    ("spanprof-recorded-stack", &["spanprof-signal"]),
+    // Recorded stacks: an optional dependency of builds that record.
+    ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli", "spanprof-recorded-stack"]),
+    ("spanprof-java", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
     ("spanprof-java-opener", &["spanprof-signal"]),
-    ("spanprof-node", &["spanprof", "spanprof-signal"]),
+    ("spanprof-node", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
     ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-export"]),
     ("xtask", &[]),
 ];

@@ -17,6 +17,7 @@ pub mod futex;
 pub mod guarded;
 pub mod handler;
 mod inbox;
+mod memory;
 #[cfg(all(test, loom))]
 mod model;
 pub mod overflow;
@@ -39,6 +40,7 @@ pub use context::{Context, InlineContext};
 pub use drop_reason::DropReason;
 pub use entry::MAX_FRAMES;
 pub use inbox::{Inbox, WakeReason};
+pub use memory::{Memory, ProcessMemory};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};

@@ -1,0 +1,72 @@
+//! Memory as stack walkers read it: words at addresses that may be unmapped. Walkers are generic over [`Memory`], so tests
+//! replay recorded stacks (`spanprof-recorded-stack`) without the runtime. Safe in handlers.
+
+use crate::guarded;
+
+/// Reads words of a process, or of a recording of one.
+pub trait Memory {
+    /// The eight bytes at `address`, which need not be aligned. `None` when they cannot be read.
+    fn word(&self, address: usize) -> Option<usize>;
+
+    /// Copies 80 bytes, the size of a CPython frame. False when any of them cannot be read; part of `destination` may
+    /// then be written.
+    #[inline(always)]
+    fn copy_80(&self, destination: &mut [u8; 80], address: usize) -> bool {
+        destination.chunks_exact_mut(8).enumerate().all(|(index, bytes)| {
+            match address.checked_add(8 * index).and_then(|address| self.word(address)) {
+                Some(word) => {
+                    bytes.copy_from_slice(&(word as u64).to_ne_bytes());
+                    true
+                }
+                None => false,
+            }
+        })
+    }
+}
+
+/// The memory of this process, by guarded loads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessMemory;
+
+impl Memory for ProcessMemory {
+    #[inline(always)]
+    fn word(&self, address: usize) -> Option<usize> {
+        guarded::read_u64(address).map(|word| word as usize)
+    }
+
+    #[inline(always)]
+    fn copy_80(&self, destination: &mut [u8; 80], address: usize) -> bool {
+        guarded::copy_80(destination, address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only the trait's own copy.
+    struct Words;
+
+    impl Memory for Words {
+        fn word(&self, address: usize) -> Option<usize> {
+            ProcessMemory.word(address)
+        }
+    }
+
+    #[test]
+    fn a_copy_by_words_equals_the_copy_of_the_process() {
+        let source: [u8; 88] = std::array::from_fn(|index| index as u8);
+        for offset in 0..8 {
+            let address = source.as_ptr() as usize + offset;
+            let (mut by_words, mut at_once) = ([0; 80], [0; 80]);
+            assert!(Words.copy_80(&mut by_words, address) && ProcessMemory.copy_80(&mut at_once, address));
+            assert_eq!((by_words, &at_once[..]), (at_once, &source[offset..offset + 80]));
+        }
+    }
+
+    #[test]
+    fn a_copy_beyond_the_highest_address_fails() {
+        assert!(!Words.copy_80(&mut [0; 80], usize::MAX - 79));
+        assert!(!ProcessMemory.copy_80(&mut [0; 80], usize::MAX - 79));
+    }
+}
