@@ -34,6 +34,7 @@ fn run(given: &Arguments) -> StepResult {
     step(&mut |_| check::clippy());
     step(&mut |_| tidy::run_on_published());
     step(&mut |_| docs::links());
+    step(&mut |_| docs::rustdoc());
     step(&mut rust);
     step(&mut rust_features);
     step(&mut |_| docs::generated(true));
