@@ -16,7 +16,7 @@ use spanprof_export::{
     Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint,
     ProxySettings, Secret, TlsFiles,
 };
-use spanprof_profile::encode::otlp::{self, Revision};
+use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::pprof;
 use spanprof_profile::query::{refused_label_names, Reduction};
 use spanprof_profile::{ProfilesData, ResourceProfiles};
@@ -131,14 +131,13 @@ impl WindowDelivery {
         if group.otlp.is_empty() {
             return;
         }
-        for part in otlp::split(data, max_profile_size) {
-            let body = otlp::encode(&part, Revision::One);
+        for EncodedRequest { body, samples } in otlp::encode_split(data, Revision::One, max_profile_size) {
             for index in &group.otlp {
                 let payload = ExportPayload {
                     body: body.clone(),
                     profile_type: None,
                     time_unix_ms,
-                    samples: part.sample_count() as u64,
+                    samples: samples as u64,
                     split: Some(otlp::split_encoded),
                 };
                 self.exporter.enqueue(*index, payload);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use spanprof_profile::check::{check, CheckSettings, Severity};
 use spanprof_profile::decode::{self, DecodeLimits, Format};
-use spanprof_profile::encode::otlp::{encode, encode_split, split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
+use spanprof_profile::encode::otlp::{encode, encode_split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
 use spanprof_profile::encode::text;
 use spanprof_profile::query::merge;
 use spanprof_profile::*;
@@ -54,15 +54,25 @@ proptest! {
     #[test]
     fn parts_are_within_the_limit_and_merge_to_the_whole(data in profiles_data(ALL), max_bytes in 600usize..4000) {
         let whole = text::encode(&without_ids(merge([&data])));
-        let bodies = encode_split(data.clone(), Revision::One, max_bytes);
-        for body in &bodies {
-            prop_assert!(body.len() <= max_bytes || decoded(body).sample_count() == 1);
+        let count = data.sample_count();
+        let requests = encode_split(data, Revision::One, max_bytes);
+        prop_assert_eq!(requests.iter().map(|request| request.samples).sum::<usize>(), count);
+        let mut parts = Vec::new();
+        for request in &requests {
+            prop_assert!(request.body.len() <= max_bytes || request.samples == 1);
+            parts.push(decoded(&request.body));
+            prop_assert_eq!(parts.last().map(ProfilesData::sample_count), Some(request.samples));
         }
-        let parts: Vec<ProfilesData> = bodies.iter().map(|body| decoded(body)).collect();
-        prop_assert_eq!(text::encode(&without_ids(merge(&parts))), whole.clone());
-        let parts = split(data, max_bytes);
-        prop_assert_eq!(parts.len(), bodies.len());
         prop_assert_eq!(text::encode(&without_ids(merge(&parts))), whole);
+    }
+
+    #[test]
+    fn a_half_is_encoded_like_its_own_samples(data in profiles_data(ALL)) {
+        for half in split_encoded(&encode(&data, Revision::One)).into_iter().flatten() {
+            let findings = check(&half, &CheckSettings::default()).unwrap();
+            prop_assert!(!findings.iter().any(|finding| finding.path.starts_with("dictionary")), "{findings:#?}");
+            prop_assert_eq!(encode(&decoded(&half), Revision::One).len(), half.len());
+        }
     }
 
     #[test]
@@ -102,7 +112,8 @@ fn more_samples_than_receivers_accept_become_several_profiles() {
         .collect();
     let profile = Profile { samples, profile_id: [1; 16], ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
-    let parts = split(data, usize::MAX);
+    let requests = encode_split(data, Revision::One, usize::MAX);
+    let parts: Vec<ProfilesData> = requests.iter().map(|request| decoded(&request.body)).collect();
     let profiles: Vec<&Profile> = parts.iter().flat_map(ProfilesData::profiles).map(|(_, profile)| profile).collect();
     assert!(profiles.iter().all(|profile| profile.samples.len() <= MAX_SAMPLES_PER_PROFILE));
     assert_eq!(profiles.iter().map(|profile| profile.samples.len()).sum::<usize>(), count);

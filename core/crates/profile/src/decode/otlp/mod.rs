@@ -33,13 +33,6 @@ pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) ->
     Ok(data)
 }
 
-/// The model of one request.
-pub(crate) fn from_wire(request: &wire::ProfilesData, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
-    let mut data = ProfilesData::default();
-    convert(request, &mut data, limits)?;
-    Ok(data)
-}
-
 /// Calls `visit` with the wire message of each request, and its position when the format allows several. `visit` returns the
 /// memory of its results so far, which reduces the limit for the rest.
 pub(crate) fn each_request(

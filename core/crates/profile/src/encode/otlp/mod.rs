@@ -1,5 +1,6 @@
 //! OTLP: encodes an `ExportProfilesServiceRequest` (the same wire format as `ProfilesData`) and splits large ones.
 
+mod halve;
 mod request;
 mod shape;
 mod split;
@@ -39,19 +40,23 @@ pub fn encode(data: &ProfilesData, revision: Revision) -> Vec<u8> {
     }
 }
 
-/// Splits into parts that each encode to at most `max_bytes`, with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile.
-/// Lossless; a part of one sample is not split further.
-pub fn split(data: ProfilesData, max_bytes: usize) -> Vec<ProfilesData> {
-    split::split(data, max_bytes)
+/// A request body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedRequest {
+    /// The bytes, uncompressed.
+    pub body: Vec<u8>,
+    /// Number of samples.
+    pub samples: usize,
 }
 
-/// [`split()`] and [`encode`] in one step: the request bodies.
-pub fn encode_split(data: ProfilesData, revision: Revision, max_bytes: usize) -> Vec<Vec<u8>> {
+/// Encodes into requests of at most `max_bytes` each, with at most [`MAX_SAMPLES_PER_PROFILE`] samples per profile. Lossless;
+/// a request of one sample is not split further.
+pub fn encode_split(data: ProfilesData, revision: Revision, max_bytes: usize) -> Vec<EncodedRequest> {
     split::encode_split(data, revision, max_bytes)
 }
 
-/// Splits an encoded request in two halves; `None` when it has fewer than two samples or is malformed. Decodes without
-/// limits: only for bodies of this encoder.
+/// Splits an encoded request in two halves; `None` when it has fewer than two samples or is malformed. Only for bodies of
+/// [`encode`]: references in other bytes are not checked.
 pub fn split_encoded(body: &[u8]) -> Option<Vec<Vec<u8>>> {
-    split::split_encoded(body)
+    halve::halves(body).map(|halves| halves.into_iter().map(|(body, _)| body).collect())
 }
