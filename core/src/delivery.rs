@@ -18,7 +18,7 @@ use spanprof_export::{
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::pprof;
-use spanprof_profile::query::{refused_label_names, Reduction};
+use spanprof_profile::transform::{refused_label_names, Reduction};
 use spanprof_profile::{ProfilesData, ResourceProfiles};
 
 /// Stack size of each exporter thread, which runs the system's resolver and TLS.

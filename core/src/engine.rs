@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 use crate::stats::Counters;
 use crate::sys::CpuAccount;
 use crate::window::{CloseInput, ClosedWindow, Window, WindowSettings};
-use spanprof_signal::{DropReason, RawSample, Ring, SampleKind};
+use spanprof_signal::{DropReason, Ring, SampleKind};
 
 /// See the module documentation.
 pub(crate) struct Engine {
@@ -62,7 +62,8 @@ impl Engine {
     }
 
     /// Processes one scripted sample.
-    pub fn process(&mut self, position: u64, sample: &RawSample<'_>) {
+    #[cfg(feature = "conformance")]
+    pub fn process(&mut self, position: u64, sample: &spanprof_signal::RawSample<'_>) {
         self.drain.collect_ended_code();
         self.drain.process(position, sample, &mut self.window, &self.counters);
     }

@@ -23,6 +23,7 @@
 #![deny(missing_docs)]
 
 pub mod config;
+#[cfg(feature = "conformance")]
 #[doc(hidden)]
 pub mod conformance;
 pub mod context;

@@ -1,10 +1,11 @@
 //! The key `output`: writes the whole run to one file at its end, without a receiver. Windows are merged as they close;
 //! memory is bounded by `max_stacks`. Not here: destinations with a file for each window (`delivery`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use spanprof_profile::encode::{flamegraph, folded, pprof};
-use spanprof_profile::{query, Function, Line, LinkId, Location, ProfilesData, Sample};
+use spanprof_profile::{transform, Function, Line, LinkId, Location, ProfilesData, Sample};
 
 use crate::{Error, ErrorKind};
 
@@ -101,11 +102,11 @@ impl OutputFile {
         let bytes = match self.format {
             OutputFormat::Pprof => pprof::encode(&self.merged),
             OutputFormat::FlameGraph => {
-                let tree = query::tree(&self.merged, &self.type_shown());
+                let tree = transform::tree(&self.merged, &self.type_shown());
                 let service = self.merged.resources.first().map_or("", |resource| resource.service_name());
                 flamegraph::html(&tree, &format!("{service} · {}", tree.type_name)).into_bytes()
             }
-            OutputFormat::Folded => folded::encode(&query::tree(&self.merged, &self.type_shown())).into_bytes(),
+            OutputFormat::Folded => folded::encode(&transform::tree(&self.merged, &self.type_shown())).into_bytes(),
         };
         self.replace(&bytes)
             .map(|()| format!("{shown} written"))
@@ -118,9 +119,9 @@ impl OutputFile {
     }
 
     fn type_shown(&self) -> String {
-        let types = query::types(&self.merged);
-        let preferred = PREFERRED_TYPES.into_iter().find(|name| types.iter().any(|it| it.type_name == *name));
-        preferred.map(str::to_owned).or_else(|| types.first().map(|it| it.type_name.clone())).unwrap_or_default()
+        let types: BTreeSet<&str> = self.merged.profiles().map(|(_, profile)| profile.type_name()).collect();
+        let preferred = PREFERRED_TYPES.into_iter().find(|name| types.contains(name));
+        preferred.or(types.first().copied()).unwrap_or_default().to_owned()
     }
 
     /// Removes links and timestamps, which grow with the run and occur in none of the formats; only pprof has labels.
@@ -145,7 +146,7 @@ impl OutputFile {
         }
         let pending = std::mem::take(&mut self.pending);
         self.pending_samples = 0;
-        let merged = query::merge(std::iter::once(&self.merged).chain(&pending));
+        let merged = transform::merge(std::iter::once(&self.merged).chain(&pending));
         self.merged = bounded(merged, self.max_samples);
     }
 }
@@ -177,7 +178,7 @@ fn bounded(mut data: ProfilesData, max_samples: usize) -> ProfilesData {
         profile.samples = samples;
     }
     // Removes dictionary entries without references.
-    query::merge([&data])
+    transform::merge([&data])
 }
 
 impl Drop for OutputFile {

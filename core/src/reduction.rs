@@ -1,8 +1,8 @@
 //! The detail that each destination receives: keys `link`, `instance_attributes` and `label_names`. Not here: the reduction
-//! itself (`spanprof_profile::query`), encoding and sending (`delivery`).
+//! itself (`spanprof_profile::transform`), encoding and sending (`delivery`).
 
 use crate::config::{Config, DestinationConfig, LabelNames, LinkDetail};
-use spanprof_profile::query::Reduction;
+use spanprof_profile::transform::Reduction;
 
 /// Attributes that differ between the processes of one service on one host.
 const INSTANCE_ATTRIBUTES: [&str; 2] = ["process.pid", "service.instance.id"];

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::check::{check, CheckSettings, Severity};
-use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp;
+use spanprof_read::check::{check, CheckSettings, Severity};
+use spanprof_read::decode::{self, DecodeLimits};
 
 fuzz_target!(|bytes: &[u8]| {
     let settings = CheckSettings { now_unix_nano: Some(1_700_000_000_000_000_000), ..CheckSettings::default() };

@@ -2,14 +2,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::encode::{folded, pprof};
-use spanprof_profile::query;
+use spanprof_profile::transform;
+use spanprof_read::decode::{self, DecodeLimits, Format};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
     let Ok((Format::Folded, data)) = decode::any(bytes, &limits) else { return };
     let file = pprof::encode_uncompressed(&data);
     decode::pprof::decode(&file, &limits).expect("encoded profiles are decodable");
-    folded::encode(&query::tree(&data, "samples"));
+    folded::encode(&transform::tree(&data, "samples"));
 });

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use flate2::{write::GzEncoder, Compression};
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, DecodeLimits};
+use spanprof_read::decode::{self, DecodeLimits};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits { decompressed_bytes: 4096, memory_bytes: 65_536, table_entries: 64, stack_depth: 16 };

@@ -2,9 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof, text};
-use spanprof_profile::query;
+use spanprof_profile::transform;
+use spanprof_read::decode::{self, DecodeLimits};
+use spanprof_read::query;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
@@ -16,10 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(otlp::encode(&again, otlp::Revision::One).len(), body.len());
     otlp::split_encoded(&body);
     decode::pprof::decode(&pprof::encode_uncompressed(&data), &limits).expect("encoded profiles are decodable");
-    text::encode(&query::merge([&data, &again]));
+    text::encode(&transform::merge([&data, &again]));
     for summary in query::types(&data) {
         query::top(&data, &summary.type_name);
-        let tree = query::tree(&data, &summary.type_name);
+        let tree = transform::tree(&data, &summary.type_name);
         folded::encode(&tree);
         flamegraph::html(&tree, &summary.service);
     }

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::check::{check, CheckSettings};
-use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp;
+use spanprof_read::check::{check, CheckSettings};
+use spanprof_read::decode::{self, DecodeLimits};
 
 fuzz_target!(|bytes: &[u8]| {
     let text = if bytes.starts_with(b"{") { bytes.to_vec() } else { [b"{".as_slice(), bytes].concat() };

@@ -2,9 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::{otlp, pprof};
-use spanprof_profile::query;
+use spanprof_profile::transform;
+use spanprof_read::decode::{self, DecodeLimits};
+use spanprof_read::query;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = DecodeLimits::default();
@@ -15,6 +16,6 @@ fuzz_target!(|bytes: &[u8]| {
     decode::otlp::decode(&body, &limits).expect("encoded profiles are decodable");
     for summary in query::types(&data) {
         query::top(&data, &summary.type_name);
-        query::tree(&data, &summary.type_name);
+        transform::tree(&data, &summary.type_name);
     }
 });

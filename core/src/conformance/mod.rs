@@ -19,8 +19,9 @@ use crate::runtime::Runtime;
 use crate::stats::{Counters, Stats};
 use crate::sys::CpuAccount;
 use spanprof_profile::encode::otlp::{self, Revision};
-use spanprof_profile::query::Reduction;
-use spanprof_profile::{decode, ProfilesData};
+use spanprof_profile::transform::Reduction;
+use spanprof_profile::ProfilesData;
+use spanprof_read::decode;
 use spanprof_signal::{Context, RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// Unix time at monotonic time 0 in every case.

@@ -10,7 +10,7 @@ use crate::config::{Config, ConfigValue};
 use crate::context::{open_context, with_labels, ContextRow, Link};
 use crate::random::Sequence;
 use spanprof_profile::encode::folded;
-use spanprof_profile::query::tree;
+use spanprof_profile::transform::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
 use spanprof_signal::SampleKind;
 
@@ -183,7 +183,7 @@ fn check_close(engine: &mut ScriptedEngine, close: &Close) -> Result<(), String>
         return Err("the window is empty".to_owned());
     };
     let bytes = spanprof_profile::encode::otlp::encode(&exact, Default::default());
-    let data = spanprof_profile::decode::otlp::decode(&bytes, &Default::default()).map_err(|e| e.to_string())?;
+    let data = spanprof_read::decode::otlp::decode(&bytes, &Default::default()).map_err(|e| e.to_string())?;
     for (type_name, expected) in &close.folded {
         let lines: Vec<_> = folded::encode(&tree(&data, type_name)).lines().map(str::to_owned).collect();
         equal(&format!("folded {type_name}"), expected, &lines)?;

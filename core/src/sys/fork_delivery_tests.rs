@@ -7,7 +7,7 @@ use crate::config::{DestinationConfig, DestinationType};
 use crate::fake::FakeRuntime;
 use crate::runtime::{Frame, Runtime};
 use crate::{Config, Profiler};
-use spanprof_profile::decode;
+use spanprof_read::decode;
 use spanprof_signal::{
     CaptureFn, CaptureOtherFn, Captured, Context, DropReason, RawFrame, RawSample, SampleFlags, SampleKind,
 };

@@ -139,7 +139,7 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
     let mut files: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     let file = files.pop().expect("one file");
     assert!(files.is_empty() && file.file_name().unwrap().to_string_lossy().starts_with("wall-"), "{file:?}");
-    let data = spanprof_profile::decode::pprof::decode(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
+    let data = spanprof_read::decode::pprof::decode(&std::fs::read(&file).unwrap(), &Default::default()).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
     let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|s| profile.weight(s))).sum();
     // Exact on any machine: all time between start and stop lies between two ticks, or before the last one at stop.
@@ -148,7 +148,7 @@ fn wall_samples_of_a_subset_represent_all_threads_and_working_ones_are_kept() {
         (inside..=outside).contains(&total),
         "wall time of each of four threads: {inside:?}, {total:?}, {outside:?}"
     );
-    let folded = spanprof_profile::encode::folded::encode(&spanprof_profile::query::tree(&data, "wall"));
+    let folded = spanprof_profile::encode::folded::encode(&spanprof_profile::transform::tree(&data, "wall"));
     for thread in 1..=4 {
         assert!(folded.contains(&format!("thread 0;thread {thread} ")), "{folded}");
     }

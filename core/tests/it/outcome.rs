@@ -75,9 +75,9 @@ fn output_is_one_file_of_the_whole_run_without_a_receiver() {
     }
     let page = std::fs::read_to_string(directory.join("flame.html")).unwrap();
     assert!(page.contains("test · cpu") && page.contains("</html>"), "the page is complete");
-    let data = spanprof_profile::decode::pprof::decode(
+    let data = spanprof_read::decode::pprof::decode(
         &std::fs::read(directory.join("run.pb.gz")).unwrap(),
-        &spanprof_profile::decode::DecodeLimits::default(),
+        &spanprof_read::decode::DecodeLimits::default(),
     )
     .unwrap();
     let total: i64 = data.profiles().flat_map(|(_, profile)| profile.samples.iter().map(|it| profile.weight(it))).sum();

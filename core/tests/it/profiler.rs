@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use spanprof::config::{Compression, Environment};
 use spanprof::fake::FakeRuntime;
 use spanprof::{Config, ConfigPatch, ConfigValue, ErrorKind, LogLevel, Profiler};
-use spanprof_profile::decode;
 use spanprof_profile::{ProfilesData, Value};
+use spanprof_read::decode;
 use spanprof_signal::{RawFrame, RawSample, SampleFlags, SampleKind};
 
 /// Serializes tests that start the profiler, of which a process has only one.

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use spanprof_export::{Compression, Destination, ExportPayload, Exporter, ExporterSettings, OtlpEndpoint};
-use spanprof_profile::decode::{otlp, DecodeLimits};
 use spanprof_profile::encode::otlp::{encode, split_encoded, Revision};
 use spanprof_profile::encode::text;
 use spanprof_profile::ProfilesData;
+use spanprof_read::decode::{otlp, DecodeLimits};
 
 use crate::payload;
 

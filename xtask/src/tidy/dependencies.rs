@@ -5,21 +5,25 @@ use serde_json::Value;
 use super::Violation;
 
 /// A crate of the workspace, and the workspace crates that it may use outside its tests.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("spanprof-signal", &[]),
     ("spanprof-profile", &[]),
+    ("spanprof-read", &["spanprof-profile"]),
     ("spanprof-export", &[]),
-    ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export"]),
-    ("spanprof-cli", &["spanprof", "spanprof-profile"]),
+    ("spanprof", &["spanprof-signal", "spanprof-profile", "spanprof-export", "spanprof-read"]),
+    ("spanprof-cli", &["spanprof", "spanprof-profile", "spanprof-read"]),
     ("spanprof-recorded-stack", &["spanprof-signal"]),
     // Recorded stacks: an optional dependency of builds that record.
     ("spanprof-python", &["spanprof", "spanprof-signal", "spanprof-cli", "spanprof-recorded-stack"]),
     ("spanprof-java", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
     ("spanprof-java-opener", &["spanprof-signal"]),
     ("spanprof-node", &["spanprof", "spanprof-signal", "spanprof-recorded-stack"]),
-    ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-export"]),
+    ("spanprof-live", &["spanprof", "spanprof-profile", "spanprof-read", "spanprof-export"]),
     ("xtask", &[]),
 ];
+
+/// Dependencies that must be optional: the conformance suite decodes what it encoded, a package does not.
+const ONLY_OPTIONAL: [(&str, &str); 1] = [("spanprof", "spanprof-read")];
 
 /// External crates that the crate of the signal handler may use.
 const SIGNAL_MAY_USE: [&str; 1] = ["libc"];
@@ -47,6 +51,10 @@ pub fn directions(metadata: &Value) -> Vec<Violation> {
             }
             if member && !may_use.contains(&used) {
                 let message = format!("`{name}` must not depend on `{used}`; allowed: {}", may_use.join(", "));
+                violations.push(Violation::new(&path, 0, message));
+            }
+            if ONLY_OPTIONAL.contains(&(name, used)) && dependency["optional"] != true {
+                let message = format!("`{used}` must be an optional dependency of `{name}`");
                 violations.push(Violation::new(&path, 0, message));
             }
             if name == "spanprof-signal" && !member && !SIGNAL_MAY_USE.contains(&used) {
@@ -134,6 +142,14 @@ mod tests {
     #[test]
     fn a_test_may_depend_on_more() {
         assert!(directions(&workspace("spanprof-export", &[("spanprof-profile", Some("dev"))])).is_empty());
+    }
+
+    #[test]
+    fn the_facade_links_the_decoders_only_as_an_option() {
+        let mut metadata = workspace("spanprof", &[("spanprof-read", None)]);
+        assert_eq!(directions(&metadata).len(), 1);
+        metadata["packages"][0]["dependencies"][0]["optional"] = json!(true);
+        assert!(directions(&metadata).is_empty());
     }
 
     #[test]

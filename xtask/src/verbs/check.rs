@@ -20,7 +20,7 @@ pub const VERB: Verb = Verb {
 };
 
 /// Crates that need only a Rust compiler.
-pub const PURE: [&str; 4] = ["spanprof-signal", "spanprof-profile", "spanprof-export", "xtask"];
+pub const PURE: [&str; 5] = ["spanprof-signal", "spanprof-profile", "spanprof-read", "spanprof-export", "xtask"];
 
 fn run(given: &Arguments) -> StepResult {
     format()?;
@@ -47,7 +47,7 @@ pub fn format() -> StepResult {
 pub fn clippy() -> StepResult {
     let mut step = ProcessStep::cargo("lints")
         .args(["clippy", "--workspace", "--all-targets", "--quiet"])
-        .args(["--features", "spanprof/opentelemetry,spanprof-profile/readback"])
+        .args(["--features", "spanprof/opentelemetry,spanprof-read/readback"])
         .args(["--", "-D", "warnings"]);
     if let Ok(python) = python::runtimes::preferred() {
         step = step.env("PYO3_PYTHON", &python.program);
@@ -81,7 +81,18 @@ fn deep() -> StepResult {
     loom(Some(4), &mut Tally::default())?;
     nightly_with("miri", "rustup toolchain install nightly --component miri rust-src")?;
     ProcessStep::nightly_cargo("Miri")
-        .args(["miri", "test", "-p", "spanprof-signal", "-p", "spanprof-profile", "--lib", "--target-dir"])
+        .args([
+            "miri",
+            "test",
+            "-p",
+            "spanprof-signal",
+            "-p",
+            "spanprof-profile",
+            "-p",
+            "spanprof-read",
+            "--lib",
+            "--target-dir",
+        ])
         .arg(crate::workspace::target().join("miri"))
         // A ring is never freed, in tests as elsewhere.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-ignore-leaks")

@@ -1,8 +1,8 @@
 //! Parses the sample filter: the flags `--service --type --label --trace-id --span-id --from --to` and the query parameters
 //! of `serve`, which have the same names. Called by every verb that reads profiles and by the HTTP API.
 
-use spanprof_profile::query::{self, Filter};
 use spanprof_profile::ProfilesData;
+use spanprof_read::query::{self, Filter};
 
 use crate::arguments::{Flag, Parsed};
 use crate::failure::Failure;

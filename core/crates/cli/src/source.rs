@@ -5,9 +5,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use spanprof_profile::decode::{self, DecodeLimits};
-use spanprof_profile::query::{self, Filter};
+use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
+use spanprof_read::decode::{self, DecodeLimits};
+use spanprof_read::query::Filter;
 
 use crate::detail::Detail;
 use crate::failure::Failure;
@@ -94,19 +95,19 @@ impl Source {
                         }
                     }
                     if batch.len() == MERGE_BATCH {
-                        merged = query::merge(std::iter::once(&merged).chain(&batch));
+                        merged = transform::merge(std::iter::once(&merged).chain(&batch));
                         batch.clear();
                     }
                 }
                 match first_failure {
                     Some(failure) if readable == 0 => Err(failure),
-                    _ => Ok(query::merge(std::iter::once(&merged).chain(&batch))),
+                    _ => Ok(transform::merge(std::iter::once(&merged).chain(&batch))),
                 }
             }
             Source::Stdin | Source::File(_) => {
                 let data = self.raw(filter)?.iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
                 let parts: Vec<_> = data.iter().map(passing).collect();
-                Ok(query::merge(&parts))
+                Ok(transform::merge(&parts))
             }
         }
     }

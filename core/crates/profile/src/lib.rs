@@ -1,15 +1,12 @@
-//! The profile model of spanprof: typed tables, interning, encoders, decoders, checks and queries.
+//! The profile model of spanprof: typed tables, interning, transformations and encoders. Reading is in `spanprof-read`.
 //!
-//! Invariant: no unsafe code, no I/O, no clock, no threads. Time is an argument. Called by the facade's window and by the
-//! command line.
+//! Invariant: no unsafe code, no I/O, no clock, no threads. Time is an argument. Called by the facade's window and delivery, by
+//! the reading crate and by the command line.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod check;
-pub mod decode;
 pub mod encode;
 pub mod model;
-pub mod query;
-mod wire;
+pub mod transform;
 
 pub use model::*;

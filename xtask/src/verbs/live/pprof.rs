@@ -14,7 +14,7 @@ const VERSION: &str = "v0.0.0-20260906184651";
 
 pub fn run(_: &Arguments) -> StepResult {
     ProcessStep::cargo("google/pprof reads random files back")
-        .args(["test", "--quiet", "-p", "spanprof-profile", "--features", "readback", "--test", "live_readback"])
+        .args(["test", "--quiet", "-p", "spanprof-read", "--features", "readback", "--test", "live_readback"])
         .install_hint("install Go 1.26 or later: https://go.dev/dl")
         .run()?;
     let pprof = go_program("pprof", ".", VERSION)?;

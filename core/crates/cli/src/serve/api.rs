@@ -9,7 +9,8 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use hyper::{Request, StatusCode};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::query::{self, Filter};
+use spanprof_profile::transform;
+use spanprof_read::query::{self, Filter};
 
 use super::directory;
 use super::reply::{self, Reply};
@@ -330,7 +331,7 @@ fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Json {
 }
 
 fn flame(result: &QueryResult, filter: &Filter) -> Json {
-    let tree = query::tree(&result.data, &selection::type_to_show(&result.data, filter));
+    let tree = transform::tree(&result.data, &selection::type_to_show(&result.data, filter));
     let mut json = Json::new();
     json.object(|json| {
         json.key("type").string(&tree.type_name).key("unit").string(&tree.unit);
@@ -346,7 +347,7 @@ fn completeness(json: &mut Json, result: &QueryResult) {
 }
 
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
-    let tree = || query::tree(&result.data, &selection::type_to_show(&result.data, filter));
+    let tree = || transform::tree(&result.data, &selection::type_to_show(&result.data, filter));
     let (content_type, bytes) = match format {
         "otlp" => ("application/x-protobuf", otlp::encode(&result.data, otlp::Revision::One)),
         "pprof" => ("application/octet-stream", pprof::encode(&result.data)),

@@ -9,9 +9,9 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
-use spanprof_profile::decode;
 use spanprof_profile::encode::otlp::{self, Revision};
 use spanprof_profile::ProfilesData;
+use spanprof_read::decode;
 use tokio::time::Instant;
 
 use super::connection::{first, First};

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_profile::decode::DecodeLimits;
+use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

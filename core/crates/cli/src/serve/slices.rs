@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spanprof_profile::query::{Filter, TypeSummary};
 use spanprof_profile::ProfilesData;
+use spanprof_read::query::{Filter, TypeSummary};
 
 use super::spans::Spans;
 use super::window::StoredWindow;

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use spanprof_profile::decode::{self, DecodeLimits};
-use spanprof_profile::query::{self, Filter, TypeSummary};
+use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
+use spanprof_read::decode::{self, DecodeLimits};
+use spanprof_read::query::{self, Filter, TypeSummary};
 
 use super::directory::{self, WindowDirectory};
 use super::received::ReceivedProfiles;
@@ -288,7 +289,7 @@ impl BatchedMerge {
 
     fn merge(&mut self) {
         let merged = &self.merged.data;
-        self.merged.data = query::merge(std::iter::once(merged).chain(self.batch.iter().map(|part| &part.data)));
+        self.merged.data = transform::merge(std::iter::once(merged).chain(self.batch.iter().map(|part| &part.data)));
         self.samples = self.merged.data.sample_count();
         self.batch.clear();
     }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::received;
-use spanprof_profile::query::{self, Filter, TypeSummary};
 use spanprof_profile::{Link, ProfilesData, ResourceProfiles};
+use spanprof_read::query::{self, Filter, TypeSummary};
 
 /// Label names indexed per window and service.
 const MAX_LABEL_NAMES: usize = 64;

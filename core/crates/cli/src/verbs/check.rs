@@ -1,8 +1,8 @@
 //! `spanprof check`: checks OTLP profiles against the signal's rules and against the limits of common receivers.
 
-use spanprof_profile::check::{self, CheckFinding, CheckSettings, Severity};
-use spanprof_profile::decode::{self, DecodeLimits, Format};
-use spanprof_profile::query::Filter;
+use spanprof_read::check::{self, CheckFinding, CheckSettings, Severity};
+use spanprof_read::decode::{self, DecodeLimits, Format};
+use spanprof_read::query::Filter;
 
 use super::{sources, SOURCES, SOURCE_USAGE};
 use crate::arguments::{CliVerb, Flag, Parsed};

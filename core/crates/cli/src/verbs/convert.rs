@@ -1,7 +1,7 @@
 //! `spanprof convert`: writes samples in another format.
 
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::query;
+use spanprof_profile::transform;
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{CliVerb, Flag, Parsed};
@@ -64,9 +64,9 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let bytes = match format {
         "pprof" => pprof::encode(&data),
         "json" => otlp_json::encode(&data).into_bytes(),
-        "folded" => folded::encode(&query::tree(&data, &one_type(&data, &filter))).into_bytes(),
+        "folded" => folded::encode(&transform::tree(&data, &one_type(&data, &filter))).into_bytes(),
         "flamegraph" => {
-            let tree = query::tree(&data, &one_type(&data, &filter));
+            let tree = transform::tree(&data, &one_type(&data, &filter));
             flamegraph::html(&tree, &super::flamegraph::title(parsed, &data, &tree.type_name)).into_bytes()
         }
         _ => {

@@ -1,7 +1,7 @@
 //! `spanprof flamegraph`: writes a flame graph as one HTML page that works offline.
 
 use spanprof_profile::encode::flamegraph;
-use spanprof_profile::query;
+use spanprof_profile::transform;
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT};
 use crate::arguments::{CliVerb, Flag, Parsed};
@@ -37,7 +37,7 @@ pub(super) const OUTPUT: Flag =
 
 fn run(parsed: &Parsed) -> Result<i32, Failure> {
     let (data, filter) = selected(parsed, Detail::Stacks)?;
-    let tree = query::tree(&data, &one_type(&data, &filter));
+    let tree = transform::tree(&data, &one_type(&data, &filter));
     let text = if parsed.has("--json") {
         flamegraph::json(&tree) + "\n"
     } else {

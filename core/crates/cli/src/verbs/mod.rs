@@ -6,8 +6,9 @@ pub(crate) mod flamegraph;
 pub(crate) mod serve;
 pub(crate) mod top;
 
-use spanprof_profile::query::{self, Filter};
+use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
+use spanprof_read::query::{self, Filter};
 
 use crate::arguments::Parsed;
 use crate::detail::Detail;
@@ -40,7 +41,7 @@ fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<Profi
     let mut parts = sources.iter().map(|source| source.read(filter, detail)).collect::<Result<Vec<_>, _>>()?;
     match parts.len() {
         1 => Ok(parts.remove(0)),
-        _ => Ok(query::merge(&parts)),
+        _ => Ok(transform::merge(&parts)),
     }
 }
 

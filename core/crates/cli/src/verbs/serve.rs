@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spanprof_profile::decode::DecodeLimits;
+use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
 use crate::arguments::{parse_bytes, CliVerb, Flag, Parsed};

@@ -1,6 +1,6 @@
 //! `spanprof top`: the functions that cost most, as text or as JSON.
 
-use spanprof_profile::query::{self, TopRow, TopTable};
+use spanprof_read::query::{self, TopRow, TopTable};
 
 use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
 use crate::arguments::{CliVerb, Flag, Parsed};

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::query::StackTree;
+use crate::transform::StackTree;
 
 /// The lines of a stack tree. The unit is [`StackTree::unit`].
 pub fn encode(tree: &StackTree) -> String {

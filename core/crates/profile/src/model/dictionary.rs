@@ -9,17 +9,25 @@ use super::*;
 
 /// An attribute as ids. Its string value is in the string table too; an encoder that writes it inline omits it there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct StoredAttribute {
+pub struct StoredAttribute {
+    /// Name.
     pub key: StringId,
+    /// Value.
     pub value: StoredValue,
+    /// Unit in UCUM; empty for none.
     pub unit: StringId,
 }
 
+/// The value of a [`StoredAttribute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum StoredValue {
+pub enum StoredValue {
+    /// Text.
     String(StringId),
+    /// A 64-bit integer.
     Int(i64),
+    /// A boolean.
     Bool(bool),
+    /// The bits of a 64-bit float.
     Double(u64),
 }
 
@@ -155,7 +163,7 @@ impl Dictionary {
     }
 
     /// Interns an attribute whose strings are already interned; hashes no text.
-    pub(crate) fn stored_attribute(&mut self, stored: StoredAttribute) -> AttributeId {
+    pub fn stored_attribute(&mut self, stored: StoredAttribute) -> AttributeId {
         AttributeId(self.attributes.intern(stored))
     }
 
@@ -216,7 +224,7 @@ impl Dictionary {
     }
 
     /// The attribute of an id, as ids.
-    pub(crate) fn get_stored_attribute(&self, id: AttributeId) -> StoredAttribute {
+    pub fn get_stored_attribute(&self, id: AttributeId) -> StoredAttribute {
         self.attributes.get(id.index())
     }
 

@@ -18,4 +18,4 @@ pub use entry::*;
 pub use id::*;
 pub use profile::*;
 pub(crate) use table::TextTable;
-pub(crate) use transfer::Transfer;
+pub use transfer::Transfer;

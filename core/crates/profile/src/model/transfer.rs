@@ -6,8 +6,10 @@ use super::*;
 /// Target ids by source id; `None` until the first use.
 type CopiedIds<T> = Vec<Option<T>>;
 
-pub(crate) struct Transfer<'f, 't> {
+/// A copy from one dictionary to another. See the module documentation.
+pub struct Transfer<'f, 't> {
     from: &'f Dictionary,
+    /// The target.
     pub to: &'t mut Dictionary,
     strings: CopiedIds<StringId>,
     functions: CopiedIds<FunctionId>,
@@ -35,6 +37,7 @@ macro_rules! memoized {
 }
 
 impl<'f, 't> Transfer<'f, 't> {
+    /// Copies nothing yet.
     pub fn new(from: &'f Dictionary, to: &'t mut Dictionary) -> Self {
         let lens = from.lens();
         Self {
@@ -118,6 +121,7 @@ impl<'f, 't> Transfer<'f, 't> {
         })
     }
 
+    /// The stack with ids of the target.
     pub fn stack(&mut self, id: StackId) -> StackId {
         memoized!(self.stacks[id], {
             let locations: Vec<LocationId> = self.from.get_stack(id).iter().map(|&id| self.location(id)).collect();
@@ -125,6 +129,7 @@ impl<'f, 't> Transfer<'f, 't> {
         })
     }
 
+    /// The link in the target.
     pub fn link(&mut self, id: LinkId) -> LinkId {
         memoized!(self.links[id], self.to.link(self.from.get_link(id)))
     }
@@ -142,6 +147,7 @@ impl<'f, 't> Transfer<'f, 't> {
         })
     }
 
+    /// The set with ids of the target.
     pub fn attribute_set(&mut self, id: AttributeSetId) -> AttributeSetId {
         memoized!(self.attribute_sets[id], {
             let attributes: Vec<AttributeId> =

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use hashbrown::HashMap;
 
-use crate::query::StackTree;
+use crate::transform::StackTree;
 
 /// The renderer's style sheet; every rule is below `.flamegraph`.
 pub const STYLE: &str = include_str!("flamegraph.css");
@@ -132,7 +132,7 @@ fn escape_markup(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::StackNode;
+    use crate::transform::StackNode;
     use crate::FrameType;
 
     fn tree() -> StackTree {

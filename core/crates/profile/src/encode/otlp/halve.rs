@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use prost::encoding::{decode_key, decode_varint, WireType};
 
 use super::split::nth_id;
-use crate::wire::write::MessageWriter;
+use crate::encode::message_writer::MessageWriter;
 
 /// A table of the dictionary, by its field number.
 #[derive(Clone, Copy)]

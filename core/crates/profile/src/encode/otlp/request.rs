@@ -3,8 +3,8 @@
 
 use super::shape::{shape, SampleShape};
 use super::used::Used;
+use crate::encode::message_writer::MessageWriter;
 use crate::model::StoredValue;
-use crate::wire::write::MessageWriter;
 use crate::*;
 
 /// The bytes of `ExportProfilesServiceRequest`.

@@ -2,9 +2,9 @@
 
 use super::super::numbering::WireNumbering;
 use super::columns::{Columns, SampleRow};
+use super::names;
+use crate::encode::message_writer::MessageWriter;
 use crate::model::TextTable;
-use crate::wire::pprof_names as names;
-use crate::wire::write::MessageWriter;
 use crate::*;
 
 /// The file, uncompressed.

@@ -6,6 +6,7 @@
 
 mod columns;
 mod file;
+pub mod names;
 
 use std::io::Write;
 

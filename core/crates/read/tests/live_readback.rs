@@ -12,8 +12,8 @@ use std::process::Command;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use spanprof_profile::encode::pprof;
-use spanprof_profile::query::{top, types};
 use spanprof_profile::*;
+use spanprof_read::query::{top, types};
 
 fn pprof_output(arguments: &[&str], file: &Path) -> String {
     let go = std::env::var("GO").unwrap_or_else(|_| "go".to_owned());

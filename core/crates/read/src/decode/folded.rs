@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 
 use super::{DecodeError, DecodeLimits};
-use crate::*;
+use spanprof_profile::*;
 
 const WHAT: &str = "folded stacks";
 
@@ -89,15 +89,15 @@ fn location(dictionary: &mut Dictionary, name: &str) -> LocationId {
 #[cfg(test)]
 mod tests {
     use crate::decode::{any, DecodeLimits, Format};
-    use crate::encode::folded;
-    use crate::query;
+    use spanprof_profile::encode::folded;
+    use spanprof_profile::transform::tree;
 
     #[test]
     fn decoded_folded_stacks_are_encoded_unchanged() {
         let text = "main;read file 3\nmain;serve;cart 12\n";
         let (format, data) = any(text.as_bytes(), &DecodeLimits::default()).unwrap();
         assert_eq!(format, Format::Folded);
-        assert_eq!(folded::encode(&query::tree(&data, "samples")), text);
+        assert_eq!(folded::encode(&tree(&data, "samples")), text);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let (_, data) =
             any(b"# comment\r\nmain;serve 2\r\n\r\nmain;serve 3\r\nmain 0\r\n", &DecodeLimits::default()).unwrap();
         assert_eq!(data.sample_count(), 1);
-        assert_eq!(folded::encode(&query::tree(&data, "samples")), "main;serve 5\n");
+        assert_eq!(folded::encode(&tree(&data, "samples")), "main;serve 5\n");
     }
 
     #[test]

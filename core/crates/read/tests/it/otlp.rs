@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use spanprof_profile::check::{check, CheckSettings, Severity};
-use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::encode::otlp::{encode, encode_split, split_encoded, Revision, MAX_SAMPLES_PER_PROFILE};
 use spanprof_profile::encode::text;
-use spanprof_profile::query::merge;
+use spanprof_profile::transform::merge;
 use spanprof_profile::*;
+use spanprof_read::check::{check, CheckSettings, Severity};
+use spanprof_read::decode::{self, DecodeLimits, Format};
 
 use crate::random::{profiles_data, ALL};
 

@@ -11,7 +11,7 @@ mod unknown;
 pub use error::DecodeError;
 
 use crate::wire::scan;
-use crate::ProfilesData;
+use spanprof_profile::ProfilesData;
 
 /// Limits of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Text forms of a small profile, compared with literals.
 
 use spanprof_profile::encode::{folded, text};
-use spanprof_profile::query::{top, tree};
+use spanprof_profile::transform::tree;
 use spanprof_profile::*;
+use spanprof_read::query::top;
 
 fn location(dictionary: &mut Dictionary, name: &str, file: &str, line: i64, frame_type: FrameType) -> LocationId {
     let (name, filename) = (dictionary.string(name), dictionary.string(file));

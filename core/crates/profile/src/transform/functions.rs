@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::{Dictionary, FrameType, Function, LocationId};
 
 /// Functions in order of first use; 0 is the root of trees.
-pub(super) struct FunctionTable<'d> {
+pub struct FunctionTable<'d> {
     dictionary: &'d Dictionary,
     rows: Vec<(String, String, FrameType)>,
     known: HashMap<(String, String, FrameType), u32>,
@@ -18,6 +18,7 @@ pub(super) struct FunctionTable<'d> {
 }
 
 impl<'d> FunctionTable<'d> {
+    /// A table with only the root.
     pub fn new(dictionary: &'d Dictionary) -> Self {
         Self {
             dictionary,
@@ -27,6 +28,7 @@ impl<'d> FunctionTable<'d> {
         }
     }
 
+    /// Functions of a location, innermost first.
     pub fn of_location(&mut self, id: LocationId) -> Copied<Iter<'_, u32>> {
         // An unassigned id reads as the empty location.
         let at = if id.index() < self.by_location.len() { id.index() } else { 0 };
@@ -62,6 +64,7 @@ impl<'d> FunctionTable<'d> {
         })
     }
 
+    /// (name, file, frame type) of every function.
     pub fn into_rows(self) -> Vec<(String, String, FrameType)> {
         self.rows
     }

@@ -6,11 +6,11 @@ use std::io::Write;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use proptest::prelude::*;
-use spanprof_profile::check::{check, CheckSettings};
-use spanprof_profile::decode::{self, DecodeLimits};
 use spanprof_profile::encode::otlp::{split_encoded, Revision};
 use spanprof_profile::encode::{otlp, pprof};
 use spanprof_profile::ProfilesData;
+use spanprof_read::check::{check, CheckSettings};
+use spanprof_read::decode::{self, DecodeLimits};
 
 use crate::random::{profiles_data, ALL};
 

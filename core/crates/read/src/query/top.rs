@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::functions::FunctionTable;
-use crate::{FrameType, ProfilesData};
+use spanprof_profile::transform::FunctionTable;
+use spanprof_profile::{FrameType, ProfilesData};
 
 /// One function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct TopRow {
 /// Functions by descending `flat`, then descending `cum`, then name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopTable {
-    /// [`crate::Profile::type_name`].
+    /// [`spanprof_profile::Profile::type_name`].
     pub type_name: String,
     /// Unit of all weights.
     pub unit: String,

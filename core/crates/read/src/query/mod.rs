@@ -1,34 +1,24 @@
-//! Queries: filter, merge, reduce, list of types, top table, stack tree. They return values; the encoders and the command
-//! line format them.
+//! Queries: filter, list of types, top table. They return values, which the command line formats.
 
 mod filter;
-mod functions;
-mod label_names;
-mod merge;
-mod reduce;
 mod top;
-mod tree;
 
 pub use filter::Filter;
-pub use label_names::{is_accepted_label_name, refused_label_names};
-pub use merge::merge;
-pub use reduce::Reduction;
 pub use top::{top, TopRow, TopTable};
-pub use tree::{tree, StackNode, StackTree};
 
 use std::collections::BTreeMap;
 
-use crate::wire::pprof_names::DEFAULT_SAMPLE_TYPE;
-use crate::{Profile, ProfilesData};
+use spanprof_profile::encode::pprof::names::DEFAULT_SAMPLE_TYPE;
+use spanprof_profile::{Profile, ProfilesData};
 
 /// One service's profiles of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeSummary {
     /// `service.name`, "" when there is none.
     pub service: String,
-    /// [`crate::Profile::type_name`].
+    /// [`spanprof_profile::Profile::type_name`].
     pub type_name: String,
-    /// [`crate::Profile::unit`].
+    /// [`spanprof_profile::Profile::unit`].
     pub unit: String,
     /// Number of samples.
     pub samples: usize,

@@ -10,10 +10,11 @@ use hashbrown::HashMap;
 use prost::Message;
 
 use super::{decompress, DecodeError, DecodeLimits};
-use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::pprof as wire;
-use crate::wire::{pprof_names as names, scan, schema};
-use crate::*;
+use crate::wire::{scan, schema};
+use spanprof_profile::encode::pprof::names;
+use spanprof_profile::*;
+use spanprof_profile::{StoredAttribute, StoredValue};
 
 pub(crate) const WHAT: &str = "pprof profile";
 
@@ -102,7 +103,7 @@ impl PprofDecoder<'_> {
                 let value = StoredValue::String(build_id);
                 attributes.push(dictionary.stored_attribute(StoredAttribute { key, value, ..Default::default() }));
             }
-            let flags = names::flags(mapping);
+            let flags = flags(mapping);
             let has_range = [mapping.memory_start, mapping.memory_limit, mapping.file_offset] != [0; 3];
             // The empty mapping that the encoder writes for locations without a mapping gets no attributes.
             if has_range || !filename.is_empty() || !build_id.is_empty() {
@@ -312,7 +313,7 @@ impl PprofDecoder<'_> {
                     "more",
                 ));
             }
-            match names::resource_attribute(text) {
+            match resource_attribute(text) {
                 Some((key, value)) if resource.len() < MAX_LABELS && resource.iter().all(|known| known.key != key) => {
                     resource.push(Attribute::string(key, value));
                 }
@@ -388,5 +389,33 @@ fn find<T: Copy + Default>(ids: &HashMap<u64, T>, id: u64, at: impl FnOnce() -> 
         Some(entry) => Ok(*entry),
         None if id == 0 => Ok(T::default()),
         None => Err(decode_error(at(), "the id of an entry, or 0", id.to_string())),
+    }
+}
+
+/// The flags of a mapping by their attribute names.
+fn flags(mapping: &wire::Mapping) -> [(&'static str, bool); 4] {
+    let set = [mapping.has_functions, mapping.has_filenames, mapping.has_line_numbers, mapping.has_inline_frames];
+    std::array::from_fn(|nth| (names::HAS[nth], set[nth]))
+}
+
+/// `service.name=checkout` as (key, value): a comment whose left side is a dotted attribute name.
+fn resource_attribute(comment: &str) -> Option<(&str, &str)> {
+    let (key, value) = comment.split_once('=')?;
+    let part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+    };
+    (key.contains('.') && key.split('.').all(part)).then_some((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_comment_with_a_dotted_name_is_a_resource_attribute() {
+        assert_eq!(resource_attribute("service.name=checkout=1"), Some(("service.name", "checkout=1")));
+        for comment in ["service.name", "service=x", "see a.b =x", ".=x", "Built with go=1", "=x", "a..b=x"] {
+            assert_eq!(resource_attribute(comment), None, "{comment}");
+        }
     }
 }

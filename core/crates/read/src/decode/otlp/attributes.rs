@@ -6,7 +6,7 @@ use super::convert::{lookup, DecodedTables};
 use super::WHAT;
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;
-use crate::{Attribute, AttributeValue};
+use spanprof_profile::{Attribute, AttributeValue};
 
 /// Remaining bytes of text that may be copied.
 pub(super) struct CopyBudget {

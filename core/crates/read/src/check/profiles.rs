@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::references::{text, References};
 use super::{CheckSettings, Findings};
-use crate::encode::otlp::MAX_SAMPLES_PER_PROFILE;
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value;
+use spanprof_profile::encode::otlp::MAX_SAMPLES_PER_PROFILE;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TEN_MINUTES_NS: u64 = 600_000_000_000;

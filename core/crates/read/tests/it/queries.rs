@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use spanprof_profile::encode::text;
-use spanprof_profile::query::{merge, top, tree, types, Filter};
+use spanprof_profile::transform::{merge, tree};
 use spanprof_profile::*;
+use spanprof_read::query::{top, types, Filter};
 
 use crate::random::{profiles_data, ALL};
 

@@ -4,10 +4,10 @@
 use super::super::{DecodeError, DecodeLimits};
 use super::attributes::{owned_attributes, scalar, write_text, CopyBudget};
 use super::WHAT;
-use crate::model::{StoredAttribute, StoredValue};
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;
-use crate::*;
+use spanprof_profile::*;
+use spanprof_profile::{StoredAttribute, StoredValue};
 
 fn decode_error(at: String, expected: impl Into<String>, got: impl Into<String>) -> DecodeError {
     DecodeError { what: WHAT, at, expected: expected.into(), got: got.into() }

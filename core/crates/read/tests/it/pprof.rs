@@ -1,9 +1,9 @@
 //! pprof: encoded profiles decode to equal ones, and a round trip through OTLP is lossless.
 
 use proptest::prelude::*;
-use spanprof_profile::decode::{self, DecodeLimits, Format};
 use spanprof_profile::encode::{otlp, pprof, text};
 use spanprof_profile::*;
+use spanprof_read::decode::{self, DecodeLimits, Format};
 
 use crate::random::{profiles_data, ALL, PPROF};
 

@@ -14,8 +14,8 @@ use prost::Message;
 
 use super::{decompress, DecodeError, DecodeLimits};
 use crate::wire::{otlp as wire, scan, schema};
-use crate::ProfilesData;
 use convert::convert;
+use spanprof_profile::ProfilesData;
 
 pub(crate) const WHAT: &str = "OTLP profiles";
 
@@ -149,9 +149,9 @@ fn within(nth: Option<usize>, error: DecodeError) -> DecodeError {
 }
 
 fn model_bytes(data: &ProfilesData) -> usize {
-    let samples = |profile: &crate::Profile| {
+    let samples = |profile: &spanprof_profile::Profile| {
         let elements: usize = profile.samples.iter().map(|s| s.values.len() + s.timestamps_unix_nano.len()).sum();
-        profile.samples.capacity() * (size_of::<crate::Sample>() + 32) + elements * 8
+        profile.samples.capacity() * (size_of::<spanprof_profile::Sample>() + 32) + elements * 8
     };
     data.dictionary.memory_bytes() + data.profiles().map(|(_, profile)| 512 + samples(profile)).sum::<usize>()
 }

@@ -3,9 +3,9 @@
 use prost::Message;
 
 use super::*;
-use crate::encode::text;
 use crate::wire::otlp::any_value::Value as Wire;
-use crate::{Attribute, AttributeValue};
+use spanprof_profile::encode::text;
+use spanprof_profile::{Attribute, AttributeValue};
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()

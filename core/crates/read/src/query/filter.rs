@@ -1,14 +1,14 @@
 //! Selects samples by service, type, labels, span link and time.
 
-use crate::model::Transfer;
-use crate::*;
+use spanprof_profile::Transfer;
+use spanprof_profile::*;
 
 /// Conditions, combined by AND; the default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// `service.name` of the resource, or of the sample where it has one.
     pub service: Option<String>,
-    /// [`crate::Profile::type_name`].
+    /// [`spanprof_profile::Profile::type_name`].
     pub type_name: Option<String>,
     /// Labels of the sample, or attributes of its resource, as text.
     pub labels: Vec<(String, String)>,

@@ -1,0 +1,28 @@
+//! Names in pprof files: labels of the span link, and OpenTelemetry's attribute names for fields that only pprof has. Shared
+//! with the decoder.
+
+/// Label of the trace id, in hex digits.
+pub const TRACE_ID: &str = "trace_id";
+/// Label of the span id, in hex digits.
+pub const SPAN_ID: &str = "span_id";
+/// Attribute of a mapping's build id.
+pub const BUILD_ID: &str = "process.executable.build_id.gnu";
+/// Attribute of `Location.is_folded`.
+pub const IS_FOLDED: &str = "pprof.location.is_folded";
+/// Attribute of the comments, one per line.
+pub const COMMENT: &str = "pprof.profile.comment";
+/// Attribute of `Profile.doc_url`.
+pub const DOC_URL: &str = "pprof.profile.doc_url";
+/// Attribute of `Profile.drop_frames`.
+pub const DROP_FRAMES: &str = "pprof.profile.drop_frames";
+/// Attribute of `Profile.keep_frames`.
+pub const KEEP_FRAMES: &str = "pprof.profile.keep_frames";
+/// Attribute of `Profile.default_sample_type`.
+pub const DEFAULT_SAMPLE_TYPE: &str = "pprof.scope.default_sample_type";
+/// Attributes of a mapping's flags, in the order of the message's fields.
+pub const HAS: [&str; 4] = [
+    "pprof.mapping.has_functions",
+    "pprof.mapping.has_filenames",
+    "pprof.mapping.has_line_numbers",
+    "pprof.mapping.has_inline_frames",
+];

@@ -1,0 +1,9 @@
+//! The two wire formats: OTLP and pprof messages, and a bounded scan of every input before it is decoded.
+//!
+//! Called by the decoders and the checks of this crate.
+
+pub(crate) mod json;
+pub(crate) mod otlp;
+pub(crate) mod pprof;
+pub(crate) mod scan;
+pub(crate) mod schema;
