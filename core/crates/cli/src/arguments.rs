@@ -1,266 +1,204 @@
-//! Parses a verb's command line against its table of flags, prints its help, and suggests the nearest name for an unknown
-//! flag or verb. Called by `run` for every verb; independent of the verbs.
+//! The command line: parsed by clap into one structure per verb, with errors as [`Failure`]s. The flags of a verb are in its
+//! file; here are the list of verbs and the layout of the help.
+
+use std::str::FromStr;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::verbs::check::CheckArguments;
+use crate::verbs::convert::ConvertArguments;
+use crate::verbs::flamegraph::FlamegraphArguments;
+use crate::verbs::serve::ServeArguments;
+use crate::verbs::top::TopArguments;
 
-/// One flag of a verb.
+const OVERVIEW: &str = "{name} {version}: {about}\n\nUsage: {usage}\n\nVerbs:\n{subcommands}{after-help}";
+const HELP_OF_VERB: &str = "{about}\n\nUsage: {usage}\n\n{before-help}Flags:\n{options}{after-help}";
+
+// Not a doc comment: clap would print it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spanprof",
+    version,
+    about = "profiles linked to traces and spans",
+    override_usage = "spanprof VERB [ARGUMENTS]",
+    help_template = OVERVIEW,
+    after_help = "`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-) or a running `serve` (http://…)."
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: CliVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CliVerb {
+    /// Receive OTLP profiles on this machine, keep them in a directory, show them in a browser
+    Serve(ServeArguments),
+    /// Print the functions that cost most
+    Top(TopArguments),
+    /// Write a flame graph as one HTML file
+    Flamegraph(FlamegraphArguments),
+    /// Write profiles in another format
+    Convert(ConvertArguments),
+    /// Check OTLP profiles against the signal's rules
+    Check(CheckArguments),
+    /// Print the version
+    #[command(hide = true)]
+    Version,
+}
+
+/// A verb to run, or a text to print instead.
 #[derive(Debug)]
-pub(crate) struct Flag {
-    /// `--service`.
-    pub long: &'static str,
-    /// `-o`, or "".
-    pub short: &'static str,
-    /// Name of the value in the help; "" for a switch.
-    pub value: &'static str,
-    pub help: &'static str,
-    /// Repetitions add values; otherwise a second value is an error.
-    pub repeats: bool,
+pub(crate) enum ParsedCommand {
+    Verb(Box<CliVerb>),
+    Text(String),
 }
 
-impl Flag {
-    pub(crate) const fn switch(long: &'static str, help: &'static str) -> Flag {
-        Flag { long, short: "", value: "", help, repeats: false }
-    }
-
-    pub(crate) const fn value(long: &'static str, value: &'static str, help: &'static str) -> Flag {
-        Flag { long, short: "", value, help, repeats: false }
+/// Parses the arguments after the program's name.
+pub(crate) fn parse(arguments: &[String]) -> Result<ParsedCommand, Failure> {
+    let words = std::iter::once("spanprof").chain(arguments.iter().map(String::as_str));
+    let matches = command().try_get_matches_from(words);
+    match matches.and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches)) {
+        Ok(CommandLine { verb: CliVerb::Version }) => Ok(ParsedCommand::Text(command().render_version())),
+        Ok(CommandLine { verb }) => Ok(ParsedCommand::Verb(Box::new(verb))),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(ParsedCommand::Text(error.to_string())),
+            _ => Err(failure_of(&error, arguments)),
+        },
     }
 }
 
-/// One verb: its name, help, flags and function.
-#[derive(Debug)]
-pub(crate) struct CliVerb {
-    pub name: &'static str,
-    /// One line, for the list of verbs.
-    pub summary: &'static str,
-    /// Rest of the usage line after the name, e.g. `FILE|DIR|URL [FLAGS]`.
-    pub usage: &'static str,
-    /// Paragraphs printed between usage and flags.
-    pub about: &'static str,
-    pub flags: &'static [&'static [Flag]],
-    pub examples: &'static [&'static str],
-    /// Positional arguments allowed.
-    pub positionals: std::ops::RangeInclusive<usize>,
-    pub run: fn(&Parsed) -> Result<i32, Failure>,
+pub(crate) fn command() -> Command {
+    // A width of 0 turns wrapping off: each flag is one line.
+    CommandLine::command().term_width(0).mut_subcommands(|verb| {
+        verb.help_template(HELP_OF_VERB)
+            .term_width(0)
+            .disable_help_flag(true)
+            .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("this text"))
+            // `--from -5m`
+            .mut_args(|arg| {
+                let takes_value = arg.get_long().is_some() && arg.get_action().takes_values();
+                arg.allow_hyphen_values(takes_value)
+            })
+    })
 }
 
-impl CliVerb {
-    fn flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
-        self.flags.iter().flat_map(|group| group.iter())
+fn failure_of(error: &clap::Error, arguments: &[String]) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("expected a verb").hint(command().render_help().to_string());
     }
-
-    /// The text of `spanprof VERB --help`.
-    pub(crate) fn help(&self) -> String {
-        let mut text = format!("{}\n\nUsage: spanprof {} {}\n", self.summary, self.name, self.usage);
-        if !self.about.is_empty() {
-            text += &format!("\n{}\n", self.about);
+    // clap appends its suggestion, the usage and a pointer to the help.
+    let text = error.to_string();
+    let sentence = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").trim_end();
+    let failure = Failure::usage(sentence);
+    let suggestion = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand].map(|kind| error.get(kind));
+    match suggestion {
+        [Some(ContextValue::String(flag)), _] => failure.hint(format!("did you mean `{flag}`?")),
+        [_, Some(ContextValue::Strings(verbs))] if !verbs.is_empty() => {
+            failure.hint(format!("did you mean `spanprof {}`?", verbs[verbs.len() - 1]))
         }
-        text += "\nFlags:\n";
-        let left = |flag: &Flag| {
-            let short = if flag.short.is_empty() { String::new() } else { format!("{}, ", flag.short) };
-            let value = if flag.value.is_empty() { String::new() } else { format!(" {}", flag.value) };
-            format!("{short}{}{value}", flag.long)
+        _ => match arguments.first().filter(|verb| command().find_subcommand(verb).is_some()) {
+            Some(verb) => failure.hint(format!("see `spanprof {verb} --help`")),
+            None => failure.hint("see `spanprof --help`"),
+        },
+    }
+}
+
+/// A byte count such as `512MiB`, `2G` or `1048576`, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteCount(pub u64);
+
+impl FromStr for ByteCount {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected a size such as 512MiB";
+        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..digits].parse().map_err(|_| EXPECTED)?;
+        let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            "t" | "tb" | "tib" => 1 << 40,
+            _ => return Err(EXPECTED),
         };
-        let width = self.flags().map(|flag| left(flag).len()).chain(["-h, --help".len()]).max().unwrap_or(0);
-        for flag in self.flags() {
-            text += &format!("  {:width$}  {}\n", left(flag), flag.help);
-        }
-        text += &format!("  {:width$}  {}\n", "-h, --help", "this text");
-        if !self.examples.is_empty() {
-            text += "\nExamples:\n";
-            for example in self.examples {
-                text += &format!("  {example}\n");
-            }
-        }
-        text
+        number.checked_mul(unit).filter(|bytes| *bytes > 0).map(Self).ok_or(EXPECTED)
     }
-}
-
-/// A parsed and validated command line.
-#[derive(Debug, Default)]
-pub(crate) struct Parsed {
-    pub verb: &'static str,
-    values: Vec<(&'static str, String)>,
-    pub positionals: Vec<String>,
-    pub help: bool,
-}
-
-impl Parsed {
-    pub(crate) fn has(&self, long: &str) -> bool {
-        self.values.iter().any(|(name, _)| *name == long)
-    }
-
-    pub(crate) fn value(&self, long: &str) -> Option<&str> {
-        self.values.iter().find(|(name, _)| *name == long).map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn all<'a>(&'a self, long: &'a str) -> impl Iterator<Item = &'a str> + 'a {
-        self.values.iter().filter(move |(name, _)| *name == long).map(|(_, value)| value.as_str())
-    }
-}
-
-/// Parses `arguments` (without the verb's name) against the verb's table.
-pub(crate) fn parse(verb: &CliVerb, arguments: &[String]) -> Result<Parsed, Failure> {
-    let mut parsed = Parsed { verb: verb.name, ..Parsed::default() };
-    let mut rest = arguments.iter();
-    let mut only_positionals = false;
-    while let Some(argument) = rest.next() {
-        if only_positionals || !argument.starts_with('-') || argument == "-" {
-            parsed.positionals.push(argument.clone());
-            continue;
-        }
-        if argument == "--" {
-            only_positionals = true;
-            continue;
-        }
-        let (name, inline) = match argument.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (argument.as_str(), None),
-        };
-        if name == "-h" || name == "--help" {
-            parsed.help = true;
-            return Ok(parsed);
-        }
-        let Some(flag) = verb.flags().find(|flag| flag.long == name || (!flag.short.is_empty() && flag.short == name))
-        else {
-            let mut failure = Failure::usage(format!("unknown flag `{name}` for `spanprof {}`", verb.name));
-            failure = match nearest(name, verb.flags().map(|flag| flag.long)) {
-                Some(close) => failure.hint(format!("did you mean `{close}`?")),
-                None => failure.hint(see_help(verb)),
-            };
-            return Err(failure);
-        };
-        let value = match (flag.value.is_empty(), inline) {
-            (true, None) => String::new(),
-            (true, Some(value)) => {
-                return Err(Failure::usage(format!("`{}` takes no value, got `{value}`", flag.long)));
-            }
-            (false, Some(value)) => value,
-            (false, None) => rest.next().cloned().ok_or_else(|| {
-                Failure::usage(format!("`{}` needs a value: {} {}", flag.long, flag.long, flag.value))
-                    .hint(see_help(verb))
-            })?,
-        };
-        if !flag.repeats && !flag.value.is_empty() && parsed.has(flag.long) {
-            return Err(Failure::usage(format!("`{}` is given twice", flag.long)).hint("give it once"));
-        }
-        parsed.values.push((flag.long, value));
-    }
-    let count = parsed.positionals.len();
-    if count < *verb.positionals.start() {
-        return Err(Failure::usage(format!("`spanprof {}` needs: {}", verb.name, verb.usage)).hint(see_help(verb)));
-    }
-    if count > *verb.positionals.end() {
-        let extra = &parsed.positionals[*verb.positionals.end()];
-        return Err(Failure::usage(format!("unexpected argument `{extra}`")).hint(see_help(verb)));
-    }
-    Ok(parsed)
-}
-
-fn see_help(verb: &CliVerb) -> String {
-    format!("see `spanprof {} --help`", verb.name)
-}
-
-/// The name with the smallest edit distance to `given`, if the distance is small enough for a typing error.
-pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = given.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
-    // Longer input is far from every name; the limit bounds the cost of the distances.
-    if plain.is_empty() || plain.len() > 64 {
-        return None;
-    }
-    known
-        .map(|name| {
-            let bare = name.trim_start_matches('-');
-            let is_prefix = plain.len() >= 2 && bare.starts_with(plain.as_str());
-            let distance = if is_prefix { 0 } else { strsim::levenshtein(&plain, bare) };
-            (distance, name)
-        })
-        .filter(|(distance, _)| *distance <= 1 + plain.len() / 4)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// A byte count such as `512MiB`, `2G` or `1048576`.
-pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return None,
-    };
-    number.checked_mul(unit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static VERB: CliVerb = CliVerb {
-        name: "probe",
-        summary: "Probes",
-        usage: "FILE [FLAGS]",
-        about: "",
-        flags: &[&[
-            Flag::value("--service", "NAME", "the service"),
-            Flag { long: "--label", short: "-l", value: "KEY=VALUE", help: "a label", repeats: true },
-            Flag::switch("--json", "as JSON"),
-        ]],
-        examples: &[],
-        positionals: 1..=1,
-        run: |_| Ok(0),
-    };
+    fn parsed(words: &str) -> Result<ParsedCommand, Failure> {
+        parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
 
-    fn read(words: &[&str]) -> Result<Parsed, Failure> {
-        parse(&VERB, &words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_documents_its_flags_and_every_example_parses() {
+        for mut verb in command().get_subcommands().filter(|verb| !verb.is_hide_set()).cloned() {
+            let help = verb.render_help().to_string();
+            assert!(help.contains(&format!("Usage: spanprof {}", verb.get_name())), "{help}");
+            for arg in verb.get_arguments().filter(|arg| !arg.is_positional()) {
+                let long = format!("--{}", arg.get_long().unwrap());
+                assert!(arg.get_help().is_some() && help.contains(&long), "{long}: {help}");
+            }
+            let examples = help.split_once("Examples:\n").expect("examples").1;
+            for example in examples.lines().map(str::trim) {
+                let words = example.strip_prefix("spanprof ").expect(example);
+                assert!(matches!(parsed(words), Ok(ParsedCommand::Verb(_))), "{example}");
+            }
+        }
     }
 
     #[test]
     fn flags_take_their_value_after_a_space_or_an_equals_sign() {
-        let parsed = read(&["f", "--service", "cart", "--label=a=b", "-l", "c=-5", "--json"]).unwrap();
-        assert_eq!(parsed.value("--service"), Some("cart"));
-        assert_eq!(parsed.all("--label").collect::<Vec<_>>(), ["a=b", "c=-5"]);
-        assert!(parsed.has("--json"));
-        assert_eq!(parsed.positionals, ["f"]);
+        let words = "top f --service cart --label=a=b --label c=-5 -n 3 --from -5m --json -- -g";
+        let Ok(ParsedCommand::Verb(verb)) = parsed(words) else { panic!("not parsed") };
+        let CliVerb::Top(top) = *verb else { panic!("{verb:?}") };
+        assert_eq!(top.read.filter.service.as_deref(), Some("cart"));
+        assert_eq!(top.read.filter.label, ["a=b", "c=-5"]);
+        assert_eq!((top.limit, top.read.filter.from.as_deref(), top.json), (3, Some("-5m"), true));
+        assert_eq!(top.read.sources, ["f", "-g"]);
     }
 
     #[test]
-    fn an_unknown_flag_suggests_the_nearest_name() {
-        let failure = read(&["f", "--servce", "cart"]).unwrap_err();
-        assert_eq!(failure.exit_code, 2);
-        assert_eq!(failure.hint.as_deref(), Some("did you mean `--service`?"));
-        assert_eq!(read(&["f", "--zzzzzz"]).unwrap_err().hint.as_deref(), Some("see `spanprof probe --help`"));
-        assert!(read(&["f", &format!("--{}", "x".repeat(100_000))]).is_err());
+    fn an_unknown_name_suggests_the_nearest() {
+        let hint = |words: &str| {
+            let failure = parsed(words).unwrap_err();
+            assert_eq!(failure.exit_code, 2);
+            failure.hint.unwrap()
+        };
+        assert_eq!(hint("top f --servce cart"), "did you mean `--service`?");
+        assert_eq!(hint("top f --zzzzzz"), "see `spanprof top --help`");
+        assert_eq!(hint("sevre"), "did you mean `spanprof serve`?");
+        assert_eq!(hint("flame"), "did you mean `spanprof flamegraph`?");
+        assert_eq!(hint("dance"), "see `spanprof --help`");
+        assert!(parsed(&format!("top f --{}", "x".repeat(100_000))).is_err());
     }
 
     #[test]
     fn missing_repeated_and_surplus_values_are_errors() {
-        assert!(read(&["f", "--service"]).is_err());
-        assert!(read(&["f", "--service", "a", "--service", "b"]).is_err());
-        assert!(read(&["f", "--json=yes"]).is_err());
-        assert!(read(&[]).is_err());
-        assert!(read(&["f", "g"]).is_err());
-    }
-
-    #[test]
-    fn help_lists_every_flag() {
-        assert!(read(&["--help"]).unwrap().help);
-        let help = VERB.help();
-        for word in ["--service NAME", "-l, --label KEY=VALUE", "--json", "-h, --help"] {
-            assert!(help.contains(word), "{help}");
+        for words in ["top f --service", "top f --service a --service b", "top f --json=yes", "top", "serve g"] {
+            assert_eq!(parsed(words).unwrap_err().exit_code, 2, "{words}");
         }
     }
 
     #[test]
     fn byte_counts_have_binary_units() {
-        assert_eq!(parse_bytes("512MiB"), Some(512 << 20));
-        assert_eq!(parse_bytes("2g"), Some(2 << 30));
-        assert_eq!(parse_bytes("77"), Some(77));
-        assert_eq!(parse_bytes("99999999999T"), None);
-        assert_eq!(parse_bytes("5 parsecs"), None);
-        assert_eq!(parse_bytes("-1"), None);
+        let bytes = |text: &str| text.parse::<ByteCount>().ok().map(|count| count.0);
+        assert_eq!(bytes("512MiB"), Some(512 << 20));
+        assert_eq!(bytes("2g"), Some(2 << 30));
+        assert_eq!(bytes("77"), Some(77));
+        for invalid in ["99999999999T", "5 parsecs", "-1", "0"] {
+            assert_eq!(bytes(invalid), None, "{invalid}");
+        }
     }
 }

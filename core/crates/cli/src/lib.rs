@@ -21,11 +21,8 @@ mod source;
 mod temp_directory;
 mod verbs;
 
-use arguments::{nearest, CliVerb};
+use arguments::{CliVerb, ParsedCommand};
 pub use failure::Failure;
-
-static VERBS: [&CliVerb; 5] =
-    [&verbs::serve::VERB, &verbs::top::VERB, &verbs::flamegraph::VERB, &verbs::convert::VERB, &verbs::check::VERB];
 
 /// Runs the command line; `arguments` without the program's name. Returns the exit code: 0 success, 1 failure or an
 /// error in the input, 2 invalid command line.
@@ -40,46 +37,16 @@ pub fn run(arguments: &[String]) -> i32 {
 }
 
 fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
-    let Some((name, rest)) = arguments.split_first() else {
-        return Err(Failure::usage("expected a verb").hint(overview()));
+    let verb = match arguments::parse(arguments)? {
+        ParsedCommand::Text(text) => return output::print(text.as_bytes()).map(|()| 0),
+        ParsedCommand::Verb(verb) => verb,
     };
-    let (name, rest) = match (name.as_str(), rest.first()) {
-        ("help", Some(verb)) => (verb.as_str(), &["--help".to_owned()][..]),
-        (name, _) => (name, rest),
-    };
-    match name {
-        "-h" | "--help" | "help" => {
-            output::print(overview().as_bytes())?;
-            return Ok(0);
-        }
-        "-V" | "--version" | "version" => {
-            output::print(format!("spanprof {}\n", env!("CARGO_PKG_VERSION")).as_bytes())?;
-            return Ok(0);
-        }
-        _ => (),
+    match *verb {
+        CliVerb::Serve(given) => verbs::serve::run(given),
+        CliVerb::Top(given) => verbs::top::run(&given),
+        CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
+        CliVerb::Convert(given) => verbs::convert::run(&given),
+        CliVerb::Check(given) => verbs::check::run(&given),
+        CliVerb::Version => Ok(0),
     }
-    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
-        let failure = Failure::usage(format!("unknown verb `{name}`"));
-        return Err(match nearest(name, VERBS.iter().map(|verb| verb.name)) {
-            Some(close) => failure.hint(format!("did you mean `spanprof {close}`?")),
-            None => failure.hint("see `spanprof --help`"),
-        });
-    };
-    let parsed = arguments::parse(verb, rest)?;
-    if parsed.help {
-        output::print(verb.help().as_bytes())?;
-        return Ok(0);
-    }
-    (verb.run)(&parsed)
-}
-
-fn overview() -> String {
-    let mut text = format!(
-        "spanprof {}: profiles linked to traces and spans\n\nUsage: spanprof VERB [ARGUMENTS]\n\nVerbs:\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    for verb in VERBS {
-        text += &format!("  {:<11} {}\n", verb.name, verb.summary);
-    }
-    text + "\n`spanprof VERB --help` shows the flags of a verb. Profiles are read from a file, a directory, stdin (-) or a running `serve` (http://…).\n"
 }

@@ -4,28 +4,39 @@
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter};
 
-use crate::arguments::{Flag, Parsed};
 use crate::failure::Failure;
 use crate::moment;
 
-/// Flags of the filter, for the tables of the verbs.
-pub(crate) const FLAGS: &[Flag] = &[
-    Flag::value("--service", "NAME", "only this service (service.name)"),
-    Flag::value("--type", "TYPE", "only this profile type: cpu, wall, alloc_space, …"),
-    Flag {
-        long: "--label",
-        short: "",
-        value: "KEY=VALUE",
-        help: "only samples with this label; repeat for more",
-        repeats: true,
-    },
-    Flag::value("--trace-id", "HEX", "only samples of this trace (32 hex digits)"),
-    Flag::value("--span-id", "HEX", "only samples of this span (16 hex digits)"),
-    Flag::value("--from", "TIME", "only from this time on: RFC 3339, unix s or ms, or relative such as -5m"),
-];
+/// Flags of the filter, except for the end of the time range: `convert --to` also accepts a format.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct FilterArguments {
+    /// only this service (service.name)
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+    /// only this profile type: cpu, wall, alloc_space, …
+    #[arg(long = "type", value_name = "TYPE")]
+    pub type_name: Option<String>,
+    /// only samples with this label; repeat for more
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<String>,
+    /// only samples of this trace (32 hex digits)
+    #[arg(long, value_name = "HEX")]
+    pub trace_id: Option<String>,
+    /// only samples of this span (16 hex digits)
+    #[arg(long, value_name = "HEX")]
+    pub span_id: Option<String>,
+    /// only from this time on: RFC 3339, unix s or ms, or relative such as -5m
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+}
 
-/// The end of the time range; a separate table, since `convert --to` also accepts a format.
-pub(crate) const TO: &[Flag] = &[Flag::value("--to", "TIME", "only up to this time; same forms as --from")];
+/// The end of the time range.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct EndArguments {
+    /// only up to this time; same forms as --from
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+}
 
 /// Formats of `convert --to`. None of them parses as a time, so that `--to` accepts both.
 pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", "json"];
@@ -34,19 +45,25 @@ pub(crate) const FORMATS: [&str; 5] = ["otlp", "pprof", "folded", "flamegraph", 
 /// pprof's default, the last: `inuse_space` of a heap, `delay` of locks.
 const PREFERRED_TYPES: [&str; 5] = ["cpu", "wall", "inuse_space", "alloc_space", "delay"];
 
-/// Parses the flags of a verb.
-pub(crate) fn of_flags(parsed: &Parsed, now_unix_ns: u64) -> Result<Filter, Failure> {
-    let mut filter = Filter::default();
-    for flag in FLAGS.iter().chain(TO) {
-        for value in parsed
-            .all(flag.long)
-            .filter(|value| flag.long != "--to" || parsed.verb != "convert" || !FORMATS.contains(value))
-        {
-            set(&mut filter, &flag.long[2..].replace('-', "_"), value, now_unix_ns).map_err(Failure::usage)?;
+impl FilterArguments {
+    /// The filter up to the time `to`.
+    pub(crate) fn filter(&self, to: Option<&str>, now_unix_ns: u64) -> Result<Filter, Failure> {
+        let single = [
+            ("service", self.service.as_deref()),
+            ("type", self.type_name.as_deref()),
+            ("trace_id", self.trace_id.as_deref()),
+            ("span_id", self.span_id.as_deref()),
+            ("from", self.from.as_deref()),
+            ("to", to),
+        ];
+        let labels = self.label.iter().map(|label| ("label", label.as_str()));
+        let mut filter = Filter::default();
+        for (name, value) in single.into_iter().filter_map(|(name, value)| Some((name, value?))).chain(labels) {
+            set(&mut filter, name, value, now_unix_ns).map_err(Failure::usage)?;
         }
+        check(&filter).map_err(Failure::usage)?;
+        Ok(filter)
     }
-    check(&filter).map_err(Failure::usage)?;
-    Ok(filter)
 }
 
 /// The query parameters that [`of_parameters`] parses.

@@ -4,44 +4,50 @@ use spanprof_read::check::{self, CheckFinding, CheckSettings, Severity};
 use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::Filter;
 
-use super::{sources, SOURCES, SOURCE_USAGE};
-use crate::arguments::{CliVerb, Flag, Parsed};
+use super::{sources, ReadArguments};
 use crate::failure::{Failure, EXIT_FAILED};
 use crate::json::Json;
+use crate::output;
+use crate::selection::EndArguments;
 use crate::serve::unix_ns;
 use crate::source::NamedBytes;
-use crate::{output, selection};
 
-pub(crate) static VERB: CliVerb = CliVerb {
-    name: "check",
-    summary: "Check OTLP profiles against the signal's rules",
-    usage: SOURCE_USAGE,
-    about: "\
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof check FILE|DIR|URL… [FLAGS]",
+    before_help = "\
 Checks each file (of a directory too), stdin for `-`, or each request that a running `spanprof serve` keeps, as it was
 sent; with a filter, only those with samples that pass. Errors violate the signal's rules; warnings are legal, but a known
 receiver drops or misreads them. The exit code is 1 when there is an error or unreadable input.",
-    flags: &[
-        &[
-        Flag::switch("--live", "as if sent now: windows too old or in the future for a receiver are findings"),
-        Flag::switch("--strict", "warnings count as errors"),
-        Flag::switch("--json", "as JSON"),
-        ],
-        selection::FLAGS,
-        selection::TO,
-    ],
-    examples: &["spanprof check profiles.otlp.pb.gz", "spanprof check http://127.0.0.1:4318 --json"],
-    positionals: SOURCES,
-    run,
-};
+    after_help = "\
+Examples:
+  spanprof check profiles.otlp.pb.gz
+  spanprof check http://127.0.0.1:4318 --json"
+)]
+pub(crate) struct CheckArguments {
+    /// as if sent now: windows too old or in the future for a receiver are findings
+    #[arg(long)]
+    pub live: bool,
+    /// warnings count as errors
+    #[arg(long)]
+    pub strict: bool,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
 
 /// Findings of one file, or the reason that it cannot be read.
 type CheckResult = Result<Vec<CheckFinding>, String>;
 
-fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let sources = sources(parsed)?;
-    let now_unix_nano = parsed.has("--live").then(unix_ns);
+pub(crate) fn run(given: &CheckArguments) -> Result<i32, Failure> {
+    let sources = sources(&given.read.sources)?;
+    let now_unix_nano = given.live.then(unix_ns);
     let settings = CheckSettings { now_unix_nano, limits: DecodeLimits::default() };
-    let filter = selection::of_flags(parsed, unix_ns())?;
+    let filter = given.read.filter.filter(given.end.to.as_deref(), unix_ns())?;
     let named = sources.iter().map(|source| source.raw(&filter)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<(String, CheckResult)> = named
         .into_iter()
@@ -49,12 +55,12 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         .filter(|named| is_chosen(named, &filter, &settings.limits))
         .map(|NamedBytes { name, bytes }| (name, outcome(&bytes, &settings)))
         .collect();
-    let fails = |finding: &CheckFinding| finding.severity == Severity::Error || parsed.has("--strict");
+    let fails = |finding: &CheckFinding| finding.severity == Severity::Error || given.strict;
     let passed = files.iter().all(|(_, outcome)| match outcome {
         Ok(findings) => !findings.iter().any(fails),
         Err(_) => false,
     });
-    let text = if parsed.has("--json") { json(&files, passed) } else { text(&files) };
+    let text = if given.json { json(&files, passed) } else { text(&files) };
     output::print(text.as_bytes())?;
     Ok(if passed { 0 } else { EXIT_FAILED })
 }

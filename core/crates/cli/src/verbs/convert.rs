@@ -3,8 +3,7 @@
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::transform;
 
-use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
-use crate::arguments::{CliVerb, Flag, Parsed};
+use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::serve::gzip;
@@ -12,45 +11,39 @@ use crate::{moment, otlp_json, output, selection};
 
 const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
 
-pub(crate) static VERB: CliVerb = CliVerb {
-    name: "convert",
-    summary: "Write profiles in another format",
-    usage: SOURCE_USAGE,
-    about: SOURCE_ABOUT,
-    flags: &[
-        &[
-            Flag {
-                long: "--to",
-                short: "",
-                value: "FORMAT|TIME",
-                help: "otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON) [by the output's name]; or the end of the time range",
-                repeats: true,
-            },
-            super::flamegraph::OUTPUT,
-            Flag::value("--title", "TEXT", "title of a flame graph [service and type]"),
-            Flag::switch("--json", "the same as --to json"),
-        ],
-        selection::FLAGS,
-    ],
-    examples: &[
-        "spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz",
-        "spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded",
-    ],
-    positionals: SOURCES,
-    run,
-};
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof convert FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof convert cpu.otlp.pb.gz --to pprof -o cpu.pb.gz
+  spanprof convert http://127.0.0.1:4318 --service checkout --type cpu --to folded -o cpu.folded"
+)]
+pub(crate) struct ConvertArguments {
+    /// otlp, pprof, folded, flamegraph (HTML) or json (OTLP/JSON), by the output's name by default; or the end of the time range
+    #[arg(long, value_name = "FORMAT|TIME")]
+    pub to: Vec<String>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// the same as --to json
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+}
 
-fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let path = parsed.value("--output").unwrap_or("-");
-    let formats: Vec<&str> = parsed.all("--to").filter(|value| selection::FORMATS.contains(value)).collect();
-    let times: Vec<&str> = parsed.all("--to").filter(|value| !selection::FORMATS.contains(value)).collect();
+pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
+    let path = given.output.output.as_str();
+    let (formats, times): (Vec<&str>, Vec<&str>) =
+        given.to.iter().map(String::as_str).partition(|value| selection::FORMATS.contains(value));
     if let Some(invalid) = times.iter().find(|text| moment::parse(text, 0).is_none()) {
         return Err(Failure::usage(format!("--to: expected {EXPECTED}, or a time, got `{invalid}`")));
     }
     if formats.len() > 1 || times.len() > 1 {
         return Err(Failure::usage("--to names two formats or two times").hint("give one format and at most one time"));
     }
-    let format = match (formats.first().copied(), parsed.has("--json")) {
+    let format = match (formats.first().copied(), given.json) {
         (Some(format), false) | (Some(format @ "json"), true) => format,
         (None, true) => "json",
         (Some(format), true) => {
@@ -60,14 +53,14 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
             .ok_or_else(|| Failure::usage("the output format is missing").hint(format!("--to FORMAT: {EXPECTED}")))?,
     };
     let detail = if matches!(format, "folded" | "flamegraph") { Detail::Stacks } else { Detail::Everything };
-    let (data, filter) = selected(parsed, detail)?;
+    let (data, filter) = selected(&given.read, times.first().copied(), detail)?;
     let bytes = match format {
         "pprof" => pprof::encode(&data),
         "json" => otlp_json::encode(&data).into_bytes(),
         "folded" => folded::encode(&transform::tree(&data, &one_type(&data, &filter))).into_bytes(),
         "flamegraph" => {
             let tree = transform::tree(&data, &one_type(&data, &filter));
-            flamegraph::html(&tree, &super::flamegraph::title(parsed, &data, &tree.type_name)).into_bytes()
+            flamegraph::html(&tree, &super::flamegraph::title(&given.output, &data, &tree.type_name)).into_bytes()
         }
         _ => {
             let plain = otlp::encode(&data, otlp::Revision::One);

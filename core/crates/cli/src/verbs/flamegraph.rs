@@ -3,54 +3,49 @@
 use spanprof_profile::encode::flamegraph;
 use spanprof_profile::transform;
 
-use super::{one_type, selected, SOURCES, SOURCE_ABOUT};
-use crate::arguments::{CliVerb, Flag, Parsed};
+use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
-use crate::{output, selection};
+use crate::output;
+use crate::selection::EndArguments;
 
-pub(crate) static VERB: CliVerb = CliVerb {
-    name: "flamegraph",
-    summary: "Write a flame graph as one HTML file",
-    usage: "FILE|DIR|URL… [-o OUT.html] [FLAGS]",
-    about: SOURCE_ABOUT,
-    flags: &[
-        &[
-            OUTPUT,
-            Flag::value("--title", "TEXT", "title of the page [service and type]"),
-            Flag::switch("--json", "the tree as JSON instead of a page"),
-        ],
-        selection::FLAGS,
-        selection::TO,
-    ],
-    examples: &[
-        "spanprof flamegraph cpu.pb.gz -o cpu.html",
-        "spanprof flamegraph http://127.0.0.1:4318 --service checkout --type wall --from -5m -o wall.html",
-    ],
-    positionals: SOURCES,
-    run,
-};
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof flamegraph FILE|DIR|URL… [-o OUT.html] [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof flamegraph cpu.pb.gz -o cpu.html
+  spanprof flamegraph http://127.0.0.1:4318 --service checkout --type wall --from -5m -o wall.html"
+)]
+pub(crate) struct FlamegraphArguments {
+    #[command(flatten)]
+    pub output: OutputArguments,
+    /// the tree as JSON instead of a page
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
 
-/// Output file of a verb.
-pub(super) const OUTPUT: Flag =
-    Flag { long: "--output", short: "-o", value: "FILE", help: "output file, - for stdout [-]", repeats: false };
-
-fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let (data, filter) = selected(parsed, Detail::Stacks)?;
+pub(crate) fn run(given: &FlamegraphArguments) -> Result<i32, Failure> {
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     let tree = transform::tree(&data, &one_type(&data, &filter));
-    let text = if parsed.has("--json") {
+    let text = if given.json {
         flamegraph::json(&tree) + "\n"
     } else {
-        flamegraph::html(&tree, &title(parsed, &data, &tree.type_name))
+        flamegraph::html(&tree, &title(&given.output, &data, &tree.type_name))
     };
-    output::write(parsed.value("--output").unwrap_or("-"), text.as_bytes())?;
+    output::write(&given.output.output, text.as_bytes())?;
     Ok(0)
 }
 
 /// Title of a page: `--title`, else its services and type.
-pub(super) fn title(parsed: &Parsed, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
-    if let Some(title) = parsed.value("--title") {
-        return title.to_owned();
+pub(super) fn title(given: &OutputArguments, data: &spanprof_profile::ProfilesData, type_name: &str) -> String {
+    if let Some(title) = &given.title {
+        return title.clone();
     }
     let mut services: Vec<&str> = data.resources.iter().map(|resource| resource.service_name()).collect();
     services.sort_unstable();

@@ -1,4 +1,4 @@
-//! The verbs, one file each: a table of flags, and a function from the parsed command line to an exit code.
+//! The verbs, one file each: the structure of its flags, and a function from these to an exit code.
 
 pub(crate) mod check;
 pub(crate) mod convert;
@@ -10,30 +10,44 @@ use spanprof_profile::transform;
 use spanprof_profile::ProfilesData;
 use spanprof_read::query::{self, Filter};
 
-use crate::arguments::Parsed;
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::output;
-use crate::selection;
+use crate::selection::{self, FilterArguments};
 use crate::serve::unix_ns;
 use crate::source::Source;
 
-/// Help of the reading verbs on their arguments.
-const SOURCE_USAGE: &str = "FILE|DIR|URL… [FLAGS]";
 const SOURCE_ABOUT: &str = "\
 Reads OTLP profiles (protobuf, plain or gzip), the lines the OpenTelemetry Collector's file exporter writes, pprof, and folded
 stacks; all profiles of a directory; stdin for `-`; or a running `spanprof serve` by its address (a link copied from its page
 works). Several sources are merged.";
 
-/// Number of sources of a reading verb.
-const SOURCES: std::ops::RangeInclusive<usize> = 1..=usize::MAX;
+/// Sources and filter of a reading verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReadArguments {
+    #[arg(value_name = "FILE|DIR|URL", required = true, hide = true)]
+    pub sources: Vec<String>,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+}
+
+/// Output file of a verb.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OutputArguments {
+    /// output file, - for stdout
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: String,
+    /// title of a flame graph; service and type by default
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+}
 
 /// The sources that the command line names.
-fn sources(parsed: &Parsed) -> Result<Vec<Source>, Failure> {
-    if parsed.positionals.iter().filter(|name| *name == "-").count() > 1 {
+fn sources(names: &[String]) -> Result<Vec<Source>, Failure> {
+    if names.iter().filter(|name| *name == "-").count() > 1 {
         return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
     }
-    parsed.positionals.iter().map(|name| Source::parse(name)).collect()
+    names.iter().map(|name| Source::parse(name)).collect()
 }
 
 /// The samples of all sources that pass the filter.
@@ -47,10 +61,10 @@ fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<Profi
 
 /// Reads the sources of a reading verb with its filter; returns both. When no sample passes, the error lists the
 /// available services and types.
-fn selected(parsed: &Parsed, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
-    let filter = selection::of_flags(parsed, unix_ns())?;
-    let names = parsed.positionals.join(", ");
-    let sources = sources(parsed)?;
+fn selected(read: &ReadArguments, to: Option<&str>, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
+    let filter = read.filter.filter(to, unix_ns())?;
+    let names = read.sources.join(", ");
+    let sources = sources(&read.sources)?;
     let data = read_all(&sources, &filter, detail)?;
     if data.sample_count() > 0 {
         return Ok((data, filter));
@@ -89,32 +103,4 @@ fn one_type(data: &ProfilesData, filter: &Filter) -> String {
         output::note(&format!("showing {shown}; also available: {} (choose with --type)", others.join(", ")));
     }
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::arguments::nearest;
-    use crate::VERBS;
-
-    #[test]
-    fn every_verb_documents_its_flags_and_every_example_parses() {
-        for verb in crate::VERBS {
-            let help = verb.help();
-            assert!(help.contains("Usage: spanprof") && help.contains("Examples:"), "{help}");
-            for example in verb.examples {
-                let words: Vec<String> = example.split_whitespace().map(str::to_owned).collect();
-                assert_eq!(words[0], "spanprof", "{example}");
-                let verb = VERBS.iter().find(|verb| verb.name == words[1]).expect(example);
-                crate::arguments::parse(verb, &words[2..]).expect(example);
-            }
-        }
-    }
-
-    #[test]
-    fn a_mistyped_verb_suggests_the_nearest() {
-        let names = || VERBS.iter().map(|verb| verb.name);
-        assert_eq!(nearest("sevre", names()), Some("serve"));
-        assert_eq!(nearest("flame", names()), Some("flamegraph"));
-        assert_eq!(nearest("dance", names()), None);
-    }
 }

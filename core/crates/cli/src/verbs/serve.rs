@@ -8,77 +8,86 @@ use std::time::Duration;
 use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::arguments::{parse_bytes, CliVerb, Flag, Parsed};
+use crate::arguments::ByteCount;
 use crate::failure::Failure;
 use crate::json::Json;
 use crate::moment;
 use crate::output;
 use crate::serve::{Addresses, Retention, Server, Settings};
 
-pub(crate) static VERB: CliVerb = CliVerb {
-    name: "serve",
-    summary: "Receive OTLP profiles on this machine, keep them in a directory, show them in a browser",
-    usage: "[FLAGS]",
-    about: "\
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof serve [FLAGS]",
+    before_help = "\
 Receives on 127.0.0.1:4317 (gRPC) and 127.0.0.1:4318 (HTTP, protobuf or JSON); each port accepts both. The page is at
 the HTTP port. The first line on stdout shows the addresses: `serving grpc=… http=… url=… dir=…`, with --json one JSON object.
 Ctrl-C or SIGTERM stops it; the profiles stay.",
-    flags: &[&[
-        Flag::value("--grpc", "PORT", "gRPC port, 0 selects a free one [4317]"),
-        Flag::value("--http", "PORT", "HTTP port, 0 selects a free one [4318]"),
-        Flag::value("--dir", "DIR", "directory of the profiles [$XDG_STATE_HOME/spanprof, ~/.local/state/spanprof]"),
-        Flag::value("--max-bytes", "SIZE", "keep at most this size, the oldest are removed first: 512MiB, 2GiB [1GiB]"),
-        Flag::value("--max-age", "TIME", "keep at most this long: 90m, 24h, 7d [7d]"),
-        Flag::value("--max-request-bytes", "SIZE", "largest request accepted [20MiB]"),
-        Flag::value("--listen", "ADDRESS", "address to listen on instead of 127.0.0.1; anyone who can connect reads all profiles"),
-        Flag { long: "--allow-host", short: "", value: "NAME", help: "a name under which browsers may open the page", repeats: true },
-        Flag::switch("--json", "print the addresses as one JSON object"),
-        Flag::switch("--quiet", "no lines on stderr"),
-    ]],
-    examples: &[
-        "spanprof serve",
-        "spanprof serve --grpc 0 --http 0 --dir ./profiles --max-age 24h",
-        "spanprof top http://127.0.0.1:4318 --service checkout --from -5m",
-    ],
-    positionals: 0..=0,
-    run,
-};
+    after_help = "\
+Examples:
+  spanprof serve
+  spanprof serve --grpc 0 --http 0 --dir ./profiles --max-age 24h
+  spanprof top http://127.0.0.1:4318 --service checkout --from -5m"
+)]
+pub(crate) struct ServeArguments {
+    /// gRPC port, 0 selects a free one
+    #[arg(long, value_name = "PORT", default_value = "4317", value_parser = port)]
+    pub grpc: u16,
+    /// HTTP port, 0 selects a free one
+    #[arg(long, value_name = "PORT", default_value = "4318", value_parser = port)]
+    pub http: u16,
+    /// directory of the profiles [default: $XDG_STATE_HOME/spanprof, ~/.local/state/spanprof]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// keep at most this size, the oldest are removed first: 512MiB, 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub max_bytes: ByteCount,
+    /// keep at most this long: 90m, 24h, 7d
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = age)]
+    pub max_age: Duration,
+    /// largest request accepted
+    #[arg(long, value_name = "SIZE", default_value = "20MiB")]
+    pub max_request_bytes: ByteCount,
+    /// address to listen on; anyone who can connect reads all profiles
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
+    pub listen: IpAddr,
+    /// a name under which browsers may open the page
+    #[arg(long, value_name = "NAME")]
+    pub allow_host: Vec<String>,
+    /// print the addresses as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// no lines on stderr
+    #[arg(long)]
+    pub quiet: bool,
+}
 
-fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let listen = address(parsed)?;
-    let port = |flag: &str, default: u16| match parsed.value(flag) {
-        None => Ok(default),
-        Some(text) => {
-            text.parse().map_err(|_| Failure::usage(format!("{flag}: expected a port from 0 to 65535, got `{text}`")))
-        }
-    };
-    let bytes = |flag: &str, default: u64| match parsed.value(flag) {
-        None => Ok(default),
-        Some(text) => parse_bytes(text)
-            .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| Failure::usage(format!("{flag}: expected a size such as 512MiB, got `{text}`"))),
-    };
-    let max_age = match parsed.value("--max-age") {
-        None => Duration::from_secs(7 * 86_400),
-        Some(text) => moment::parse_duration_ns(text)
-            .filter(|nanos| *nanos > 0)
-            .map(Duration::from_nanos)
-            .ok_or_else(|| Failure::usage(format!("--max-age: expected a time such as 24h, got `{text}`")))?,
-    };
-    let quiet = parsed.has("--quiet");
+fn port(text: &str) -> Result<u16, &'static str> {
+    text.parse().map_err(|_| "expected a port from 0 to 65535")
+}
+
+fn age(text: &str) -> Result<Duration, &'static str> {
+    let nanos = moment::parse_duration_ns(text).filter(|nanos| *nanos > 0);
+    nanos.map(Duration::from_nanos).ok_or("expected a time such as 24h")
+}
+
+fn address(text: &str) -> Result<IpAddr, &'static str> {
+    match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => text.parse().map_err(|_| "expected an IP address: 127.0.0.1, ::1, or 0.0.0.0 for every interface"),
+    }
+}
+
+pub(crate) fn run(given: ServeArguments) -> Result<i32, Failure> {
+    let ServeArguments { listen, quiet, .. } = given;
     let limits = DecodeLimits::default();
-    let max_request_bytes = bytes("--max-request-bytes", 20 << 20)?.min(limits.decompressed_bytes as u64) as usize;
     let settings = Settings {
-        grpc: SocketAddr::new(listen, port("--grpc", 4317)?),
-        http: SocketAddr::new(listen, port("--http", 4318)?),
-        directory: match parsed.value("--dir") {
-            Some(directory) => PathBuf::from(directory),
-            None => default_directory()?,
-        },
-        retention: Retention { max_bytes: bytes("--max-bytes", 1 << 30)?, max_age },
-        max_request_bytes,
+        grpc: SocketAddr::new(listen, given.grpc),
+        http: SocketAddr::new(listen, given.http),
+        directory: given.dir.map_or_else(default_directory, Ok)?,
+        retention: Retention { max_bytes: given.max_bytes.0, max_age: given.max_age },
+        max_request_bytes: given.max_request_bytes.0.min(limits.decompressed_bytes as u64) as usize,
         limits,
-        allowed_hosts: parsed.all("--allow-host").map(str::to_owned).collect(),
+        allowed_hosts: given.allow_host,
         report: Arc::new(move |line| {
             if !quiet {
                 output::note(line);
@@ -91,12 +100,11 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         ));
     }
     let server = Server::bind(settings)?;
-    let line = first_line(&server, parsed.has("--json"));
+    let line = first_line(&server, given.json);
     let url = url(server.addresses());
-    let as_json = parsed.has("--json");
     let ready = move || {
         output::print_and_flush(&line);
-        if !as_json && !quiet {
+        if !given.json && !quiet {
             output::note(&format!("open {url} in a browser; Ctrl-C stops"));
         }
     };
@@ -105,17 +113,6 @@ fn run(parsed: &Parsed) -> Result<i32, Failure> {
         output::note("stopped; the profiles stay in the directory");
     }
     Ok(0)
-}
-
-fn address(parsed: &Parsed) -> Result<IpAddr, Failure> {
-    let Some(text) = parsed.value("--listen") else { return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
-    if text == "localhost" {
-        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    }
-    text.parse().map_err(|_| {
-        Failure::usage(format!("--listen: expected an IP address, got `{text}`"))
-            .hint("for example 127.0.0.1, ::1, or 0.0.0.0 for every interface")
-    })
 }
 
 fn default_directory() -> Result<PathBuf, Failure> {

@@ -2,61 +2,57 @@
 
 use spanprof_read::query::{self, TopRow, TopTable};
 
-use super::{one_type, selected, SOURCES, SOURCE_ABOUT, SOURCE_USAGE};
-use crate::arguments::{CliVerb, Flag, Parsed};
+use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::json::Json;
+use crate::output;
 use crate::quantity::{format_quantity, format_share};
-use crate::{output, selection};
+use crate::selection::EndArguments;
 
-const DEFAULT_ROWS: usize = 30;
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof top FILE|DIR|URL… [FLAGS]",
+    before_help = SOURCE_ABOUT,
+    after_help = "\
+Examples:
+  spanprof top cpu.pb.gz
+  spanprof top worker-1.pb.gz worker-2.pb.gz
+  spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart
+  spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json"
+)]
+pub(crate) struct TopArguments {
+    /// rows to print, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    pub limit: usize,
+    /// flat: the function itself, cum: with its callees
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
+    pub sort: SortColumn,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub read: ReadArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
 
-pub(crate) static VERB: CliVerb = CliVerb {
-    name: "top",
-    summary: "Print the functions that cost most",
-    usage: SOURCE_USAGE,
-    about: SOURCE_ABOUT,
-    flags: &[
-        &[
-            Flag { long: "--limit", short: "-n", value: "N", help: "rows to print, 0 for all [30]", repeats: false },
-            Flag::value("--sort", "COLUMN", "flat: the function itself, cum: with its callees [flat]"),
-            Flag::switch("--json", "as JSON"),
-        ],
-        selection::FLAGS,
-        selection::TO,
-    ],
-    examples: &[
-        "spanprof top cpu.pb.gz",
-        "spanprof top worker-1.pb.gz worker-2.pb.gz",
-        "spanprof top ./profiles --service checkout --from -15m --label endpoint=/cart",
-        "spanprof top http://127.0.0.1:4318 --trace-id 0af7651916cd43dd8448eb211c80319c --json",
-    ],
-    positionals: SOURCES,
-    run,
-};
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortColumn {
+    Flat,
+    Cum,
+}
 
-fn run(parsed: &Parsed) -> Result<i32, Failure> {
-    let limit = match parsed.value("--limit") {
-        None => DEFAULT_ROWS,
-        Some(text) => {
-            text.parse().map_err(|_| Failure::usage(format!("--limit: expected a number of rows, got `{text}`")))?
-        }
-    };
-    let by_cum = match parsed.value("--sort") {
-        None | Some("flat") => false,
-        Some("cum") => true,
-        Some(other) => return Err(Failure::usage(format!("--sort: expected flat or cum, got `{other}`"))),
-    };
-    let (data, filter) = selected(parsed, Detail::Stacks)?;
+pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
+    let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
     let mut table = query::top(&data, &one_type(&data, &filter));
-    if by_cum {
+    if given.sort == SortColumn::Cum {
         table.rows.sort_by(|left, right| {
             right.cum.cmp(&left.cum).then(right.flat.cmp(&left.flat)).then_with(|| left.function.cmp(&right.function))
         });
     }
-    let limit = if limit == 0 { usize::MAX } else { limit };
-    let text = if parsed.has("--json") {
+    let limit = if given.limit == 0 { usize::MAX } else { given.limit };
+    let text = if given.json {
         let mut json = Json::new();
         json.object(|json| fields(json, &table, limit));
         json.finish() + "\n"
