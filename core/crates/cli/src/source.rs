@@ -150,9 +150,9 @@ fn merged_query(server: &ServerUrl, filter: &Filter) -> String {
 
 /// Names in the response of `/api/windows`. Names with characters other than those of our files are ignored.
 fn window_names(json: &str) -> Vec<String> {
-    json.split("\"name\":\"")
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next())
+    let list: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    let names = list["windows"].as_array().into_iter().flatten().filter_map(|window| window["name"].as_str());
+    names
         .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)))
         .map(str::to_owned)
         .collect()

@@ -1,4 +1,5 @@
-//! The reading side of spanprof: decoders, checks and queries of profiles. Input is hostile until it is decoded.
+//! The reading side of spanprof: decoders, checks and queries of profiles, and OTLP/JSON, which shares the messages of the
+//! decoder. Input is hostile until it is decoded.
 //!
 //! Invariant: no unsafe code, no I/O, no clock, no threads. Called by the command line, the live suites and tests. The
 //! profiler itself does not link it.
@@ -7,5 +8,6 @@
 
 pub mod check;
 pub mod decode;
+pub mod otlp_json;
 pub mod query;
 mod wire;

@@ -2,12 +2,13 @@
 //! query parameters: `service type label trace_id span_id from to`. Called by `route` after the Host check.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, VARY};
 use hyper::{Request, StatusCode};
+use serde_json::{json, Map, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::transform;
 use spanprof_read::query::{self, Filter};
@@ -18,7 +19,6 @@ use super::route::ServerState;
 use super::store::{gzip, unix_ns, QueryResult};
 use super::window::StoredWindow;
 use crate::detail::Detail;
-use crate::json::Json;
 use crate::{query_string, selection};
 
 const JSON: &str = "application/json";
@@ -73,13 +73,7 @@ pub(crate) async fn respond(state: &Arc<ServerState>, path: &str, request: &Requ
             }
             response
         }
-        Err((status, message)) => {
-            let mut json = Json::new();
-            json.object(|json| {
-                json.key("error").string(&message);
-            });
-            reply::body(status, JSON, json.finish())
-        }
+        Err((status, message)) => reply::body(status, JSON, json!({"error": message}).to_string()),
     };
     reply::set(&mut response, CACHE_CONTROL, "no-store");
     reply::set(&mut response, VARY, "accept-encoding");
@@ -132,7 +126,10 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
         "/api/stats" => stats(state),
         "/api/top" => top(&stacks(), &filter, limit()?),
         "/api/traces" => traces(&stacks(), &filter, limit()?),
-        "/api/flamegraph" => flame(&stacks(), &filter),
+        "/api/flamegraph" => {
+            let bytes = flame(&stacks(), &filter).into_bytes();
+            return Ok(ResponseContent { content_type: JSON, bytes, windows_left_out: 0 });
+        }
         "/api/profile" => {
             let format = parameter("format").unwrap_or("otlp");
             let result = match (parameter("detail"), format) {
@@ -146,7 +143,7 @@ fn outcome(state: &ServerState, path: &str, parameters: &[(String, String)]) -> 
             return window_bytes(state, name).ok_or((StatusCode::NOT_FOUND, format!("{path} does not exist")));
         }
     };
-    Ok(ResponseContent { content_type: JSON, bytes: json.finish().into_bytes(), windows_left_out: 0 })
+    Ok(ResponseContent { content_type: JSON, bytes: json.to_string().into_bytes(), windows_left_out: 0 })
 }
 
 fn windows(state: &ServerState, filter: &Filter) -> Vec<Arc<StoredWindow>> {
@@ -203,44 +200,29 @@ fn totals_by<'a>(
     totals
 }
 
-fn services(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("services").array(|json| {
-            for (name, sum) in totals_by(windows, filter, |summary| &summary.service) {
-                json.object(|json| {
-                    json.key("name").string(name).key("types").array(|json| {
-                        sum.types.iter().for_each(|name| {
-                            json.string(name);
-                        });
-                    });
-                    json.key("samples").number(sum.samples as u64);
-                    range(json, sum.from_unix_nano, sum.to_unix_nano);
-                });
-            }
-        });
+fn services(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
+    let totals = totals_by(windows, filter, |summary| &summary.service).into_iter();
+    let services = totals.map(|(name, sum)| {
+        json!({
+            "name": name, "types": sum.types, "samples": sum.samples,
+            "from_ms": ms(sum.from_unix_nano), "to_ms": ms(sum.to_unix_nano),
+        })
     });
-    json
+    json!({"services": services.collect::<Value>()})
 }
 
-fn types(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("types").array(|json| {
-            for (name, sum) in totals_by(windows, filter, |summary| &summary.type_name) {
-                json.object(|json| {
-                    json.key("type").string(name).key("unit").string(&sum.unit);
-                    json.key("windows").number(sum.windows as u64).key("samples").number(sum.samples as u64);
-                    json.key("total").number(sum.total);
-                    range(json, sum.from_unix_nano, sum.to_unix_nano);
-                });
-            }
-        });
+fn types(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
+    let totals = totals_by(windows, filter, |summary| &summary.type_name).into_iter();
+    let types = totals.map(|(name, sum)| {
+        json!({
+            "type": name, "unit": sum.unit, "windows": sum.windows, "samples": sum.samples, "total": sum.total,
+            "from_ms": ms(sum.from_unix_nano), "to_ms": ms(sum.to_unix_nano),
+        })
     });
-    json
+    json!({"types": types.collect::<Value>()})
 }
 
-fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
+fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for service in windows.iter().flat_map(|window| &window.services) {
         if filter.service.as_ref().is_none_or(|name| *name == service.name) {
@@ -249,25 +231,12 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Json {
             }
         }
     }
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("labels").array(|json| {
-            for (name, values) in labels {
-                json.object(|json| {
-                    json.key("name").string(name).key("values").array(|json| {
-                        values.iter().for_each(|value| {
-                            json.string(value);
-                        });
-                    });
-                });
-            }
-        });
-    });
-    json
+    let labels = labels.into_iter().map(|(name, values)| json!({"name": name, "values": values}));
+    json!({"labels": labels.collect::<Value>()})
 }
 
 /// Weight over time, in equal steps; a window's weight is spread evenly over its duration.
-fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Json {
+fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Value {
     let all: Vec<_> = all.filter(|summary| summary.samples > 0).collect();
     let from = filter.from_unix_nano.or(all.iter().map(|summary| summary.from_unix_nano).min()).unwrap_or(0);
     let to = filter.to_unix_nano.or(all.iter().map(|summary| summary.to_unix_nano).max()).unwrap_or(from);
@@ -292,58 +261,43 @@ fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filt
             at = next;
         }
     }
-    let mut json = Json::new();
-    json.object(|json| {
-        range(json, from, to);
-        json.key("step_ms").number(step / 1_000_000);
-        json.key("unit").string(all.first().map_or("", |summary| &summary.unit)).key("totals").array(|json| {
-            totals.iter().for_each(|total| {
-                json.number(*total);
-            });
-        });
-    });
-    json
+    json!({
+        "from_ms": ms(from), "to_ms": ms(to), "step_ms": ms(step),
+        "unit": all.first().map_or("", |summary| &summary.unit), "totals": totals,
+    })
 }
 
 /// Milliseconds, which JavaScript numbers represent exactly.
-fn range(json: &mut Json, from_unix_nano: u64, to_unix_nano: u64) {
-    json.key("from_ms").number(from_unix_nano / 1_000_000).key("to_ms").number(to_unix_nano / 1_000_000);
+fn ms(nanos: u64) -> u64 {
+    nanos / 1_000_000
 }
 
-fn top(result: &QueryResult, filter: &Filter, limit: usize) -> Json {
+fn top(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
     let table = query::top(&result.data, &selection::type_to_show(&result.data, filter));
-    let mut json = Json::new();
-    json.object(|json| {
-        crate::verbs::top::fields(json, &table, limit);
-        json.key("samples").number(result.spans.samples(&table.type_name) as u64);
-        completeness(json, result);
-    });
-    json
+    let mut members = crate::verbs::top::members(&table, limit);
+    members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
+    with_completeness(members, result)
 }
 
-fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Json {
-    let mut json = Json::new();
-    json.object(|json| {
-        result.spans.fields(json, &selection::type_to_show(&result.data, filter), limit);
-        completeness(json, result);
-    });
-    json
+fn traces(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
+    with_completeness(result.spans.members(&selection::type_to_show(&result.data, filter), limit), result)
 }
 
-fn flame(result: &QueryResult, filter: &Filter) -> Json {
+fn with_completeness(mut members: Map<String, Value>, result: &QueryResult) -> Value {
+    members.insert("windows".to_owned(), result.windows.into());
+    members.insert("windows_left_out".to_owned(), result.windows_left_out.into());
+    Value::Object(members)
+}
+
+fn flame(result: &QueryResult, filter: &Filter) -> String {
     let tree = transform::tree(&result.data, &selection::type_to_show(&result.data, filter));
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("type").string(&tree.type_name).key("unit").string(&tree.unit);
-        completeness(json, result);
-        json.key("tree").raw(&flamegraph::json(&tree));
-    });
-    json
-}
-
-fn completeness(json: &mut Json, result: &QueryResult) {
-    json.key("windows").number(result.windows as u64);
-    json.key("windows_left_out").number(result.windows_left_out as u64);
+    let [type_name, unit] = [&tree.type_name, &tree.unit].map(|text| Value::from(text.as_str()));
+    let (windows, left_out) = (result.windows, result.windows_left_out);
+    // The tree is JSON already, and large.
+    format!(
+        r#"{{"type":{type_name},"unit":{unit},"windows":{windows},"windows_left_out":{left_out},"tree":{}}}"#,
+        flamegraph::json(&tree)
+    )
 }
 
 fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
@@ -365,20 +319,14 @@ fn profile(result: &QueryResult, filter: &Filter, format: &str) -> ApiResult {
 }
 
 /// The kept requests, newest first.
-fn window_list(windows: &[Arc<StoredWindow>]) -> Json {
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("windows").array(|json| {
-            for window in windows.iter().rev() {
-                json.object(|json| {
-                    json.key("name").string(&window.name()).key("bytes").number(window.bytes);
-                    json.key("received_ms").number(window.received_unix_ms);
-                    range(json, window.from_unix_nano, window.to_unix_nano);
-                });
-            }
-        });
+fn window_list(windows: &[Arc<StoredWindow>]) -> Value {
+    let windows = windows.iter().rev().map(|window| {
+        json!({
+            "name": window.name(), "bytes": window.bytes, "received_ms": window.received_unix_ms,
+            "from_ms": ms(window.from_unix_nano), "to_ms": ms(window.to_unix_nano),
+        })
     });
-    json
+    json!({"windows": windows.collect::<Value>()})
 }
 
 /// The unmodified bytes of one kept request. The name must be that of a window in the index, which excludes other paths.
@@ -388,35 +336,30 @@ fn window_bytes(state: &ServerState, name: &str) -> Option<ResponseContent> {
     Some(ResponseContent { content_type: "application/octet-stream", bytes, windows_left_out: 0 })
 }
 
-fn stats(state: &ServerState) -> Json {
+fn stats(state: &ServerState) -> Value {
     let windows = state.store.windows();
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("version").string(env!("CARGO_PKG_VERSION"));
-        json.key("uptime_s").number(state.started.elapsed().as_secs());
-        json.key("grpc").string(&state.addresses.grpc.to_string());
-        json.key("http").string(&state.addresses.http.to_string());
-        json.key("dir").string(&state.store.directory().to_string_lossy());
-        json.key("indexing").boolean(state.store.is_indexing());
-        json.key("windows").number(windows.len() as u64);
-        json.key("bytes").number(windows.iter().map(|window| window.bytes).sum::<u64>());
-        let (intake, store) = (&state.counters, &state.store.counters);
-        for (name, counter) in [
-            ("received_requests", &intake.requests),
-            ("received_bytes", &intake.bytes),
-            ("received_samples", &intake.samples),
-            ("duplicate_profiles", &intake.duplicate_profiles),
-            ("refused_invalid", &intake.refused_invalid),
-            ("refused_too_large", &intake.refused_too_large),
-            ("refused_too_slow", &intake.refused_too_slow),
-            ("refused_unavailable", &intake.refused_unavailable),
-            ("broken_off", &intake.broken),
-            ("removed_by_size", &store.removed_by_size),
-            ("removed_by_age", &store.removed_by_age),
-            ("unreadable_files", &store.unreadable_files),
-        ] {
-            json.key(name).number(counter.load(Ordering::Relaxed));
-        }
-    });
-    json
+    let (intake, store) = (&state.counters, &state.store.counters);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_s": state.started.elapsed().as_secs(),
+        "grpc": state.addresses.grpc.to_string(),
+        "http": state.addresses.http.to_string(),
+        "dir": state.store.directory().to_string_lossy(),
+        "indexing": state.store.is_indexing(),
+        "windows": windows.len(),
+        "bytes": windows.iter().map(|window| window.bytes).sum::<u64>(),
+        "received_requests": count(&intake.requests),
+        "received_bytes": count(&intake.bytes),
+        "received_samples": count(&intake.samples),
+        "duplicate_profiles": count(&intake.duplicate_profiles),
+        "refused_invalid": count(&intake.refused_invalid),
+        "refused_too_large": count(&intake.refused_too_large),
+        "refused_too_slow": count(&intake.refused_too_slow),
+        "refused_unavailable": count(&intake.refused_unavailable),
+        "broken_off": count(&intake.broken),
+        "removed_by_size": count(&store.removed_by_size),
+        "removed_by_age": count(&store.removed_by_age),
+        "unreadable_files": count(&store.unreadable_files),
+    })
 }

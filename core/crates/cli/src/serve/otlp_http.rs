@@ -9,7 +9,6 @@ use hyper::{Method, Request, StatusCode};
 use super::intake::{self, PayloadFormat, Refusal};
 use super::reply::{self, Reply};
 use super::route::ServerState;
-use crate::json::Json;
 
 /// Path of the profiles signal while it is in development.
 pub(crate) const PATH: &str = "/v1development/profiles";
@@ -67,11 +66,7 @@ fn refusal_reply(reason: &Refusal, is_json: bool) -> Reply {
     let status = StatusCode::from_u16(reason.http_status()).unwrap_or(StatusCode::BAD_REQUEST);
     let (code, message) = (reason.grpc_code(), reason.message());
     let mut refused = if is_json {
-        let mut json = Json::new();
-        json.object(|json| {
-            json.key("code").number(code).key("message").string(&message);
-        });
-        reply::body(status, JSON, json.finish())
+        reply::body(status, JSON, serde_json::json!({"code": code, "message": message}).to_string())
     } else {
         reply::body(status, PROTOBUF, rpc_status(code, &message))
     };

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use serde_json::{json, Map, Value};
 use spanprof_profile::{AttributeSetId, Link, LinkId, ProfilesData};
-
-use crate::json::Json;
 
 /// Spans per profile type and result. Windows are added newest first; further spans count in the sums only.
 const MAX_SPANS: usize = 100_000;
@@ -107,32 +106,31 @@ impl Spans {
         spans * (2 * std::mem::size_of::<(Link, SpanWeight)>() + 240)
     }
 
-    /// Writes the members of the response for profiles of one type, heaviest spans first.
-    pub(crate) fn fields(&self, json: &mut Json, type_name: &str, limit: usize) {
+    /// The members of the response for profiles of one type, heaviest spans first.
+    pub(crate) fn members(&self, type_name: &str, limit: usize) -> Map<String, Value> {
         let none = TypeSpans::default();
         let type_spans = self.0.get(type_name).unwrap_or(&none);
         let mut rows: Vec<(&Link, &SpanWeight)> = type_spans.by_link.iter().collect();
         rows.sort_by_key(|(link, span)| (std::cmp::Reverse(span.weight), link.trace_id, link.span_id));
         rows.truncate(limit);
-        json.key("type").string(type_name).key("unit").string(&type_spans.unit);
-        json.key("total").number(type_spans.total).key("samples").number(type_spans.samples as u64);
-        json.key("linked_total").number(type_spans.linked_total);
-        json.key("linked_samples").number(type_spans.linked_samples as u64);
-        json.key("spans").number(type_spans.by_link.len() as u64);
-        json.key("rows").array(|json| {
-            for (link, span) in rows {
-                json.object(|json| {
-                    json.key("trace_id").string(&hex::encode(link.trace_id));
-                    json.key("span_id").string(&hex::encode(link.span_id));
-                    json.key("weight").number(span.weight).key("samples").number(span.samples as u64);
-                    json.key("labels").object(|json| {
-                        for (key, value) in &span.labels {
-                            json.key(key).string(value);
-                        }
-                    });
-                });
-            }
-        });
+        let row = |(link, span): (&Link, &SpanWeight)| {
+            let labels: Map<String, Value> =
+                span.labels.iter().map(|(key, value)| (key.to_string(), value.as_str().into())).collect();
+            json!({
+                "trace_id": hex::encode(link.trace_id), "span_id": hex::encode(link.span_id),
+                "weight": span.weight, "samples": span.samples, "labels": labels,
+            })
+        };
+        Map::from_iter([
+            ("type".to_owned(), type_name.into()),
+            ("unit".to_owned(), type_spans.unit.as_str().into()),
+            ("total".to_owned(), type_spans.total.into()),
+            ("samples".to_owned(), type_spans.samples.into()),
+            ("linked_total".to_owned(), type_spans.linked_total.into()),
+            ("linked_samples".to_owned(), type_spans.linked_samples.into()),
+            ("spans".to_owned(), type_spans.by_link.len().into()),
+            ("rows".to_owned(), rows.into_iter().map(row).collect()),
+        ])
     }
 
     /// Number of samples of one type in the windows.

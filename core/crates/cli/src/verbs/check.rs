@@ -1,12 +1,12 @@
 //! `spanprof check`: checks OTLP profiles against the signal's rules and against the limits of common receivers.
 
+use serde_json::{json, Value};
 use spanprof_read::check::{self, CheckFinding, CheckSettings, Severity};
 use spanprof_read::decode::{self, DecodeLimits, Format};
 use spanprof_read::query::Filter;
 
 use super::{sources, ReadArguments};
 use crate::failure::{Failure, EXIT_FAILED};
-use crate::json::Json;
 use crate::output;
 use crate::selection::EndArguments;
 use crate::serve::unix_ns;
@@ -110,29 +110,10 @@ fn text(files: &[(String, CheckResult)]) -> String {
 }
 
 fn json(files: &[(String, CheckResult)], passed: bool) -> String {
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("passed").boolean(passed);
-        json.key("files").array(|json| {
-            for (name, outcome) in files {
-                json.object(|json| {
-                    json.key("name").string(name);
-                    json.key("unreadable");
-                    match outcome {
-                        Ok(_) => json.null(),
-                        Err(reason) => json.string(reason),
-                    };
-                    json.key("findings").array(|json| {
-                        for CheckFinding { severity, path, sentence } in outcome.iter().flatten() {
-                            json.object(|json| {
-                                json.key("severity").string(severity_name(*severity));
-                                json.key("path").string(path).key("sentence").string(sentence);
-                            });
-                        }
-                    });
-                });
-            }
-        });
+    let finding = |CheckFinding { severity, path, sentence }: &CheckFinding| json!({"severity": severity_name(*severity), "path": path, "sentence": sentence});
+    let files = files.iter().map(|(name, outcome)| {
+        let findings: Value = outcome.iter().flatten().map(finding).collect();
+        json!({"name": name, "unreadable": outcome.as_ref().err(), "findings": findings})
     });
-    json.finish() + "\n"
+    json!({"passed": passed, "files": files.collect::<Value>()}).to_string() + "\n"
 }

@@ -2,12 +2,13 @@
 
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::transform;
+use spanprof_read::otlp_json;
 
 use super::{one_type, selected, OutputArguments, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
 use crate::serve::gzip;
-use crate::{moment, otlp_json, output, selection};
+use crate::{moment, output, selection};
 
 const EXPECTED: &str = "otlp, pprof, folded, flamegraph or json";
 
@@ -56,7 +57,7 @@ pub(crate) fn run(given: &ConvertArguments) -> Result<i32, Failure> {
     let (data, filter) = selected(&given.read, times.first().copied(), detail)?;
     let bytes = match format {
         "pprof" => pprof::encode(&data),
-        "json" => otlp_json::encode(&data).into_bytes(),
+        "json" => otlp_json::encode(&data).map_err(Failure::new)?.into_bytes(),
         "folded" => folded::encode(&transform::tree(&data, &one_type(&data, &filter))).into_bytes(),
         "flamegraph" => {
             let tree = transform::tree(&data, &one_type(&data, &filter));

@@ -10,7 +10,6 @@ use tokio::signal::unix::{signal, SignalKind};
 
 use crate::arguments::ByteCount;
 use crate::failure::Failure;
-use crate::json::Json;
 use crate::moment;
 use crate::output;
 use crate::serve::{Addresses, Retention, Server, Settings};
@@ -138,13 +137,11 @@ fn first_line(server: &Server, as_json: bool) -> String {
     if !as_json {
         return format!("serving grpc={grpc} http={http} url={url} dir={}\n", directory.display());
     }
-    let mut json = Json::new();
-    json.object(|json| {
-        json.key("grpc").string(&grpc.to_string()).key("http").string(&http.to_string());
-        json.key("url").string(&url).key("dir").string(&directory.to_string_lossy());
-        json.key("pid").number(std::process::id());
+    let json = serde_json::json!({
+        "grpc": grpc.to_string(), "http": http.to_string(), "url": url, "dir": directory.to_string_lossy(),
+        "pid": std::process::id(),
     });
-    json.finish() + "\n"
+    json.to_string() + "\n"
 }
 
 /// Resolves at the first SIGINT or SIGTERM. Also handles SIGPIPE, which a parent process may have left at its default

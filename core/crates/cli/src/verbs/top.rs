@@ -1,11 +1,11 @@
 //! `spanprof top`: the functions that cost most, as text or as JSON.
 
+use serde_json::{json, Map, Value};
 use spanprof_read::query::{self, TopRow, TopTable};
 
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
 use crate::failure::Failure;
-use crate::json::Json;
 use crate::output;
 use crate::quantity::{format_quantity, format_share};
 use crate::selection::EndArguments;
@@ -52,31 +52,27 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
         });
     }
     let limit = if given.limit == 0 { usize::MAX } else { given.limit };
-    let text = if given.json {
-        let mut json = Json::new();
-        json.object(|json| fields(json, &table, limit));
-        json.finish() + "\n"
-    } else {
-        text(&table, limit)
-    };
+    let text = if given.json { Value::Object(members(&table, limit)).to_string() + "\n" } else { text(&table, limit) };
     output::print(text.as_bytes())?;
     Ok(0)
 }
 
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
-pub(crate) fn fields(json: &mut Json, table: &TopTable, limit: usize) {
-    json.key("type").string(&table.type_name).key("unit").string(&table.unit);
-    json.key("total").number(table.total).key("stacks").number(table.samples as u64);
-    json.key("functions").number(table.rows.len() as u64);
-    json.key("rows").array(|json| {
-        for row in table.rows.iter().take(limit) {
-            json.object(|json| {
-                json.key("function").string(&row.function).key("file").string(&row.file);
-                json.key("frame_type").string(row.frame_type.as_str().unwrap_or(""));
-                json.key("flat").number(row.flat).key("cum").number(row.cum);
-            });
-        }
+pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
+    let rows = table.rows.iter().take(limit).map(|row| {
+        json!({
+            "function": row.function, "file": row.file, "frame_type": row.frame_type.as_str().unwrap_or(""),
+            "flat": row.flat, "cum": row.cum,
+        })
     });
+    Map::from_iter([
+        ("type".to_owned(), table.type_name.as_str().into()),
+        ("unit".to_owned(), table.unit.as_str().into()),
+        ("total".to_owned(), table.total.into()),
+        ("stacks".to_owned(), table.samples.into()),
+        ("functions".to_owned(), table.rows.len().into()),
+        ("rows".to_owned(), rows.collect()),
+    ])
 }
 
 fn text(table: &TopTable, limit: usize) -> String {

@@ -1,13 +1,33 @@
-//! Deserializers of the values that OTLP/JSON encodes differently from plain JSON: 64-bit numbers as strings, ids as hex,
+//! Reads and writes the values that OTLP/JSON encodes differently from plain JSON: 64-bit numbers as strings, ids as hex,
 //! bytes as base64, an empty object for an absent value.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::otlp::any_value::Value;
 use super::otlp::AnyValue;
+
+/// Whether a field has its default value, which is not written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A 64-bit number as a string.
+pub(crate) fn text<T: Display, S: Serializer>(number: &T, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(number)
+}
+
+pub(crate) fn texts<T: Display, S: Serializer>(numbers: &[T], out: S) -> Result<S::Ok, S::Error> {
+    out.collect_seq(numbers.iter().map(T::to_string))
+}
+
+/// An id in hex digits.
+pub(crate) fn hex_text<S: Serializer>(id: &[u8], out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&hex::encode(id))
+}
 
 /// An integer, possibly as a string.
 struct Number<T>(T);
@@ -213,6 +233,31 @@ impl<'de> Deserialize<'de> for AnyValue {
     }
 }
 
+impl Serialize for AnyValue {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut map = out.serialize_map(None)?;
+        match &self.value {
+            None => {}
+            Some(Value::StringValue(text)) => map.serialize_entry("stringValue", text)?,
+            Some(Value::BoolValue(flag)) => map.serialize_entry("boolValue", flag)?,
+            Some(Value::IntValue(number)) => map.serialize_entry("intValue", &number.to_string())?,
+            Some(Value::DoubleValue(number)) if number.is_finite() => map.serialize_entry("doubleValue", number)?,
+            Some(Value::DoubleValue(number)) => {
+                let names = ["NaN", "Infinity", "-Infinity"];
+                let name = names[usize::from(number.is_infinite()) + usize::from(*number == f64::NEG_INFINITY)];
+                map.serialize_entry("doubleValue", name)?;
+            }
+            Some(Value::ArrayValue(array)) => map.serialize_entry("arrayValue", array)?,
+            Some(Value::KvlistValue(list)) => map.serialize_entry("kvlistValue", list)?,
+            Some(Value::BytesValue(_)) => {
+                return Err(serde::ser::Error::custom("attribute values of bytes are not written"))
+            }
+            Some(Value::StringValueStrindex(index)) => map.serialize_entry("stringValueStrindex", index)?,
+        }
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +294,23 @@ mod tests {
             assert_eq!(pair.value.unwrap().value, expected, "{text}");
             assert_eq!(pair.key_strindex, 16);
         }
+    }
+
+    #[test]
+    fn values_are_written_in_the_form_that_is_read() {
+        for (value, expected) in [
+            (Value::StringValue("x".into()), r#"{"stringValue":"x"}"#),
+            (Value::BoolValue(false), r#"{"boolValue":false}"#),
+            (Value::IntValue(-7), r#"{"intValue":"-7"}"#),
+            (Value::DoubleValue(1.5), r#"{"doubleValue":1.5}"#),
+            (Value::DoubleValue(f64::NAN), r#"{"doubleValue":"NaN"}"#),
+            (Value::DoubleValue(f64::INFINITY), r#"{"doubleValue":"Infinity"}"#),
+            (Value::DoubleValue(f64::NEG_INFINITY), r#"{"doubleValue":"-Infinity"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&AnyValue { value: Some(value) }).unwrap(), expected);
+        }
+        let profile = Profile { period: 10_000_000, profile_id: vec![0, 0xff], ..Profile::default() };
+        assert_eq!(serde_json::to_string(&profile).unwrap(), r#"{"period":"10000000","profileId":"00ff"}"#);
     }
 
     #[test]

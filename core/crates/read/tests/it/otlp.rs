@@ -52,6 +52,12 @@ proptest! {
     }
 
     #[test]
+    fn profiles_written_as_json_decode_to_equal_ones(data in profiles_data(ALL)) {
+        let json = spanprof_read::otlp_json::encode(&data).unwrap();
+        prop_assert_eq!(text::encode(&decoded(json.as_bytes())), text::encode(&decoded(&encode(&data, Revision::One))));
+    }
+
+    #[test]
     fn parts_are_within_the_limit_and_merge_to_the_whole(data in profiles_data(ALL), max_bytes in 600usize..4000) {
         let whole = text::encode(&without_ids(merge([&data])));
         let count = data.sample_count();
