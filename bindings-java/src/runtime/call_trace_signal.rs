@@ -11,12 +11,12 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 
 use jni::sys::jint;
-use spanprof_signal::{DropReason, RawFrame, RawStack};
+use spanprof_signal::{DropReason, ProcessMemory, RawFrame, RawStack};
 
-use super::instructions_signal::{self, FrameState};
 use super::memory_signal::word;
 use super::raw_frame;
-use super::registers_signal::{at_caller, registers, JavaRegisters};
+use super::walk::instructions_signal::{self, FrameState};
+use super::walk::registers_signal::{at_caller, registers, JavaRegisters};
 
 /// Maximum number of frames; deeper stacks are cut at the root side.
 const MAX_FRAMES: usize = 512;
@@ -202,8 +202,9 @@ fn call(
 fn caller(interrupted: &JavaRegisters) -> Option<[usize; 3]> {
     let JavaRegisters { pc, sp, fp, .. } = *interrupted;
     let return_address = |at: usize| word(at).filter(|pc| is_in_code_cache(*pc));
-    let call_return = |at: usize| return_address(at).filter(|pc| instructions_signal::follows_call(*pc));
-    match instructions_signal::prologue(pc).or_else(|| instructions_signal::epilogue(pc)) {
+    let call_return = |at: usize| return_address(at).filter(|pc| instructions_signal::follows_call(ProcessMemory, *pc));
+    match instructions_signal::prologue(ProcessMemory, pc).or_else(|| instructions_signal::epilogue(ProcessMemory, pc))
+    {
         Some(FrameState::NotBuilt) => Some([return_address(sp)?, sp + 8, fp]),
         Some(FrameState::FpPushed) => Some([return_address(sp + 8)?, sp + 16, word(sp)?]),
         Some(FrameState::FpNotSaved | FrameState::Complete) => None,

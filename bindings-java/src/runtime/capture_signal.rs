@@ -1,10 +1,11 @@
 //! The capture function of the Java runtime: the interrupted thread's context and stack, walked by the own walker or by
 //! `AsyncGetCallTrace`. Runs in the signal handler.
 
-use spanprof_signal::{Captured, DropReason, HandlerContext, RawStack};
+use spanprof_signal::{Captured, DropReason, HandlerContext, ProcessMemory, RawStack};
 
-use super::registers_signal::registers;
-use super::{call_trace_signal, layout, prefetch_signal, raw_frame, threads_signal, walk_signal};
+use super::walk::registers_signal::registers;
+use super::walk::{prefetch_signal, walker_signal};
+use super::{call_trace_signal, layout, raw_frame, threads_signal};
 
 /// Walks the interrupted thread.
 ///
@@ -25,7 +26,7 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     };
     let java_thread = row.map_or(0, threads_signal::ThreadRow::java_thread);
     let has_java = match layout::published() {
-        Some(layout) => walk_signal::walk(layout, &registers(context), java_thread, history, stack),
+        Some(layout) => walker_signal::walk(ProcessMemory, layout, &registers(context), java_thread, history, stack),
         None => call_trace_signal::walk(context, java_thread, stack),
     };
     if !has_java {

@@ -1,35 +1,67 @@
-//! Guarded reads of memory that may be unmapped (`spanprof_signal::guarded`). Safe in handlers and on the drain thread.
+//! Guarded reads of memory that may be unmapped: of any memory for the stack walker ([`VmMemory`]), and of this process for
+//! everything else. Safe in handlers and on the drain thread.
 
-use spanprof_signal::guarded;
+use spanprof_signal::{Memory, ProcessMemory};
 
 /// User-space addresses lie below this bound.
 const HIGHEST: usize = 1 << 47;
 
+/// Reads of HotSpot's structures in the memory of a process, or in a recording of it.
+pub trait VmMemory: Memory + Copy {
+    /// The word at `address`; `None` outside user space.
+    #[inline(always)]
+    fn load(self, address: usize) -> Option<usize> {
+        if address >= HIGHEST {
+            return None;
+        }
+        self.word(address)
+    }
+
+    #[inline(always)]
+    fn int(self, address: usize) -> Option<i32> {
+        self.load(address).map(|word| word as u32 as i32)
+    }
+
+    #[inline(always)]
+    fn short(self, address: usize) -> Option<u16> {
+        self.load(address).map(|word| word as u16)
+    }
+
+    #[inline(always)]
+    fn byte(self, address: usize) -> Option<u8> {
+        self.load(address).map(|word| word as u8)
+    }
+
+    /// A pointer to a VM structure: word-aligned and not a small number.
+    #[inline(always)]
+    fn pointer(self, address: usize) -> Option<usize> {
+        self.load(address).filter(|pointer| pointer.is_multiple_of(8) && *pointer >= 4096 && *pointer < HIGHEST)
+    }
+}
+
+impl<M: Memory + Copy> VmMemory for M {}
+
 #[inline]
 pub fn word(address: usize) -> Option<usize> {
-    if address >= HIGHEST {
-        return None;
-    }
-    guarded::read_u64(address).map(|word| word as usize)
+    ProcessMemory.load(address)
 }
 
 #[inline]
 pub fn int(address: usize) -> Option<i32> {
-    word(address).map(|word| word as u32 as i32)
+    ProcessMemory.int(address)
 }
 
 #[inline]
 pub fn short(address: usize) -> Option<u16> {
-    word(address).map(|word| word as u16)
+    ProcessMemory.short(address)
 }
 
 #[inline]
 pub fn byte(address: usize) -> Option<u8> {
-    word(address).map(|word| word as u8)
+    ProcessMemory.byte(address)
 }
 
-/// A pointer to a VM structure: word-aligned and not a small number.
 #[inline]
 pub fn pointer(address: usize) -> Option<usize> {
-    word(address).filter(|pointer| pointer.is_multiple_of(8) && *pointer >= 4096 && *pointer < HIGHEST)
+    ProcessMemory.pointer(address)
 }

@@ -6,30 +6,20 @@
 
 pub mod applications;
 mod attached_thread;
-mod attribution_signal;
 mod call_trace_signal;
 mod capture_signal;
-mod code_heap_signal;
 pub mod inherited;
 mod instance;
-mod instructions_signal;
-#[cfg(not(target_arch = "x86_64"))]
-mod instructions_unsupported_signal;
 mod java_threads;
 mod jvmti;
 mod jvmti_classes;
 mod layout;
-mod machine_code_signal;
+#[cfg(any(test, feature = "record-stacks"))]
+mod layout_tables;
 mod memory_signal;
 mod method_ids;
-mod method_signal;
 mod names;
-mod non_java_frames_signal;
-mod pc_cache_signal;
-mod prefetch_signal;
 mod raw_frame;
-mod registers_signal;
-mod scope_desc_signal;
 mod self_test;
 mod stub_names;
 mod thread_groups;
@@ -37,7 +27,7 @@ mod threads_signal;
 pub mod virtual_threads;
 mod vm_flags;
 mod vm_structs;
-mod walk_signal;
+mod walk;
 mod wall_signal;
 
 use std::ffi::CStr;
@@ -54,6 +44,7 @@ use layout::VmLayout;
 use names::MethodNames;
 use raw_frame::FrameKind;
 use vm_structs::{VmLibrary, VmStructs};
+use walk::walker_signal;
 
 pub use attached_thread::environment;
 pub use instance::share;
@@ -351,8 +342,8 @@ impl Runtime for JavaRuntime {
 
     fn stats(&self, out: &mut Vec<(&'static str, String)>) {
         let (threads, without_row) = threads_signal::counts();
-        let (hits, misses) = walk_signal::counts();
-        let broken = walk_signal::broken();
+        let (hits, misses) = walker_signal::counts();
+        let broken = walker_signal::broken();
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).len();
         out.push(("java.version", self.java_version.to_string()));
         out.push(("java.stack_walk", self.stack_walk().to_owned()));
@@ -369,7 +360,7 @@ impl Runtime for JavaRuntime {
         let refused = call_trace_signal::refused();
         out.push(("java.walks_broken", broken.iter().sum::<u64>().to_string()));
         out.push(("java.walks_refused", refused.iter().sum::<u64>().to_string()));
-        let reasons = walk_signal::CAUSES.into_iter().zip(broken);
+        let reasons = walker_signal::CAUSES.into_iter().zip(broken);
         let reasons = reasons.chain(call_trace_signal::REFUSALS.into_iter().zip(refused));
         out.extend(reasons.filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string())));
         out.push(("java.methods_named", names.to_string()));

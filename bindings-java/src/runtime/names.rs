@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
+use spanprof_signal::ProcessMemory;
 
-use super::code_heap_signal;
 use super::layout::VmLayout;
 use super::memory_signal::{byte, pointer, short, word};
-use super::method_signal::Method;
 use super::raw_frame::NO_INDEX;
+use super::walk::code_heap_signal;
+use super::walk::method_signal::Method;
 use super::{method_ids, stub_names};
 
 /// Capacity of the cache; when it is full, it is cleared.
@@ -75,14 +76,17 @@ impl MethodNames {
 
 /// The VM's name of the stub at `pc`.
 pub fn stub(layout: Option<&VmLayout>, pc: usize) -> Option<Frame> {
-    let blob_name =
-        || layout.and_then(|layout| code_heap_signal::name_of(layout, code_heap_signal::blob_of(layout, pc)?));
+    let blob_name = || {
+        layout.and_then(|layout| {
+            code_heap_signal::name_of(ProcessMemory, layout, code_heap_signal::blob_of(ProcessMemory, layout, pc)?)
+        })
+    };
     let name = stub_names::at(pc).or_else(blob_name)?;
     Some(Frame { function: format!("[{name}]").into(), frame_type: FrameType::Jvm, ..Frame::default() })
 }
 
 fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInfo> {
-    let method = Method::at(layout, address).filter(|method| method.fingerprint == fingerprint)?;
+    let method = Method::at(ProcessMemory, layout, address).filter(|method| method.fingerprint == fingerprint)?;
     let pool = pointer(method.const_method + layout.constants)?;
     let constant = |index: u16| symbol(layout, pointer(pool + layout.pool_size + usize::from(index) * 8)?);
     let name = constant(short(method.const_method + layout.name_index)?)?;
@@ -97,7 +101,7 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
         lines: lines(layout, &method),
     };
     // If the class was unloaded during the read, the name may be wrong.
-    Method::at(layout, address).filter(|again| *again == method)?;
+    Method::at(ProcessMemory, layout, address).filter(|again| *again == method)?;
     Some(named)
 }
 

@@ -1,15 +1,16 @@
 //! Self-test of the own stack walker in this VM, run once before handlers use it: walks and names known stacks, and decodes
 //! samples of compiled code. Not here: the fallback if it fails (`mod`).
 
-use spanprof_signal::{RawFrame, RawStack};
+use spanprof_signal::{ProcessMemory, RawFrame, RawStack};
 
-use super::code_heap_signal::{blob_of, code_begin, kind_of, BlobKind};
 use super::layout::VmLayout;
 use super::memory_signal::word;
 use super::names::MethodNames;
 use super::raw_frame::{self, FrameKind};
-use super::scope_desc_signal::{decode, DecodeResult, Inlined};
-use super::{threads_signal, walk_signal};
+use super::threads_signal;
+use super::walk::code_heap_signal::{blob_of, code_begin, kind_of, BlobKind};
+use super::walk::scopes_signal::{decode, DecodeResult, Inlined};
+use super::walk::walker_signal;
 
 /// The native method that starts the profiler.
 const CALLER: &str = "io.spanprof.Native.start";
@@ -23,7 +24,7 @@ const MIN_NMETHODS: usize = 8;
 pub fn run(layout: &VmLayout, own_thread: usize, names: &mut MethodNames) -> Result<(), String> {
     let mut frames = [RawFrame::default(); MAX_FRAMES];
     let mut stack = RawStack::new(&mut frames);
-    if walk_signal::walk_waiting(layout, own_thread, &mut stack) {
+    if walker_signal::walk_waiting(ProcessMemory, layout, own_thread, &mut stack) {
         let found: Vec<_> = stack.frames().iter().take(2).map(|frame| name_of(layout, names, *frame)).collect();
         if !is_expected(&found) {
             return Err(format!("the stack of the starting thread resolves to {found:?}"));
@@ -47,7 +48,7 @@ fn waiting_threads_resolve(layout: &VmLayout, names: &mut MethodNames) -> Result
     for thread_id in threads {
         let mut stack = RawStack::new(&mut frames);
         let java_thread = threads_signal::of(thread_id).map_or(0, threads_signal::ThreadRow::java_thread);
-        let walked = java_thread != 0 && walk_signal::walk_waiting(layout, java_thread, &mut stack);
+        let walked = java_thread != 0 && walker_signal::walk_waiting(ProcessMemory, layout, java_thread, &mut stack);
         if walked && stack.frames().iter().all(|frame| name_of(layout, names, *frame).is_some()) {
             return Ok(());
         }
@@ -62,14 +63,15 @@ fn nmethods_decode(layout: &VmLayout, names: &mut MethodNames) -> Result<(), Str
         let (Some(low), Some(high)) = (word(heap + layout.heap_low), word(heap + layout.heap_high)) else { continue };
         let step = high.saturating_sub(low) / PROBES;
         for pc in (0..PROBES).map(|probe| low + probe * step) {
-            let Some(blob) = blob_of(layout, pc).filter(|blob| kind_of(layout, *blob) == Some(BlobKind::Compiled))
+            let Some(blob) = blob_of(ProcessMemory, layout, pc)
+                .filter(|blob| kind_of(ProcessMemory, layout, *blob) == Some(BlobKind::Compiled))
             else {
                 continue;
             };
-            let Some(begin) = code_begin(layout, blob) else { continue };
+            let Some(begin) = code_begin(ProcessMemory, layout, blob) else { continue };
             let mut inlined = Inlined::new();
             probed += 1;
-            let found = decode(layout, blob, begin, pc.max(begin), true, &mut inlined);
+            let found = decode(ProcessMemory, layout, blob, begin, pc.max(begin), true, &mut inlined);
             let named = inlined.frames().iter().all(|frame| name_of(layout, names, *frame).is_some());
             decoded += usize::from(matches!(found, DecodeResult::Exact | DecodeResult::NextPcDesc) && named);
         }

@@ -15,11 +15,14 @@ use std::time::Duration;
 
 use spanprof::sys;
 use spanprof_signal::exchange::{Round, WallRequest};
-use spanprof_signal::{guarded, wall_request, Captured, Context, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{
+    guarded, wall_request, Captured, Context, DropReason, HandlerContext, ProcessMemory, RawFrame, RawStack,
+};
 
 use super::layout::VmLayout;
 use super::threads_signal::{self, ThreadRow};
-use super::{call_trace_signal, capture_signal, layout, walk_signal};
+use super::walk::walker_signal;
+use super::{call_trace_signal, capture_signal, layout};
 
 /// Upper bound of the CPU time from a response until the thread is back in its interrupted system call.
 const RETURN_NS: u64 = 20_000;
@@ -149,7 +152,8 @@ impl SamplerState {
         let Some((row, java_thread)) = thread else { return Captured::Dropped(DropReason::NoThreadState) };
         let layout = layout::published();
         let reduced_rate_layout = layout.filter(|_| RATE_IS_REDUCED.load(Ordering::Relaxed));
-        let state = reduced_rate_layout.and_then(|layout| walk_signal::state_without_java(layout, java_thread));
+        let state = reduced_rate_layout
+            .and_then(|layout| walker_signal::state_without_java(ProcessMemory, layout, java_thread));
         if reduced_rate_layout.is_some_and(|layout| self.idle.still_waits(layout, thread_id, row, state, stack)) {
             return Captured::Walked;
         }
@@ -159,10 +163,10 @@ impl SamplerState {
         if self.idle.repeat(thread_id, java_thread, clock_ns, state, stack) {
             return Captured::Walked;
         }
-        if layout.is_some_and(|layout| walk_signal::walk_waiting(layout, java_thread, stack)) {
+        if layout.is_some_and(|layout| walker_signal::walk_waiting(ProcessMemory, layout, java_thread, stack)) {
             stack.context = row.scope.context();
             if sys::thread_cpu_ns(thread_id) == Some(clock_ns) {
-                walk_signal::accept_waiting_walk(stack);
+                walker_signal::accept_waiting_walk(stack);
                 self.idle.insert(thread_id, IdleStack::of(java_thread, clock_ns, 0, stack));
                 return Captured::Walked;
             }
@@ -339,7 +343,9 @@ impl IdleThreads {
         let Some(idle) = idle.filter(|idle| !idle.frames.is_empty()) else { return false };
         let is_same = match state {
             Some(_) => state == idle.state && idle.frames.iter().all(|frame| stack.push(*frame)),
-            None => walk_signal::walk_waiting(layout, java_thread, stack) && stack.frames() == idle.frames,
+            None => {
+                walker_signal::walk_waiting(ProcessMemory, layout, java_thread, stack) && stack.frames() == idle.frames
+            }
         };
         stack.context = row.scope.context();
         let is_same = is_same && !stack.is_truncated() && stack.context == idle.context;

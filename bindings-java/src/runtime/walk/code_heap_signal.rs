@@ -1,10 +1,9 @@
 //! Finds the code blob that holds a program counter, in HotSpot's code heaps. Guarded reads only: other threads add and
 //! free blobs concurrently.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use super::layout::{CodeBegin, VmLayout};
-use super::memory_signal::{byte, int, pointer, word};
+use super::environment_signal::WalkEnvironment;
+use crate::runtime::layout::{CodeBegin, VmLayout};
+use crate::runtime::memory_signal::VmMemory;
 
 /// Upper bound of steps back in the segment map; each goes back by up to 254 segments.
 const MAX_STEPS: usize = 100_000;
@@ -24,15 +23,15 @@ pub enum BlobKind {
 }
 
 /// The code blob that holds `pc`.
-pub fn blob_of(layout: &VmLayout, pc: usize) -> Option<usize> {
+pub fn blob_of(memory: impl VmMemory, layout: &VmLayout, pc: usize) -> Option<usize> {
     for heap in layout.heaps.iter().take_while(|heap| **heap != 0) {
-        let low = word(heap + layout.heap_low)?;
-        if pc < low || pc >= word(heap + layout.heap_high)? {
+        let low = memory.load(heap + layout.heap_low)?;
+        if pc < low || pc >= memory.load(heap + layout.heap_high)? {
             continue;
         }
-        let segments = word(heap + layout.heap_segments)?;
+        let segments = memory.load(heap + layout.heap_segments)?;
         let mut index = (pc - low) >> layout.segment_shift;
-        let mut back = byte(segments.wrapping_add(index))?;
+        let mut back = memory.byte(segments.wrapping_add(index))?;
         if back == NO_SEGMENT {
             return None;
         }
@@ -41,10 +40,10 @@ pub fn blob_of(layout: &VmLayout, pc: usize) -> Option<usize> {
                 break;
             }
             index = index.checked_sub(usize::from(back))?;
-            back = byte(segments.wrapping_add(index))?;
+            back = memory.byte(segments.wrapping_add(index))?;
         }
         let block = low + (index << layout.segment_shift);
-        if back != 0 || byte(block + layout.block_used)? == 0 {
+        if back != 0 || memory.byte(block + layout.block_used)? == 0 {
             return None;
         }
         // The header ends at the next word boundary after its last field.
@@ -53,37 +52,30 @@ pub fn blob_of(layout: &VmLayout, pc: usize) -> Option<usize> {
     None
 }
 
-/// Addresses of the blob names of compiled code; the VM has one string of each.
-static COMPILED_NAMES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-
 /// The kind of a blob, by its name.
 #[inline]
-pub fn kind_of(layout: &VmLayout, blob: usize) -> Option<BlobKind> {
-    let name = word(blob + layout.blob_name)?;
-    let has_name = |kind: usize| COMPILED_NAMES[kind].load(Ordering::Relaxed) == name;
-    if has_name(0) {
-        return Some(BlobKind::Compiled);
+pub fn kind_of(memory: impl WalkEnvironment, layout: &VmLayout, blob: usize) -> Option<BlobKind> {
+    let name = memory.load(blob + layout.blob_name)?;
+    if let Some(kind) = memory.kind_of_name(name) {
+        return Some(kind);
     }
-    if has_name(1) {
-        return Some(BlobKind::NativeWrapper);
-    }
-    let bytes = |at: usize| word(name.checked_add(at)?).map(usize::to_ne_bytes);
-    let (cached_name, kind) = match &bytes(0)? {
-        b"nmethod\0" => (&COMPILED_NAMES[0], BlobKind::Compiled),
-        b"native n" => (&COMPILED_NAMES[1], BlobKind::NativeWrapper),
+    let bytes = |at: usize| memory.load(name.checked_add(at)?).map(usize::to_ne_bytes);
+    let kind = match &bytes(0)? {
+        b"nmethod\0" => BlobKind::Compiled,
+        b"native n" => BlobKind::NativeWrapper,
         b"StubRout" if &bytes(14)? == b"continua" => return Some(BlobKind::ContinuationStub),
         _ => return Some(BlobKind::Stub),
     };
-    cached_name.store(name, Ordering::Relaxed);
+    memory.set_kind_of_name(name, kind);
     Some(kind)
 }
 
 /// The name of a blob, for the drain thread.
-pub fn name_of(layout: &VmLayout, blob: usize) -> Option<String> {
-    let mut at = name_address(layout, blob)?;
+pub fn name_of(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Option<String> {
+    let mut at = name_address(memory, layout, blob)?;
     let mut text = Vec::new();
     while text.len() < 128 {
-        match byte(at)? {
+        match memory.byte(at)? {
             0 => break,
             character => text.push(character),
         }
@@ -92,29 +84,31 @@ pub fn name_of(layout: &VmLayout, blob: usize) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn name_address(layout: &VmLayout, blob: usize) -> Option<usize> {
-    word(blob + layout.blob_name).filter(|name| *name >= 4096)
+fn name_address(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Option<usize> {
+    memory.load(blob + layout.blob_name).filter(|name| *name >= 4096)
 }
 
 /// The address at which the code of a blob begins.
 #[inline]
-pub fn code_begin(layout: &VmLayout, blob: usize) -> Option<usize> {
+pub fn code_begin(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Option<usize> {
     match layout.blob_code_begin {
-        CodeBegin::Pointer(offset) => pointer(blob + offset),
-        CodeBegin::Offset(offset) => Some(blob.wrapping_add(int(blob + offset)? as usize)),
+        CodeBegin::Pointer(offset) => memory.pointer(blob + offset),
+        CodeBegin::Offset(offset) => Some(blob.wrapping_add(memory.int(blob + offset)? as usize)),
     }
 }
 
 /// The address from which the frame is complete; beyond the code if it never is.
 #[inline]
-pub fn frame_complete(layout: &VmLayout, blob: usize, code_begin: usize) -> Option<usize> {
-    let offset = int(blob + layout.blob_frame_complete)? as u16;
+pub fn frame_complete(memory: impl VmMemory, layout: &VmLayout, blob: usize, code_begin: usize) -> Option<usize> {
+    let offset = memory.int(blob + layout.blob_frame_complete)? as u16;
     Some(code_begin.wrapping_add(usize::from(offset)))
 }
 
 /// Frame size in bytes, including the return address; 0 if the blob has no fixed frame size.
 #[inline]
-pub fn frame_bytes(layout: &VmLayout, blob: usize) -> Option<usize> {
+pub fn frame_bytes(memory: impl VmMemory, layout: &VmLayout, blob: usize) -> Option<usize> {
     const MAX_WORDS: i32 = 1 << 17;
-    int(blob + layout.blob_frame_size).map(|words| if (1..MAX_WORDS).contains(&words) { words as usize * 8 } else { 0 })
+    memory
+        .int(blob + layout.blob_frame_size)
+        .map(|words| if (1..MAX_WORDS).contains(&words) { words as usize * 8 } else { 0 })
 }

@@ -1,8 +1,8 @@
 //! Reads a HotSpot `Method` in the handler: validates the address and computes the fingerprint that the drain thread
 //! compares. Guarded reads only.
 
-use super::layout::VmLayout;
-use super::memory_signal::{pointer, word};
+use crate::runtime::layout::VmLayout;
+use crate::runtime::memory_signal::VmMemory;
 
 /// A validated method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub struct Method {
 impl Method {
     /// The method at `address`; `None` if the memory there is not a method.
     #[inline]
-    pub fn at(layout: &VmLayout, address: usize) -> Option<Self> {
+    pub fn at(memory: impl VmMemory, layout: &VmLayout, address: usize) -> Option<Self> {
         if !address.is_multiple_of(8) || address < 4096 {
             return None;
         }
-        let const_method = pointer(address + layout.const_method)?;
-        let constants = pointer(const_method + layout.constants)?;
+        let const_method = memory.pointer(address + layout.const_method)?;
+        let constants = memory.pointer(const_method + layout.constants)?;
         // Code size, name index, signature index, method number: four 16-bit fields in one word.
-        let shape = word(const_method + layout.code_size)?;
+        let shape = memory.load(const_method + layout.code_size)?;
         let mut fingerprint = (const_method as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ constants as u64;
         fingerprint = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ shape as u64;
         fingerprint = (fingerprint ^ fingerprint >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -5,10 +5,10 @@ use spanprof_signal::RawFrame;
 
 use super::attribution_signal::{attribute, Attribution};
 use super::instructions_signal::follows_call;
-use super::layout::{DebugInfo, VmLayout};
-use super::memory_signal::{byte, int, pointer, word};
 use super::method_signal::Method;
-use super::raw_frame;
+use crate::runtime::layout::{DebugInfo, VmLayout};
+use crate::runtime::memory_signal::VmMemory;
+use crate::runtime::raw_frame;
 
 /// Deeper inlining is cut at the root side.
 pub const MAX_INLINED: usize = 64;
@@ -60,6 +60,7 @@ pub enum DecodeResult {
 
 /// Decodes the frames at `pc` in the nmethod `blob`; `pc` was interrupted (`is_leaf`) or is a return address.
 pub fn decode(
+    memory: impl VmMemory,
     layout: &VmLayout,
     blob: usize,
     code_begin: usize,
@@ -68,17 +69,23 @@ pub fn decode(
     out: &mut Inlined,
 ) -> DecodeResult {
     out.len = 0;
-    match decode_scopes(layout, blob, code_begin, pc, is_leaf, out).filter(|_| out.len > 0) {
+    match decode_scopes(memory, layout, blob, code_begin, pc, is_leaf, out).filter(|_| out.len > 0) {
         Some(true) => return DecodeResult::Exact,
         Some(false) => return DecodeResult::NextPcDesc,
         None => {}
     }
-    root_method(layout, blob, raw_frame::NO_INDEX, out)
+    root_method(memory, layout, blob, raw_frame::NO_INDEX, out)
 }
 
 /// The method of the nmethod `blob` at a bytecode index: for native wrappers, and for code before the frame is complete.
-pub fn root_method(layout: &VmLayout, blob: usize, index: u16, out: &mut Inlined) -> DecodeResult {
-    match word(blob + layout.compiled_method).and_then(|method| Method::at(layout, method)) {
+pub fn root_method(
+    memory: impl VmMemory,
+    layout: &VmLayout,
+    blob: usize,
+    index: u16,
+    out: &mut Inlined,
+) -> DecodeResult {
+    match memory.load(blob + layout.compiled_method).and_then(|method| Method::at(memory, layout, method)) {
         Some(method) => {
             let index = if index < method.code_size { index } else { raw_frame::NO_INDEX };
             out.set_only(raw_frame::method(method.address, method.fingerprint, index));
@@ -90,6 +97,7 @@ pub fn root_method(layout: &VmLayout, blob: usize, index: u16, out: &mut Inlined
 
 /// Decodes the frames; returns whether the PcDesc is at exactly this program counter.
 fn decode_scopes(
+    memory: impl VmMemory,
     layout: &VmLayout,
     blob: usize,
     code_begin: usize,
@@ -97,10 +105,10 @@ fn decode_scopes(
     is_leaf: bool,
     out: &mut Inlined,
 ) -> Option<bool> {
-    let tables = NmethodTables::of(layout, blob)?;
+    let tables = NmethodTables::of(memory, layout, blob)?;
     let offset = i32::try_from(pc.checked_sub(code_begin)?).ok()?;
     // A PcDesc records the end of its code range; for a call, the return address.
-    let is_inside_range = is_leaf && !follows_call(pc);
+    let is_inside_range = is_leaf && !follows_call(memory, pc);
     let pc_desc = tables.pc_desc_at(offset.checked_add(i32::from(is_inside_range))?)?;
     let (mut scope, is_exact) = (pc_desc.scope, pc_desc.offset == offset);
     if let Some(previous) = pc_desc.previous.filter(|_| is_leaf && !is_exact) {
@@ -110,12 +118,13 @@ fn decode_scopes(
         if scope <= 0 {
             break;
         }
-        let mut reader = Unsigned5Reader { at: tables.data.wrapping_add(scope as usize), base: layout.unsigned5_base };
+        let mut reader =
+            Unsigned5Reader { memory, at: tables.data.wrapping_add(scope as usize), base: layout.unsigned5_base };
         let sender = reader.next()? as i32;
         let method = reader.next()? as usize;
         let index = reader.next()?.wrapping_sub(1);
-        let method = pointer(tables.metadata.wrapping_add(method.checked_sub(1)? * 8))?;
-        let method = Method::at(layout, method)?;
+        let method = memory.pointer(tables.metadata.wrapping_add(method.checked_sub(1)? * 8))?;
+        let method = Method::at(memory, layout, method)?;
         let index = match index {
             SYNCHRONIZATION_ENTRY_BCI => 0,
             index if index < u32::from(method.code_size) => index as u16,
@@ -131,31 +140,32 @@ fn decode_scopes(
     Some(is_exact)
 }
 
-struct NmethodTables {
+struct NmethodTables<M> {
+    memory: M,
     pc_descs: usize,
     count: usize,
     data: usize,
     metadata: usize,
 }
 
-impl NmethodTables {
-    fn of(layout: &VmLayout, blob: usize) -> Option<Self> {
-        let offset = |at: usize| int(blob + at).and_then(|offset| usize::try_from(offset).ok());
+impl<M: VmMemory> NmethodTables<M> {
+    fn of(memory: M, layout: &VmLayout, blob: usize) -> Option<Self> {
+        let offset = |at: usize| memory.int(blob + at).and_then(|offset| usize::try_from(offset).ok());
         let (pc_descs, end, data, metadata) = match layout.debug_info {
             DebugInfo::InBlob { pc_descs, pc_descs_end, data, metadata } => {
-                let data = word(blob + data)?;
+                let data = memory.load(blob + data)?;
                 (blob + offset(pc_descs)?, blob + offset(pc_descs_end)?, data, blob + offset(metadata)?)
             }
             DebugInfo::Separate { immutable, pc_descs, data, mutable, relocation_size } => {
-                let immutable = word(blob + immutable)?;
+                let immutable = memory.load(blob + immutable)?;
                 // Freed memory may hold any word: no operation here may overflow.
                 let data = immutable.wrapping_add(offset(data)?);
-                let metadata = word(blob + mutable)?.wrapping_add(offset(relocation_size)?);
+                let metadata = memory.load(blob + mutable)?.wrapping_add(offset(relocation_size)?);
                 (immutable.wrapping_add(offset(pc_descs)?), data, data, metadata)
             }
         };
         let count = end.checked_sub(pc_descs)? / PC_DESC_BYTES;
-        (count > 0 && count < MAX_PC_DESCS).then_some(Self { pc_descs, count, data, metadata })
+        (count > 0 && count < MAX_PC_DESCS).then_some(Self { memory, pc_descs, count, data, metadata })
     }
 
     /// The first PcDesc whose range ends at or after an offset into the code.
@@ -163,7 +173,7 @@ impl NmethodTables {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            if int(self.pc_descs.wrapping_add(middle * PC_DESC_BYTES))? < offset {
+            if self.memory.int(self.pc_descs.wrapping_add(middle * PC_DESC_BYTES))? < offset {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -174,19 +184,23 @@ impl NmethodTables {
         }
         let descriptor = self.pc_descs.wrapping_add(low * PC_DESC_BYTES);
         let previous = low.checked_sub(1).map(|_| descriptor.wrapping_sub(PC_DESC_BYTES));
-        Some(PcDesc { offset: int(descriptor)?, scope: int(descriptor.wrapping_add(4))?, previous })
+        Some(PcDesc {
+            offset: self.memory.int(descriptor)?,
+            scope: self.memory.int(descriptor.wrapping_add(4))?,
+            previous,
+        })
     }
 
     /// The scope that `pc` belongs to, if it is not that of the next PcDesc.
     fn attribute(&self, code_begin: usize, pc: usize, next: &PcDesc, previous: usize) -> Option<i32> {
-        let (offset, scope) = (int(previous)?, int(previous.wrapping_add(4))?);
+        let (offset, scope) = (self.memory.int(previous)?, self.memory.int(previous.wrapping_add(4))?);
         // After the last PcDesc the code is out of line.
         if scope == next.scope || next.scope <= 0 {
             return None;
         }
         // The first PcDesc is a sentinel with a negative offset.
         let previous = usize::try_from(offset).ok().map(|offset| code_begin + offset);
-        match attribute(pc, previous, code_begin.checked_add_signed(next.offset as isize)?) {
+        match attribute(self.memory, pc, previous, code_begin.checked_add_signed(next.offset as isize)?) {
             Attribution::Previous => Some(scope),
             Attribution::Next => None,
             Attribution::Target(target) => {
@@ -207,17 +221,18 @@ struct PcDesc {
 }
 
 /// HotSpot's UNSIGNED5 encoding: small integers in one byte; a byte above 191 means that more bytes follow.
-struct Unsigned5Reader {
+struct Unsigned5Reader<M> {
+    memory: M,
     at: usize,
     base: u32,
 }
 
-impl Unsigned5Reader {
+impl<M: VmMemory> Unsigned5Reader<M> {
     fn next(&mut self) -> Option<u32> {
         const HIGH: u32 = 192;
         let mut value = 0u32;
         for position in 0..5 {
-            let digit = u32::from(byte(self.at)?);
+            let digit = u32::from(self.memory.byte(self.at)?);
             self.at = self.at.wrapping_add(1);
             value = value.wrapping_add(digit.wrapping_sub(self.base) << (6 * position));
             if digit < HIGH {
@@ -231,10 +246,11 @@ impl Unsigned5Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanprof_signal::ProcessMemory;
 
     fn decoded(bytes: &[u8], base: u32) -> Vec<u32> {
         let padded: Vec<u8> = bytes.iter().copied().chain([0; 16]).collect();
-        let mut reader = Unsigned5Reader { at: padded.as_ptr() as usize, base };
+        let mut reader = Unsigned5Reader { memory: ProcessMemory, at: padded.as_ptr() as usize, base };
         let end = reader.at + bytes.len();
         let mut values = Vec::new();
         while reader.at < end {

@@ -1,7 +1,7 @@
 //! The registers of an interrupted Java thread that the stack walker uses.
 
 #[cfg(target_arch = "x86_64")]
-use super::memory_signal::{int, word};
+use crate::runtime::memory_signal::VmMemory;
 
 /// Registers by their role in HotSpot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,21 +56,21 @@ pub fn registers(context: &libc::ucontext_t) -> JavaRegisters {
 
 /// The registers at a fault, if `frame` is the signal frame of a SIGSEGV or SIGBUS handler.
 #[cfg(target_arch = "x86_64")]
-pub fn at_fault(frame: usize) -> Option<JavaRegisters> {
+pub fn at_fault(memory: impl VmMemory, frame: usize) -> Option<JavaRegisters> {
     /// The kernel's ucontext equals the C type up to the registers, and ends with the signal mask; the siginfo follows.
     const CONTEXT: usize = 8;
     const SIGNAL: usize = CONTEXT + 304;
     const REGISTERS: usize = CONTEXT + std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
-    let signal = int(frame.checked_add(SIGNAL)?)?;
+    let signal = memory.int(frame.checked_add(SIGNAL)?)?;
     if signal != libc::SIGSEGV && signal != libc::SIGBUS {
         return None;
     }
-    by_number(|index| word(frame + REGISTERS + index as usize * 8))
+    by_number(|index| memory.load(frame + REGISTERS + index as usize * 8))
 }
 
 /// Signal frames are not decoded on this architecture.
 #[cfg(target_arch = "aarch64")]
-pub fn at_fault(_frame: usize) -> Option<JavaRegisters> {
+pub fn at_fault(_memory: impl VmMemory, _frame: usize) -> Option<JavaRegisters> {
     None
 }
 

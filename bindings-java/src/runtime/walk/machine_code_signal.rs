@@ -2,7 +2,7 @@
 //! and `attribution_signal`. Not a disassembler: instructions that HotSpot's compilers do not emit have no length. Guarded
 //! reads only; x86-64 only.
 
-use super::memory_signal::word;
+use crate::runtime::memory_signal::VmMemory;
 
 /// An instruction and the bytes after it.
 pub struct Instruction {
@@ -22,13 +22,13 @@ pub enum Branch {
 
 impl Instruction {
     /// The instruction at an address; `None` if the memory cannot be read.
-    pub fn at(at: usize) -> Option<Self> {
+    pub fn at(memory: impl VmMemory, at: usize) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") {
             return None;
         }
         let mut code = [0; 16];
-        code[..8].copy_from_slice(&word(at)?.to_le_bytes());
-        code[8..].copy_from_slice(&word(at + 8)?.to_le_bytes());
+        code[..8].copy_from_slice(&memory.load(at)?.to_le_bytes());
+        code[8..].copy_from_slice(&memory.load(at + 8)?.to_le_bytes());
         Some(Self { at, code })
     }
 
@@ -134,6 +134,7 @@ pub fn length(code: &[u8; 16]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanprof_signal::ProcessMemory;
 
     #[test]
     fn instruction_lengths_match_the_architecture() {
@@ -188,14 +189,14 @@ mod tests {
                 true => Branch::Conditional(at + distance),
                 false => Branch::Jump(at + distance),
             });
-            assert_eq!(Instruction::at(at).unwrap().branch(), expected, "{code:x?}");
-            assert_eq!(Instruction::at(at).unwrap().next(), Some(at + code.len()), "{code:x?}");
+            assert_eq!(Instruction::at(ProcessMemory, at).unwrap().branch(), expected, "{code:x?}");
+            assert_eq!(Instruction::at(ProcessMemory, at).unwrap().next(), Some(at + code.len()), "{code:x?}");
         }
         for code in [&[0xc3][..], &[0xff, 0xe1], &[0x41, 0xff, 0xe2]] {
             let mut padded = [0x90u8; 32];
             padded[..code.len()].copy_from_slice(code);
             assert_eq!(
-                Instruction::at(padded.as_ptr() as usize).unwrap().branch(),
+                Instruction::at(ProcessMemory, padded.as_ptr() as usize).unwrap().branch(),
                 Some(Branch::Indirect),
                 "{code:x?}"
             );

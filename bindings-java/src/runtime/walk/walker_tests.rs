@@ -1,0 +1,122 @@
+//! Tests of the walker on a small memory written by hand: two interpreted frames below an entry frame.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
+
+use spanprof_recorded_stack::RecordedMemory;
+use spanprof_signal::{DropReason, RawFrame, RawStack};
+
+use super::environment_signal::WalkFeature;
+use super::observed_signal::{bit, ObservedMemory};
+use super::registers_signal::JavaRegisters;
+use super::walker_signal::walk;
+use crate::runtime::layout::VmLayout;
+use crate::runtime::layout_tables;
+use crate::runtime::raw_frame::{self, FrameKind};
+
+const THREAD: u64 = 0x7000_0000;
+const STACK: u64 = 0x7100_0000;
+const STACK_BASE: u64 = STACK + 0x1000;
+const INTERPRETER: u64 = 0x7200_0000;
+const CALL_STUB_RETURN: u64 = INTERPRETER + 0x2000;
+const METHODS: [u64; 2] = [0x7300_0000, 0x7300_1000];
+/// Size of `ConstMethod`; the bytecodes follow.
+const CONST_METHOD_BYTES: u64 = 64;
+
+fn layout() -> VmLayout {
+    let mut tables = BTreeMap::new();
+    // All other numbers are not used by these frames.
+    while let Err(name) = layout_tables::read(&tables) {
+        tables.insert(name, 0);
+    }
+    for (name, number) in [
+        ("code_low", INTERPRETER),
+        ("code_high", INTERPRETER + 0x10_000),
+        ("interpreter_begin", INTERPRETER),
+        ("interpreter_end", INTERPRETER + 0x1000),
+        ("call_stub_return", CALL_STUB_RETURN),
+        ("stack_base", 0x100),
+        ("const_method", 8),
+        ("const_method_size", CONST_METHOD_BYTES),
+        ("constants", 8),
+        ("code_size", 16),
+        ("call_wrapper", -48i64 as u64),
+        ("wrapper_anchor", 32),
+        ("anchor_pc", 8),
+        ("anchor_fp", 16),
+    ] {
+        tables.insert(name.to_owned(), number);
+    }
+    layout_tables::read(&tables).unwrap()
+}
+
+/// Two frames: `METHODS[0]` at bytecode 3, called by `METHODS[1]` at bytecode 5, called by native code.
+fn memory() -> RecordedMemory {
+    let mut memory = RecordedMemory::default();
+    memory.set(THREAD + 0x100, STACK_BASE);
+    for method in METHODS {
+        let const_method = method + 0x100;
+        memory.set(method + 8, const_method);
+        memory.set(const_method + 8, method + 0x200);
+        memory.set(const_method + 16, 20);
+    }
+    let frames = [STACK + 0x100, STACK + 0x200, STACK + 0x300];
+    for (index, return_to) in [(0, INTERPRETER + 0x20), (1, CALL_STUB_RETURN)] {
+        let frame = frames[index];
+        memory.set(frame, frames[index + 1]);
+        memory.set(frame + 8, return_to);
+        memory.set(frame - 8, frame + 16);
+        memory.set(frame - 24, METHODS[index]);
+        memory.set(frame - 64, METHODS[index] + 0x100 + CONST_METHOD_BYTES + 3 + 2 * index as u64);
+    }
+    // The entry frame's call wrapper, with an empty anchor.
+    memory.set(frames[2] - 48, STACK + 0x400);
+    memory.set(STACK + 0x400 + 32, 0);
+    memory
+}
+
+fn registers() -> JavaRegisters {
+    let stack = STACK as usize;
+    JavaRegisters { pc: INTERPRETER as usize + 4, sp: stack + 0x80, fp: stack + 0x100, ..JavaRegisters::default() }
+}
+
+fn walked(memory: &RecordedMemory, registers: &JavaRegisters) -> (Vec<RawFrame>, u32) {
+    let mut frames = [RawFrame::default(); 16];
+    let mut stack = RawStack::new(&mut frames);
+    let features = AtomicU32::new(0);
+    let memory = ObservedMemory { memory, features: &features, signal_trampoline: 0 };
+    walk(memory, &layout(), registers, THREAD as usize, None, &mut stack);
+    (stack.frames().to_vec(), features.into_inner())
+}
+
+fn methods(frames: &[RawFrame]) -> Vec<(u64, u16)> {
+    let method = |frame: &RawFrame| match raw_frame::decode(*frame) {
+        FrameKind::Method { address, index, .. } => Some((address as u64, index)),
+        _ => None,
+    };
+    frames.iter().filter_map(method).collect()
+}
+
+#[test]
+fn interpreted_frames_are_walked_to_the_entry_frame() {
+    let (frames, features) = walked(&memory(), &registers());
+    assert_eq!(methods(&frames), [(METHODS[0], 3), (METHODS[1], 5)]);
+    assert_eq!(frames.len(), 2);
+    assert_eq!(features, bit(WalkFeature::Interpreted) | bit(WalkFeature::EntryFrame));
+}
+
+#[test]
+fn the_bytecode_pointer_in_a_register_precedes_that_of_the_frame() {
+    let bcp = (METHODS[0] + 0x100 + CONST_METHOD_BYTES + 7) as usize;
+    let (frames, _) = walked(&memory(), &JavaRegisters { bcp, ..registers() });
+    assert_eq!(methods(&frames), [(METHODS[0], 7), (METHODS[1], 5)]);
+}
+
+#[test]
+fn an_unreadable_link_ends_the_walk_in_a_reason_frame() {
+    let mut memory = memory();
+    memory.set(STACK + 0x200 - 8, 0);
+    let (frames, _) = walked(&memory, &registers());
+    assert_eq!(methods(&frames[..2]), [(METHODS[0], 3), (METHODS[1], 5)]);
+    assert_eq!(frames[2..], [RawFrame::reason(DropReason::InvalidFrame)]);
+}
