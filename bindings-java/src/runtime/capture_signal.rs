@@ -26,7 +26,12 @@ pub unsafe fn capture(handler: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     };
     let java_thread = row.map_or(0, threads_signal::ThreadRow::java_thread);
     let has_java = match layout::published() {
-        Some(layout) => walker_signal::walk(ProcessMemory, layout, &registers(context), java_thread, history, stack),
+        Some(layout) => {
+            let registers = registers(context);
+            #[cfg(feature = "record-stacks")]
+            super::record_signal::record(layout, &registers, java_thread);
+            walker_signal::walk(ProcessMemory, layout, &registers, java_thread, history, stack)
+        }
         None => call_trace_signal::walk(context, java_thread, stack),
     };
     if !has_java {

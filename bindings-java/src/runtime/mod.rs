@@ -20,6 +20,12 @@ mod memory_signal;
 mod method_ids;
 mod names;
 mod raw_frame;
+#[cfg(feature = "record-stacks")]
+mod record;
+#[cfg(feature = "record-stacks")]
+mod record_signal;
+#[cfg(any(test, feature = "record-stacks"))]
+mod replay;
 mod self_test;
 mod stub_names;
 mod thread_groups;
@@ -180,7 +186,11 @@ impl JavaRuntime {
             StackWalk::Auto => tested_layout(&structures, java_version, calling_thread, &mut names),
         };
         let layout = match layout {
-            Ok(layout) => Some(layout),
+            Ok(layout) => {
+                #[cfg(feature = "record-stacks")]
+                record::begin(layout, &structures)?;
+                Some(layout)
+            }
             Err(why) => {
                 // SAFETY: guaranteed by the caller.
                 unsafe { walk_by_vm(&library, &structures, jvmti, env, calling_thread) }

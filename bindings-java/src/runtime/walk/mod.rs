@@ -17,7 +17,11 @@ mod native_signal;
 pub mod observed_signal;
 mod pc_cache_signal;
 pub mod prefetch_signal;
+#[cfg(any(test, feature = "record-stacks"))]
+pub mod recorded_shape_signal;
 pub mod registers_signal;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod replay_tests;
 pub mod scopes_signal;
 mod stub_signal;
 pub mod walker_signal;

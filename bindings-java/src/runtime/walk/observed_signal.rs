@@ -7,18 +7,33 @@ use spanprof_signal::Memory;
 
 use super::environment_signal::{WalkEnvironment, WalkFeature};
 
+/// The features that a walk met.
+#[derive(Debug, Default)]
+pub struct WalkObservation {
+    /// Bits by `WalkFeature`.
+    features: AtomicU32,
+    /// The first feature, plus one.
+    leaf: AtomicU32,
+}
+
+impl WalkObservation {
+    /// Whether the walk met the feature.
+    pub fn has(&self, feature: WalkFeature) -> bool {
+        self.features.load(Ordering::Relaxed) & (1 << feature as u32) != 0
+    }
+
+    /// Whether the interrupted frame has the feature.
+    pub fn is_leaf(&self, feature: WalkFeature) -> bool {
+        self.leaf.load(Ordering::Relaxed) == feature as u32 + 1
+    }
+}
+
 /// Memory of a walk, and the features that the walk met.
 pub struct ObservedMemory<'a, M> {
     pub memory: &'a M,
-    /// Bits by `WalkFeature`.
-    pub features: &'a AtomicU32,
+    pub observed: &'a WalkObservation,
     /// See [`WalkEnvironment::signal_trampoline`]; 0 if it is unknown.
     pub signal_trampoline: usize,
-}
-
-/// The bit of a feature.
-pub const fn bit(feature: WalkFeature) -> u32 {
-    1 << feature as u32
 }
 
 impl<M> Clone for ObservedMemory<'_, M> {
@@ -41,6 +56,7 @@ impl<M: Memory> WalkEnvironment for ObservedMemory<'_, M> {
     }
 
     fn met(self, feature: WalkFeature) {
-        self.features.fetch_or(bit(feature), Ordering::Relaxed);
+        let _ = self.observed.leaf.compare_exchange(0, feature as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
+        self.observed.features.fetch_or(1 << feature as u32, Ordering::Relaxed);
     }
 }

@@ -1,13 +1,12 @@
 //! Tests of the walker on a small memory written by hand: two interpreted frames below an entry frame.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU32;
 
 use spanprof_recorded_stack::RecordedMemory;
 use spanprof_signal::{DropReason, RawFrame, RawStack};
 
 use super::environment_signal::WalkFeature;
-use super::observed_signal::{bit, ObservedMemory};
+use super::observed_signal::{ObservedMemory, WalkObservation};
 use super::registers_signal::JavaRegisters;
 use super::walker_signal::walk;
 use crate::runtime::layout::VmLayout;
@@ -80,13 +79,13 @@ fn registers() -> JavaRegisters {
     JavaRegisters { pc: INTERPRETER as usize + 4, sp: stack + 0x80, fp: stack + 0x100, ..JavaRegisters::default() }
 }
 
-fn walked(memory: &RecordedMemory, registers: &JavaRegisters) -> (Vec<RawFrame>, u32) {
+fn walked(memory: &RecordedMemory, registers: &JavaRegisters) -> (Vec<RawFrame>, WalkObservation) {
     let mut frames = [RawFrame::default(); 16];
     let mut stack = RawStack::new(&mut frames);
-    let features = AtomicU32::new(0);
-    let memory = ObservedMemory { memory, features: &features, signal_trampoline: 0 };
+    let observed = WalkObservation::default();
+    let memory = ObservedMemory { memory, observed: &observed, signal_trampoline: 0 };
     walk(memory, &layout(), registers, THREAD as usize, None, &mut stack);
-    (stack.frames().to_vec(), features.into_inner())
+    (stack.frames().to_vec(), observed)
 }
 
 fn methods(frames: &[RawFrame]) -> Vec<(u64, u16)> {
@@ -99,10 +98,11 @@ fn methods(frames: &[RawFrame]) -> Vec<(u64, u16)> {
 
 #[test]
 fn interpreted_frames_are_walked_to_the_entry_frame() {
-    let (frames, features) = walked(&memory(), &registers());
+    let (frames, observed) = walked(&memory(), &registers());
     assert_eq!(methods(&frames), [(METHODS[0], 3), (METHODS[1], 5)]);
     assert_eq!(frames.len(), 2);
-    assert_eq!(features, bit(WalkFeature::Interpreted) | bit(WalkFeature::EntryFrame));
+    assert!(observed.is_leaf(WalkFeature::Interpreted) && observed.has(WalkFeature::EntryFrame));
+    assert!(!observed.has(WalkFeature::Compiled));
 }
 
 #[test]

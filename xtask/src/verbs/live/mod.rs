@@ -33,6 +33,7 @@ pub const VERB: Verb = Verb {
                    --seconds of stress each (60), --node 18,24\n\
         java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
+                   --record: records stacks for the tests of the stack walker instead; --shape NAME\n\
         field      frameworks and programs of production, each compared with a run without spanprof; --cell NAME,…;\n\
                    --release: the packages in target/dist, as `wheel`, `addon` and `jar` built them\n\
         system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
@@ -42,11 +43,13 @@ pub const VERB: Verb = Verb {
         OptionSpec::Value("python"),
         OptionSpec::Value("node"),
         OptionSpec::Value("java"),
+        OptionSpec::Value("shape"),
         OptionSpec::Value("clock"),
         OptionSpec::Value("forks"),
         OptionSpec::Value("cycles"),
         OptionSpec::Value("cell"),
         OptionSpec::Switch("release"),
+        OptionSpec::Switch("record"),
     ],
     run,
 };
