@@ -43,7 +43,7 @@ pub fn blob_of(memory: impl VmMemory, layout: &VmLayout, pc: usize) -> Option<us
             back = memory.byte(segments.wrapping_add(index))?;
         }
         let block = low + (index << layout.segment_shift);
-        if back != 0 || memory.byte(block + layout.block_used)? == 0 {
+        if back != 0 || memory.byte(block.wrapping_add(layout.block_used))? == 0 {
             return None;
         }
         // The header ends at the next word boundary after its last field.

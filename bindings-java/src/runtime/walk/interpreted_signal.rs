@@ -81,7 +81,11 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         if !self.leaf {
             // The lookup of the exception handler: return address and exception are on the stack, possibly below an
             // alignment word that is popped again.
-            let at = if instructions_signal::releases_stack(self.memory, self.pc) { self.sp + 8 } else { self.sp };
+            let at = if instructions_signal::releases_stack(self.memory, self.pc) {
+                self.sp.wrapping_add(8)
+            } else {
+                self.sp
+            };
             return return_address(at)
                 .map_or(StepResult::Broken(Cause::Interpreter), |pc| self.set_caller(pc, at + 16, self.fp));
         }
@@ -115,7 +119,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         if !self.push_entered_method() {
             return StepResult::End;
         }
-        self.set_caller(return_to, sp.unwrap_or(self.sp + 8), self.fp)
+        self.set_caller(return_to, sp.unwrap_or(self.sp.wrapping_add(8)), self.fp)
     }
 
     /// Pushes the method that the interpreter enters; false when the stack buffer is full.

@@ -20,7 +20,7 @@ impl Method {
         if !address.is_multiple_of(8) || address < 4096 {
             return None;
         }
-        let const_method = memory.pointer(address + layout.const_method)?;
+        let const_method = memory.pointer(address.wrapping_add(layout.const_method))?;
         let constants = memory.pointer(const_method + layout.constants)?;
         // Code size, name index, signature index, method number: four 16-bit fields in one word.
         let shape = memory.load(const_method + layout.code_size)?;

@@ -63,7 +63,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let in_edge = match instructions_signal::native_frame_state(self.memory, self.pc) {
             Some(FrameState::NotBuilt) => return_address(self.sp).map(|pc| [pc, self.sp + 8, self.fp]),
             Some(FrameState::FpPushed) => {
-                return_address(self.sp + 8).and_then(|pc| Some([pc, self.sp + 16, self.word(self.sp)?]))
+                return_address(self.sp.wrapping_add(8)).and_then(|pc| Some([pc, self.sp + 16, self.word(self.sp)?]))
             }
             _ => None,
         };

@@ -199,7 +199,7 @@ impl<M: VmMemory> NmethodTables<M> {
             return None;
         }
         // The first PcDesc is a sentinel with a negative offset.
-        let previous = usize::try_from(offset).ok().map(|offset| code_begin + offset);
+        let previous = usize::try_from(offset).ok().map(|offset| code_begin.wrapping_add(offset));
         match attribute(self.memory, pc, previous, code_begin.checked_add_signed(next.offset as isize)?) {
             Attribution::Previous => Some(scope),
             Attribution::Next => None,

@@ -103,7 +103,8 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         let above = instructions_signal::return_address_offset(self.memory, self.pc)
             .flatten()
             .and_then(|offset| self.sp.checked_add(offset));
-        let return_at = above.into_iter().flat_map(|at| [at, at - 8]).find(|at| *at >= self.sp && self.is_call_at(*at));
+        let return_at =
+            above.into_iter().flat_map(|at| [at, at.wrapping_sub(8)]).find(|at| *at >= self.sp && self.is_call_at(*at));
         match return_at.and_then(|at| Some((self.word(at)?, at + 8))) {
             Some((return_to, sp)) => self.set_caller(return_to, sp, self.fp),
             None => self.follow_frame_pointers(1, Cause::Stub),
@@ -145,7 +146,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
             if frame < low || frame >= self.limit || !frame.is_multiple_of(8) {
                 break;
             }
-            let (pc, next) = (self.word(frame + 8)?, self.word(frame)?);
+            let (pc, next) = (self.word(frame.wrapping_add(8))?, self.word(frame)?);
             if self.layout.is_code(pc) {
                 return Some([pc, frame + 16, next]);
             }

@@ -186,7 +186,7 @@ impl<'a, 'b, E: WalkEnvironment> StackWalker<'a, 'b, E> {
                 StepResult::Continue if self.sp < before || self.sp >= self.limit || !self.sp.is_multiple_of(8) => {
                     break
                 }
-                StepResult::Continue => prefetch::range((self.sp + STACK_PREFETCH_BYTES) as *const u8, 64),
+                StepResult::Continue => prefetch::range(self.sp.wrapping_add(STACK_PREFETCH_BYTES) as *const u8, 64),
                 StepResult::End => {
                     cause = None;
                     break;

@@ -120,3 +120,16 @@ fn an_unreadable_link_ends_the_walk_in_a_reason_frame() {
     assert_eq!(methods(&frames[..2]), [(METHODS[0], 3), (METHODS[1], 5)]);
     assert_eq!(frames[2..], [RawFrame::reason(DropReason::InvalidFrame)]);
 }
+
+#[test]
+fn a_chain_of_entry_frames_that_never_advances_ends_in_a_reason_frame() {
+    let mut memory = memory();
+    let anchor = STACK + 0x400 + 32;
+    // The anchor of the entry frame leads to the same entry frame.
+    memory.set(anchor, STACK + 0x210);
+    memory.set(anchor + 8, CALL_STUB_RETURN);
+    memory.set(anchor + 16, STACK + 0x300);
+    let (frames, _) = walked(&memory, &registers());
+    assert_eq!(methods(&frames[..2]), [(METHODS[0], 3), (METHODS[1], 5)]);
+    assert_eq!(frames[2..], [RawFrame::reason(DropReason::InvalidFrame)]);
+}
