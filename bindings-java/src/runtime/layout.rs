@@ -1,5 +1,18 @@
 //! Addresses and field offsets of the VM that the stack walker and the name resolution use, and the location of debug info.
 //! Computed once from VMStructs, then read by handlers.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/runtime/vmStructs.cpp`. Names as exported by 17.0.15, 21.0.8 and 25.0.3.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 20 | UNSIGNED5 excludes the byte 0 (`utilities/unsigned5.hpp`) | `unsigned5_base` |
+//! | after 17, by 21 | `ConstMethod::_flags` is a structure, and its constants belong to `ConstMethodFlags` | `VmLayout::of` |
+//! | 23 | debug info of nmethods moves to `_immutable_data` | `DebugInfo` |
+//! | after 21, by 25 | `CompiledMethod` is merged into `nmethod` | `compiled` in `VmLayout::of` |
+//! | after 21, by 25 | `CodeBlob::_code_begin` is replaced by `_code_offset` | `CodeBegin` |
+//! | after 21, by 25 | metadata of nmethods moves to `CodeBlob::_mutable_data`, after the relocations | `DebugInfo::Separate` |
+//! | after 21, by 25 | `JavaThread::_cont_entry` and `ContinuationEntry::_return_pc` are exported | `continuation_entry`, `continuation_return` |
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

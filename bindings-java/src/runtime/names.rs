@@ -1,6 +1,15 @@
 //! Resolves methods and stubs to names, on the drain thread: from the VM's structures, or by JVMTI if `AsyncGetCallTrace`
 //! walks (`method_ids`). Methods are cached by address and fingerprint, or by id and class, so that a name outlives its
 //! class.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/oops/constantPool.hpp`, `hotspot/share/oops/symbol.hpp`, `hotspot/share/code/compressedStream.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 20 | line numbers use UNSIGNED5 without the byte 0 | `read_signed` |
+//! | after 17, by 21 | the flag for line numbers is in `ConstMethodFlags` | `VmLayout::of` |
+//! | 17–25 | VMStructs name hidden classes with the suffix `+0x…`, JVMTI with `.0x…` | `class_name` |
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,17 @@
 //! Finds the code blob that holds a program counter, in HotSpot's code heaps. Guarded reads only: other threads add and
 //! free blobs concurrently.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/memory/heap.hpp` (`CodeHeap`, `HeapBlock`), `hotspot/share/code/codeBlob.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | the segment map holds distances to a block's begin; 255 is a free segment | `blob_of` |
+//! | 17–25 | `HeapBlock::Header::_used` is at 8 up to 21, at 4 in 25: the header has 16 or 8 bytes | the rounding in `blob_of` |
+//! | 17–25 | `_name` is `nmethod` or `native nmethod` for methods | `kind_of` |
+//! | 21 | `StubRoutines (continuation stubs)`; in 25 without the space | the prefix in `kind_of` |
+//! | after 21, by 25 | `_code_begin` is an offset | `code_begin` |
+//! | after 21, by 25 | `_frame_complete_offset` has 16 bits | `frame_complete` reads 16 bits in every version |
 
 use super::environment_signal::WalkEnvironment;
 use crate::runtime::layout::{CodeBegin, VmLayout};

@@ -1,5 +1,14 @@
 //! Steps of the stack walker over compiled code: an nmethod's frame has a fixed size, its methods come from the debug info.
 //! Called only by `walker_signal`, in the handler.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/code/nmethod.hpp`, `hotspot/share/runtime/frame.cpp`, `hotspot/share/runtime/deoptimization.cpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | a deoptimized caller returns to the deopt handler; its pc is in the frame at `_orig_pc_offset` | `step_uncached` |
+//! | 17–25 | to-interpreter stubs of compiled callers: `mov rbx, method; jmp` | `is_to_interpreter_stub` |
+//! | 21–25 | frames below a continuation may be in heap stack chunks | `BlobKind::ContinuationStub` |
 
 use std::sync::atomic::Ordering;
 

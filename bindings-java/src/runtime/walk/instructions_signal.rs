@@ -1,5 +1,16 @@
 //! Reads the instructions around a program counter for facts that HotSpot's metadata omits: how much of the frame is built,
 //! and temporary words on top of it. Guarded reads only.
+//!
+//! # Versions
+//! Upstream: `hotspot/cpu/x86/macroAssembler_x86.cpp`, `hotspot/cpu/x86/gc`. Encodings of JDK 17 to 25; an unknown
+//! instruction ends the decoding, and the walk uses the exported frame size.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | nmethod entry barrier: `cmp dword [r15+disp8], imm32` | `prologue` |
+//! | 17–25 | safepoint poll before the return: `cmp rsp, [r15+disp]; ja` | `epilogue` |
+//! | 17–25 | native wrappers end with a check for an exception and a jump over the return | `epilogue` |
+//! | 17 | c2i adapters store the sender sp by `mov r13, rsp`, others by `lea r13, [rsp+8]` | `STORES_SENDER_SP` |
 
 /// The part of a method's frame that exists in its prologue or epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

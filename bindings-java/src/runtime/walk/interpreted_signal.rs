@@ -1,5 +1,13 @@
 //! Steps of the stack walker over the interpreter: a frame has its links and its method at fixed distances from the frame
 //! pointer. Called only by `walker_signal`, in the handler.
+//!
+//! # Versions
+//! Upstream: `hotspot/cpu/x86/frame_x86.hpp`, `hotspot/share/interpreter/abstractInterpreter.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | words below the frame pointer: 1 sender sp, 2 last sp, 3 method, 8 bytecode pointer | `SENDER_SP`, `LAST_SP`, `METHOD`, `BCP` |
+//! | 17–25 | skeletal frames of deoptimization have links and no method | `skip_skeletal_frame` |
 
 use super::environment_signal::{WalkEnvironment, WalkFeature};
 use super::instructions_signal;

@@ -1,5 +1,13 @@
 //! Reads a HotSpot `Method` in the handler: validates the address and computes the fingerprint that the drain thread
 //! compares. Guarded reads only.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/oops/method.hpp`, `hotspot/share/oops/constMethod.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | code size, name index, signature index and method number are 16-bit fields in one word, at 0x20 in 17 and at 0x22 later | `Method::at`, by one unaligned read |
+//! | 17–25 | bytecodes follow `ConstMethod` | `Method::index_of` |
 
 use crate::runtime::layout::VmLayout;
 use crate::runtime::memory_signal::VmMemory;

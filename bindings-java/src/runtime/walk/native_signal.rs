@@ -1,5 +1,15 @@
 //! Steps of the stack walker over native code with a frame anchor, entry frames (calls into Java), and continuation entries of
 //! virtual threads. Called only by the other files of the walker, in the handler.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/runtime/javaFrameAnchor.hpp`, `hotspot/share/runtime/javaCalls.hpp` (`JavaCallWrapper`),
+//! `hotspot/share/runtime/continuationEntry.hpp`.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | an anchor without a pc: the return address is below its sp | `resume_at_anchor` |
+//! | 17–25 | the call wrapper is at `frame::entry_frame_call_wrapper_offset` of an entry frame | `entry_frame` |
+//! | 21 | `ContinuationEntry` is not exported: the carrier thread's frames are absent | `continuation_return` |
 
 use spanprof_signal::RawFrame;
 

@@ -1,5 +1,15 @@
 //! Decodes PcDesc and ScopeDesc of compiled code in the handler: the inlined methods at a program counter, innermost first.
 //! Guarded reads only (`hotspot/share/code/pcDesc.hpp`, `scopeDesc.cpp`).
+//!
+//! # Versions
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | a PcDesc has 16 bytes: the end of its range, then its scope | `PC_DESC_BYTES` |
+//! | 17–25 | a scope is its caller's offset, method index + 1 and bytecode index + 1 | `decode_scopes` |
+//! | 20 | UNSIGNED5 excludes the byte 0 | `Unsigned5Reader::base` |
+//! | 23 | the tables are in separately allocated memory, in the order PcDescs, scopes | `NmethodTables::of` |
+//! | after 21, by 25 | metadata follows the relocations in the mutable data | `NmethodTables::of` |
 
 use spanprof_signal::RawFrame;
 

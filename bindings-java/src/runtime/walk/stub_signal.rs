@@ -1,5 +1,16 @@
 //! Steps of the stack walker over stubs: generated code without methods, mostly without a known frame size. Called only by
 //! `walker_signal` and `compiled_signal`, in the handler.
+//!
+//! # Versions
+//! Upstream: `hotspot/share/runtime/stubRoutines.hpp`, `hotspot/cpu/x86/sharedRuntime_x86_64.cpp`. Names are for the drain
+//! thread only: the walk follows instructions, so a renamed stub needs no change.
+//!
+//! | JDK | change | handled in |
+//! |---|---|---|
+//! | 17–25 | i2c and c2i adapters share the blob `I2C/C2I adapters` | `is_c2i_adapter`, by its instructions |
+//! | 17 | c2i adapters pop the return address before they store the sender sp; others store it first | `STORES_SENDER_SP` in `instructions_signal` |
+//! | 25 | runtime stubs of C1 are named `C1 Runtime …_blob`; in 21 `… Runtime1 stub` | `names::stub` |
+//! | collectors with entry barriers | the barrier stub pushes a cookie between frame pointer and return address | `ENTRY_COOKIE` |
 
 use super::environment_signal::{WalkEnvironment, WalkFeature};
 use super::instructions_signal::{self, FrameState};
