@@ -8,7 +8,8 @@ use super::memory_signal::word;
 use super::names::MethodNames;
 use super::raw_frame::{self, FrameKind};
 use super::threads_signal;
-use super::walk::code_heap_signal::{blob_of, code_begin, kind_of, BlobKind};
+use super::walk::code_heap_signal::{blob_of, code_begin, kind_of};
+use super::walk::environment_signal::BlobKind;
 use super::walk::scopes_signal::{decode, DecodeResult, Inlined};
 use super::walk::walker_signal;
 

@@ -13,26 +13,13 @@
 //! | after 21, by 25 | `_code_begin` is an offset | `code_begin` |
 //! | after 21, by 25 | `_frame_complete_offset` has 16 bits | `frame_complete` reads 16 bits in every version |
 
-use super::environment_signal::WalkEnvironment;
+use super::environment_signal::{BlobKind, WalkEnvironment};
 use crate::runtime::layout::{CodeBegin, VmLayout};
 use crate::runtime::memory_signal::VmMemory;
 
 /// Upper bound of steps back in the segment map; each goes back by up to 254 segments.
 const MAX_STEPS: usize = 100_000;
 const NO_SEGMENT: u8 = 255;
-
-/// The kind of a code blob.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlobKind {
-    /// An nmethod of a Java method.
-    Compiled,
-    /// The wrapper of a native method: one frame, never deoptimized.
-    NativeWrapper,
-    /// The stubs of continuations. A virtual thread's frame returns to one if its caller is in a heap stack chunk.
-    ContinuationStub,
-    /// Any other blob.
-    Stub,
-}
 
 /// The code blob that holds `pc`.
 pub fn blob_of(memory: impl VmMemory, layout: &VmLayout, pc: usize) -> Option<usize> {

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use spanprof_signal::RawFrame;
 
-use super::code_heap_signal::{blob_of, code_begin, frame_bytes, frame_complete, kind_of, BlobKind};
-use super::environment_signal::{WalkEnvironment, WalkFeature};
+use super::code_heap_signal::{blob_of, code_begin, frame_bytes, frame_complete, kind_of};
+use super::environment_signal::{BlobKind, WalkEnvironment, WalkFeature};
 use super::instructions_signal::{self, FrameState};
 use super::pc_cache_signal::PcInfo;
 use super::registers_signal;

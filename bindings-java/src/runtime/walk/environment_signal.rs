@@ -5,9 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spanprof_signal::{guarded, ProcessMemory, RawFrame};
 
-use super::code_heap_signal::BlobKind;
 use super::pc_cache_signal::{self, PcInfo, MAX_CACHED};
 use crate::runtime::memory_signal::VmMemory;
+
+/// The kind of a code blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobKind {
+    /// An nmethod of a Java method.
+    Compiled,
+    /// The wrapper of a native method: one frame, never deoptimized.
+    NativeWrapper,
+    /// The stubs of continuations. A virtual thread's frame returns to one if its caller is in a heap stack chunk.
+    ContinuationStub,
+    /// Any other blob.
+    Stub,
+}
 
 /// A property of a walk, which shows the shape of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
