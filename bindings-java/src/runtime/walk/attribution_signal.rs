@@ -1,7 +1,7 @@
 //! Attributes instructions without debug info to the previous PcDesc, the next one, or that of a jump target. HotSpot's
 //! compilers record a PcDesc at the end of an instruction range. They omit instructions that they add late: spill copies,
 //! jumps, loop back-edges. HotSpot itself uses the next PcDesc, which after a back-edge belongs to another block, perhaps
-//! of a method that does not run. Called only by `scope_desc_signal`, in the handler; guarded reads only.
+//! of a method that does not run. Called only by `scopes_signal`, in the handler; guarded reads only.
 
 use super::machine_code_signal::{Branch, Instruction};
 use crate::runtime::memory_signal::VmMemory;
