@@ -17,6 +17,19 @@ fn recorded() -> Vec<(PathBuf, RecordedStack)> {
 }
 
 #[test]
+fn every_shape_is_recorded_for_each_version() {
+    let mut missing =
+        SHAPES.iter().flat_map(|shape| ["17", "21", "25"].map(|java| (java, shape.name))).collect::<Vec<_>>();
+    for (path, stack) in recorded() {
+        let directory = path.parent().and_then(Path::file_name).unwrap().to_str().unwrap();
+        assert!(stack.version.starts_with(&format!("{directory}.")), "{}: {}", path.display(), stack.version);
+        missing.retain(|(java, shape)| *java != directory || *shape != stack.shape);
+    }
+    // Java 17 has no virtual threads.
+    assert_eq!(missing, [("17", "frames_in_heap")]);
+}
+
+#[test]
 fn a_replay_finds_the_recorded_frames() {
     for (path, stack) in recorded() {
         let replayed = ReplayInputs::of(&stack).unwrap().walk(&stack.memory());
