@@ -3,10 +3,9 @@
 //! later. Until then both fields, the leaf frame and the previous record, are left over from an earlier activation. The
 //! address of the previous record is then in a register; that record and its frames are complete. Runs in handlers.
 
-use spanprof_signal::{guarded, HandlerContext};
+use spanprof_signal::{HandlerContext, Memory};
 
-use super::frame_signal::{self, ChainStart, FrameClass};
-use super::interpreter::Interpreter;
+use super::frame_signal::{ChainStart, FrameClass, FrameReader};
 use super::layout::{CurrentFrame, FrameChain};
 
 /// The fields are stored within this many bytes of the loop's entry (96 and 166 in GCC's builds); no instruction in this range
@@ -22,22 +21,26 @@ const THREAD_STATE_BYTES: usize = 1024;
 /// The chain without the function that is being entered. `None`: not interrupted there, or no register holds the record; the
 /// walk then starts from the thread state.
 #[inline]
-pub fn start_below(interpreter: &Interpreter, thread: usize, context: &HandlerContext) -> Option<ChainStart> {
-    let FrameChain::Interpreter(frames) = &interpreter.layout.frames else { return None };
+pub fn start_below<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    registers: Option<&InterruptedRegisters<'_>>,
+) -> Option<ChainStart> {
+    let FrameChain::Interpreter(frames) = &reader.interpreter.layout.frames else { return None };
     let CurrentFrame::OnCStack { holder, frame, below, .. } = frames.current else { return None };
-    let registers = InterruptedRegisters::of(context)?;
-    if registers.program_counter.wrapping_sub(interpreter.loop_entry as u64) >= ENTRY_BYTES {
+    let registers = registers?;
+    if registers.program_counter().wrapping_sub(reader.interpreter.loop_entry as u64) >= ENTRY_BYTES {
         return None;
     }
-    let own = guarded::read_u64(thread.checked_add(holder)?)?;
-    if own.wrapping_sub(registers.stack_pointer) >= OWN_RECORD_BYTES {
+    let own = reader.word(thread, holder)? as u64;
+    if own.wrapping_sub(registers.stack_pointer()) >= OWN_RECORD_BYTES {
         return None;
     }
     let mut nearest: Option<(u64, ChainStart)> = None;
     registers.each(|word| {
         let is_nearer = nearest.is_none_or(|(known, _)| word < known);
         if word > own && word - own < STACK_BYTES && word & 7 == 0 && is_nearer {
-            if let Some(start) = record(interpreter, thread, word as usize, frame, below) {
+            if let Some(start) = record(reader, thread, word as usize, frame, below) {
                 nearest = Some((word, start));
             }
         }
@@ -47,25 +50,28 @@ pub fn start_below(interpreter: &Interpreter, thread: usize, context: &HandlerCo
 
 /// The chain that starts at the `_PyCFrame` at `address`, if there is one: it points to a frame with a code object, and to a
 /// previous record further up the stack or in the thread state.
-fn record(interpreter: &Interpreter, thread: usize, address: usize, frame: usize, below: usize) -> Option<ChainStart> {
-    let leaf = guarded::read_u64(address.checked_add(frame)?)? as usize;
-    let below = guarded::read_u64(address.checked_add(below)?)? as usize;
+fn record<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    address: usize,
+    frame: usize,
+    below: usize,
+) -> Option<ChainStart> {
+    let leaf = reader.word(address, frame)?;
+    let below = reader.word(address, below)?;
     if below <= address && below.wrapping_sub(thread) >= THREAD_STATE_BYTES {
         return None;
     }
-    let link = frame_signal::read(interpreter, leaf)?;
-    if frame_signal::classify(interpreter, &link) == FrameClass::Invalid {
+    let link = reader.read(leaf)?;
+    if reader.classify(&link) == FrameClass::Invalid {
         return None;
     }
-    let caller = guarded::read_u64(below.checked_add(frame)?)? as usize;
+    let caller = reader.word(below, frame)?;
     Some(ChainStart { leaf, caller: Some(caller) })
 }
 
 /// Registers of the interrupted thread.
 pub struct InterruptedRegisters<'a> {
-    /// The interrupted instruction.
-    pub program_counter: u64,
-    stack_pointer: u64,
     context: &'a libc::ucontext_t,
 }
 
@@ -74,24 +80,36 @@ impl<'a> InterruptedRegisters<'a> {
     #[inline]
     pub fn of(context: &'a HandlerContext) -> Option<Self> {
         // SAFETY: null, or the ucontext_t that the kernel passed to the running handler.
-        let context = unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }?;
+        unsafe { context.ucontext.cast::<libc::ucontext_t>().as_ref() }.map(|context| Self { context })
+    }
+
+    /// Address of the interrupted instruction.
+    #[inline]
+    pub fn program_counter(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
-        let (program_counter, stack_pointer) = (
-            context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64,
-            context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64,
-        );
+        return self.context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
         #[cfg(target_arch = "aarch64")]
-        let (program_counter, stack_pointer) = (context.uc_mcontext.pc, context.uc_mcontext.sp);
-        Some(Self { program_counter, stack_pointer, context })
+        return self.context.uc_mcontext.pc;
+    }
+
+    #[inline]
+    fn stack_pointer(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        return self.context.uc_mcontext.gregs[libc::REG_RSP as usize] as u64;
+        #[cfg(target_arch = "aarch64")]
+        return self.context.uc_mcontext.sp;
     }
 
     /// The return address of the interrupted function if it is a leaf function without a stack frame; otherwise any word.
     #[inline]
-    pub fn return_address_of_a_leaf(&self) -> Option<u64> {
+    pub fn return_address_of_a_leaf(&self, memory: &impl Memory) -> Option<u64> {
         #[cfg(target_arch = "x86_64")]
-        return guarded::read_u64(self.stack_pointer as usize);
+        return memory.word(self.stack_pointer() as usize).map(|word| word as u64);
         #[cfg(target_arch = "aarch64")]
-        return Some(self.context.uc_mcontext.regs[30]);
+        return {
+            let _ = memory;
+            Some(self.context.uc_mcontext.regs[30])
+        };
     }
 
     /// Visits every word in a general register and, where compilers combine two fields in one store, in a vector register.

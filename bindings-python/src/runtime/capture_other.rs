@@ -25,14 +25,12 @@
 
 use std::sync::atomic::{fence, Ordering};
 
-use spanprof_signal::{Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::{Captured, Context, DropReason, Memory, RawFrame, RawStack};
 
 use super::capture_signal::MAX_LINKS;
 use super::data_stack::{Chunk, FrameAdjacency};
-use super::frame_signal::{self, ChainStart, FrameClass, FrameLink};
-use super::interpreter::{self, Interpreter};
-use super::sampled_code_signal::SAMPLED_CODE;
-use super::{context_signal, threads};
+use super::frame_signal::{ChainStart, FrameClass, FrameLink, FrameReader};
+use super::{context_signal, interpreter, threads};
 
 /// Maximum number of walks while the stack changes; each takes about a microsecond.
 const ATTEMPTS: usize = 4;
@@ -45,23 +43,32 @@ const MAX_GENERATORS: usize = 4;
 /// As for every [`spanprof_signal::CaptureOtherFn`]: called by the wall sampler on its own thread.
 pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
-    let thread = thread as usize;
+    walk(&FrameReader::of_process(interpreter), thread as usize, thread_id, stack)
+}
+
+/// Walks the thread whose state is at `thread`, if it is the thread with this kernel id.
+pub fn walk<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    thread_id: u32,
+    stack: &mut RawStack<'_>,
+) -> Captured {
     let mut outcome = DropReason::MovedDuringWalk;
     for attempt in 0..ATTEMPTS {
         stack.clear();
         stack.context = Context::None;
         // A thread state that was freed or reused does not hold this thread's id.
-        if !belongs_to(interpreter, thread, thread_id) {
+        if !belongs_to(reader, thread, thread_id) {
             return Captured::Dropped(DropReason::NoThreadState);
         }
-        let ends = SAMPLED_CODE.ends_begun();
-        let context = context_signal::read_other(interpreter, thread);
-        match consistent_stack(interpreter, thread, stack) {
+        let ends = reader.sampled_code.ends_begun();
+        let context = context_signal::read_other(reader, thread);
+        match consistent_stack(reader, thread, stack) {
             Ok(()) if stack.is_empty() => return Captured::Dropped(DropReason::NoThreadState),
             Ok(()) => {
-                let is_same_context = context.is_some() && context == context_signal::read_other(interpreter, thread);
+                let is_same_context = context.is_some() && context == context_signal::read_other(reader, thread);
                 let is_last = attempt + 1 == ATTEMPTS;
-                let is_valid = SAMPLED_CODE.ends_begun() == ends && belongs_to(interpreter, thread, thread_id);
+                let is_valid = reader.sampled_code.ends_begun() == ends && belongs_to(reader, thread, thread_id);
                 if is_valid && (is_same_context || is_last) {
                     // A thread that keeps changing its context: a missing label is better than a wrong one.
                     stack.context =
@@ -78,18 +85,21 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     Captured::Dropped(outcome)
 }
 
-fn belongs_to(interpreter: &Interpreter, thread: usize, thread_id: u32) -> bool {
-    frame_signal::is_ours(interpreter, thread)
-        && threads::kernel_thread_id(&interpreter.layout, thread) == Some(thread_id)
+fn belongs_to<M: Memory>(reader: &FrameReader<'_, M>, thread: usize, thread_id: u32) -> bool {
+    reader.is_ours(thread) && threads::kernel_thread_id(reader, thread) == Some(thread_id)
 }
 
-fn consistent_stack(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<(), DropReason> {
-    let first = follow(interpreter, thread, stack)?;
+fn consistent_stack<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    stack: &mut RawStack<'_>,
+) -> Result<(), DropReason> {
+    let first = follow(reader, thread, stack)?;
     if !first.has_gaps {
         return Ok(());
     }
     stack.clear();
-    match follow(interpreter, thread, stack)? == first {
+    match follow(reader, thread, stack)? == first {
         true => Ok(()),
         false => Err(DropReason::MovedDuringWalk),
     }
@@ -104,17 +114,21 @@ struct ChainSummary {
     hash: u64,
 }
 
-fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) -> Result<ChainSummary, DropReason> {
-    let start = frame_signal::start(interpreter, thread).ok_or(DropReason::FaultedRead)?;
+fn follow<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    stack: &mut RawStack<'_>,
+) -> Result<ChainSummary, DropReason> {
+    let start = reader.start(thread).ok_or(DropReason::FaultedRead)?;
     let summary = ChainSummary { has_gaps: false, hash: 0 };
-    let mut verifier = ChainVerifier { interpreter, thread, start, callee: None, on_data_stack: None, summary };
+    let mut verifier = ChainVerifier { reader, thread, start, callee: None, on_data_stack: None, summary };
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
         if frame == 0 {
             return Ok(verifier.summary);
         }
-        let link = frame_signal::read(interpreter, frame).ok_or(DropReason::MovedDuringWalk)?;
+        let link = reader.read(frame).ok_or(DropReason::MovedDuringWalk)?;
         let link = verifier.verify(frame, link).ok_or(DropReason::MovedDuringWalk)?;
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
             if link.previous != caller && link.previous != 0 {
@@ -122,7 +136,7 @@ fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) ->
             }
             unproven_caller = None;
         }
-        let pushed = match frame_signal::classify(interpreter, &link) {
+        let pushed = match reader.classify(&link) {
             FrameClass::Frame(raw) => stack.push(raw),
             FrameClass::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
             FrameClass::Skipped => true,
@@ -138,8 +152,8 @@ fn follow(interpreter: &Interpreter, thread: usize, stack: &mut RawStack<'_>) ->
 }
 
 /// Verifies the links of a chain, from the leaf up.
-struct ChainVerifier<'a> {
-    interpreter: &'a Interpreter,
+struct ChainVerifier<'a, M> {
+    reader: &'a FrameReader<'a, M>,
     thread: usize,
     start: ChainStart,
     /// The last accepted frame: the callee of the next one.
@@ -149,7 +163,7 @@ struct ChainVerifier<'a> {
     summary: ChainSummary,
 }
 
-impl ChainVerifier<'_> {
+impl<M: Memory> ChainVerifier<'_, M> {
     /// The link just read at `address`, if it is the caller of the last accepted frame. Its instruction is read between two
     /// reads of the same frame, so it is the caller's and not left over from another frame.
     fn verify(&mut self, address: usize, first: FrameLink) -> Option<FrameLink> {
@@ -169,7 +183,7 @@ impl ChainVerifier<'_> {
         fence(Ordering::Acquire);
         let Some((callee, link)) = self.callee else {
             // The leaf is live while the thread state points to it.
-            return (frame_signal::start(self.interpreter, self.thread) == Some(self.start)).then_some(());
+            return (self.reader.start(self.thread) == Some(self.start)).then_some(());
         };
         self.unchanged(callee, &link)?;
         if let Some((last, link)) = self.on_data_stack {
@@ -177,13 +191,13 @@ impl ChainVerifier<'_> {
             if last != callee {
                 self.unchanged(last, &link)?;
             }
-            let chunk = Chunk::of(self.interpreter, self.thread, last)?;
+            let chunk = Chunk::of(self.reader, self.thread, last)?;
             let is_above_current = chunk.contains(current) && current < last;
             if chunk.has_popped(last) || is_above_current {
                 return None;
             }
             if caller.is_on_data_stack {
-                match chunk.adjacency(self.interpreter, caller, address, last)? {
+                match chunk.adjacency(self.reader, caller, address, last)? {
                     FrameAdjacency::Adjacent => {}
                     FrameAdjacency::Gap => self.summary.has_gaps = true,
                     FrameAdjacency::Overlapping => return None,
@@ -197,9 +211,9 @@ impl ChainVerifier<'_> {
     /// The thread's current frame on the data stack; for generators, their caller. A frame that is being pushed lies above it:
     /// its space is reserved, but its words are still those of a popped frame.
     fn current_on_data_stack(&self) -> Option<usize> {
-        let mut frame = frame_signal::start(self.interpreter, self.thread)?.leaf;
+        let mut frame = self.reader.start(self.thread)?.leaf;
         for _ in 0..MAX_GENERATORS {
-            let link = frame_signal::read(self.interpreter, frame)?;
+            let link = self.reader.read(frame)?;
             if link.is_on_data_stack || link.previous == 0 {
                 break;
             }
@@ -210,7 +224,7 @@ impl ChainVerifier<'_> {
 
     /// Reads the frame at `address` again; `Some` if its code and caller are still those of `link`.
     fn unchanged(&self, address: usize, link: &FrameLink) -> Option<FrameLink> {
-        let now = frame_signal::read(self.interpreter, address)?;
+        let now = self.reader.read(address)?;
         (now.code == link.code && now.previous == link.previous).then_some(now)
     }
 

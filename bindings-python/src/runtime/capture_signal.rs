@@ -11,9 +11,10 @@
 //! * Up to 3.11 a frame can outlive its code object by a few instructions: it is shown as `code_ended`.
 //! * Any other link that is not a frame with a code object drops the sample as `invalid_frame` or `faulted_read`.
 
-use spanprof_signal::{Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack};
 
-use super::frame_signal::{self, ChainStart, FrameClass};
+use super::activation_signal::InterruptedRegisters;
+use super::frame_signal::{ChainStart, FrameClass, FrameReader};
 use super::{activation_signal, context_signal, greenlet_switch_signal, interpreter};
 
 /// Maximum number of links followed, skipped ones included: bounds a cyclic chain.
@@ -27,21 +28,32 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
-    if thread == 0 || !frame_signal::is_ours(interpreter, thread) {
+    walk(&FrameReader::of_process(interpreter), thread, InterruptedRegisters::of(context).as_ref(), stack)
+}
+
+/// Walks the thread whose state is at `thread`, stopped with these registers. `None`: outside a handler.
+#[inline(always)]
+pub fn walk<M: Memory>(
+    reader: &FrameReader<'_, M>,
+    thread: usize,
+    registers: Option<&InterruptedRegisters<'_>>,
+    stack: &mut RawStack<'_>,
+) -> Captured {
+    if thread == 0 || !reader.is_ours(thread) {
         return Captured::Dropped(DropReason::NoThreadState);
     }
-    if !greenlet_switch_signal::is_switching(context) {
-        stack.context = context_signal::read(interpreter, thread);
+    if !greenlet_switch_signal::is_switching(reader.memory, registers) {
+        stack.context = context_signal::read(reader, thread);
     }
-    let below = activation_signal::start_below(interpreter, thread, context);
-    let Some(start) = below.or_else(|| frame_signal::start(interpreter, thread)) else {
+    let below = activation_signal::start_below(reader, thread, registers);
+    let Some(start) = below.or_else(|| reader.start(thread)) else {
         return Captured::Dropped(DropReason::FaultedRead);
     };
-    match follow(interpreter, start, stack) {
+    match follow(reader, start, stack) {
         WalkOutcome::Captured(captured) => captured,
         WalkOutcome::StaleLeaf(caller) => {
             stack.clear();
-            match follow(interpreter, ChainStart { leaf: caller, caller: None }, stack) {
+            match follow(reader, ChainStart { leaf: caller, caller: None }, stack) {
                 WalkOutcome::Captured(captured) => captured,
                 WalkOutcome::StaleLeaf(_) => Captured::Dropped(DropReason::InvalidFrame),
             }
@@ -56,7 +68,7 @@ enum WalkOutcome {
 }
 
 #[inline]
-fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut RawStack<'_>) -> WalkOutcome {
+fn follow<M: Memory>(reader: &FrameReader<'_, M>, start: ChainStart, stack: &mut RawStack<'_>) -> WalkOutcome {
     let mut frame = start.leaf;
     let mut unproven_caller = start.caller;
     for _ in 0..MAX_LINKS {
@@ -67,7 +79,7 @@ fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut
                 false => Captured::Walked,
             });
         }
-        let Some(link) = frame_signal::read(interpreter, frame) else {
+        let Some(link) = reader.read(frame) else {
             return give_up(unproven_caller, DropReason::FaultedRead);
         };
         if let (true, Some(caller)) = (link.is_bottom, unproven_caller) {
@@ -77,7 +89,7 @@ fn follow(interpreter: &interpreter::Interpreter, start: ChainStart, stack: &mut
             }
             unproven_caller = None;
         }
-        let pushed = match frame_signal::classify(interpreter, &link) {
+        let pushed = match reader.classify(&link) {
             FrameClass::Frame(raw) => stack.push(raw),
             FrameClass::Ended => stack.push(RawFrame::reason(DropReason::CodeEnded)),
             FrameClass::Skipped => true,

@@ -7,9 +7,9 @@
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use spanprof_signal::{guarded, Context};
+use spanprof_signal::{Context, Memory};
 
-use super::interpreter::Interpreter;
+use super::frame_signal::FrameReader;
 use super::layout::{fixed, IntegerForm};
 use super::thread_context_signal::THREAD_CONTEXTS;
 
@@ -98,8 +98,8 @@ pub const fn folded_hash(hash: i64) -> u32 {
 
 /// The context of the thread whose state is at `thread`; called in the handler, on that thread.
 #[inline]
-pub fn read(interpreter: &Interpreter, thread: usize) -> Context {
-    let probe = &interpreter.context;
+pub fn read<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Context {
+    let probe = &reader.interpreter.context;
     let variable = probe.variable.load(Ordering::Acquire);
     if variable == 0 {
         if probe.thread_table.load(Ordering::Acquire) == 0 {
@@ -107,9 +107,9 @@ pub fn read(interpreter: &Interpreter, thread: usize) -> Context {
         }
         return as_context(THREAD_CONTEXTS.get(thread as u64));
     }
-    match table_of(interpreter, thread).map(|table| look_up(probe, table, variable)) {
+    match table_of(reader, thread).map(|table| look_up(reader.memory, probe, table, variable)) {
         Some(Lookup::Unset) => Context::None,
-        Some(Lookup::Value(value)) => match integer(interpreter, value) {
+        Some(Lookup::Value(value)) => match integer(reader, value) {
             Some(id) => as_context(id),
             None => unreadable(probe),
         },
@@ -123,9 +123,9 @@ pub fn read(interpreter: &Interpreter, thread: usize) -> Context {
 pub struct ContextSnapshot {
     value: Context,
     /// The thread's current `Context` and its table.
-    table: (u64, Option<usize>),
+    table: (usize, Option<usize>),
     /// The interpreter's count of contexts that the thread has entered and left.
-    switches: u64,
+    switches: usize,
 }
 
 impl ContextSnapshot {
@@ -136,16 +136,16 @@ impl ContextSnapshot {
 }
 
 /// The context of another thread; `None` when it changes during the read.
-pub fn read_other(interpreter: &Interpreter, thread: usize) -> Option<ContextSnapshot> {
-    let field = |offset: usize| guarded::read_u64(thread.checked_add(offset)?);
+pub fn read_other<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Option<ContextSnapshot> {
+    let context = reader.interpreter.layout.thread.context;
     let version = || {
-        let switches = field(interpreter.layout.thread.context.checked_add(8)?)?;
+        let switches = reader.word(thread, context.checked_add(8)?)?;
         fence(Ordering::Acquire);
-        let table = (field(interpreter.layout.thread.context)?, table_of(interpreter, thread));
+        let table = (reader.word(thread, context)?, table_of(reader, thread));
         Some((switches, table))
     };
     let (switches, table) = version()?;
-    let value = read(interpreter, thread);
+    let value = read(reader, thread);
     fence(Ordering::Acquire);
     (version()? == (switches, table)).then_some(ContextSnapshot { value, table, switches })
 }
@@ -165,33 +165,33 @@ fn unreadable(probe: &ContextProbe) -> Context {
 
 /// The table of the thread's current context; `Some(0)` when it has no context yet.
 #[inline]
-fn table_of(interpreter: &Interpreter, thread: usize) -> Option<usize> {
-    let context = guarded::read_u64(thread.checked_add(interpreter.layout.thread.context)?)? as usize;
-    if context == 0 {
-        return Some(0);
+fn table_of<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Option<usize> {
+    match reader.word(thread, reader.interpreter.layout.thread.context)? {
+        0 => Some(0),
+        context => reader.word(context, fixed::CONTEXT_VARIABLES),
     }
-    Some(guarded::read_u64(context.checked_add(fixed::CONTEXT_VARIABLES)?)? as usize)
 }
 
 /// Looks `variable` up in the table at `table`.
 #[inline]
-pub fn look_up(probe: &ContextProbe, table: usize, variable: usize) -> Lookup {
+pub fn look_up(memory: &impl Memory, probe: &ContextProbe, table: usize, variable: usize) -> Lookup {
     let types = NodeTypes {
         bitmap: probe.bitmap_type.load(Ordering::Relaxed),
         array: probe.array_type.load(Ordering::Relaxed),
     };
-    look_up_with(types, probe.hash.load(Ordering::Relaxed), table, variable)
+    look_up_with(memory, types, probe.hash.load(Ordering::Relaxed), table, variable)
 }
 
 /// The lookup with explicit parameters; also used by the start-up test.
-pub fn look_up_with(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Lookup {
+pub fn look_up_with(memory: &impl Memory, types: NodeTypes, hash: u32, table: usize, variable: usize) -> Lookup {
     if table == 0 {
         return Lookup::Unset;
     }
-    walk(types, hash, table, variable).unwrap_or(Lookup::Unreadable)
+    walk(memory, types, hash, table, variable).unwrap_or(Lookup::Unreadable)
 }
 
-fn walk(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Option<Lookup> {
+fn walk(memory: &impl Memory, types: NodeTypes, hash: u32, table: usize, variable: usize) -> Option<Lookup> {
+    let read_word = |object: usize, offset: usize| memory.word(object.checked_add(offset)?);
     let mut node = read_word(table, fixed::TABLE_ROOT)?;
     for level in 0..MAX_LEVELS {
         // The last level can only be a collision node, which does not use the index.
@@ -216,14 +216,15 @@ fn walk(types: NodeTypes, hash: u32, table: usize, variable: usize) -> Option<Lo
                 return Some(Lookup::Unset);
             }
         } else {
-            return colliding(hash, node, variable);
+            return colliding(memory, hash, node, variable);
         }
     }
     None
 }
 
 /// A child that is neither a bitmap nor an array node can only be a collision node, which stores its hash.
-fn colliding(hash: u32, node: usize, variable: usize) -> Option<Lookup> {
+fn colliding(memory: &impl Memory, hash: u32, node: usize, variable: usize) -> Option<Lookup> {
+    let read_word = |object: usize, offset: usize| memory.word(object.checked_add(offset)?);
     if read_word(node, fixed::BITMAP)? as u32 != hash {
         return None;
     }
@@ -239,31 +240,26 @@ fn colliding(hash: u32, node: usize, variable: usize) -> Option<Lookup> {
     Some(Lookup::Unset)
 }
 
-#[inline]
-fn read_word(object: usize, offset: usize) -> Option<usize> {
-    guarded::read_u64(object.checked_add(offset)?).map(|word| word as usize)
-}
-
 /// The value of a non-negative `int` below 2^64.
 #[inline]
-pub fn integer(interpreter: &Interpreter, object: usize) -> Option<u64> {
-    if read_word(object, fixed::TYPE)? != interpreter.int_type {
+pub fn integer<M: Memory>(reader: &FrameReader<'_, M>, object: usize) -> Option<u64> {
+    if reader.word(object, fixed::TYPE)? != reader.interpreter.int_type {
         return None;
     }
-    let size = read_word(object, fixed::SIZE)? as u64;
-    let digits = match interpreter.layout.integer {
+    let size = reader.word(object, fixed::SIZE)? as u64;
+    let digits = match reader.interpreter.layout.integer {
         IntegerForm::SignedSize => size,
         // Sign 2 is negative; 0 and 1 are positive and zero.
         IntegerForm::Tag if size & 3 != 2 => size >> 3,
         IntegerForm::Tag => return None,
     };
-    let low = read_word(object, fixed::DIGITS)? as u64;
+    let low = reader.word(object, fixed::DIGITS)? as u64;
     match digits {
         0 => Some(0),
         1 => Some(low & 0x3fff_ffff),
         2 => Some(low & 0x3fff_ffff | (low >> 32 & 0x3fff_ffff) << 30),
         3 => {
-            let high = read_word(object, fixed::DIGITS + 8)? as u64 & 0x3fff_ffff;
+            let high = reader.word(object, fixed::DIGITS + 8)? as u64 & 0x3fff_ffff;
             (high < 16).then_some(low & 0x3fff_ffff | (low >> 32 & 0x3fff_ffff) << 30 | high << 60)
         }
         _ => None,
@@ -273,6 +269,7 @@ pub fn integer(interpreter: &Interpreter, object: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanprof_signal::ProcessMemory;
 
     #[test]
     fn the_hash_is_folded_as_in_the_table() {
@@ -286,7 +283,7 @@ mod tests {
     fn memory_that_is_not_a_table_is_unreadable_and_gives_no_value() {
         let junk = [0xdead_beef_usize; 64];
         let types = NodeTypes { bitmap: 1, array: 2 };
-        assert_eq!(look_up_with(types, 77, junk.as_ptr() as usize, 0x1000), Lookup::Unreadable);
-        assert_eq!(look_up_with(types, 77, 0, 0x1000), Lookup::Unset);
+        assert_eq!(look_up_with(&ProcessMemory, types, 77, junk.as_ptr() as usize, 0x1000), Lookup::Unreadable);
+        assert_eq!(look_up_with(&ProcessMemory, types, 77, 0, 0x1000), Lookup::Unset);
     }
 }

@@ -4,9 +4,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
-use spanprof_signal::{guarded, Context};
+use spanprof_signal::{guarded, Context, ProcessMemory};
 
 use super::context_signal::{self, folded_hash, look_up_with, Lookup, NodeTypes};
+use super::frame_signal::FrameReader;
 use super::interpreter::Interpreter;
 use super::layout::fixed;
 
@@ -57,15 +58,19 @@ fn hash_and_node_types(interpreter: &Interpreter, variable: &Bound<'_, PyAny>) -
         large.call_method1("run", (other.getattr("set").ok()?, number)).ok()?;
     }
     let types = NodeTypes { bitmap, array: root_type(table(&large)?)? };
-    if types.bitmap == types.array || look_up_with(types, hash, table(&large)?, address) != Lookup::Unset {
+    if types.bitmap == types.array
+        || look_up_with(&ProcessMemory, types, hash, table(&large)?, address) != Lookup::Unset
+    {
         return None;
     }
     for context in [&small, &large] {
         for probe in PROBES {
             context.call_method1("run", (variable.getattr("set").ok()?, probe)).ok()?;
-            let Lookup::Value(value) = look_up_with(types, hash, table(context)?, address) else { return None };
+            let Lookup::Value(value) = look_up_with(&ProcessMemory, types, hash, table(context)?, address) else {
+                return None;
+            };
             if value != context.get_item(variable).ok()?.as_ptr() as usize
-                || context_signal::integer(interpreter, value) != Some(probe)
+                || context_signal::integer(&FrameReader::of_process(interpreter), value) != Some(probe)
             {
                 return None;
             }
@@ -82,7 +87,7 @@ fn reads_current_context(interpreter: &'static Interpreter, variable: &Bound<'_,
         PyCFunction::new_closure(py, None, None, move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {
             // SAFETY: reads a pthread key of this thread.
             let thread = unsafe { (interpreter.current_thread)() } as usize;
-            context_signal::read(interpreter, thread) == Context::Id(ID)
+            context_signal::read(&FrameReader::of_process(interpreter), thread) == Context::Id(ID)
         })?;
     let context = py.import("contextvars")?.getattr("Context")?.call0()?;
     let before: bool = context.call_method1("run", (&reads_id,))?.extract()?;

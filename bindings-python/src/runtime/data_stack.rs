@@ -1,10 +1,9 @@
 //! Bounds of frames on a thread's data stack (from 3.11 on). They distinguish a live frame from a popped one, whose contents
 //! remain in memory. Used only by the walk of another thread; the walk in the handler starts from a live frame.
 
-use spanprof_signal::guarded;
+use spanprof_signal::Memory;
 
-use super::frame_signal::FrameLink;
-use super::interpreter::Interpreter;
+use super::frame_signal::{FrameLink, FrameReader};
 use super::layout::{FrameChain, FrameSize};
 
 /// Words of a frame's header in 3.11.
@@ -38,11 +37,11 @@ pub enum FrameAdjacency {
 
 impl Chunk {
     /// The chunk that now contains the frame at `address`; `None` when no chunk in use does, or memory is unreadable.
-    pub fn of(interpreter: &Interpreter, thread: usize, address: usize) -> Option<Self> {
-        let FrameChain::Interpreter(layout) = &interpreter.layout.frames else { return None };
-        let field = |at: u64, offset: usize| guarded::read_u64((at as usize).checked_add(offset)?);
-        let mut top = guarded::read_u64(thread.checked_add(layout.data_stack_top)?)?;
-        let mut begin = guarded::read_u64(thread.checked_add(layout.data_stack_top)?.checked_sub(8)?)?;
+    pub fn of<M: Memory>(reader: &FrameReader<'_, M>, thread: usize, address: usize) -> Option<Self> {
+        let FrameChain::Interpreter(layout) = &reader.interpreter.layout.frames else { return None };
+        let field = |at: u64, offset: usize| reader.word(at as usize, offset).map(|word| word as u64);
+        let mut top = field(thread as u64, layout.data_stack_top)?;
+        let mut begin = field(thread as u64, layout.data_stack_top.checked_sub(8)?)?;
         for _ in 0..MAX_CHUNKS {
             let end = begin.checked_add(field(begin, CHUNK_BYTES)?)?;
             if (begin..end).contains(&(address as u64)) {
@@ -66,9 +65,9 @@ impl Chunk {
     }
 
     /// Position of `caller` at `address` relative to the frame at `callee` in this chunk; `None` when its size is unreadable.
-    pub fn adjacency(
+    pub fn adjacency<M: Memory>(
         &self,
-        interpreter: &Interpreter,
+        reader: &FrameReader<'_, M>,
         caller: &FrameLink,
         address: usize,
         callee: usize,
@@ -76,7 +75,7 @@ impl Chunk {
         if !self.contains(address) {
             return Some(FrameAdjacency::Adjacent);
         }
-        let caller_end = (address as u64).checked_add(frame_bytes(interpreter, caller.code)?)?;
+        let caller_end = (address as u64).checked_add(frame_bytes(reader, caller.code)?)?;
         Some(match caller_end.cmp(&(callee as u64)) {
             std::cmp::Ordering::Less => FrameAdjacency::Gap,
             std::cmp::Ordering::Equal => FrameAdjacency::Adjacent,
@@ -86,9 +85,9 @@ impl Chunk {
 }
 
 /// Size of the frames of a code object.
-fn frame_bytes(interpreter: &Interpreter, code: usize) -> Option<u64> {
-    let FrameChain::Interpreter(layout) = &interpreter.layout.frames else { return None };
-    let field = |offset: usize| Some(guarded::read_u64(code.checked_add(offset)?)? & 0xffff_ffff);
+fn frame_bytes<M: Memory>(reader: &FrameReader<'_, M>, code: usize) -> Option<u64> {
+    let FrameChain::Interpreter(layout) = &reader.interpreter.layout.frames else { return None };
+    let field = |offset: usize| Some(reader.word(code, offset)? as u64 & 0xffff_ffff);
     let words = match layout.size {
         FrameSize::Words(offset) => field(offset)?,
         FrameSize::Parts { stack, locals } => field(stack)? + field(locals)? + HEADER_WORDS,

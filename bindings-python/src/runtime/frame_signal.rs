@@ -1,14 +1,30 @@
 //! Reads one frame of the chain with guarded reads and classifies it: the part of the walk that both captures share. Runs in
 //! handlers. Not here: which frames a thread has and in which order (`capture_signal`, `capture_other`).
 
-use spanprof_signal::{guarded, RawFrame};
+use spanprof_signal::{Memory, ProcessMemory, RawFrame};
 
 use super::frame_word::FrameWord;
 use super::interpreter::Interpreter;
-use super::layout::{
-    fixed, ActivationBottom, CurrentFrame, FrameChain, FrameObjectLayout, InterpreterFrameLayout, ThreadLayout,
-};
-use super::sampled_code_signal::SAMPLED_CODE;
+use super::layout::{fixed, ActivationBottom, CurrentFrame, FrameChain, FrameObjectLayout, InterpreterFrameLayout};
+use super::sampled_code_signal::{SampledCode, SAMPLED_CODE};
+
+/// The inputs of a walk: with the same ones, it always returns the same frames. Tests replay recorded stacks with their own.
+pub struct FrameReader<'a, M> {
+    /// Where the frames are read.
+    pub memory: &'a M,
+    /// Properties of the interpreter whose frames are read.
+    pub interpreter: &'a Interpreter,
+    /// Marks of the code objects that were validated.
+    pub sampled_code: &'a SampledCode,
+}
+
+impl<'a> FrameReader<'a, ProcessMemory> {
+    /// Reads the frames of this process.
+    #[inline(always)]
+    pub fn of_process(interpreter: &'a Interpreter) -> Self {
+        Self { memory: &ProcessMemory, interpreter, sampled_code: &SAMPLED_CODE }
+    }
+}
 
 /// A frame of the chain as read from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,148 +56,6 @@ pub enum FrameClass {
     Invalid,
 }
 
-/// Reference counts above this are pointers of a free list.
-const MAX_REFERENCES: u64 = 1 << 40;
-/// A function that has not begun is below this instruction, except for functions with many cells.
-const MAX_PROLOGUE_UNITS: i64 = 8;
-/// The highest value of the field `owner` in any version.
-const MAX_OWNER: u8 = 4;
-
-/// Reads the frame at `address`. `None`: not readable, or not a frame.
-///
-/// Always inlined, as is [`classify`]: passed in memory, a link costs more in stalled loads than all reads together.
-#[inline(always)]
-pub fn read(interpreter: &Interpreter, address: usize) -> Option<FrameLink> {
-    match &interpreter.layout.frames {
-        FrameChain::Interpreter(layout) => read_interpreter_frame(layout, address),
-        FrameChain::Objects(layout) => read_frame_object(interpreter, layout, address),
-    }
-}
-
-#[inline(always)]
-fn read_interpreter_frame(layout: &InterpreterFrameLayout, address: usize) -> Option<FrameLink> {
-    let mut bytes = [0u8; 80];
-    if address & 7 != 0 || !guarded::copy_80(&mut bytes, address) {
-        return None;
-    }
-    let owner = *bytes.get(layout.owner)?;
-    if owner > MAX_OWNER {
-        return None;
-    }
-    let is_entry = owner >= layout.first_entry_owner;
-    let is_bottom = match layout.current {
-        CurrentFrame::OnCStack { bottom: ActivationBottom::Flag(offset), .. } => *bytes.get(offset)? != 0,
-        CurrentFrame::OnCStack { bottom: ActivationBottom::EntryFrame, .. } => is_entry,
-        CurrentFrame::InThread(_) => false,
-    };
-    Some(FrameLink {
-        // Code objects are aligned to 8 bytes at least; from 3.14 the low bits are tags.
-        code: word(&bytes, layout.code)? as usize & !7,
-        previous: word(&bytes, layout.previous)? as usize,
-        instruction: word(&bytes, layout.instruction)?,
-        is_entry,
-        is_bottom,
-        is_on_data_stack: owner == 0,
-    })
-}
-
-#[inline(always)]
-fn word(bytes: &[u8; 80], at: usize) -> Option<u64> {
-    let field = bytes.get(at..at.checked_add(8)?)?;
-    Some(u64::from_ne_bytes(field.try_into().ok()?))
-}
-
-#[inline(always)]
-fn read_frame_object(interpreter: &Interpreter, layout: &FrameObjectLayout, address: usize) -> Option<FrameLink> {
-    let field = |offset: usize| guarded::read_u64(address.checked_add(offset)?);
-    // A freed frame object is kept for the next call; only its reference count differs.
-    let references = field(0)?;
-    let is_dead = references == 0 || references > MAX_REFERENCES;
-    if address & 7 != 0 || is_dead || field(fixed::TYPE)? as usize != interpreter.frame_type {
-        return None;
-    }
-    Some(FrameLink {
-        code: field(layout.code)? as usize,
-        previous: field(layout.back)? as usize,
-        instruction: field(layout.last_instruction)? & 0xffff_ffff,
-        is_entry: false,
-        is_bottom: false,
-        is_on_data_stack: false,
-    })
-}
-
-/// Classifies a link; for a frame, validates its code object and marks it as sampled.
-#[inline(always)]
-pub fn classify(interpreter: &Interpreter, link: &FrameLink) -> FrameClass {
-    if link.is_entry {
-        return FrameClass::Skipped;
-    }
-    let code = link.code as u64;
-    if code < RawFrame::FIRST_RUNTIME_CODE || code & 7 != 0 {
-        return FrameClass::Invalid;
-    }
-    let generation = match SAMPLED_CODE.generation_if_marked(code) {
-        Some(generation) => generation,
-        None => match validate(interpreter, link.code) {
-            Validity::Alive => SAMPLED_CODE.mark(code),
-            Validity::Ended => return FrameClass::Ended,
-            Validity::Invalid => return FrameClass::Invalid,
-        },
-    };
-    let Some(unit) = unit(interpreter, link) else { return FrameClass::Invalid };
-    if unit < MAX_PROLOGUE_UNITS && !has_begun(interpreter, link.code, unit) {
-        return FrameClass::Skipped;
-    }
-    FrameClass::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
-}
-
-enum Validity {
-    Alive,
-    Ended,
-    Invalid,
-}
-
-/// Whether there is a code object at `code`. Up to 3.11 a frame may still be linked while its code object ends.
-#[inline(never)]
-fn validate(interpreter: &Interpreter, code: usize) -> Validity {
-    let type_word = code.checked_add(fixed::TYPE).and_then(guarded::read_u64);
-    let (Some(count), Some(type_word)) = (guarded::read_u64(code), type_word) else {
-        return Validity::Invalid;
-    };
-    if type_word as usize != interpreter.code_type {
-        return Validity::Invalid;
-    }
-    let count = if interpreter.layout.short_reference_count { count & 0xffff_ffff } else { count };
-    if count == 0 || count > MAX_REFERENCES {
-        return Validity::Ended;
-    }
-    Validity::Alive
-}
-
-/// Index of the instruction in code units, -1 before the first; `None` when it is out of range.
-#[inline(always)]
-fn unit(interpreter: &Interpreter, link: &FrameLink) -> Option<i64> {
-    let unit = match &interpreter.layout.frames {
-        FrameChain::Interpreter(_) => {
-            let first = link.code.checked_add(interpreter.layout.code.instructions.as_ref()?.first)?;
-            (link.instruction.wrapping_sub(first as u64) as i64) >> 1
-        }
-        FrameChain::Objects(layout) => (i64::from(link.instruction as u32 as i32) * layout.bytes_per_step) >> 1,
-    };
-    (-1..=FrameWord::MAX_UNIT).contains(&unit).then_some(unit)
-}
-
-/// Whether the frame is complete. Below the first traceable instruction a function is still being entered; the interpreter's
-/// own cleanup frames never pass it. Frame objects (up to 3.10) are always complete.
-#[inline(never)]
-fn has_begun(interpreter: &Interpreter, code: usize, unit: i64) -> bool {
-    let Some(instructions) = &interpreter.layout.code.instructions else { return true };
-    match code.checked_add(instructions.first_traceable).and_then(guarded::read_u64) {
-        Some(first_traceable) => unit >= i64::from(first_traceable as u32 as i32),
-        None => false,
-    }
-}
-
 /// Start of a thread's frame chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainStart {
@@ -191,40 +65,178 @@ pub struct ChainStart {
     pub caller: Option<usize>,
 }
 
-/// The start of the chain of the thread whose state is at `thread`; `None` when it cannot be read.
-#[inline]
-pub fn start(interpreter: &Interpreter, thread: usize) -> Option<ChainStart> {
-    let read = |address: usize| guarded::read_u64(address).map(|word| word as usize);
-    match &interpreter.layout.frames {
-        FrameChain::Objects(layout) => {
-            Some(ChainStart { leaf: read(thread.checked_add(layout.current)?)?, caller: None })
+enum Validity {
+    Alive,
+    Ended,
+    Invalid,
+}
+
+/// Reference counts above this are pointers of a free list.
+const MAX_REFERENCES: u64 = 1 << 40;
+/// A function that has not begun is below this instruction, except for functions with many cells.
+const MAX_PROLOGUE_UNITS: i64 = 8;
+/// The highest value of the field `owner` in any version.
+const MAX_OWNER: u8 = 4;
+
+impl<M: Memory> FrameReader<'_, M> {
+    /// Reads the frame at `address`. `None`: not readable, or not a frame.
+    ///
+    /// Always inlined, as is [`Self::classify`]: passed in memory, a link costs more in stalled loads than all reads together.
+    #[inline(always)]
+    pub fn read(&self, address: usize) -> Option<FrameLink> {
+        match &self.interpreter.layout.frames {
+            FrameChain::Interpreter(layout) => self.read_interpreter_frame(layout, address),
+            FrameChain::Objects(layout) => self.read_frame_object(layout, address),
         }
-        FrameChain::Interpreter(layout) => match layout.current {
-            CurrentFrame::InThread(offset) => {
-                Some(ChainStart { leaf: read(thread.checked_add(offset)?)?, caller: None })
+    }
+
+    #[inline(always)]
+    fn read_interpreter_frame(&self, layout: &InterpreterFrameLayout, address: usize) -> Option<FrameLink> {
+        let mut bytes = [0u8; 80];
+        if address & 7 != 0 || !self.memory.copy_80(&mut bytes, address) {
+            return None;
+        }
+        let owner = *bytes.get(layout.owner)?;
+        if owner > MAX_OWNER {
+            return None;
+        }
+        let is_entry = owner >= layout.first_entry_owner;
+        let is_bottom = match layout.current {
+            CurrentFrame::OnCStack { bottom: ActivationBottom::Flag(offset), .. } => *bytes.get(offset)? != 0,
+            CurrentFrame::OnCStack { bottom: ActivationBottom::EntryFrame, .. } => is_entry,
+            CurrentFrame::InThread(_) => false,
+        };
+        Some(FrameLink {
+            // Code objects are aligned to 8 bytes at least; from 3.14 the low bits are tags.
+            code: field(&bytes, layout.code)? as usize & !7,
+            previous: field(&bytes, layout.previous)? as usize,
+            instruction: field(&bytes, layout.instruction)?,
+            is_entry,
+            is_bottom,
+            is_on_data_stack: owner == 0,
+        })
+    }
+
+    #[inline(always)]
+    fn read_frame_object(&self, layout: &FrameObjectLayout, address: usize) -> Option<FrameLink> {
+        let field = |offset: usize| self.word(address, offset).map(|word| word as u64);
+        // A freed frame object is kept for the next call; only its reference count differs.
+        let references = field(0)?;
+        let is_dead = references == 0 || references > MAX_REFERENCES;
+        if address & 7 != 0 || is_dead || field(fixed::TYPE)? as usize != self.interpreter.frame_type {
+            return None;
+        }
+        Some(FrameLink {
+            code: field(layout.code)? as usize,
+            previous: field(layout.back)? as usize,
+            instruction: field(layout.last_instruction)? & 0xffff_ffff,
+            is_entry: false,
+            is_bottom: false,
+            is_on_data_stack: false,
+        })
+    }
+
+    /// Classifies a link; for a frame, validates its code object and marks it as sampled.
+    #[inline(always)]
+    pub fn classify(&self, link: &FrameLink) -> FrameClass {
+        if link.is_entry {
+            return FrameClass::Skipped;
+        }
+        let code = link.code as u64;
+        if code < RawFrame::FIRST_RUNTIME_CODE || code & 7 != 0 {
+            return FrameClass::Invalid;
+        }
+        let generation = match self.sampled_code.generation_if_marked(code) {
+            Some(generation) => generation,
+            None => match self.validate(link.code) {
+                Validity::Alive => self.sampled_code.mark(code),
+                Validity::Ended => return FrameClass::Ended,
+                Validity::Invalid => return FrameClass::Invalid,
+            },
+        };
+        let Some(unit) = self.unit(link) else { return FrameClass::Invalid };
+        if unit < MAX_PROLOGUE_UNITS && !self.has_begun(link.code, unit) {
+            return FrameClass::Skipped;
+        }
+        FrameClass::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
+    }
+
+    /// Whether there is a code object at `code`. Up to 3.11 a frame may still be linked while its code object ends.
+    #[inline(never)]
+    fn validate(&self, code: usize) -> Validity {
+        let (Some(count), Some(code_type)) = (self.word(code, 0), self.word(code, fixed::TYPE)) else {
+            return Validity::Invalid;
+        };
+        if code_type != self.interpreter.code_type {
+            return Validity::Invalid;
+        }
+        let mask = if self.interpreter.layout.short_reference_count { 0xffff_ffff } else { u64::MAX };
+        let count = count as u64 & mask;
+        if count == 0 || count > MAX_REFERENCES {
+            return Validity::Ended;
+        }
+        Validity::Alive
+    }
+
+    /// Index of the instruction in code units, -1 before the first; `None` when it is out of range.
+    #[inline(always)]
+    fn unit(&self, link: &FrameLink) -> Option<i64> {
+        let unit = match &self.interpreter.layout.frames {
+            FrameChain::Interpreter(_) => {
+                let first = link.code.checked_add(self.interpreter.layout.code.instructions.as_ref()?.first)?;
+                (link.instruction.wrapping_sub(first as u64) as i64) >> 1
             }
-            CurrentFrame::OnCStack { holder, frame, below, .. } => {
-                let holder = read(thread.checked_add(holder)?)?;
-                let leaf = read(holder.checked_add(frame)?)?;
-                let below = read(holder.checked_add(below)?)?;
-                let caller = if below == 0 { None } else { Some(read(below.checked_add(frame)?)?) };
-                Some(ChainStart { leaf, caller })
-            }
-        },
+            FrameChain::Objects(layout) => (i64::from(link.instruction as u32 as i32) * layout.bytes_per_step) >> 1,
+        };
+        (-1..=FrameWord::MAX_UNIT).contains(&unit).then_some(unit)
+    }
+
+    /// Whether the frame is complete. Below the first traceable instruction a function is still being entered; the interpreter's
+    /// own cleanup frames never pass it. Frame objects (up to 3.10) are always complete.
+    #[inline(never)]
+    fn has_begun(&self, code: usize, unit: i64) -> bool {
+        let Some(instructions) = &self.interpreter.layout.code.instructions else { return true };
+        match self.word(code, instructions.first_traceable) {
+            Some(first_traceable) => unit >= i64::from(first_traceable as u32 as i32),
+            None => false,
+        }
+    }
+
+    /// The start of the chain of the thread whose state is at `thread`; `None` when it cannot be read.
+    #[inline]
+    pub fn start(&self, thread: usize) -> Option<ChainStart> {
+        match &self.interpreter.layout.frames {
+            FrameChain::Objects(layout) => Some(ChainStart { leaf: self.word(thread, layout.current)?, caller: None }),
+            FrameChain::Interpreter(layout) => match layout.current {
+                CurrentFrame::InThread(offset) => Some(ChainStart { leaf: self.word(thread, offset)?, caller: None }),
+                CurrentFrame::OnCStack { holder, frame, below, .. } => {
+                    let holder = self.word(thread, holder)?;
+                    let leaf = self.word(holder, frame)?;
+                    let below = self.word(holder, below)?;
+                    let caller = if below == 0 { None } else { Some(self.word(below, frame)?) };
+                    Some(ChainStart { leaf, caller })
+                }
+            },
+        }
+    }
+
+    /// Whether the state at `thread` belongs to the profiled interpreter.
+    #[inline]
+    pub fn is_ours(&self, thread: usize) -> bool {
+        self.word(thread, fixed::INTERPRETER) == Some(self.interpreter.main)
+    }
+
+    /// The word at `offset` of the structure at `address`.
+    #[inline(always)]
+    pub fn word(&self, address: usize, offset: usize) -> Option<usize> {
+        self.memory.word(address.checked_add(offset)?)
     }
 }
 
-/// Whether the state at `thread` belongs to the profiled interpreter.
-#[inline]
-pub fn is_ours(interpreter: &Interpreter, thread: usize) -> bool {
-    thread.checked_add(fixed::INTERPRETER).and_then(guarded::read_u64) == Some(interpreter.main as u64)
-}
-
-/// Kernel thread id or pthread handle in the state at `thread`.
-#[inline]
-pub fn thread_id_word(layout: &ThreadLayout, thread: usize) -> Option<u64> {
-    let (super::layout::ThreadId::Kernel(offset) | super::layout::ThreadId::Pthread(offset)) = layout.id;
-    guarded::read_u64(thread.checked_add(offset)?)
+#[inline(always)]
+fn field(bytes: &[u8; 80], at: usize) -> Option<u64> {
+    let field = bytes.get(at..at.checked_add(8)?)?;
+    Some(u64::from_ne_bytes(field.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -244,6 +256,7 @@ mod tests {
             first_thread: None,
             main: 0,
             loop_entry: 0,
+            descriptor_id: Default::default(),
             code_type: 1,
             frame_type: 1,
             int_type: 1,
@@ -256,6 +269,7 @@ mod tests {
         for minor in 9..=15 {
             let interpreter = interpreter(minor);
             for code in [0, 8, 4096, usize::MAX & !7, usize::MAX - 4095, 1 << 63] {
+                let reader = FrameReader::of_process(&interpreter);
                 let link = FrameLink {
                     code,
                     previous: usize::MAX,
@@ -264,11 +278,11 @@ mod tests {
                     is_bottom: false,
                     is_on_data_stack: true,
                 };
-                assert_eq!(classify(&interpreter, &link), FrameClass::Invalid, "3.{minor}, code {code:#x}");
-                assert!(!has_begun(&interpreter, code, 0) || minor < 11);
-                assert_eq!(start(&interpreter, code), None);
-                assert!(!is_ours(&interpreter, code));
-                assert_eq!(read(&interpreter, code), None);
+                assert_eq!(reader.classify(&link), FrameClass::Invalid, "3.{minor}, code {code:#x}");
+                assert!(!reader.has_begun(code, 0) || minor < 11);
+                assert_eq!(reader.start(code), None);
+                assert!(!reader.is_ours(code));
+                assert_eq!(reader.read(code), None);
             }
         }
     }

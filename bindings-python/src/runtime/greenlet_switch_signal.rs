@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use spanprof_signal::HandlerContext;
+use spanprof_signal::Memory;
 
 use super::activation_signal::InterruptedRegisters;
 
@@ -30,15 +30,16 @@ pub fn samples() -> u64 {
 
 /// Whether the thread was interrupted inside a switch.
 #[inline]
-pub fn is_switching(context: &HandlerContext) -> bool {
+pub fn is_switching(memory: &impl Memory, registers: Option<&InterruptedRegisters<'_>>) -> bool {
     let bytes = BYTES.load(Ordering::Acquire) as u64;
     if bytes == 0 {
         return false;
     }
     let begin = BEGIN.load(Ordering::Relaxed) as u64;
     let is_inside = |address: u64| address.wrapping_sub(begin) < bytes;
-    let Some(registers) = InterruptedRegisters::of(context) else { return false };
-    let switching = is_inside(registers.program_counter) || registers.return_address_of_a_leaf().is_some_and(is_inside);
+    let Some(registers) = registers else { return false };
+    let switching =
+        is_inside(registers.program_counter()) || registers.return_address_of_a_leaf(memory).is_some_and(is_inside);
     if switching {
         SAMPLES.fetch_add(1, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 //! never freed. Read by all modules of `runtime`.
 
 use std::ffi::{c_void, CStr};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pyo3::ffi::{PyInterpreterState, PyThreadState};
 use pyo3::prelude::*;
@@ -33,6 +33,8 @@ pub struct Interpreter {
     pub frame_type: usize,
     /// Address of the type `int`.
     pub int_type: usize,
+    /// Offset of the kernel's thread id in the C library's thread descriptor; 0 while unknown. Used up to 3.10.
+    pub descriptor_id: AtomicUsize,
     /// Parameters of the context variable's lookup.
     pub context: ContextProbe,
 }
@@ -104,6 +106,7 @@ impl Interpreter {
             code_type: type_address("CodeType")?,
             frame_type: type_address("FrameType")?,
             int_type: &raw const pyo3::ffi::PyLong_Type as usize,
+            descriptor_id: AtomicUsize::new(0),
             context: ContextProbe::new(),
         })
     }

@@ -83,7 +83,7 @@ impl PythonRuntime {
             version,
             interpreter,
             code_end_hook: code_lifetime::install(interpreter),
-            lists_threads: interpreter.first_thread.is_some() && threads::calibrate(&interpreter.layout),
+            lists_threads: interpreter.first_thread.is_some() && threads::calibrate(interpreter),
             context_source: AtomicU8::new(0),
             resolver: AtomicPtr::new(new_resolver()),
         });

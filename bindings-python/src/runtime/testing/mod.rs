@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use spanprof::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
+use super::frame_signal::FrameReader;
 use super::frame_word::FrameWord;
 use super::resolve::{read_text, CodeObjectInfo};
 use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
@@ -206,7 +207,7 @@ fn text(string: &Bound<'_, PyAny>) -> Option<String> {
 /// Reads an `int` as the handler does.
 #[pyfunction]
 fn integer(object: &Bound<'_, PyAny>) -> Option<u64> {
-    context_signal::integer(interpreter::current()?, object.as_ptr() as usize)
+    context_signal::integer(&FrameReader::of_process(interpreter::current()?), object.as_ptr() as usize)
 }
 
 /// The runtime's statistics.
