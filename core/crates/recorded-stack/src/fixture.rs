@@ -91,11 +91,20 @@ impl RecordedStack {
     pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
         let directory = directory.join(&self.version);
         let path = directory.join(format!("{}.json", self.shape));
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
+        let text = self.to_json()?;
         std::fs::create_dir_all(&directory).map_err(|error| named(&directory, &error))?;
         std::fs::write(&path, text).map_err(|error| named(&path, &error))?;
         Ok(path)
+    }
+
+    /// The content of the fixture file.
+    ///
+    /// # Errors
+    /// None in practice: every recorded stack can be represented.
+    pub fn to_json(&self) -> io::Result<String> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        Ok(text)
     }
 
     /// The recorded words as memory.
