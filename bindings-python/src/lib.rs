@@ -68,5 +68,11 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
         conformance::register(&testing)?;
         module.add_submodule(&testing)?;
     }
+    #[cfg(any(test, feature = "record-stacks"))]
+    {
+        let recording = PyModule::new(module.py(), "_recording")?;
+        runtime::recording::register(&recording)?;
+        module.add_submodule(&recording)?;
+    }
     Ok(())
 }

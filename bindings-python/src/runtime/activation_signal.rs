@@ -113,7 +113,7 @@ impl<'a> InterruptedRegisters<'a> {
     }
 
     /// Visits every word in a general register and, where compilers combine two fields in one store, in a vector register.
-    fn each(&self, mut visit: impl FnMut(u64)) {
+    pub fn each(&self, mut visit: impl FnMut(u64)) {
         #[cfg(target_arch = "x86_64")]
         {
             for &word in &self.context.uc_mcontext.gregs[..=libc::REG_RSP as usize] {
@@ -157,4 +157,38 @@ fn saved_vectors(context: &libc::ucontext_t) -> Option<&SavedVectors> {
     // SAFETY: the context is the kernel's and has the asserted size; the word after the general registers is null or points to
     // the registers that the kernel saved.
     unsafe { words.add(WORDS_BEFORE_VECTORS).read().as_ref() }
+}
+
+/// Recorded registers in the form in which the kernel passes them to a handler.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub struct RecordedRegisters {
+    context: Box<libc::ucontext_t>,
+    _vectors: Box<SavedVectors>,
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+impl RecordedRegisters {
+    /// From the words that [`InterruptedRegisters::each`] visited.
+    pub fn new(program_counter: u64, words: &[u64]) -> Self {
+        let (general, vectors) = words.split_at(libc::REG_RSP as usize + 1);
+        let mut saved = Box::new(SavedVectors { _floating_point: [0; 20], vectors: [[0; 2]; 16] });
+        saved.vectors.as_flattened_mut().copy_from_slice(vectors);
+        // SAFETY: plain data of the kernel, for which all-zero bytes are valid; the pointer's place has the asserted offset.
+        let context = unsafe {
+            let mut context: Box<libc::ucontext_t> = Box::new(std::mem::zeroed());
+            let words = (&raw mut context.uc_mcontext).cast::<*const SavedVectors>();
+            words.add(WORDS_BEFORE_VECTORS).write(&raw const *saved);
+            context
+        };
+        let mut registers = Self { context, _vectors: saved };
+        let all = &mut registers.context.uc_mcontext.gregs;
+        all.iter_mut().zip(general).for_each(|(register, word)| *register = *word as i64);
+        all[libc::REG_RIP as usize] = program_counter as i64;
+        registers
+    }
+
+    /// The registers, for a walk.
+    pub fn interrupted(&self) -> InterruptedRegisters<'_> {
+        InterruptedRegisters { context: &self.context }
+    }
 }

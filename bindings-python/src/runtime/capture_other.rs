@@ -43,7 +43,11 @@ const MAX_GENERATORS: usize = 4;
 /// As for every [`spanprof_signal::CaptureOtherFn`]: called by the wall sampler on its own thread.
 pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_>) -> Captured {
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
-    walk(&FrameReader::of_process(interpreter), thread as usize, thread_id, stack)
+    let thread = thread as usize;
+    let captured = walk(&FrameReader::of_process(interpreter), thread, thread_id, stack);
+    #[cfg(any(test, feature = "record-stacks"))]
+    super::recording_signal::RECORDING.record_other(interpreter, thread, thread_id, captured, stack);
+    captured
 }
 
 /// Walks the thread whose state is at `thread`, if it is the thread with this kernel id.

@@ -28,7 +28,11 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let Some(interpreter) = interpreter::current() else { return Captured::Dropped(DropReason::Disabled) };
     // SAFETY: the function reads a pthread key of this thread; it takes no lock and needs no GIL.
     let thread = unsafe { (interpreter.current_thread)() } as usize;
-    walk(&FrameReader::of_process(interpreter), thread, InterruptedRegisters::of(context).as_ref(), stack)
+    let registers = InterruptedRegisters::of(context);
+    let captured = walk(&FrameReader::of_process(interpreter), thread, registers.as_ref(), stack);
+    #[cfg(any(test, feature = "record-stacks"))]
+    super::recording_signal::RECORDING.record(interpreter, thread, registers.as_ref(), captured, stack);
+    captured
 }
 
 /// Walks the thread whose state is at `thread`, stopped with these registers. `None`: outside a handler.

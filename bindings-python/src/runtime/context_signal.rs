@@ -71,6 +71,16 @@ impl ContextProbe {
         self.thread_table.store(1, Ordering::Release);
     }
 
+    /// The registered variable, its hash and the types of the table's nodes.
+    #[cfg(any(test, feature = "record-stacks"))]
+    pub(super) fn parameters(&self) -> (usize, u32, NodeTypes) {
+        let types = NodeTypes {
+            bitmap: self.bitmap_type.load(Ordering::Relaxed),
+            array: self.array_type.load(Ordering::Relaxed),
+        };
+        (self.variable.load(Ordering::Acquire), self.hash.load(Ordering::Relaxed), types)
+    }
+
     /// Number of failed lookups.
     pub(super) fn unreadable(&self) -> u64 {
         self.unreadable.load(Ordering::Relaxed)

@@ -242,32 +242,11 @@ fn field(bytes: &[u8; 80], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::context_signal::ContextProbe;
-    use crate::runtime::layout;
-
-    unsafe extern "C" fn no_thread() -> *mut pyo3::ffi::PyThreadState {
-        std::ptr::null_mut()
-    }
-
-    fn interpreter(minor: u8) -> Interpreter {
-        Interpreter {
-            layout: *layout::for_version((3, minor)).unwrap(),
-            current_thread: no_thread,
-            first_thread: None,
-            main: 0,
-            loop_entry: 0,
-            descriptor_id: Default::default(),
-            code_type: 1,
-            frame_type: 1,
-            int_type: 1,
-            context: ContextProbe::new(),
-        }
-    }
 
     #[test]
     fn words_that_are_no_address_are_classified_without_a_panic() {
         for minor in 9..=15 {
-            let interpreter = interpreter(minor);
+            let interpreter = Interpreter::without_process(minor);
             for code in [0, 8, 4096, usize::MAX & !7, usize::MAX - 4095, 1 << 63] {
                 let reader = FrameReader::of_process(&interpreter);
                 let link = FrameLink {

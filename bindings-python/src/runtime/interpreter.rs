@@ -112,6 +112,28 @@ impl Interpreter {
     }
 }
 
+#[cfg(test)]
+impl Interpreter {
+    /// CPython 3.`minor` of no process: addresses that no object has.
+    pub fn without_process(minor: u8) -> Self {
+        unsafe extern "C" fn no_thread() -> *mut PyThreadState {
+            std::ptr::null_mut()
+        }
+        Self {
+            layout: *layout::for_version((3, minor)).unwrap(),
+            current_thread: no_thread,
+            first_thread: None,
+            main: 0,
+            loop_entry: 0,
+            code_type: 1,
+            frame_type: 1,
+            int_type: 1,
+            descriptor_id: AtomicUsize::new(0),
+            context: ContextProbe::new(),
+        }
+    }
+}
+
 /// The state of the current interpreter, if it is the main one.
 pub(super) fn require_main(_py: Python<'_>) -> Result<usize, RuntimeError> {
     // SAFETY: `Python` proves that the GIL is held; both only read the current interpreter.

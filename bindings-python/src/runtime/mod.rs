@@ -24,6 +24,12 @@ mod frame_word;
 mod greenlet_switch_signal;
 mod interpreter;
 mod layout;
+#[cfg(test)]
+mod recorded_stack_tests;
+#[cfg(any(test, feature = "record-stacks"))]
+pub mod recording;
+#[cfg(any(test, feature = "record-stacks"))]
+mod recording_signal;
 mod resolve;
 mod sampled_code_signal;
 mod self_check;

@@ -42,7 +42,8 @@ pub const fn is_at_or_after(a: u32, b: u32) -> bool {
 pub static SAMPLED_CODE: SampledCode = SampledCode::new();
 
 impl SampledCode {
-    const fn new() -> Self {
+    /// An empty table.
+    pub const fn new() -> Self {
         Self {
             buckets: [const {
                 Bucket { owner: AtomicU64::new(0), lost_through: AtomicU64::new(0), generation: AtomicU32::new(0) }
@@ -119,6 +120,16 @@ impl SampledCode {
             is_newer.then_some(ANY_LOST | u64::from(generation))
         };
         let _ = self.bucket(code).lost_through.fetch_update(Ordering::SeqCst, Ordering::SeqCst, newest);
+    }
+
+    /// Removes all marks and generations.
+    #[cfg(any(test, feature = "record-stacks"))]
+    pub fn clear(&self) {
+        for bucket in &self.buckets {
+            bucket.owner.store(0, Ordering::Relaxed);
+            bucket.lost_through.store(0, Ordering::Relaxed);
+            bucket.generation.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Number of code objects that began to end.

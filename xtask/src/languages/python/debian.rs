@@ -41,6 +41,19 @@ impl Debian {
         Ok(Self { root, versions })
     }
 
+    /// The selected versions, or all of them when none is selected.
+    pub fn chosen(&self, selected: &[String]) -> StepResult<Vec<&String>> {
+        let is_selected = |version: &&String| selected.is_empty() || selected.contains(version);
+        let chosen: Vec<_> = self.versions.iter().filter(is_selected).collect();
+        match selected.iter().find(|version| !chosen.contains(version)) {
+            None => Ok(chosen),
+            Some(missing) => Err(StepFailure::new(
+                "find Python",
+                format!("CPython {missing} is neither installed nor available from Debian"),
+            )),
+        }
+    }
+
     /// Copies the unpacked wheel and the suite's programs into the root directory.
     pub fn install(&self, wheel: &Path) -> StepResult {
         let suite = self.root.join("suite");

@@ -57,14 +57,7 @@ fn from_debian(
     failed: &mut Vec<String>,
 ) -> StepResult {
     let debian = Debian::fetch()?;
-    let is_selected = |version: &&String| selected.is_empty() || selected.contains(version);
-    let chosen: Vec<_> = debian.versions.iter().filter(is_selected).collect();
-    if let Some(missing) = selected.iter().find(|version| !chosen.contains(version)) {
-        return Err(StepFailure::new(
-            "find Python",
-            format!("CPython {missing} is neither installed nor available from Debian"),
-        ));
-    }
+    let chosen = debian.chosen(selected)?;
     if chosen.is_empty() {
         return Ok(());
     }

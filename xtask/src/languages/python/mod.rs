@@ -5,6 +5,7 @@ pub mod debian;
 mod documents;
 mod live;
 pub mod package;
+mod record;
 pub mod runtimes;
 mod suite;
 mod venv;
@@ -76,6 +77,9 @@ impl Toolchain for PythonToolchain {
     }
 
     fn live(&self, given: &Arguments) -> StepResult {
-        live::run(given)
+        match given.has("record") {
+            true => record::run(given),
+            false => live::run(given),
+        }
     }
 }

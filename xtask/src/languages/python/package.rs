@@ -57,12 +57,19 @@ pub fn release() -> StepResult<PathBuf> {
 /// A wheel in the profile of the workspace's tests, so that nothing is compiled twice, with the feature `testing`; for this
 /// machine only.
 pub fn build_for_tests() -> StepResult<PathBuf> {
+    build_with("build the wheel for tests", "dist-for-tests", "extension-module,testing")
+}
+
+/// As [`build_for_tests`], with the feature `record-stacks`.
+pub fn build_for_recording() -> StepResult<PathBuf> {
+    build_with("build the wheel that records", "dist-for-recording", "extension-module,record-stacks")
+}
+
+fn build_with(name: &str, directory: &str, features: &str) -> StepResult<PathBuf> {
     let python = runtimes::preferred()?;
     let tools = Venv::with("maturin", &python, &[MATURIN.to_owned()])?;
-    let dist = scratch::empty("dist-for-tests")?;
-    maturin(&tools, &python, "build the wheel for tests", &dist)
-        .args(["--compatibility", "linux", "--features", "extension-module,testing"])
-        .run()?;
+    let dist = scratch::empty(directory)?;
+    maturin(&tools, &python, name, &dist).args(["--compatibility", "linux", "--features", features]).run()?;
     only_wheel(&dist)
 }
 

@@ -28,7 +28,8 @@ pub const VERB: Verb = Verb {
         serve      the page of `spanprof serve` in headless Chromium\n\
         outage     receivers that refuse, discard, never respond, reset: the service must be unaffected\n\
         python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
-                   3.14 and 3.15 from Debian's packages, as root on Debian\n\
+                   3.14 and 3.15 from Debian's packages, as root on Debian; --record: instead, records the stacks that
+                   the tests of the walk replay\n\
         node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26 from npm;\n\
                    --seconds of stress each (60), --node 18,24\n\
         java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI;\n\

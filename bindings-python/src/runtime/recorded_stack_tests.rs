@@ -1,0 +1,182 @@
+//! Replays the stacks in `bindings-python/tests/recorded`, which `cargo xtask live python --record` recorded: without an
+//! interpreter, the walk finds the recorded frames. Cut or changed memory ends each walk within its bounds.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use spanprof_recorded_stack::{RecordedMemory, RecordedStack};
+use spanprof_signal::{Captured, Context, Memory, RawFrame, RawStack};
+
+use super::activation_signal::InterruptedRegisters;
+use super::context_signal::NodeTypes;
+use super::frame_signal::FrameReader;
+use super::interpreter::Interpreter;
+use super::sampled_code_signal::SampledCode;
+use super::{capture_other, capture_signal};
+
+/// The context id of the recorded programs.
+const CONTEXT_ID: u64 = 0x5eed;
+/// The depth limit of a replay, above the depth of each recorded stack.
+const DEPTH: usize = 128;
+/// Minor versions of CPython 3 with recorded stacks.
+const VERSIONS: [u8; 1] = [11];
+
+fn recorded() -> Vec<RecordedStack> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
+    RecordedStack::read_all(&directory).unwrap().into_iter().map(|(_, stack)| stack).collect()
+}
+
+/// `3.11.7` and `c_call`, for messages.
+fn title(stack: &RecordedStack) -> String {
+    format!("{} on CPython {}", stack.shape, stack.version)
+}
+
+fn minor(stack: &RecordedStack) -> u8 {
+    stack.version.split('.').nth(1).unwrap().parse().unwrap()
+}
+
+/// The properties of the recorded interpreter.
+fn interpreter(stack: &RecordedStack) -> Interpreter {
+    let table = |name: &str| stack.tables[name] as usize;
+    let mut interpreter = Interpreter::without_process(minor(stack));
+    interpreter.main = table("main");
+    interpreter.loop_entry = table("loop_entry");
+    interpreter.code_type = table("code_type");
+    interpreter.frame_type = table("frame_type");
+    interpreter.int_type = table("int_type");
+    interpreter.descriptor_id.store(table("descriptor_id"), Ordering::Relaxed);
+    let types = NodeTypes { bitmap: table("context_bitmap_type"), array: table("context_array_type") };
+    interpreter.context.register(table("context_variable"), table("context_hash") as u32, types);
+    interpreter
+}
+
+/// Memory that counts its reads.
+struct CountedMemory {
+    memory: RecordedMemory,
+    reads: Cell<usize>,
+}
+
+impl Memory for CountedMemory {
+    fn word(&self, address: usize) -> Option<usize> {
+        self.reads.set(self.reads.get() + 1);
+        self.memory.word(address)
+    }
+}
+
+/// Outcome of a replay.
+#[derive(Debug, PartialEq, Eq)]
+struct Replay {
+    captured: Captured,
+    frames: Vec<RawFrame>,
+    context: Context,
+    is_truncated: bool,
+    reads: usize,
+}
+
+/// Walks the recorded thread with this memory and depth limit.
+fn replay(stack: &RecordedStack, memory: RecordedMemory, depth: usize) -> Replay {
+    let interpreter = interpreter(stack);
+    let memory = CountedMemory { memory, reads: Cell::new(0) };
+    let sampled_code = Box::new(SampledCode::new());
+    let reader = FrameReader { memory: &memory, interpreter: &interpreter, sampled_code: &sampled_code };
+    let mut frames = vec![RawFrame::default(); depth];
+    let mut output = RawStack::new(&mut frames);
+    let thread = stack.registers["thread"] as usize;
+    let captured = match stack.registers["thread_id"] {
+        0 => with_registers(stack, |registers| capture_signal::walk(&reader, thread, registers, &mut output)),
+        id => capture_other::walk(&reader, thread, id as u32, &mut output),
+    };
+    Replay {
+        captured,
+        context: output.context,
+        is_truncated: output.is_truncated(),
+        reads: memory.reads.get(),
+        frames: output.frames().to_vec(),
+    }
+}
+
+/// Calls `walk` with the recorded registers, if the walk depended on them.
+fn with_registers<T>(stack: &RecordedStack, walk: impl FnOnce(Option<&InterruptedRegisters<'_>>) -> T) -> T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let words = stack.registers.iter().filter(|(name, _)| name.starts_with("register_"));
+        let words: Vec<u64> = words.map(|(_, word)| *word).collect();
+        if !words.is_empty() {
+            let registers =
+                super::activation_signal::RecordedRegisters::new(stack.registers["program_counter"], &words);
+            return walk(Some(&registers.interrupted()));
+        }
+    }
+    walk(None)
+}
+
+/// The functions of a shape, leaf first.
+fn functions(shape: &str, minor: u8) -> Vec<&'static str> {
+    let mut names = match shape {
+        "function" => vec!["leaf", "function"],
+        "generator" => vec!["numbers", "generator"],
+        "coroutine" => vec![
+            "query",
+            "handle",
+            "Handle._run",
+            "BaseEventLoop._run_once",
+            "BaseEventLoop.run_forever",
+            "BaseEventLoop.run_until_complete",
+            "Runner.run",
+            "run",
+            "coroutine",
+        ],
+        "c_call" => vec!["key", "c_call"],
+        "recursion" => vec!["recursion"; 31],
+        "loop_entry" => vec!["loop_entry"],
+        "other_thread" => {
+            return vec!["wait_for_byte", "wait", "Thread.run", "Thread._bootstrap_inner", "Thread._bootstrap"];
+        }
+        _ => panic!("shape {shape} has no functions here"),
+    };
+    names.extend(["main", "<module>"]);
+    if minor < 11 {
+        names.retain(|name| *name != "Runner.run");
+    }
+    names
+}
+
+#[test]
+fn a_replay_finds_the_recorded_frames_and_context() {
+    for stack in recorded() {
+        let replay = replay(&stack, stack.memory(), DEPTH);
+        assert_eq!(replay.captured, Captured::Walked, "{}", title(&stack));
+        assert_eq!(replay.frames, stack.raw_frames(), "{}", title(&stack));
+        assert_eq!(replay.context, Context::Id(CONTEXT_ID), "{}", title(&stack));
+        assert!(!replay.is_truncated, "{}", title(&stack));
+    }
+}
+
+#[test]
+fn the_recorded_frames_are_those_of_the_program() {
+    for stack in recorded() {
+        let names: Vec<_> = stack.frames.iter().map(|frame| frame.name.as_str()).collect();
+        let functions = functions(&stack.shape, minor(&stack));
+        // Code objects have qualified names from 3.11 on.
+        let unqualified = |name: &'static str| name.rsplit('.').next().unwrap();
+        let expected: Vec<_> = match minor(&stack) {
+            11.. => functions,
+            _ => functions.into_iter().map(unqualified).collect(),
+        };
+        assert_eq!(names, expected, "{}", title(&stack));
+    }
+}
+
+#[test]
+fn each_version_has_a_recording_of_each_shape() {
+    let recorded: Vec<_> = recorded().iter().map(|stack| (minor(stack), stack.shape.clone())).collect();
+    for minor in VERSIONS {
+        for shape in ["function", "generator", "coroutine", "c_call", "recursion", "other_thread"] {
+            assert!(recorded.contains(&(minor, shape.to_owned())), "{shape} on CPython 3.{minor}");
+        }
+        // Only there is the start of the frame chain a record on the C stack.
+        let has_entry = recorded.contains(&(minor, "loop_entry".to_owned()));
+        assert_eq!(has_entry, matches!(minor, 11 | 12), "loop_entry on CPython 3.{minor}");
+    }
+}

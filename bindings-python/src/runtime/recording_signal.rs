@@ -1,0 +1,209 @@
+//! Records the memory that a walk reads, for the tests that replay it (feature `record-stacks`). After a walk with the shape
+//! that was requested, the handler walks once more and saves each word. Runs in handlers. Not here: the fixture (`recording`).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+
+use spanprof_recorded_stack::{RecordedWord, Recorder, RecordingMemory};
+use spanprof_signal::{Captured, Context, RawFrame, RawStack};
+
+use super::activation_signal::{self, InterruptedRegisters};
+use super::frame_signal::FrameReader;
+use super::interpreter::Interpreter;
+use super::sampled_code_signal::SampledCode;
+use super::{capture_other, capture_signal};
+
+/// Maximum number of frames of a recorded stack.
+const MAX_FRAMES: usize = 64;
+/// Maximum number of recorded registers: general and vector registers of x86-64.
+const MAX_REGISTERS: usize = 48;
+
+/// The walk to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordedWalk {
+    /// The walk in the handler.
+    Handler = 0,
+    /// The walk in the handler, interrupted where the thread's chain starts at a record in a register.
+    LoopEntry = 1,
+    /// The walk of another thread.
+    OtherThread = 2,
+}
+
+/// The recording of the process.
+pub static RECORDING: StackRecording = StackRecording::new();
+
+/// One recorded walk, and the request for it. Words are atomics, because a handler writes them; the recorder's state orders
+/// them.
+pub struct StackRecording {
+    recorder: Recorder,
+    /// Only of the recorded walk, so that it validates every code object.
+    sampled_code: SampledCode,
+    leaf: AtomicU64,
+    walk: AtomicU8,
+    thread: AtomicU64,
+    thread_id: AtomicU32,
+    context: AtomicU64,
+    frame_count: AtomicUsize,
+    frames: [[AtomicU64; 2]; MAX_FRAMES],
+    program_counter: AtomicU64,
+    register_count: AtomicUsize,
+    registers: [AtomicU64; MAX_REGISTERS],
+}
+
+/// A complete recording.
+pub struct CompleteRecording {
+    /// Address of the thread state.
+    pub thread: u64,
+    /// The kernel's id of the thread; 0 except for [`RecordedWalk::OtherThread`].
+    pub thread_id: u32,
+    /// The context id; 0: none.
+    pub context: u64,
+    /// Address of the interrupted instruction; 0 except for [`RecordedWalk::LoopEntry`].
+    pub program_counter: u64,
+    /// General and vector registers, as [`InterruptedRegisters::each`] visits them; empty except for
+    /// [`RecordedWalk::LoopEntry`].
+    pub registers: Vec<u64>,
+    /// The words that the walk read.
+    pub words: Vec<RecordedWord>,
+    /// The frames of generation 0, leaf first.
+    pub frames: Vec<RawFrame>,
+}
+
+impl StackRecording {
+    const fn new() -> Self {
+        Self {
+            recorder: Recorder::new(),
+            sampled_code: SampledCode::new(),
+            leaf: AtomicU64::new(0),
+            walk: AtomicU8::new(0),
+            thread: AtomicU64::new(0),
+            thread_id: AtomicU32::new(0),
+            context: AtomicU64::new(0),
+            frame_count: AtomicUsize::new(0),
+            frames: [const { [const { AtomicU64::new(0) }; 2] }; MAX_FRAMES],
+            program_counter: AtomicU64::new(0),
+            register_count: AtomicUsize::new(0),
+            registers: [const { AtomicU64::new(0) }; MAX_REGISTERS],
+        }
+    }
+
+    /// Requests a recording of the next such walk whose leaf is a frame of the code object at `leaf`.
+    pub fn request(&self, walk: RecordedWalk, leaf: u64) {
+        self.leaf.store(leaf, Ordering::Relaxed);
+        self.walk.store(walk as u8, Ordering::Relaxed);
+        self.recorder.arm();
+    }
+
+    /// The recording, once complete.
+    pub fn take(&self) -> Option<CompleteRecording> {
+        let words = self.recorder.take()?;
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let frames = self.frames.iter().take(self.frame_count.load(Ordering::Relaxed));
+        Some(CompleteRecording {
+            thread: load(&self.thread),
+            thread_id: self.thread_id.load(Ordering::Relaxed),
+            context: load(&self.context),
+            program_counter: load(&self.program_counter),
+            registers: self.registers.iter().take(self.register_count.load(Ordering::Relaxed)).map(load).collect(),
+            words,
+            frames: frames.map(|[code, at]| RawFrame { code: load(code), at: load(at) }).collect(),
+        })
+    }
+
+    /// After a walk in the handler.
+    pub fn record(
+        &self,
+        interpreter: &Interpreter,
+        thread: usize,
+        registers: Option<&InterruptedRegisters<'_>>,
+        captured: Captured,
+        stack: &RawStack<'_>,
+    ) {
+        let reader = FrameReader::of_process(interpreter);
+        let entry = registers.filter(|_| activation_signal::start_below(&reader, thread, registers).is_some());
+        let walk = if entry.is_some() { RecordedWalk::LoopEntry } else { RecordedWalk::Handler };
+        if !self.is_requested(walk, captured, stack) {
+            return;
+        }
+        self.again(interpreter, thread, 0, entry, stack, |reader, stack| {
+            capture_signal::walk(reader, thread, registers, stack)
+        });
+    }
+
+    /// After a walk of another thread.
+    pub fn record_other(
+        &self,
+        interpreter: &Interpreter,
+        thread: usize,
+        thread_id: u32,
+        captured: Captured,
+        stack: &RawStack<'_>,
+    ) {
+        if !self.is_requested(RecordedWalk::OtherThread, captured, stack) {
+            return;
+        }
+        self.again(interpreter, thread, thread_id, None, stack, |reader, stack| {
+            capture_other::walk(reader, thread, thread_id, stack)
+        });
+    }
+
+    fn save_registers(&self, registers: Option<&InterruptedRegisters<'_>>) {
+        let mut count = 0;
+        if let Some(registers) = registers {
+            registers.each(|word| {
+                if let Some(register) = self.registers.get(count) {
+                    register.store(word, Ordering::Relaxed);
+                    count += 1;
+                }
+            });
+        }
+        self.register_count.store(count, Ordering::Relaxed);
+        self.program_counter.store(registers.map_or(0, InterruptedRegisters::program_counter), Ordering::Relaxed);
+    }
+
+    fn is_requested(&self, walk: RecordedWalk, captured: Captured, stack: &RawStack<'_>) -> bool {
+        captured == Captured::Walked
+            && !stack.is_truncated()
+            && self.walk.load(Ordering::Relaxed) == walk as u8
+            && stack.frames().first().is_some_and(|frame| frame.code == self.leaf.load(Ordering::Relaxed))
+    }
+
+    /// Walks again and keeps the recording if the frames are those of the first walk.
+    fn again(
+        &self,
+        interpreter: &Interpreter,
+        thread: usize,
+        thread_id: u32,
+        entry: Option<&InterruptedRegisters<'_>>,
+        first: &RawStack<'_>,
+        walk: impl FnOnce(&FrameReader<'_, RecordingMemory<'_>>, &mut RawStack<'_>) -> Captured,
+    ) {
+        let Some(memory) = self.recorder.begin() else { return };
+        self.sampled_code.clear();
+        let reader = FrameReader { memory: &memory, interpreter, sampled_code: &self.sampled_code };
+        let mut frames = [RawFrame { code: 0, at: 0 }; MAX_FRAMES];
+        let mut second = RawStack::new(&mut frames);
+        let captured = walk(&reader, &mut second);
+        // The upper half is the generation, which is 0 in the table of this walk.
+        let is_same =
+            |(first, second): (&RawFrame, &RawFrame)| first.code == second.code && first.at & 0xffff_ffff == second.at;
+        if captured != Captured::Walked
+            || second.context != first.context
+            || second.len() != first.len()
+            || !first.frames().iter().zip(second.frames()).all(is_same)
+        {
+            return;
+        }
+        for ([code, at], frame) in self.frames.iter().zip(second.frames()) {
+            code.store(frame.code, Ordering::Relaxed);
+            at.store(frame.at, Ordering::Relaxed);
+        }
+        self.frame_count.store(second.len(), Ordering::Relaxed);
+        self.save_registers(entry);
+        self.thread.store(thread as u64, Ordering::Relaxed);
+        self.thread_id.store(thread_id, Ordering::Relaxed);
+        let context = if let Context::Id(id) = second.context { id } else { 0 };
+        self.context.store(context, Ordering::Relaxed);
+        memory.keep();
+    }
+}
