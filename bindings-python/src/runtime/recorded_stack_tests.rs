@@ -1,9 +1,10 @@
 //! Replays the stacks in `bindings-python/tests/recorded`, which `cargo xtask live python --record` recorded: without an
-//! interpreter, the walk finds the recorded frames. Cut or changed memory ends each walk within its bounds.
+//! interpreter, the walk finds the recorded frames. Not here: replays with changed memory (`changed_memory_tests`).
 
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
 
 use spanprof_recorded_stack::{RecordedMemory, RecordedStack};
 use spanprof_signal::{Captured, Context, Memory, RawFrame, RawStack};
@@ -16,28 +17,36 @@ use super::sampled_code_signal::SampledCode;
 use super::{capture_other, capture_signal};
 
 /// The context id of the recorded programs.
-const CONTEXT_ID: u64 = 0x5eed;
+pub const CONTEXT_ID: u64 = 0x5eed;
 /// The depth limit of a replay, above the depth of each recorded stack.
-const DEPTH: usize = 128;
+pub const DEPTH: usize = 128;
+/// Registers are recorded on x86-64.
+const HAS_REGISTERS: bool = cfg!(target_arch = "x86_64");
 /// Minor versions of CPython 3 with recorded stacks.
-const VERSIONS: [u8; 1] = [11];
+const VERSIONS: std::ops::RangeInclusive<u8> = 9..=15;
 
-fn recorded() -> Vec<RecordedStack> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
-    RecordedStack::read_all(&directory).unwrap().into_iter().map(|(_, stack)| stack).collect()
+/// Every recorded stack that this machine can replay.
+pub fn recorded() -> &'static [RecordedStack] {
+    static STACKS: OnceLock<Vec<RecordedStack>> = OnceLock::new();
+    STACKS.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
+        let stacks = RecordedStack::read_all(&directory).unwrap().into_iter().map(|(_, stack)| stack);
+        stacks.filter(|stack| HAS_REGISTERS || stack.shape != "loop_entry").collect()
+    })
 }
 
-/// `3.11.7` and `c_call`, for messages.
-fn title(stack: &RecordedStack) -> String {
+/// Shape and version, for messages.
+pub fn title(stack: &RecordedStack) -> String {
     format!("{} on CPython {}", stack.shape, stack.version)
 }
 
-fn minor(stack: &RecordedStack) -> u8 {
+/// `y` of the version 3.y.z.
+pub fn minor(stack: &RecordedStack) -> u8 {
     stack.version.split('.').nth(1).unwrap().parse().unwrap()
 }
 
 /// The properties of the recorded interpreter.
-fn interpreter(stack: &RecordedStack) -> Interpreter {
+pub fn interpreter(stack: &RecordedStack) -> Interpreter {
     let table = |name: &str| stack.tables[name] as usize;
     let mut interpreter = Interpreter::without_process(minor(stack));
     interpreter.main = table("main");
@@ -66,23 +75,33 @@ impl Memory for CountedMemory {
 
 /// Outcome of a replay.
 #[derive(Debug, PartialEq, Eq)]
-struct Replay {
-    captured: Captured,
-    frames: Vec<RawFrame>,
-    context: Context,
-    is_truncated: bool,
-    reads: usize,
+pub struct Replay {
+    /// Outcome of the walk.
+    pub captured: Captured,
+    /// The frames that it wrote, also when it dropped the sample.
+    pub frames: Vec<RawFrame>,
+    /// The context that it read.
+    pub context: Context,
+    /// Whether the depth limit cut the stack.
+    pub is_truncated: bool,
+    /// Number of words that it read or failed to read.
+    pub reads: usize,
 }
 
-/// Walks the recorded thread with this memory and depth limit.
-fn replay(stack: &RecordedStack, memory: RecordedMemory, depth: usize) -> Replay {
+/// Walks the recorded thread.
+pub fn replay(stack: &RecordedStack) -> Replay {
+    replay_with(stack, stack.registers["thread"], stack.memory(), DEPTH)
+}
+
+/// Walks the thread whose state is at `thread` with this memory and depth limit.
+pub fn replay_with(stack: &RecordedStack, thread: u64, memory: RecordedMemory, depth: usize) -> Replay {
     let interpreter = interpreter(stack);
     let memory = CountedMemory { memory, reads: Cell::new(0) };
     let sampled_code = Box::new(SampledCode::new());
     let reader = FrameReader { memory: &memory, interpreter: &interpreter, sampled_code: &sampled_code };
     let mut frames = vec![RawFrame::default(); depth];
     let mut output = RawStack::new(&mut frames);
-    let thread = stack.registers["thread"] as usize;
+    let thread = thread as usize;
     let captured = match stack.registers["thread_id"] {
         0 => with_registers(stack, |registers| capture_signal::walk(&reader, thread, registers, &mut output)),
         id => capture_other::walk(&reader, thread, id as u32, &mut output),
@@ -114,7 +133,7 @@ fn with_registers<T>(stack: &RecordedStack, walk: impl FnOnce(Option<&Interrupte
 /// The functions of a shape, leaf first.
 fn functions(shape: &str, minor: u8) -> Vec<&'static str> {
     let mut names = match shape {
-        "function" => vec!["leaf", "function"],
+        "function" => vec!["leaf", "Number.__neg__", "negate", "function"],
         "generator" => vec!["numbers", "generator"],
         "coroutine" => vec![
             "query",
@@ -145,11 +164,11 @@ fn functions(shape: &str, minor: u8) -> Vec<&'static str> {
 #[test]
 fn a_replay_finds_the_recorded_frames_and_context() {
     for stack in recorded() {
-        let replay = replay(&stack, stack.memory(), DEPTH);
-        assert_eq!(replay.captured, Captured::Walked, "{}", title(&stack));
-        assert_eq!(replay.frames, stack.raw_frames(), "{}", title(&stack));
-        assert_eq!(replay.context, Context::Id(CONTEXT_ID), "{}", title(&stack));
-        assert!(!replay.is_truncated, "{}", title(&stack));
+        let replay = replay(stack);
+        assert_eq!(replay.captured, Captured::Walked, "{}", title(stack));
+        assert_eq!(replay.frames, stack.raw_frames(), "{}", title(stack));
+        assert_eq!(replay.context, Context::Id(CONTEXT_ID), "{}", title(stack));
+        assert!(!replay.is_truncated, "{}", title(stack));
     }
 }
 
@@ -157,14 +176,14 @@ fn a_replay_finds_the_recorded_frames_and_context() {
 fn the_recorded_frames_are_those_of_the_program() {
     for stack in recorded() {
         let names: Vec<_> = stack.frames.iter().map(|frame| frame.name.as_str()).collect();
-        let functions = functions(&stack.shape, minor(&stack));
+        let functions = functions(&stack.shape, minor(stack));
         // Code objects have qualified names from 3.11 on.
         let unqualified = |name: &'static str| name.rsplit('.').next().unwrap();
-        let expected: Vec<_> = match minor(&stack) {
-            11.. => functions,
-            _ => functions.into_iter().map(unqualified).collect(),
+        let expected: Vec<_> = match minor(stack) {
+            ..=10 => functions.into_iter().map(unqualified).collect(),
+            _ => functions,
         };
-        assert_eq!(names, expected, "{}", title(&stack));
+        assert_eq!(names, expected, "{}", title(stack));
     }
 }
 
@@ -177,6 +196,16 @@ fn each_version_has_a_recording_of_each_shape() {
         }
         // Only there is the start of the frame chain a record on the C stack.
         let has_entry = recorded.contains(&(minor, "loop_entry".to_owned()));
-        assert_eq!(has_entry, matches!(minor, 11 | 12), "loop_entry on CPython 3.{minor}");
+        assert_eq!(has_entry, HAS_REGISTERS && matches!(minor, 11 | 12), "loop_entry on CPython 3.{minor}");
+    }
+}
+
+#[test]
+fn at_the_entry_of_the_interpreter_loop_the_walk_needs_the_registers() {
+    for stack in recorded().iter().filter(|stack| stack.shape == "loop_entry") {
+        let mut without = stack.clone();
+        without.registers.retain(|name, _| !name.starts_with("register_"));
+        assert_eq!(replay(stack).captured, Captured::Walked, "{}", title(stack));
+        assert_ne!(replay(&without).captured, Captured::Walked, "{}", title(stack));
     }
 }

@@ -42,7 +42,17 @@ def finish(recorded, frame):
 
 
 def function():
-    leaf()
+    negate(Number())
+
+
+def negate(number):
+    # Below the eighth instruction the walk checks that the function has begun.
+    -number
+
+
+class Number:
+    def __neg__(self):
+        leaf()
 
 
 def leaf():
@@ -130,11 +140,12 @@ def other_thread():
 
 def wait(readable):
     variable.set(CONTEXT_ID)
-    wait_for_byte(readable)
+    next(wait_for_byte(readable))
 
 
 def wait_for_byte(readable):
-    os.read(readable, 1)
+    # The frame of a generator is not on the thread's data stack.
+    yield os.read(readable, 1)
 
 
 SHAPES = {
