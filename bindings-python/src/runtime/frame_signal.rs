@@ -5,7 +5,9 @@ use spanprof_signal::{Memory, ProcessMemory, RawFrame};
 
 use super::frame_word::FrameWord;
 use super::interpreter::Interpreter;
-use super::layout::{fixed, ActivationBottom, CurrentFrame, FrameChain, FrameObjectLayout, InterpreterFrameLayout};
+use super::layout::{
+    fixed, ActivationBottom, CurrentFrame, FrameChain, FrameObjectLayout, InstructionsLayout, InterpreterFrameLayout,
+};
 use super::sampled_code_signal::{SampledCode, SAMPLED_CODE};
 
 /// The inputs of a walk: with the same ones, it always returns the same frames. Tests replay recorded stacks with their own.
@@ -155,8 +157,12 @@ impl<M: Memory> FrameReader<'_, M> {
             },
         };
         let Some(unit) = self.unit(link) else { return FrameClass::Invalid };
-        if unit < MAX_PROLOGUE_UNITS && !self.has_begun(link.code, unit) {
-            return FrameClass::Skipped;
+        if let (true, Some(instructions)) = (unit < MAX_PROLOGUE_UNITS, &self.interpreter.layout.code.instructions) {
+            match self.has_begun(instructions, link.code, unit) {
+                Some(true) => {}
+                Some(false) => return FrameClass::Skipped,
+                None => return FrameClass::Invalid,
+            }
         }
         FrameClass::Frame(RawFrame { code, at: FrameWord::new(generation, unit).0 })
     }
@@ -192,14 +198,11 @@ impl<M: Memory> FrameReader<'_, M> {
     }
 
     /// Whether the frame is complete. Below the first traceable instruction a function is still being entered; the interpreter's
-    /// own cleanup frames never pass it. Frame objects (up to 3.10) are always complete.
+    /// own cleanup frames never pass it. Frame objects (up to 3.10) are always complete. `None`: not readable.
     #[inline(never)]
-    fn has_begun(&self, code: usize, unit: i64) -> bool {
-        let Some(instructions) = &self.interpreter.layout.code.instructions else { return true };
-        match self.word(code, instructions.first_traceable) {
-            Some(first_traceable) => unit >= i64::from(first_traceable as u32 as i32),
-            None => false,
-        }
+    fn has_begun(&self, instructions: &InstructionsLayout, code: usize, unit: i64) -> Option<bool> {
+        let first_traceable = self.word(code, instructions.first_traceable)?;
+        Some(unit >= i64::from(first_traceable as u32 as i32))
     }
 
     /// The start of the chain of the thread whose state is at `thread`; `None` when it cannot be read.
@@ -258,7 +261,9 @@ mod tests {
                     is_on_data_stack: true,
                 };
                 assert_eq!(reader.classify(&link), FrameClass::Invalid, "3.{minor}, code {code:#x}");
-                assert!(!reader.has_begun(code, 0) || minor < 11);
+                if let Some(instructions) = &interpreter.layout.code.instructions {
+                    assert_eq!(reader.has_begun(instructions, code, 0), None);
+                }
                 assert_eq!(reader.start(code), None);
                 assert!(!reader.is_ours(code));
                 assert_eq!(reader.read(code), None);
