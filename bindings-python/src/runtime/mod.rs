@@ -14,6 +14,8 @@
 mod activation_signal;
 mod capture_other;
 mod capture_signal;
+#[cfg(test)]
+mod changed_memory_tests;
 mod code_lifetime;
 mod context_signal;
 mod context_variable;
