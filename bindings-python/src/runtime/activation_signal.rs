@@ -2,6 +2,14 @@
 //! thread state already points to the loop's new `_PyCFrame` on the C stack, but compilers store its fields some instructions
 //! later. Until then both fields, the leaf frame and the previous record, are left over from an earlier activation. The
 //! address of the previous record is then in a register; that record and its frames are complete. Runs in handlers.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.10 | the current frame is in the thread state | `start_below` returns `None` |
+//! | 3.11 | `_PyCFrame` on the C stack holds it, after `use_tracing` (`Include/cpython/pystate.h`); `is_entry` marks the bottom frame | `CurrentFrame::OnCStack`, `ActivationBottom::Flag` |
+//! | 3.12 | `use_tracing` is gone; an entry frame is at the bottom | `ActivationBottom::EntryFrame` |
+//! | 3.13 | no `_PyCFrame`: the current frame is in the thread state | `start_below` returns `None` |
 
 use spanprof_signal::{HandlerContext, Memory};
 

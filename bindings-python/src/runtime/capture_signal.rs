@@ -10,6 +10,16 @@
 //! * A frame whose function has not begun, and entry frames of the interpreter, are skipped: the time goes to the caller.
 //! * Up to 3.11 a frame can outlive its code object by a few instructions: it is shown as `code_ended`.
 //! * Any other link that is not a frame with a code object drops the sample as `invalid_frame` or `faulted_read`.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | the chain starts in the thread state (`frame`) | `FrameReader::start` |
+//! | 3.11 | it starts in the `_PyCFrame` of the current activation | `activation_signal`, `WalkOutcome::StaleLeaf` |
+//! | up to 3.11 | a frame can outlive its code object by a few instructions | `FrameClass::Ended` |
+//! | 3.12 | each activation has an entry frame at its bottom | `FrameClass::Skipped` |
+//! | 3.13 | the chain starts in the thread state again (`current_frame`) | `FrameReader::start` |
+//! | 3.15 | a base frame without code is the root of each chain | `FrameClass::Skipped`; `threads` lists no thread that has only this frame |
 
 use spanprof_signal::{Captured, DropReason, HandlerContext, Memory, RawFrame, RawStack};
 

@@ -6,6 +6,12 @@
 //! `PyCode_Type.tp_dealloc`, which frees every code object. Both stay installed until the process ends, because other code
 //! may have chained to the shim. While nothing is sampled, the hook costs one load per freed code object.
 //!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.11 | no watchers; `tp_dealloc` of `PyCode_Type` (`Objects/codeobject.c`) is a writable slot | `swap_deallocator` |
+//! | 3.12 | `PyCode_AddWatcher` (`Include/cpython/code.h`), `CODE_MAX_WATCHERS` 8 (`Include/internal/pycore_code.h`) | `add_watcher` |
+//!
 //! # Why no name is ever wrong
 //! A raw frame holds the address X of its code object and the generation t of X's bucket, read during the walk. Let g be the
 //! generation of the bucket when X ends. The hook queues the tombstone (X, g, names), and only then increments the generation

@@ -4,6 +4,13 @@
 //!
 //! Why it is sound: in the handler the thread itself is stopped, a `Context` replaces its immutable table by one store, and
 //! each node is checked as it is read. From another thread the read is repeated until two results agree.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | `PyContext.ctx_vars` (`Include/internal/pycore_context.h`), `PyHamtObject.h_root` (`Include/internal/pycore_hamt.h`), nodes (`Python/hamt.c`), `ob_size` of `int` (`Include/longintrepr.h`) | `table_of`, `walk`, `IntegerForm::SignedSize` |
+//! | 3.12 | `lv_tag` of `int` (`Include/cpython/longintrepr.h`); nodes are in `pycore_hamt.h`, with the same fields | `IntegerForm::Tag` |
+//! | 3.15 | `context` moved in the thread state | `ThreadLayout::context` |
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

@@ -1,5 +1,13 @@
 //! Bounds of frames on a thread's data stack (from 3.11 on). They distinguish a live frame from a popped one, whose contents
 //! remain in memory. Used only by the walk of another thread; the walk in the handler starts from a live frame.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.10 | frames are objects: no data stack | `FrameLink::is_on_data_stack` is false |
+//! | 3.11 | `_PyStackChunk`, `datastack_chunk`, `datastack_top` (`Include/cpython/pystate.h`); a frame has `FRAME_SPECIALS_SIZE` (`Include/internal/pycore_frame.h`), `co_nlocalsplus` and `co_stacksize` words | `Chunk::of`, `FrameSize::Parts` |
+//! | 3.12 | `co_framesize` is the sum (`Include/cpython/code.h`) | `FrameSize::Words` |
+//! | 3.15 | `datastack_top` moved in the thread state | `InterpreterFrameLayout::data_stack_top` |
 
 use spanprof_signal::Memory;
 

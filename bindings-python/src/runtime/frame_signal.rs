@@ -1,5 +1,15 @@
 //! Reads one frame of the chain with guarded reads and classifies it: the part of the walk that both captures share. Runs in
 //! handlers. Not here: which frames a thread has and in which order (`capture_signal`, `capture_other`).
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | frame objects linked by `f_back`; `f_lasti` counts bytes (`Include/cpython/frameobject.h`) | `read_frame_object` |
+//! | 3.10 | `f_lasti` counts code units | `bytes_per_step` |
+//! | 3.11 | `_PyInterpreterFrame`; incomplete below `_co_firsttraceable` (`_PyFrame_IsIncomplete`, `Include/internal/pycore_frame.h`) | `read_interpreter_frame`, `has_begun` |
+//! | 3.12 | entry frames of the interpreter: owner `FRAME_OWNED_BY_CSTACK`, 3 | `first_entry_owner`, `FrameClass::Skipped` |
+//! | 3.13 | `f_executable` replaces `f_code` and can be `None`; `instr_ptr` replaces `prev_instr` and is the current instruction | `validate`, `unit` |
+//! | 3.14 | tag bits in `f_executable`; owners up to 4 (`Include/internal/pycore_interpframe_structs.h`); 32 bits of reference count | mask in `read_interpreter_frame`, `MAX_OWNER`, `short_reference_count` |
 
 use spanprof_signal::{Memory, ProcessMemory, RawFrame};
 

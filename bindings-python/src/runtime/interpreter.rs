@@ -1,5 +1,12 @@
 //! Properties of the running interpreter that the handler requires: layout, types, entry points. Determined once at start and
 //! never freed. Read by all modules of `runtime`.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.12 | offsets are not published | `layout`, `self_check` |
+//! | 3.13 | `_PyRuntime` begins with `_Py_DebugOffsets` (`Include/internal/pycore_runtime.h`); free-threaded builds exist | `check_published`, `detect` |
+//! | 3.14 | the fields of `_Py_DebugOffsets` moved (`Include/internal/pycore_debug_offsets.h`) | `InterpreterLayout::published` |
 
 use std::ffi::{c_void, CStr};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

@@ -3,6 +3,13 @@
 //!
 //! Up to 3.10 a thread state holds only its `pthread_t`: the address of the C library's thread descriptor. [`calibrate`] finds
 //! the offset of the kernel id in this descriptor; the descriptors of two threads must agree on it.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.10 | `thread_id` is the `pthread_t` (`Include/cpython/pystate.h`) | `ThreadId::Pthread`, `calibrate` |
+//! | 3.11 | `native_thread_id` is the kernel's id | `ThreadId::Kernel` |
+//! | 3.15 | a thread without Python code has a base frame | `is_python_leaf` |
 
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,17 @@
 //! Offsets in bytes of the CPython structures that the walk reads: one file per version. Taken from each version's headers.
 //! 3.13 and later also publish most of them at run time, which the start compares (`interpreter`). Read by the walk, the
 //! resolver and the self-check.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | `PyFrameObject` (`Include/cpython/frameobject.h`), `PyThreadState.frame` (`Include/cpython/pystate.h`) | `v3_9.rs` |
+//! | 3.10 | `f_lasti` counts code units; `co_linetable` replaces `co_lnotab` (`Include/cpython/code.h`) | `v3_10.rs` |
+//! | 3.11 | `_PyInterpreterFrame` (`Include/internal/pycore_frame.h`), `_PyCFrame`, `native_thread_id`, data stack (`Include/cpython/pystate.h`) | `v3_11.rs` |
+//! | 3.12 | `use_tracing` is gone from `_PyCFrame`; `co_framesize`; `lv_tag` of `int` (`Include/cpython/longintrepr.h`); `wstr` is gone from `str` (PEP 623) | `v3_12.rs` |
+//! | 3.13 | `current_frame` in the thread state; `_Py_DebugOffsets` (`Include/internal/pycore_runtime.h`) | `v3_13.rs` |
+//! | 3.14 | `_PyStackRef` in frames (`Include/internal/pycore_interpframe_structs.h`); flags beside the reference count; the fields of `_Py_DebugOffsets` moved (`Include/internal/pycore_debug_offsets.h`) | `v3_14.rs` |
+//! | 3.15 | fields of the thread state moved (`context`, `native_thread_id`, data stack) | `v3_15.rs` |
 
 mod v3_10;
 mod v3_11;

@@ -1,5 +1,11 @@
 //! Copies name, file, first line and line table of a code object. Called on the drain thread without the GIL, or by the
 //! code-end hook with it. Not here: the check that the copy is valid ([`super::FrameResolver`]).
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.10 | code objects have `co_name` only (`Include/cpython/code.h`) | `CodeLayout::name` |
+//! | 3.11 | `co_qualname` | `CodeLayout::name` |
 
 use std::sync::Arc;
 

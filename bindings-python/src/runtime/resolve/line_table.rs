@@ -1,5 +1,12 @@
 //! Decodes line tables: from an instruction to its line and column, for the three formats of CPython 3.9 to 3.15. Pure: bytes
 //! in, position out; arbitrary bytes give some result without a panic.
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | 3.9 | `co_lnotab` (`Objects/lnotab_notes.txt`) | `lnotab` |
+//! | 3.10 | `co_linetable` (PEP 626, `Objects/lnotab_notes.txt`) | `ranges` |
+//! | 3.11 | `co_linetable` with columns (PEP 657, `Objects/locations.md`) | `Locations` |
 
 use crate::runtime::layout::LineTableFormat;
 

@@ -1,5 +1,11 @@
 //! Reads Python strings from memory, without the GIL: every kind (ASCII, Latin-1, UCS-2, UCS-4; compact or not). Surrogates
 //! become U+FFFD. Called by [`super::code_info`].
+//!
+//! # Changes in CPython
+//! | version | change | handled in |
+//! |---|---|---|
+//! | up to 3.11 | `wstr` lies before the characters (`Include/cpython/unicodeobject.h`); a legacy string has a pointer to them | `TextLayout`, `read` |
+//! | 3.12 | `wstr` and legacy strings are gone (PEP 623) | `TextLayout` |
 
 use spanprof_signal::guarded;
 
