@@ -60,4 +60,4 @@ pub use native::NativeRuntime;
 pub use profiler::Profiler;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};
-pub use tag::{tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};
+pub use tag::{bind, bind_future, tag_future, tag_wrapper, AsLabels, Labels, TagScope, TaggedFuture};

@@ -1,5 +1,6 @@
-//! Labels for a scope in Rust: a closure, a block, or a future. The Rust form of `tag_wrapper`, which every language has.
-//! Not here: interning of labels and contexts (`context`).
+//! Labels for a scope in Rust: a closure, a block, or a future; and work bound to the context of the thread that hands it
+//! over. The Rust form of `tag_wrapper` and `bind`, which every language has. Not here: interning of labels and contexts
+//! (`context`).
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -9,7 +10,8 @@ use std::task::{Context as TaskContext, Poll};
 use crate::context::{context_row, merge, open_context, pin_context, with_labels, ContextRow, PinnedContext};
 use crate::sys::thread_context;
 
-/// Labels prepared in advance, so that entering a scope costs tens of nanoseconds.
+/// Prepared labels: an immutable label set, interned once, so that entering a scope costs tens of nanoseconds. The limits of
+/// labels apply when it is made. It may be made before `start` and used on any thread.
 ///
 /// ```
 /// let labels = spanprof::Labels::new(&[("route", "/cart"), ("method", "GET")]);
@@ -168,6 +170,53 @@ impl<F: Future> Future for TaggedFuture<F> {
     }
 }
 
+/// The context of a thread, pinned.
+struct BoundContext {
+    id: u64,
+    _pin: PinnedContext,
+}
+
+impl BoundContext {
+    /// The labels and the span of this thread; without a scope that set one, OpenTelemetry's active span.
+    fn current() -> Self {
+        let id = inner_id(thread_context::current(), Labels::default());
+        Self { id, _pin: pin_context(id) }
+    }
+}
+
+/// Binds `work` to the labels and the span that are current now: it runs under them, on any thread, instead of those of its
+/// caller, which are restored afterwards. Outside all scopes it is bound to no labels.
+///
+/// ```
+/// let price = spanprof::tag_wrapper([("route", "/cart")], || spanprof::bind(|| 1 + 1));
+/// assert_eq!(std::thread::spawn(price).join().unwrap(), 2);
+/// ```
+pub fn bind<R>(work: impl FnOnce() -> R) -> impl FnOnce() -> R {
+    let bound = BoundContext::current();
+    move || {
+        let _scope = TagScope::enter_id(bound.id);
+        work()
+    }
+}
+
+/// As [`bind`], for a future: every poll runs under the labels and the span that are current now.
+///
+/// ```
+/// let work = spanprof::tag_wrapper([("route", "/cart")], || spanprof::bind_future(async { 1 + 1 }));
+/// # let _ = work;
+/// ```
+pub fn bind_future<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let bound = BoundContext::current();
+    async move {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|task| {
+            let _scope = TagScope::enter_id(bound.id);
+            future.as_mut().poll(task)
+        })
+        .await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +260,63 @@ mod tests {
     }
 
     #[test]
+    fn bound_work_has_the_labels_and_the_span_of_its_binding_on_any_thread() {
+        let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7"), ("a", "1")];
+        let link = || context_row(thread_context::current()).unwrap().link;
+        let bound = tag_wrapper(trace, || bind(move || (current_labels(), link().span_id[7])));
+        let elsewhere = std::thread::spawn(|| tag_wrapper([("b", "2")], || (bound(), current_labels())));
+        assert_eq!(elsewhere.join().unwrap(), ((pairs(&[("a", "1")]), 0xb7), pairs(&[("b", "2")])));
+    }
+
+    #[test]
+    fn work_bound_outside_all_scopes_has_no_labels() {
+        let bound = bind(current_labels);
+        assert_eq!(tag_wrapper([("a", "1")], || (bound(), current_labels())), (pairs(&[]), pairs(&[("a", "1")])));
+    }
+
+    #[test]
+    fn a_panic_of_bound_work_restores_the_labels_of_its_caller() {
+        let bound = tag_wrapper([("a", "1")], || bind(|| -> () { std::panic::resume_unwind(Box::new("on purpose")) }));
+        tag_wrapper([("b", "2")], || {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(bound)).is_err());
+            assert_eq!(current_labels(), pairs(&[("b", "2")]));
+        });
+    }
+
+    #[test]
+    fn a_bound_future_has_the_labels_of_its_binding_while_it_is_polled() {
+        let work = tag_wrapper([("a", "1")], || {
+            bind_future(async {
+                assert_eq!(current_labels(), pairs(&[("a", "1")]));
+                std::future::poll_fn(|_| Poll::<()>::Pending).await;
+            })
+        });
+        let mut work = std::pin::pin!(work);
+        let mut task = TaskContext::from_waker(std::task::Waker::noop());
+        for _ in 0..2 {
+            tag_wrapper([("b", "2")], || {
+                assert!(work.as_mut().poll(&mut task).is_pending());
+                assert_eq!(current_labels(), pairs(&[("b", "2")]));
+            });
+        }
+    }
+
+    #[test]
+    fn prepared_labels_give_the_context_of_labels_given_directly() {
+        let (route, method) = ([("route", "/cart")], [("method", "GET"), ("route", "/pay")]);
+        let nested = |outer: &dyn Fn(&mut dyn FnMut()), inner: &dyn Fn(&mut dyn FnMut())| {
+            let mut id = 0;
+            outer(&mut || inner(&mut || id = thread_context::current()));
+            id
+        };
+        let (prepared_route, prepared_method) = (Labels::new(&route), Labels::new(&method));
+        let direct = nested(&|work| tag_wrapper(route, work), &|work| tag_wrapper(method, work));
+        let prepared = nested(&|work| tag_wrapper(prepared_route, work), &|work| tag_wrapper(prepared_method, work));
+        assert_eq!(direct, prepared);
+        assert_ne!(direct, 0);
+    }
+
+    #[test]
     fn inner_scopes_inherit_the_link_and_equal_labels_reuse_the_context() {
         let trace = [("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"), ("span_id", "00f067aa0ba902b7")];
         tag_wrapper(trace, || {
@@ -234,6 +340,8 @@ mod tests {
         };
         let link = || context_row(thread_context::current()).unwrap().link.span_id;
         let first = opentelemetry::Context::new().with_remote_span_context(span(1)).attach();
+        let bound = bind(link);
+        assert_eq!(std::thread::spawn(bound).join().unwrap(), [1; 8]);
         tag_wrapper([("k", "v")], || {
             assert_eq!(link(), [1; 8]);
             let _second = opentelemetry::Context::new().with_remote_span_context(span(2)).attach();

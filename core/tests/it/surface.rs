@@ -33,7 +33,7 @@ fn conformance_the_public_names_equal_the_surface_case() {
     };
     let listed = |part: &str| sorted(&surface["rust"][part]);
     let mut crate_names = names!(
-        values: set_log_callback, tag_future, tag_wrapper;
+        values: bind, bind_future, set_log_callback, tag_future, tag_wrapper;
         types: Config, ConfigPatch, ConfigValue, Error, ErrorKind, Labels, LogLevel, Profiler, StatValue, Stats, TagScope,
             TaggedFuture<()>
     );
