@@ -143,6 +143,13 @@ pub struct BoundCall {
 
 #[pymethods]
 impl BoundCall {
+    /// Binds `function` to the current context, which may be empty.
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        let context = variable::get();
+        Self { function, _pin: pin_context(context.id()), context }
+    }
+
     #[pyo3(signature = (*arguments, **keywords))]
     fn __call__(
         &self,
@@ -157,10 +164,21 @@ impl BoundCall {
         result
     }
 
+    /// The context id, as [`current`] returned it.
+    #[getter]
+    fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.context.clone().into_object(py)
+    }
+
     /// The original function, for code that inspects a queue of calls.
     #[getter]
     fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
         self.function.clone_ref(py)
+    }
+
+    #[getter]
+    fn __name__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.function.getattr(py, "__name__")
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -171,13 +189,11 @@ impl BoundCall {
 /// Binds `function` to the current context; returns `function` itself when there is none.
 #[pyfunction]
 pub fn bind_context(function: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    let context = variable::get();
-    if context.id() == 0 {
+    if variable::get().id() == 0 {
         return Ok(function);
     }
     let py = function.py();
-    let pin = pin_context(context.id());
-    Ok(Bound::new(py, BoundCall { function: function.unbind(), context, _pin: pin })?.into_any())
+    Ok(Bound::new(py, BoundCall::new(function.unbind()))?.into_any())
 }
 
 /// Sets the function that a scope calls when used as a decorator; called once when the package is imported.

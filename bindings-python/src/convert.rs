@@ -93,6 +93,9 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
             return context::prepare(pairs.as_slice());
         }
     }
+    if let Some(prepared) = crate::labels::prepared(labels) {
+        return prepared;
+    }
     if labels.cast::<PyMapping>().is_err() {
         UNREADABLE_LABELS.fetch_add(1, Ordering::Relaxed);
         let kind = labels.get_type().name().map(|name| name.to_string()).unwrap_or_default();

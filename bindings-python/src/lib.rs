@@ -13,6 +13,7 @@ mod convert;
 mod error;
 pub mod ffi;
 mod host_log;
+mod labels;
 pub mod runtime;
 
 use pyo3::prelude::*;
@@ -51,6 +52,7 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
     module.add_class::<context_calls::LinkToken>()?;
     module.add_class::<context_calls::BoundCall>()?;
+    module.add_class::<labels::LabelsObject>()?;
     module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;
     module.add_function(wrap_pyfunction!(context_calls::describe, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;

@@ -36,6 +36,10 @@ async def main():
         pass
 
 asyncio.run(main())
+with spanprof.tag_wrapper(spanprof.Labels({"a": "1"}, b="2")):
+    assert spanprof.bind(decorated)() == 5
+assert asyncio.run(spanprof.bind(main)()) is None
+assert spanprof.is_running() is False
 spanprof.add_thread_tag("a", "1")
 spanprof.remove_thread_tag("a", "1")
 assert spanprof.stats() == {}

@@ -50,7 +50,9 @@ def test_a_correct_program_has_no_errors_under_strict(tmp_path):
         def nightly(count: int) -> str:
             return str(count)
 
-        text: str = nightly(3)
+        text: str = spanprof.bind(nightly)(3)
+        with spanprof.tag_wrapper(spanprof.Labels({"endpoint": "/cart"}), attempt=2):
+            running: bool = spanprof.is_running()
         spanprof.update(sample_rate=100)
         stopped: bool = spanprof.stop() and spanprof.flush(1.0) and spanprof.shutdown()
         spanprof.configure("shop", server_address="http://localhost:4040", oncpu=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from .decorate import decorate as _decorate
 from .errors import SpanprofError
-from .lifecycle import flush, start, stats, stop, update
+from .labels import Labels, bind, tag_wrapper
+from .lifecycle import flush, is_running, start, stats, stop, update
 from .native import native as _native
 from .pyroscope import (
     LineNo,
@@ -35,26 +36,20 @@ _native.set_decorate(_decorate)
 
 __version__: str = _native.version
 
-# ``tag_wrapper`` and the ``Scope`` that it returns are C types of the native module, implemented in Rust:
-# ``src/ffi/scope_calls.rs`` (entry points), ``src/ffi/scope.rs`` (open scopes), ``src/context.rs`` (context ids).
-# ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version without the native module.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ._spanprof import Scope, tag_wrapper
-else:
-    tag_wrapper = _native.tag_wrapper
-
 __all__ = [
+    "Labels",
     "LineNo",
     "ProfilerImplementation",
     "SpanprofError",
     "__version__",
     "add_thread_tag",
+    "bind",
     "build_summary",
     "change_name",
     "configure",
     "configure_experimental_stack_profiler",
     "flush",
+    "is_running",
     "remove_tags",
     "remove_thread_tag",
     "runtime_name",

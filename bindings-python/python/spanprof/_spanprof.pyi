@@ -39,19 +39,30 @@ class Scope:
     ) -> Done: ...
     def __call__(self, function: _Function, /) -> _Function: ...
 
-def tag_wrapper(labels: Mapping[str, object] = ..., /, **keyword_labels: object) -> Scope:
+class Labels:
+    """Prepared labels: an immutable label set, converted once. Pass it to :func:`tag_wrapper` in place of a mapping. It takes
+    the arguments of ``tag_wrapper``. The limits of labels apply when it is made, before or after ``start``. Implemented in
+    ``src/labels.rs``.
+    """
+
+    def __init__(self, labels: Mapping[str, object] | Labels = ..., /, **keyword_labels: object) -> None: ...
+
+def tag_wrapper(labels: Mapping[str, object] | Labels = ..., /, **keyword_labels: object) -> Scope:
     """Sets labels for a scope. Use it in ``with``, in ``async with``, or as a decorator of a function, a coroutine function
-    or a generator function. Labels are a mapping, keywords or both. Scopes nest: inner labels override outer ones of the
-    same name. ``trace_id`` and ``span_id`` with hex values become the span link of the samples.
+    or a generator function. Labels are a mapping or prepared :class:`Labels`, keywords, or both. Scopes nest: inner labels
+    override outer ones of the same name. ``trace_id`` and ``span_id`` with hex values become the span link of the samples.
     """
 
 class LinkToken:
     """The context that a span link set."""
 
 class BoundCall:
-    """A function bound to a context id; created by :func:`bind_context`."""
+    """A function bound to the current context id, which may be 0."""
 
+    context: int
     __wrapped__: Callable[..., Any]
+    __name__: str
+    def __init__(self, function: Callable[..., Any]) -> None: ...
     def __call__(self, *arguments: Any, **keywords: Any) -> Any: ...
 
 def start(config: dict[str, Any]) -> bool: ...

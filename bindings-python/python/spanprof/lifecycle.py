@@ -1,4 +1,4 @@
-"""Start, stop, flush, update and stats, and the installation of the process's hooks. Not here: the settings (native core)."""
+"""Start, stop, flush, update, stats and is_running, and the installation of the process's hooks. Not here: the settings (native core)."""
 
 from __future__ import annotations
 
@@ -98,3 +98,8 @@ def update(**config: Unpack[Options]) -> bool:
 def stats() -> dict[str, int | str]:
     """The profiler's statistics: samples, losses by reason, deliveries, settings with their sources."""
     return native.stats()
+
+
+def is_running() -> bool:
+    """Whether this process is being profiled now: true between a ``start`` that returned true and ``stop``."""
+    return native.is_running()

@@ -42,6 +42,15 @@ class Scope:
         return function
 
 
+class Labels:
+    """Prepared labels without effect."""
+
+    __slots__ = ()
+
+    def __init__(self, *labels: Any, **keyword_labels: Any) -> None:
+        return None
+
+
 _SCOPE = Scope()
 
 

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping};
 
 use super::scope::ScopeState;
 use super::scope_method;
 use crate::context::PreparedLabels;
 use crate::convert;
 use crate::error::ffi_guard;
+use crate::labels;
 
 #[repr(C)]
 struct ScopeObject {
@@ -77,7 +77,8 @@ static TAG_WRAPPER: MethodTable<2> = MethodTable([
         METH_FASTCALL | ffi::METH_KEYWORDS,
         c"tag_wrapper(labels=None, /, *more, **keyword_labels)\n--\n\n\
           Sets labels for a scope. Use it in `with`, in `async with`, or as a decorator of a function, a coroutine function or \
-          a generator function. Scopes nest: inner labels override outer ones of the same name. \
+          a generator function. Labels are a mapping or prepared `Labels`, keywords, or both. \
+          Scopes nest: inner labels override outer ones of the same name. \
           `trace_id` and `span_id` with hex values become the span link of the samples.",
     ),
     ffi::PyMethodDef::zeroed(),
@@ -207,8 +208,7 @@ unsafe extern "C" fn tag_wrapper(
     })
 }
 
-/// The labels of a call with keywords: `tag_wrapper(labels)`, `tag_wrapper(labels=…)`, `tag_wrapper(endpoint="/cart")`, or a
-/// mapping and keywords, which take precedence. Other calls set no labels and log one warning.
+/// The labels of a call with keywords.
 ///
 /// # Safety
 /// The arguments of a vectorcall.
@@ -222,36 +222,14 @@ unsafe fn labels_of_call(
     let (py, values, names) = unsafe {
         let py = Python::assume_attached();
         let names = Bound::from_borrowed_ptr_or_opt(py, keyword_names);
-        let keywords = names.as_ref().map_or(0, |names| names.len().unwrap_or(0));
-        let count = positional as usize + keywords;
+        let names: Vec<_> = names.and_then(|names| names.try_iter().ok()).into_iter().flatten().flatten().collect();
+        let count = positional as usize + names.len();
         let values = (0..count).map(|at| Bound::from_borrowed_ptr(py, *arguments.add(at))).collect::<Vec<_>>();
         (py, values, names)
     };
     let (given, keyword_values) = values.split_at((positional as usize).min(values.len()));
-    let labels = PyDict::new(py);
-    let filled = (|| -> PyResult<bool> {
-        let mut mapping = given.first().cloned();
-        let mut keywords = Vec::new();
-        for (at, value) in keyword_values.iter().enumerate() {
-            let Some(name) = names.as_ref().map(|names| names.get_item(at)).transpose()? else { continue };
-            let is_mapping = name.eq("labels")? && mapping.is_none() && value.cast::<PyMapping>().is_ok();
-            match is_mapping {
-                true => mapping = Some(value.clone()),
-                false => keywords.push((name, value)),
-            }
-        }
-        if let Some(mapping) = &mapping {
-            labels.update(mapping.cast::<PyMapping>()?)?;
-        }
-        for (name, value) in &keywords {
-            labels.set_item(name, value)?;
-        }
-        Ok(given.len() <= 1 && (mapping.is_some() || !keywords.is_empty()))
-    })();
-    if !matches!(filled, Ok(true)) {
-        convert::warn_of_labels(&format!("{} arguments", values.len()));
-    }
-    convert::prepared_labels(labels.as_any())
+    let keywords: Vec<_> = names.into_iter().zip(keyword_values.iter().cloned()).collect();
+    labels::of_arguments(py, given, &keywords)
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
