@@ -208,4 +208,16 @@ function stats() {
   }
 }
 
-module.exports = { start, startQuietly, stop, flush, update, stats };
+/**
+ * Whether this process is being profiled now: true between a `start` that returned true and `stop`.
+ * @returns {boolean}
+ */
+function isRunning() {
+  try {
+    return native.isRunning();
+  } catch {
+    return false;
+  }
+}
+
+module.exports = { start, startQuietly, stop, flush, update, stats, isRunning };

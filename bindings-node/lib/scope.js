@@ -139,6 +139,39 @@ function pairsOf(labels) {
   return pairs;
 }
 
+const PAIRS = Symbol('pairs');
+const ALONE = Symbol('alone');
+
+/**
+ * Labels converted once; made by {@link prepareLabels}. The labels are its properties, as text, and cannot change.
+ */
+class PreparedLabels {
+  /** @param {string[]} pairs alternating keys and values */
+  constructor(pairs) {
+    // A context with a span link may expire; one of labels only is permanent.
+    const isLink = pairs.some((text, at) => at % 2 === 0 && (text === 'trace_id' || text === 'span_id'));
+    /** @type {string[]} */
+    this[PAIRS] = pairs;
+    /** The context id of these labels alone. @type {number | undefined} */
+    this[ALONE] = isLink || pairs.length === 0 ? undefined : native.childContext(0, pairs);
+    for (const hidden of [PAIRS, ALONE]) Object.defineProperty(this, hidden, { enumerable: false });
+    for (let at = 0; at < pairs.length; at += 2) {
+      Object.defineProperty(this, pairs[at], { value: pairs[at + 1], enumerable: true, configurable: true });
+    }
+    Object.freeze(this);
+  }
+}
+
+/**
+ * Prepared labels: an immutable label set, converted once, for `tagWrapper` and every other function that takes labels. The limits
+ * of labels apply when it is made, before or after `start`. Never throws: unreadable labels are left out.
+ * @param {Labels} labels
+ * @returns {Readonly<Record<string, string>>}
+ */
+function prepareLabels(labels) {
+  return /** @type {any} */ (new PreparedLabels(pairsOf(labels)));
+}
+
 /**
  * The id of the context `parent` with `labels` added; the parent itself on an error.
  * @param {number} parent
@@ -146,7 +179,9 @@ function pairsOf(labels) {
  */
 function child(parent, labels) {
   try {
-    const pairs = pairsOf(labels);
+    const prepared = labels instanceof PreparedLabels ? labels : undefined;
+    if (prepared !== undefined && parent === 0 && prepared[ALONE] !== undefined) return prepared[ALONE];
+    const pairs = prepared?.[PAIRS] ?? pairsOf(labels);
     return pairs.length === 0 ? parent : native.childContext(parent, pairs);
   } catch {
     return parent;
@@ -215,7 +250,8 @@ function getLabels() {
 }
 
 /**
- * `fn`, bound to the current labels and span for every later call.
+ * `fn`, bound to the current labels and span: every later call, and the asynchronous work that it starts, runs under them instead of
+ * its caller's. Outside all scopes it is bound to no labels.
  * @template {(...args: any[]) => any} F
  * @param {F} fn
  * @returns {F}
@@ -238,4 +274,4 @@ function bind(fn) {
   return /** @type {F} */ (/** @type {unknown} */ (bound));
 }
 
-module.exports = { profilingStarted, current, run, enter, child, linked, tagWrapper, setLabels, getLabels, bind };
+module.exports = { profilingStarted, current, run, enter, child, linked, tagWrapper, prepareLabels, setLabels, getLabels, bind };

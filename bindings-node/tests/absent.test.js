@@ -36,6 +36,8 @@ assert.deepEqual(spanprof.getLabels(), {});
 assert.equal(spanprof.bind((x) => x)(6), 6);
 assert.equal(spanprof.update({ sampleRate: 10 }), false);
 assert.deepEqual(spanprof.stats(), {});
+assert.equal(spanprof.isRunning(), false);
+assert.equal(spanprof.tagWrapper(spanprof.prepareLabels({ a: 1 }), () => 8), 8);
 let went = false;
 spanprof.expressMiddleware()({ method: 'GET', headers: {} }, {}, () => { went = true; });
 assert.equal(went, true);

@@ -3,11 +3,18 @@
 
 const test = require('node:test');
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { spawnSync } = require('node:child_process');
 const { EventEmitter, once } = require('node:events');
 const { Readable } = require('node:stream');
 const { pipeline } = require('node:stream/promises');
 const timers = require('node:timers/promises');
 const spanprof = require('spanprof');
+
+const { current } = require('../lib/scope.js');
+const { native } = require('../lib/native.js');
 
 const { tagWrapper, getLabels } = spanprof;
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
@@ -84,6 +91,60 @@ test('a bound function runs under the labels of its binding, with its own this a
   assert.equal(bound.length, 2);
   assert.equal(bound.name, 'named');
   tagWrapper({ b: 2 }, () => assert.deepEqual(bound.call({ own: 7 }, 3), [7, 3, { a: '1' }]));
+});
+
+test('a bound function that a timer or an event calls has the labels of its binding', async () => {
+  const emitter = new EventEmitter();
+  const seen = [];
+  tagWrapper({ a: 1 }, () => emitter.on('ready', spanprof.bind(() => seen.push(getLabels()))));
+  await tagWrapper({ b: 2 }, async () => {
+    emitter.emit('ready');
+    await timers.setTimeout(1);
+    emitter.emit('ready');
+    assert.deepEqual(getLabels(), { b: '2' });
+  });
+  assert.deepEqual(seen, [{ a: '1' }, { a: '1' }]);
+  const outside = spanprof.bind(getLabels);
+  assert.deepEqual(tagWrapper({ a: 1 }, outside), {});
+});
+
+test('prepared labels give the context of labels given directly', () => {
+  const inside = ([labels, ...inner]) => (labels === undefined ? current() : tagWrapper(labels, () => inside(inner)));
+  const cases = [[{ a: 1 }], [{ a: 1, b: true }, { b: 'x' }], [new Map([['k', 'v']]), { a: 1 }], [{}]];
+  for (const labels of cases) assert.equal(inside(labels.map(spanprof.prepareLabels)), inside(labels));
+  const linked = spanprof.prepareLabels({ trace_id: TRACE, span_id: 'b7ad6b7169203331', a: 1 });
+  tagWrapper(linked, () => {
+    const { traceId, spanId } = native.describeContext(current());
+    assert.deepEqual([traceId, spanId, getLabels()], [TRACE, 'b7ad6b7169203331', { a: '1' }]);
+  });
+});
+
+test('prepared labels are immutable, readable, and never throw', () => {
+  const labels = { a: 1, __proto__: null };
+  const prepared = spanprof.prepareLabels(labels);
+  labels.a = 2;
+  assert.deepEqual({ ...prepared }, { a: '1' });
+  assert.throws(() => { prepared.a = '3'; }, TypeError);
+  tagWrapper(prepared, () => assert.deepEqual(getLabels(), { a: '1' }));
+  for (const wrong of [null, undefined, 7, 'text', { a() {} }]) {
+    assert.deepEqual(tagWrapper(spanprof.prepareLabels(wrong), getLabels), {});
+  }
+});
+
+test('isRunning is true from start to stop only', (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spanprof-running-'));
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const source = `
+    const spanprof = require('spanprof');
+    const options = { serviceName: 'running', fileDirectory: process.argv[1] };
+    const states = [spanprof.isRunning()];
+    process.env.SPANPROF_DISABLED = '1';
+    states.push(spanprof.start(options), spanprof.isRunning());
+    delete process.env.SPANPROF_DISABLED;
+    states.push(spanprof.start(options), spanprof.isRunning());
+    spanprof.stop().then((stopped) => console.log(JSON.stringify([...states, stopped, spanprof.isRunning()])));`;
+  const done = spawnSync(process.execPath, ['-e', source, folder], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  assert.deepEqual(JSON.parse(done.stdout), [false, false, false, true, true, true, false], done.stderr);
 });
 
 test('setLabels replaces the labels in the current execution and the work that it starts only', async () => {

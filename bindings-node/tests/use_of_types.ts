@@ -9,6 +9,7 @@ const later: Promise<string> = spanprof.tag_wrapper({ endpoint: '/cart' }, async
 const bound: (name: string) => number = spanprof.bind((name: string) => name.length);
 const delivered: Promise<boolean> = spanprof.flush(5);
 const labels: Record<string, string> = spanprof.getLabels();
+const runs: boolean = spanprof.isRunning();
 spanprof.update({ wall: true });
 Pyroscope.init({ appName: 'checkout', serverAddress: 'http://127.0.0.1:4040', wall: { collectCpuTime: true } });
 Pyroscope.wrapWithLabels({ vehicle: 'bike' }, () => sum);
@@ -19,6 +20,7 @@ interface RequestLabels {
 const requestLabels: RequestLabels = { endpoint: '/cart' };
 const labeled: number = spanprof.tagWrapper(requestLabels, () => 1);
 spanprof.setLabels(requestLabels);
+spanprof.tagWrapper(spanprof.prepareLabels(requestLabels), () => 1);
 Pyroscope.wrapWithLabels(requestLabels, () => 1);
 spanprof.tagWrapper(new Map([['endpoint', '/cart']]), () => 1);
 spanprof.start({ tags: requestLabels, serviceName: process.env.SERVICE, headers: { authorization: process.env.TOKEN }, stopOnSignals: ['SIGTERM'] });
@@ -29,4 +31,4 @@ spanprof.tagWrapper('endpoint', () => 1);
 spanprof.start({ stopOnSignals: ['SIGNONE'] });
 // @ts-expect-error a rate is a number
 spanprof.start({ sampleRate: 'often' });
-export { bound, labeled, delivered, labels, later, running };
+export { bound, labeled, delivered, labels, later, running, runs };

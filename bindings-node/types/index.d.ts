@@ -9,8 +9,10 @@ declare namespace _exports {
     export let flush: typeof lifecycle.flush;
     export let update: typeof lifecycle.update;
     export let stats: typeof lifecycle.stats;
+    export let isRunning: typeof lifecycle.isRunning;
     export let tagWrapper: typeof scope.tagWrapper;
     export let tag_wrapper: typeof scope.tagWrapper;
+    export let prepareLabels: typeof scope.prepareLabels;
     export let setLabels: typeof scope.setLabels;
     export let getLabels: typeof scope.getLabels;
     export let bind: typeof scope.bind;

@@ -124,4 +124,9 @@ export function update(options: Options): boolean;
  * @returns {Record<string, any>}
  */
 export function stats(): Record<string, any>;
+/**
+ * Whether this process is being profiled now: true between a `start` that returned true and `stop`.
+ * @returns {boolean}
+ */
+export function isRunning(): boolean;
 import sampling = require("./sampling.js");

@@ -48,6 +48,13 @@ export function linked(parent: number, traceId: string, spanId: string, isRemote
  */
 export function tagWrapper<A extends any[], R>(labels: Labels, fn: (...args: A) => R, ...args: A): R;
 /**
+ * Prepared labels: an immutable label set, converted once, for `tagWrapper` and every other function that takes labels. The limits
+ * of labels apply when it is made, before or after `start`. Never throws: unreadable labels are left out.
+ * @param {Labels} labels
+ * @returns {Readonly<Record<string, string>>}
+ */
+export function prepareLabels(labels: Labels): Readonly<Record<string, string>>;
+/**
  * Replaces the labels for the rest of the synchronous execution, and the asynchronous work that it starts. Prefer `tagWrapper`.
  * @param {Labels} labels
  */
@@ -58,7 +65,8 @@ export function setLabels(labels: Labels): void;
  */
 export function getLabels(): Record<string, string>;
 /**
- * `fn`, bound to the current labels and span for every later call.
+ * `fn`, bound to the current labels and span: every later call, and the asynchronous work that it starts, runs under them instead of
+ * its caller's. Outside all scopes it is bound to no labels.
  * @template {(...args: any[]) => any} F
  * @param {F} fn
  * @returns {F}
