@@ -39,10 +39,34 @@ fn conformance_the_public_names_equal_the_surface_case() {
     );
     crate_names.sort_unstable();
     assert_eq!(crate_names, listed("crate"));
-    let mut profiler = methods!(Profiler: start, stop, flush, update, stats);
+    let mut profiler = methods!(Profiler: start, stop, flush, update, stats, is_running);
     profiler.sort_unstable();
     assert_eq!(profiler, listed("Profiler"));
     for name in sorted(&surface["every_language"]) {
         assert!(crate_names.contains(&name.as_str()) || profiler.contains(&name.as_str()), "{name} is missing in Rust");
+    }
+}
+
+#[test]
+fn conformance_every_concept_has_a_listed_name_in_every_language() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/surface.yaml");
+    let surface: serde_norway::Value = serde_norway::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let concepts = surface["concepts"].as_sequence().unwrap();
+    assert!(concepts.len() >= 9, "only {} concepts", concepts.len());
+    for concept in concepts {
+        let name_of = |language: &str| concept["names"][language].as_str().unwrap_or_default();
+        let last =
+            |language: &str| name_of(language).rsplit('.').next().unwrap_or_default().to_lowercase().replace('_', "");
+        for (language, main) in [("rust", "crate"), ("python", "spanprof"), ("node", "spanprof"), ("java", "Spanprof")]
+        {
+            let (part, name) = name_of(language).rsplit_once('.').unwrap_or((main, name_of(language)));
+            let listed = surface[language][part].as_sequence().unwrap();
+            assert!(
+                listed.iter().any(|known| known.as_str() == Some(name)),
+                "{language} has no {part}.{name}: {concept:?}"
+            );
+        }
+        let differs = ["python", "node", "java"].into_iter().any(|language| last(language) != last("rust"));
+        assert!(!differs || concept["difference"].is_string(), "a name without a reason: {concept:?}");
     }
 }

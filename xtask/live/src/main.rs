@@ -4,6 +4,7 @@
 mod collector;
 mod payload;
 mod requests;
+mod surface;
 mod system_calls;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn reference(page: &str) -> Result<(), String> {
     match page {
         "configuration" => print!("{}", spanprof::Config::reference_markdown()),
         "statistics" => print!("{}", spanprof::Stats::reference_markdown()),
+        "surface" => print!("{}", surface::page()?),
         other => return Err(format!("no reference page `{other}`")),
     }
     Ok(())

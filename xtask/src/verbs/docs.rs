@@ -14,7 +14,7 @@ pub const VERB: Verb = Verb {
     name: "docs",
     usage: "docs [--check]",
     about: "generated reference pages, rustdoc, and the documents' code blocks executed\n\n\
-        docs/configuration.md and docs/statistics.md come from the tables in core. Blocks marked ```python in README.md and\n\
+        docs/configuration.md and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance. Blocks marked ```python in README.md and\n\
         docs/*.md run against the wheel; relative links must have a target. --check: fails when a generated page differs,\n\
         and writes nothing.",
     options: &[OptionSpec::Switch("check")],
@@ -40,7 +40,7 @@ pub fn rustdoc() -> StepResult {
 
 /// Writes, or compares, the pages generated from the core's tables.
 pub fn generated(check: bool) -> StepResult {
-    for page in ["configuration", "statistics"] {
+    for page in ["configuration", "statistics", "surface"] {
         let text = ProcessStep::cargo(format!("generate {page}"))
             .args(["run", "--quiet", "-p", "spanprof-live", "--", "reference", page])
             .capture()?;
@@ -48,7 +48,7 @@ pub fn generated(check: bool) -> StepResult {
         if !check {
             scratch::write(&path, &text)?;
         } else if scratch::read(&path)? != text {
-            let message = format!("docs/{page}.md differs from the core's table");
+            let message = format!("docs/{page}.md differs from its source");
             return Err(StepFailure::new("generated pages", message).with_hint("cargo xtask docs"));
         }
     }
