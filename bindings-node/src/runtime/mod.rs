@@ -322,10 +322,16 @@ impl Runtime for NodeRuntime {
 
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         wall_signal::look_up_waits();
+        wall_signal::begin();
         wall_signal::install().then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
     fn uses_self_walks(&self) -> bool {
+        true
+    }
+
+    fn wait_for_responses(&self, timeout: Duration) -> bool {
+        wall_signal::wait_for_responses(timeout);
         true
     }
 

@@ -4,35 +4,34 @@
 //! call, and has used less than `RETURN_NS` since, is still in that call.
 //!
 //! # The exchange
-//! One requester and one responder per thread. The requester writes REQUESTED, sends the signal, and waits on the state. A
-//! handler that changes REQUESTED to WALKING writes the walk, which is read only when COMPLETE. A request without a response at
-//! its deadline stays pending: a thread that waits for a processor responds as soon as it runs, and the next tick takes the
-//! walk.
+//! One tick sends a wall request to each thread, and then waits once for all of them. A request without a response by then stays
+//! pending: a thread that waits for a processor responds as soon as it runs, and the next tick takes the walk. The protocol of a
+//! request and of the wait is `spanprof_signal::exchange`. The last response of a thread stays in its request, and is the
+//! thread's stack until its CPU clock advances.
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use spanprof::sys;
-use spanprof_signal::{futex, guarded, wall_request, Captured, Context, DropReason, RawFrame, RawStack};
+use spanprof_signal::exchange::{Round, Stage, WallRequest};
+use spanprof_signal::{guarded, wall_request, Captured, Context, DropReason, RawFrame, RawStack};
 
 use super::js_thread_signal::{self, JsThread};
 use super::ring_position_signal::RingPosition;
 use super::turn_stacks_signal::{ObservedStack, TurnStacks, MAX_WAITING_STACKS};
 use super::{capture_signal, context_signal, synthetic_frame};
 
-const FREE: u32 = 0;
-const REQUESTED: u32 = 1;
-const WALKING: u32 = 2;
-const COMPLETE: u32 = 3;
-/// Timeout of a new request, and the shorter one of a request that was pending already.
-const WALK_TIMEOUT_NS: u64 = 20_000_000;
-const PENDING_TIMEOUT_NS: u64 = 2_000_000;
 /// CPU time of the return from the handler into the interrupted system call: less than any callback takes.
 const RETURN_NS: u64 = 20_000;
 /// Maximum number of requests before the sample is dropped because code moved after each walk.
-const MAX_REQUESTS: usize = 3;
+const MAX_REQUESTS: u32 = 3;
 /// Maximum number of frames per stack.
 const MAX_FRAMES: usize = 512;
+
+/// The requests of one tick.
+static ROUND: Round = Round::new();
+/// Whether `ROUND` has begun, and `wait_for_responses` has not ended it. Accessed by the requester only.
+static HAS_OPEN_ROUND: AtomicBool = AtomicBool::new(false);
 
 /// The last walk of a thread.
 struct SelfWalk {
@@ -42,16 +41,19 @@ struct SelfWalk {
     context: Context,
     /// Whether the thread was in a system call.
     in_system_call: bool,
+    /// The thread's CPU clock at the end of the walk.
+    ended_ns: u64,
     /// The thread's `address_epoch` during the walk: the frames are valid until it changes.
     address_epoch: u64,
 }
 
 /// The exchange with one thread; see the module documentation.
 pub struct Exchange {
-    state: AtomicU32,
-    /// Id of the thread with a pending request, 0 without one. Accessed by the requester only.
+    request: WallRequest<SelfWalk>,
+    /// Id of the thread whose response was not taken yet, 0 without one. Written by the requester, except in `reset`.
     requested_thread: AtomicU32,
-    walk: UnsafeCell<SelfWalk>,
+    /// Number of consecutive responses that were discarded because code moved after the walk. Accessed by the requester only.
+    discarded: AtomicU32,
     /// Whether the event loop was waiting for events during the last walk.
     is_idle: AtomicBool,
     /// Monotonic time of the last walk during such a wait, until `take_idle_until`; 0 without one.
@@ -66,9 +68,6 @@ pub struct Exchange {
     waited: TurnStacks<MAX_WAITING_STACKS>,
 }
 
-// SAFETY: `walk` is accessed by the handler between WALKING and COMPLETE, and otherwise by the only requester.
-unsafe impl Sync for Exchange {}
-
 impl Exchange {
     pub fn new() -> Self {
         let none = RawFrame { code: 0, at: 0 };
@@ -78,12 +77,13 @@ impl Exchange {
             truncated: false,
             context: Context::None,
             in_system_call: false,
+            ended_ns: 0,
             address_epoch: 0,
         };
         Self {
-            state: AtomicU32::new(FREE),
+            request: WallRequest::new(walk),
             requested_thread: AtomicU32::new(0),
-            walk: UnsafeCell::new(walk),
+            discarded: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
             is_idle: AtomicBool::new(true),
             idle_until_ns: AtomicU64::new(0),
@@ -117,8 +117,8 @@ impl Exchange {
         if seen_ns == 0 || cpu_ns == 0 || self.is_settled.load(Ordering::Relaxed) {
             return seen_ns == cpu_ns && cpu_ns != 0;
         }
-        // SAFETY: no request is pending, so that no handler writes.
-        let current = unsafe { (*self.walk.get()).in_system_call } && cpu_ns.saturating_sub(seen_ns) < RETURN_NS;
+        let is_waiting = self.request.response().is_some_and(|walk| walk.in_system_call);
+        let current = is_waiting && cpu_ns.saturating_sub(seen_ns) < RETURN_NS;
         if current {
             self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
             self.is_settled.store(true, Ordering::Relaxed);
@@ -147,7 +147,16 @@ pub fn install() -> bool {
         && wall_request::install::<SelfWalkResponder>(super::FALLBACK_SIGNAL)
 }
 
-/// Walks another thread; see [`spanprof_signal::CaptureOtherFn`].
+/// A wall sampler starts: discards the responses that the previous one did not take.
+pub fn begin() {
+    for exchange in js_thread_signal::all().iter().filter_map(JsThread::exchange) {
+        if exchange.requested_thread.swap(0, Ordering::Relaxed) != 0 {
+            exchange.cpu_ns.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Walks another thread; see [`spanprof_signal::CaptureOtherFn`]. `SignalBlocked` until the thread has responded.
 ///
 /// # Safety
 /// On the wall sampler's thread only.
@@ -157,27 +166,42 @@ pub unsafe fn capture_other(handle: u64, thread_id: u32, stack: &mut RawStack<'_
     let Some((thread, exchange)) = entry.and_then(|thread| thread.exchange().map(|exchange| (thread, exchange))) else {
         return Captured::Dropped(DropReason::NoThreadState);
     };
-    for _ in 0..MAX_REQUESTS {
-        if !exchange.is_current(sys::thread_cpu_ns(thread_id).unwrap_or(0)) {
-            exchange.is_settled.store(false, Ordering::Relaxed);
-            exchange.cpu_ns.store(0, Ordering::Relaxed);
-            if !request_walk(thread, exchange, thread_id) {
-                return Captured::Dropped(DropReason::SignalBlocked);
-            }
-            exchange.cpu_ns.store(sys::thread_cpu_ns(thread_id).unwrap_or(0), Ordering::Relaxed);
-        } else {
-            exchange.repeats.fetch_add(1, Ordering::Relaxed);
-        }
-        // SAFETY: no request is pending, so that no handler writes.
-        let walk = unsafe { &*exchange.walk.get() };
-        if walk.address_epoch == thread.address_epoch.load(Ordering::Relaxed) {
-            walk.copy_to(stack);
-            return Captured::Walked;
-        }
-        // The walk is old: its thread has waited for a processor, and code may have moved since.
-        exchange.cpu_ns.store(0, Ordering::Relaxed);
+    let is_requested = exchange.requested_thread.load(Ordering::Relaxed) == thread_id;
+    if is_requested {
+        let Some(walk) = exchange.request.response() else {
+            // A pending clock signal may have absorbed the request's signal.
+            wall_request::send(thread_id, std::ptr::from_ref(thread) as usize);
+            return Captured::Dropped(DropReason::SignalBlocked);
+        };
+        exchange.requested_thread.store(0, Ordering::Relaxed);
+        exchange.is_settled.store(false, Ordering::Relaxed);
+        exchange.cpu_ns.store(walk.ended_ns, Ordering::Relaxed);
+    } else if exchange.is_current(sys::thread_cpu_ns(thread_id).unwrap_or(0)) {
+        exchange.repeats.fetch_add(1, Ordering::Relaxed);
+    } else {
+        return Captured::Dropped(request_walk(thread, exchange, thread_id));
     }
-    Captured::Dropped(DropReason::MovedDuringWalk)
+    let address_epoch = thread.address_epoch.load(Ordering::Relaxed);
+    if let Some(walk) = exchange.request.response().filter(|walk| walk.address_epoch == address_epoch) {
+        exchange.discarded.store(0, Ordering::Relaxed);
+        walk.copy_to(stack);
+        return Captured::Walked;
+    }
+    // Code may have moved since the walk, so the thread is walked again.
+    if is_requested && exchange.discarded.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_REQUESTS {
+        exchange.discarded.store(0, Ordering::Relaxed);
+        exchange.cpu_ns.store(0, Ordering::Relaxed);
+        return Captured::Dropped(DropReason::MovedDuringWalk);
+    }
+    Captured::Dropped(request_walk(thread, exchange, thread_id))
+}
+
+/// Waits up to `timeout` for the responses to all requests since the last call.
+pub fn wait_for_responses(timeout: Duration) {
+    if HAS_OPEN_ROUND.swap(false, Ordering::Relaxed) {
+        let until_ns = sys::monotonic_ns() + timeout.as_nanos() as u64;
+        ROUND.wait(|| until_ns.saturating_sub(sys::monotonic_ns()));
+    }
 }
 
 impl SelfWalk {
@@ -192,31 +216,28 @@ impl SelfWalk {
     }
 }
 
-/// Requests a walk; true when it is complete.
-fn request_walk(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> bool {
-    // A pending request of the entry's previous thread gets no response.
-    let was_pending = exchange.requested_thread.swap(thread_id, Ordering::Relaxed) == thread_id;
-    if !was_pending {
-        exchange.state.store(REQUESTED, Ordering::Release);
+/// Sends a request; returns the drop reason that applies until the response.
+fn request_walk(thread: &JsThread, exchange: &Exchange, thread_id: u32) -> DropReason {
+    exchange.cpu_ns.store(0, Ordering::Relaxed);
+    if !HAS_OPEN_ROUND.swap(true, Ordering::Relaxed) {
+        ROUND.begin();
     }
-    // A pending request is sent again: a pending clock signal may have absorbed its signal.
-    let is_complete = exchange.state.load(Ordering::Acquire) == COMPLETE;
-    let is_sent = is_complete || wall_request::send(thread_id, std::ptr::from_ref(thread) as usize);
-    if !is_sent && !was_pending {
-        exchange.requested_thread.store(0, Ordering::Relaxed);
-        return false;
+    if exchange.request.stage() == Stage::Pending {
+        // The entry's previous thread ended without a response.
+        // SAFETY: on the thread of the only requester.
+        unsafe { exchange.request.cancel(&ROUND) };
     }
-    let timeout_ns = if was_pending { PENDING_TIMEOUT_NS } else { WALK_TIMEOUT_NS };
-    let deadline_ns = sys::monotonic_ns() + timeout_ns;
-    loop {
-        match exchange.state.load(Ordering::Acquire) {
-            COMPLETE => break,
-            _ if sys::monotonic_ns() >= deadline_ns => return false,
-            state => futex::wait(&exchange.state, state, Some(timeout_ns)),
-        };
+    // SAFETY: on the thread of the only requester, which borrows no response here.
+    if !unsafe { exchange.request.issue(thread_id, &ROUND) } {
+        return DropReason::SignalBlocked;
     }
-    exchange.requested_thread.store(0, Ordering::Relaxed);
-    true
+    if wall_request::send(thread_id, std::ptr::from_ref(thread) as usize) {
+        exchange.requested_thread.store(thread_id, Ordering::Relaxed);
+        return DropReason::SignalBlocked;
+    }
+    // SAFETY: as above.
+    unsafe { exchange.request.cancel(&ROUND) };
+    DropReason::NoThreadState
 }
 
 struct SelfWalkResponder;
@@ -233,46 +254,43 @@ fn walk_self(thread: &JsThread, ucontext: *mut libc::c_void) {
     // SAFETY: gettid has no arguments and no effects.
     let own_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let Some(exchange) = thread.exchange() else { return };
-    let is_requested =
-        || exchange.state.compare_exchange(REQUESTED, WALKING, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    if thread.thread_id.load(Ordering::Relaxed) != own_id || !is_requested() {
+    if thread.thread_id.load(Ordering::Relaxed) != own_id {
         return;
     }
-    // SAFETY: in state WALKING the walk belongs to this handler, until it is COMPLETE.
-    let walk = unsafe { &mut *exchange.walk.get() };
-    walk.address_epoch = thread.address_epoch.load(Ordering::Relaxed);
-    let mut stack = RawStack::new(&mut walk.frames);
-    stack.context = context_signal::read(thread);
-    // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
-    unsafe { capture_signal::walk_interrupted(thread, ucontext, &mut stack) };
-    let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
-    (walk.len, walk.truncated, walk.context) = (len, truncated, context);
-    // SAFETY: the kernel's context of this signal, in its handler.
-    walk.in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
-    let frames = walk.frames.get(..len).unwrap_or(&[]);
-    let is_idle = is_waiting_for_events(frames);
-    exchange.is_idle.store(is_idle, Ordering::Relaxed);
-    if is_idle {
-        exchange.idle_until_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
-    }
-    let repeats = exchange.repeats.swap(0, Ordering::Relaxed);
-    // SAFETY: in a handler of the thread; the clocks' handler and this one exclude each other.
-    unsafe {
-        exchange.waited.repeat_last(repeats);
-        match walk.in_system_call && !is_idle {
-            true => exchange.waited.record(frames, context, RingPosition::now()),
-            false => exchange.waited.end_last(),
+    exchange.request.respond(own_id, &ROUND, |walk| {
+        walk.address_epoch = thread.address_epoch.load(Ordering::Relaxed);
+        let mut stack = RawStack::new(&mut walk.frames);
+        stack.context = context_signal::read(thread);
+        // SAFETY: the kernel's context of this signal, in the handler of the thread itself.
+        unsafe { capture_signal::walk_interrupted(thread, ucontext, &mut stack) };
+        let (len, truncated, context) = (stack.len(), stack.is_truncated(), stack.context);
+        (walk.len, walk.truncated, walk.context) = (len, truncated, context);
+        // SAFETY: the kernel's context of this signal, in its handler.
+        walk.in_system_call = unsafe { guarded::is_in_system_call(ucontext) };
+        let frames = walk.frames.get(..len).unwrap_or(&[]);
+        let is_idle = is_waiting_for_events(frames);
+        exchange.is_idle.store(is_idle, Ordering::Relaxed);
+        if is_idle {
+            exchange.idle_until_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
         }
-    }
-    if is_idle {
-        // The frames below are Node's own, and always the same.
-        if let Some(caller) = walk.frames.get_mut(1) {
-            *caller = synthetic_frame::IDLE;
-            (walk.len, walk.truncated) = (2, false);
+        let repeats = exchange.repeats.swap(0, Ordering::Relaxed);
+        // SAFETY: in a handler of the thread; the clocks' handler and this one exclude each other.
+        unsafe {
+            exchange.waited.repeat_last(repeats);
+            match walk.in_system_call && !is_idle {
+                true => exchange.waited.record(frames, context, RingPosition::now()),
+                false => exchange.waited.end_last(),
+            }
         }
-    }
-    exchange.state.store(COMPLETE, Ordering::Release);
-    futex::wake(&exchange.state);
+        if is_idle {
+            // The frames below are Node's own, and always the same.
+            if let Some(caller) = walk.frames.get_mut(1) {
+                *caller = synthetic_frame::IDLE;
+                (walk.len, walk.truncated) = (2, false);
+            }
+        }
+        walk.ended_ns = sys::current_thread_cpu_ns();
+    });
 }
 
 /// Upper bound of the size of libc's wait functions.
@@ -303,9 +321,24 @@ fn is_waiting_for_events(frames: &[RawFrame]) -> bool {
 mod tests {
     use super::*;
 
+    /// Completes the request of `thread_id`, as its handler does.
+    fn respond(exchange: &Exchange, thread_id: u32, in_system_call: bool, address_epoch: u64) {
+        assert!(exchange.request.respond(thread_id, &ROUND, |walk| {
+            (walk.in_system_call, walk.address_epoch, walk.ended_ns) = (in_system_call, address_epoch, 1_000_000);
+        }));
+    }
+
+    /// A request that `thread_id` has received and not answered.
+    fn issue(exchange: &Exchange, thread_id: u32) {
+        // SAFETY: the exchange is that of one test, which borrows no response.
+        assert!(unsafe { exchange.request.issue(thread_id, &ROUND) });
+        exchange.requested_thread.store(thread_id, Ordering::Relaxed);
+    }
+
     fn walked(in_system_call: bool, cpu_ns: u64) -> Exchange {
-        let mut exchange = Exchange::new();
-        exchange.walk.get_mut().in_system_call = in_system_call;
+        let exchange = Exchange::new();
+        issue(&exchange, 7);
+        respond(&exchange, 7, in_system_call, 0);
         exchange.cpu_ns.store(cpu_ns, Ordering::Relaxed);
         exchange
     }
@@ -329,52 +362,58 @@ mod tests {
         }
     }
 
+    /// A table entry of a thread that does not exist, so that every signal to it fails.
+    fn entry(thread_id: u32) -> (&'static JsThread, &'static Exchange, impl Fn() -> Captured) {
+        let thread = js_thread_signal::claim().unwrap();
+        thread.thread_id.store(thread_id, Ordering::Release);
+        let handle = js_thread_signal::all().iter().position(|other| std::ptr::eq(other, thread)).unwrap() as u64;
+        let capture = move || {
+            let mut frames = [RawFrame::default(); 4];
+            // SAFETY: no other thread uses this entry.
+            unsafe { capture_other(handle, thread_id, &mut RawStack::new(&mut frames)) }
+        };
+        (thread, thread.exchange().unwrap(), capture)
+    }
+
+    const PENDING: Captured = Captured::Dropped(DropReason::SignalBlocked);
+    const GONE: Captured = Captured::Dropped(DropReason::NoThreadState);
+
     #[test]
     fn a_pending_request_is_not_replaced_and_its_late_walk_is_taken_once() {
-        let thread = js_thread_signal::claim().unwrap();
-        let exchange = Exchange::new();
-        exchange.requested_thread.store(u32::MAX, Ordering::Relaxed);
-        exchange.state.store(REQUESTED, Ordering::Relaxed);
-        // No thread has this id: a signal to it would fail, and close the request.
-        assert!(!request_walk(thread, &exchange, u32::MAX));
-        assert_eq!(exchange.requested_thread.load(Ordering::Relaxed), u32::MAX, "still pending");
-        exchange.state.store(COMPLETE, Ordering::Relaxed);
-        assert!(request_walk(thread, &exchange, u32::MAX));
-        assert!(!request_walk(thread, &exchange, u32::MAX), "a new request, which no thread receives");
-        thread.thread_id.store(0, Ordering::Relaxed);
+        let (thread, exchange, capture) = entry(u32::MAX - 2);
+        issue(exchange, u32::MAX - 2);
+        assert_eq!(capture(), PENDING);
+        respond(exchange, u32::MAX - 2, false, thread.address_epoch.load(Ordering::Relaxed));
+        assert_eq!(capture(), Captured::Walked);
+        assert_eq!(capture(), GONE, "a new request, which no thread receives");
+        thread.release();
     }
 
     #[test]
-    fn a_walk_from_before_code_moved_is_discarded() {
-        let thread = js_thread_signal::claim().unwrap();
-        // No thread has this id: a new request fails at once.
-        let id = u32::MAX - 1;
-        thread.thread_id.store(id, Ordering::Release);
-        let handle = js_thread_signal::all().iter().position(|other| std::ptr::eq(other, thread)).unwrap() as u64;
-        let exchange = thread.exchange().unwrap();
+    fn a_walk_from_before_code_moved_is_discarded_and_the_third_one_drops_the_sample() {
+        let (thread, exchange, capture) = entry(u32::MAX - 1);
         let captured_in = |epoch| {
+            issue(exchange, u32::MAX - 1);
+            respond(exchange, u32::MAX - 1, true, 0);
             thread.address_epoch.store(epoch, Ordering::Relaxed);
-            exchange.requested_thread.store(id, Ordering::Relaxed);
-            exchange.state.store(COMPLETE, Ordering::Relaxed);
-            let mut frames = [RawFrame::default(); 4];
-            // SAFETY: no other thread uses this entry.
-            unsafe { capture_other(handle, id, &mut RawStack::new(&mut frames)) }
+            capture()
         };
         assert_eq!(captured_in(0), Captured::Walked);
-        assert_eq!(captured_in(1), Captured::Dropped(DropReason::SignalBlocked));
+        // A new request fails at once.
+        let moved = [1, 1, 1].map(captured_in);
+        assert_eq!(moved, [GONE, GONE, Captured::Dropped(DropReason::MovedDuringWalk)]);
+        assert_eq!(captured_in(0), Captured::Walked);
         thread.release();
     }
 
     #[test]
     fn a_request_left_pending_by_the_entrys_previous_thread_is_sent_to_the_next() {
-        let thread = js_thread_signal::claim().unwrap();
-        let exchange = Exchange::new();
-        exchange.requested_thread.store(1 << 30, Ordering::Relaxed);
-        exchange.state.store(REQUESTED, Ordering::Relaxed);
-        // The new signal fails, which closes the request. A request that counted as pending would have stayed pending.
-        assert!(!request_walk(thread, &exchange, u32::MAX));
-        assert_eq!(exchange.requested_thread.load(Ordering::Relaxed), 0);
-        thread.thread_id.store(0, Ordering::Relaxed);
+        let (thread, exchange, capture) = entry(u32::MAX - 3);
+        issue(exchange, 1 << 30);
+        // The new signal fails, which cancels the request. A request that counted as pending would have stayed pending.
+        assert_eq!(capture(), GONE);
+        assert_eq!(exchange.request.stage(), Stage::Free);
+        thread.release();
     }
 
     #[test]
