@@ -4,10 +4,10 @@
 
 use std::ffi::{c_char, c_void, CStr};
 use std::io::Write;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
+use spanprof::binding::ffi_guard;
 use spanprof::Profiler;
 
 use crate::entry_points::{self, Started};
@@ -23,14 +23,14 @@ static OPTIONS: Mutex<String> = Mutex::new(String::new());
 /// Called by the VM.
 #[no_mangle]
 pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *const c_char, _: *mut c_void) -> jint {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = ffi_guard(internal_error(), || {
         // SAFETY: the VM passes itself, and null or a NUL-terminated string.
         unsafe {
             store(vm, options);
             request_init_event(vm)
         }
-    }));
-    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    });
+    report_error(outcome);
     JNI_OK
 }
 
@@ -40,16 +40,20 @@ pub unsafe extern "system" fn Agent_OnLoad(vm: *mut JavaVM, options: *const c_ch
 /// Called by the VM.
 #[no_mangle]
 pub unsafe extern "system" fn Agent_OnAttach(vm: *mut JavaVM, options: *const c_char, _: *mut c_void) -> jint {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = ffi_guard(internal_error(), || {
         // SAFETY: as above; the attaching thread is a Java thread.
         unsafe {
             store(vm, options);
             request_death_event(vm)?;
             begin(runtime::environment().ok_or("this thread is not attached to the VM")?)
         }
-    }));
-    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    });
+    report_error(outcome);
     JNI_OK
+}
+
+fn internal_error() -> Result<(), String> {
+    Err("an internal error".to_owned())
 }
 
 fn report_error(outcome: Result<(), String>) {
@@ -99,12 +103,12 @@ unsafe fn request_death_event(vm: *mut JavaVM) -> Result<Jvmti, String> {
 
 unsafe extern "system" fn on_vm_init(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
     // SAFETY: the VM passes the JNI environment of its first thread.
-    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { begin(env) }));
-    report_error(outcome.unwrap_or_else(|_| Err("an internal error".to_owned())));
+    let outcome = ffi_guard(internal_error(), || unsafe { begin(env) });
+    report_error(outcome);
 }
 
 unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
-    let _ = catch_unwind(|| Profiler::running().map(|profiler| profiler.stop()));
+    ffi_guard(None, || Profiler::running().map(|profiler| profiler.stop()));
 }
 
 /// # Safety

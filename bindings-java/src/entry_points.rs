@@ -13,7 +13,7 @@ use jni::{Env, EnvUnowned};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
 use spanprof::context::labels_lost;
 use spanprof::runtime::DisabledRuntime;
-use spanprof::{Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
+use spanprof::{binding, Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
@@ -21,7 +21,6 @@ use crate::runtime::applications::{self, RemainingHolders};
 use crate::runtime::{self, virtual_threads, JavaRuntime};
 use crate::{convert, host_log, natives};
 
-static PANICS: AtomicU64 = AtomicU64::new(0);
 /// Invalid arguments of API calls, such as null labels.
 static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
 
@@ -29,27 +28,24 @@ static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
 #[no_mangle]
 pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_void) -> jint {
     runtime::set_vm(vm);
-    let share_instance = std::panic::AssertUnwindSafe(|| {
+    binding::ffi_guard((), || {
         if let Some(env) = runtime::environment() {
             // SAFETY: the environment of the calling thread, which loads the library.
             unsafe { runtime::share(env, &natives::all()) };
         }
     });
-    if std::panic::catch_unwind(share_instance).is_err() {
-        PANICS.fetch_add(1, Ordering::Relaxed);
-    }
     JNI_VERSION_1_8
 }
 
 /// Runs a native method: a panic or a JNI error is counted, and Java gets the type's default value.
 pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
-    match env.with_env(body).into_outcome() {
+    binding::ffi_guard(T::default(), || match env.with_env_no_catch(body).into_outcome() {
         jni::Outcome::Ok(value) => value,
         _ => {
-            PANICS.fetch_add(1, Ordering::Relaxed);
+            binding::count_failed_call();
             T::default()
         }
-    }
+    })
 }
 
 fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
@@ -298,9 +294,9 @@ pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class
     ffi_guard(env, |env| {
         let mut entries = Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default();
         if !entries.is_empty() {
-            let count = |counter: &AtomicU64| StatValue::Count(counter.load(Ordering::Relaxed));
-            entries.push(("java.panics".to_owned(), count(&PANICS)));
-            entries.push(("java.invalid_arguments".to_owned(), count(&INVALID_ARGUMENTS)));
+            let invalid_arguments = INVALID_ARGUMENTS.load(Ordering::Relaxed);
+            entries.push(("java.panics".to_owned(), StatValue::Count(binding::panics())));
+            entries.push(("java.invalid_arguments".to_owned(), StatValue::Count(invalid_arguments)));
         }
         let texts = entries.into_iter().flat_map(|(name, value)| match value {
             StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],

@@ -15,12 +15,13 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
+use spanprof::binding::{ffi_guard, panics};
 use spanprof::config::{from_json, process_environment, BindingOption, OptionValues, KEYS};
 use spanprof::runtime::DisabledRuntime;
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
 
 use crate::context;
-use crate::error::{ffi_guard, ffi_guard_result, panics};
+use crate::error::ffi_guard_or_throw;
 use crate::inspector::InspectorRuntime;
 use crate::runtime::{self, NodeRuntime};
 
@@ -53,7 +54,7 @@ fn load(config_json: &str) -> std::result::Result<Config, Error> {
 /// The values of [`OPTIONS`] under this configuration, in their order, as text. Throws as `start` does.
 #[napi]
 pub fn option_values(config_json: String) -> Result<Vec<String>> {
-    ffi_guard_result(|| {
+    ffi_guard_or_throw(|| {
         let config = load(&config_json)?;
         Ok(OPTIONS.iter().map(|option| config.option(option.name).to_owned()).collect())
     })
@@ -68,7 +69,7 @@ pub fn version() -> &'static str {
 /// Whether a start with this configuration would sample. Throws as `start` does.
 #[napi]
 pub fn is_enabled(config_json: String) -> Result<bool> {
-    ffi_guard_result(|| {
+    ffi_guard_or_throw(|| {
         let config = load(&config_json)?;
         runtime::allow_handling_of_faults(config.signals);
         let is_enabled = config.enabled && config.disabled_by.is_none();
@@ -87,7 +88,7 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
 #[napi]
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
-    ffi_guard_result(|| {
+    ffi_guard_or_throw(|| {
         let mut config = load(&config_json)?;
         if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
             config.service_name = program_name.unwrap_or_default();
@@ -248,7 +249,7 @@ pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
 /// Changes keys of the running profiler; false when none runs.
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
-    ffi_guard_result(|| {
+    ffi_guard_or_throw(|| {
         let patch = ConfigPatch(from_json(&config_json)?);
         match Profiler::running() {
             Some(profiler) => profiler.update(&patch).map(|()| true),

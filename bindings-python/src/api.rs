@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use spanprof::binding::{ffi_guard, panics};
 use spanprof::config::{process_environment, KEYS};
 use spanprof::runtime::{DisabledRuntime, Runtime};
 use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
 
 use crate::convert;
-use crate::error::{ffi_guard, ffi_guard_or_raise, panics};
+use crate::error::ffi_guard_or_raise;
 use crate::ffi::pending_call;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;

@@ -4,11 +4,11 @@
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use spanprof::binding::ffi_guard;
 use spanprof::context::{format_id, pin_context, Link, PinnedContext};
 
 use crate::context::{self, PreparedLabels};
 use crate::convert;
-use crate::error::ffi_guard;
 use crate::ffi::variable::{self, VariableValue};
 
 /// The current context id; 0 for none. Returns the same `int` object, because scopes compare objects after `set_current`.

@@ -3,11 +3,11 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyTuple};
+use spanprof::binding::ffi_guard;
 use spanprof::context::merge;
 
 use crate::context::PreparedLabels;
 use crate::convert;
-use crate::error::ffi_guard;
 
 /// Prepared labels: an immutable label set, converted and interned once. `tag_wrapper` takes them in place of a mapping.
 #[pyclass(frozen, name = "Labels", module = "spanprof")]

@@ -22,6 +22,8 @@
 //! `tracing-opentelemetry` activate its contexts, or pass `trace_id` and `span_id` as labels.
 #![deny(missing_docs)]
 
+#[doc(hidden)]
+pub mod binding;
 pub mod config;
 #[cfg(feature = "conformance")]
 #[doc(hidden)]

@@ -3,11 +3,11 @@
 //! a virtual thread, at a cost for every virtual thread; the event is enabled only while threads inherit. Not here: which
 //! threads inherit (Java). Not for signal handlers.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jclass, jmethodID, jobject, JNIEnv};
+use spanprof::binding::ffi_guard;
 
 use super::jvmti::{Environment, JvmtiEvent};
 
@@ -79,7 +79,7 @@ pub fn disable() {
 /// Called by the VM.
 pub unsafe extern "system" fn on_virtual_start(_: *mut Environment, env: *mut JNIEnv, _: jobject) {
     // SAFETY: the VM passes the carrier's JNI environment; a virtual thread may run Java in its start event.
-    let _ = catch_unwind(AssertUnwindSafe(|| unsafe { begin(env) }));
+    ffi_guard((), || unsafe { begin(env) });
 }
 
 /// Runs the callbacks on the calling thread, which has just started.

@@ -1,10 +1,10 @@
 //! Registers Java threads in the table of threads: those that live when the runtime is created, and later ones by JVMTI
 //! events. Not for signal handlers.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jni::sys::{jfieldID, jobject, JNIEnv};
+use spanprof::binding::ffi_guard;
 use spanprof::{sys, Profiler};
 
 use super::jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
@@ -112,7 +112,7 @@ unsafe fn java_thread(env: *mut JNIEnv, thread: jobject) -> Option<usize> {
 
 /// `ThreadStart`, on the new thread.
 unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread: jobject) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    ffi_guard((), || {
         // SAFETY: the VM passes the new thread's environment and a reference to it.
         let java_thread = unsafe { java_thread(env, thread) };
         threads_signal::register(sys::thread_id(), java_thread.unwrap_or(0));
@@ -121,12 +121,12 @@ unsafe extern "system" fn on_start(_: *mut Environment, env: *mut JNIEnv, thread
         }
         // SAFETY: the same environment; a thread may run Java in its `ThreadStart` event.
         unsafe { inherited::begin(env) };
-    }));
+    });
 }
 
 /// `ThreadEnd`, on the ending thread.
 unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
-    let _ = catch_unwind(|| threads_signal::unregister(sys::thread_id()));
+    ffi_guard((), || threads_signal::unregister(sys::thread_id()));
 }
 
 /// `VMDeath`; the VM's threads may still run for a moment.

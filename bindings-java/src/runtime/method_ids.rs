@@ -4,10 +4,10 @@
 //! here: the frames (`names`).
 
 use std::collections::HashMap;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
+use spanprof::binding::ffi_guard;
 use spanprof::Profiler;
 
 use super::attached_thread;
@@ -72,12 +72,12 @@ pub unsafe extern "system" fn on_load(_: *mut Environment, _: *mut JNIEnv, _: jo
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_prepare(_: *mut Environment, env: *mut JNIEnv, _: jobject, class: jobject) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    ffi_guard((), || {
         if let Some(jvmti) = super::jvmti() {
             // SAFETY: the VM passes the thread's environment and a reference to the class.
             unsafe { register_class(jvmti, env, class) };
         }
-    }));
+    });
 }
 
 /// # Safety

@@ -2,10 +2,10 @@
 //! handlers.
 
 use std::ffi::{c_char, c_void, CStr};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::jint;
+use spanprof::binding::ffi_guard;
 
 use super::jvmti::Environment;
 
@@ -29,7 +29,7 @@ fn stubs() -> MutexGuard<'static, Vec<Stub>> {
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_code(_: *mut Environment, name: *const c_char, start: *const c_void, len: jint) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    ffi_guard((), || {
         if name.is_null() || len <= 0 {
             return;
         }
@@ -44,7 +44,7 @@ pub unsafe extern "system" fn on_code(_: *mut Environment, name: *const c_char, 
             None if stubs.len() < MAX_STUBS => stubs.push(stub),
             None => {}
         }
-    }));
+    });
 }
 
 /// The name of the shortest reported range that holds `pc`.

@@ -3,11 +3,11 @@
 //! every virtual thread. These events are enabled only while the profiler runs and a virtual thread has a context. Not for
 //! signal handlers.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jni::sys::{jobject, JNIEnv};
+use spanprof::binding::ffi_guard;
 use spanprof::{sys, Profiler};
 
 use super::jvmti::{Environment, ExtensionEvent, Jvmti, JvmtiEvent};
@@ -220,7 +220,7 @@ fn scope_at(word: usize) -> Option<&'static VirtualScope> {
 }
 
 unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobject) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
+    ffi_guard((), || {
         MOUNTS.fetch_add(1, Ordering::Relaxed);
         let scope = super::jvmti().and_then(|jvmti| jvmti.thread_local_storage(thread)).and_then(scope_at);
         if let (Some(scope), Some(row)) = (scope, threads_signal::register(sys::thread_id(), 0)) {
@@ -229,11 +229,11 @@ unsafe extern "C" fn on_mount(_: *mut Environment, _: *mut JNIEnv, thread: jobje
                 row.scope.unmount();
             }
         }
-    }));
+    });
 }
 
 unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
-    let _ = catch_unwind(|| {
+    ffi_guard((), || {
         if let Some(row) = threads_signal::of(sys::thread_id()) {
             row.scope.unmount();
         }
@@ -245,7 +245,7 @@ unsafe extern "C" fn on_unmount(_: *mut Environment, _: *mut JNIEnv, _: jobject)
 /// # Safety
 /// Called by the VM.
 pub unsafe extern "system" fn on_end(_: *mut Environment, _: *mut JNIEnv, _: jobject) {
-    let _ = catch_unwind(|| {
+    ffi_guard(None, || {
         let jvmti = super::jvmti()?;
         let scope = jvmti.thread_local_storage(std::ptr::null_mut()).and_then(scope_at)?;
         jvmti.set_thread_local_storage(0).ok()?;

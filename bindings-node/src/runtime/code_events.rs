@@ -261,7 +261,7 @@ fn bytes_of(change: &CodeChange) -> usize {
 
 extern "C" fn on_event(event: *mut JitCodeEvent) {
     // A panic must not unwind through V8.
-    let _ = std::panic::catch_unwind(|| {
+    spanprof::binding::ffi_guard((), || {
         // SAFETY: V8 lends the event for the duration of the call, to this thread alone.
         let event = unsafe { &mut *event };
         if let Some(change) = change_of(event) {

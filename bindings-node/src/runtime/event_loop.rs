@@ -157,7 +157,7 @@ extern "C" fn closed(handle: *mut Handle) {
 
 extern "C" fn before_waiting(handle: *mut Handle) {
     // A panic must not unwind through libuv.
-    let _ = std::panic::catch_unwind(|| {
+    spanprof::binding::ffi_guard((), || {
         // SAFETY: libuv passes the handle that `begin` boxed, on its own thread.
         let handle = unsafe { &mut *handle };
         let Some(uv) = uv() else { return };

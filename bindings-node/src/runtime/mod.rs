@@ -207,7 +207,7 @@ extern "C" fn collection_ends(isolate: usize, _kind: i32, _flags: i32) {
         {
             thread.address_epoch.fetch_add(1, Ordering::Relaxed);
             // A panic must not unwind through V8.
-            let _ = std::panic::catch_unwind(|| code_events::collection_ends(isolate));
+            spanprof::binding::ffi_guard((), || code_events::collection_ends(isolate));
         }
     }
 }

@@ -11,13 +11,13 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use spanprof::binding::ffi_guard;
 
 use super::scope_calls::MethodTable;
 use super::symbols::symbols;
 use super::trace_id::trace_id_bytes;
 use crate::context_calls::{attach_span, detach_span, ActiveSpan, LinkToken};
 use crate::convert;
-use crate::error::ffi_guard;
 
 /// Whether the name of a local root span becomes the label `span_name`.
 static NAMES_ROOT_SPANS: AtomicBool = AtomicBool::new(false);

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
-
-use crate::error::ffi_guard;
+use spanprof::binding::ffi_guard;
 
 /// `spanprof.host_log.start_log_thread`, set when the package is imported.
 static FUNCTION: AtomicPtr<ffi::PyObject> = AtomicPtr::new(ptr::null_mut());

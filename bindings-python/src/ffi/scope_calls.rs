@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use spanprof::binding::ffi_guard;
 
 use super::scope::ScopeState;
 use super::scope_method;
 use crate::context::PreparedLabels;
 use crate::convert;
-use crate::error::ffi_guard;
 use crate::labels;
 
 #[repr(C)]

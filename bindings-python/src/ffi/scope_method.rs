@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use spanprof::binding::ffi_guard;
 
 use super::scope_calls::{new_type, slot};
-use crate::error::ffi_guard;
 
 /// The implementation of a method; both methods ignore their arguments.
 pub type Body = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;

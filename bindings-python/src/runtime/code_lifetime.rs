@@ -167,7 +167,7 @@ fn on_code_end(code: u64) {
 
 #[cold]
 fn queue_tombstone(code: u64) {
-    let queued = std::panic::catch_unwind(|| {
+    let queued = spanprof::binding::ffi_guard(false, || {
         let generation = SAMPLED_CODE.generation(code);
         if QUEUED_BYTES.load(Ordering::Relaxed) > MAX_QUEUED_BYTES {
             return false;
@@ -179,8 +179,7 @@ fn queue_tombstone(code: u64) {
         queue().push(tombstone);
         COPIED.fetch_add(1, Ordering::Relaxed);
         true
-    })
-    .unwrap_or(false);
+    });
     if !queued {
         LOST.fetch_add(1, Ordering::Relaxed);
     }

@@ -227,7 +227,7 @@ fn faults() -> u64 {
 /// A call of the binding that panics.
 #[pyfunction]
 fn panic_inside() {
-    crate::error::ffi_guard((), || panic!("on purpose"));
+    spanprof::binding::ffi_guard((), || panic!("on purpose"));
 }
 
 #[pyfunction]

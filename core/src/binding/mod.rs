@@ -1,0 +1,6 @@
+//! The binding kit: the code of a language binding that is the same in every language. A binding adds the conversion of values,
+//! the scheduling of its log and its `Runtime`. Not here: anything that names a language.
+
+mod ffi_guard;
+
+pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
