@@ -41,6 +41,7 @@ mod labels;
 mod locations;
 #[cfg(feature = "native")]
 mod native;
+mod native_symbols;
 mod output;
 mod own_thread;
 mod profiler;
@@ -59,6 +60,7 @@ pub use error::{Error, ErrorKind};
 pub use host_log::{keep_panics, set_log_callback, take_panic, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
+pub use native_symbols::native_frame;
 pub use profiler::Profiler;
 pub use spanprof_signal::SampleKind;
 pub use stats::{StatValue, Stats};

@@ -5,18 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::hash::WordMap;
+use crate::native_symbols::{demangle, frame_of_symbol};
 use crate::runtime::{Frame, FrameType, Runtime};
-use crate::sys::{self, FileSymbols, NativeSymbol};
+use crate::sys::{self, FileSymbols};
 use spanprof_signal::{DropReason, RawFrame};
 
 /// Capacity for locations. A window that needs more shows `[too_many_stacks]`; the table is cleared after it.
 const MAX_LOCATIONS: usize = 131_072;
 /// Capacity for raw frames: the instruction addresses of one native function share a location.
 const MAX_RAW_FRAMES: usize = 2 * MAX_LOCATIONS;
-/// Function name of every frame in this library.
-const OWN_CODE: &str = "spanprof";
-/// Suffixes of GCC and LLVM for clones and parts of a function.
-const CLONE_SUFFIXES: [&str; 6] = [".part.", ".constprop.", ".isra.", ".cold", ".lto_priv.", ".llvm."];
 /// Capacity for demangled names.
 const MAX_DEMANGLED: usize = 16_384;
 
@@ -169,63 +166,11 @@ pub(crate) fn truncated_frame() -> Frame {
     Frame { function: "[truncated]".into(), ..Frame::default() }
 }
 
-/// The frame of native code, and whether it belongs to the program's executable.
-fn frame_of_symbol(found: NativeSymbol, pc: u64, symbol: Option<Arc<str>>) -> (Frame, bool) {
-    let file = found.file.to_string_lossy();
-    let function = match symbol {
-        _ if sys::is_own_code(&found, pc) => OWN_CODE.into(),
-        Some(symbol) => symbol,
-        None => {
-            let name = found.file.file_name().map_or(file.clone(), |name| name.to_string_lossy());
-            format!("[{name}]").into()
-        }
-    };
-    let file = file.as_ref().into();
-    (Frame { function, file, frame_type: FrameType::Native, ..Frame::default() }, found.is_of_program)
-}
-
-/// The frame of native code from exported symbols only, without caches; `None` outside of loaded files.
-pub(crate) fn exported_frame(pc: u64) -> Option<(Frame, bool)> {
-    let mut found = sys::native_symbol(pc)?;
-    let symbol = found.symbol.take().map(|symbol| demangle(&symbol).unwrap_or(symbol).into());
-    Some(frame_of_symbol(found, pc, symbol))
-}
-
-/// Demangles a C++ or Rust symbol, without parameters, hash and clone suffixes (`.part.0`, `.cold`). `None` when the symbol
-/// is already a plain name.
-fn demangle(symbol: &str) -> Option<String> {
-    let end = CLONE_SUFFIXES.iter().filter_map(|suffix| symbol.find(suffix)).min().unwrap_or(symbol.len());
-    let base = symbol.get(..end)?;
-    if let Ok(rust) = rustc_demangle::try_demangle(base) {
-        return Some(format!("{rust:#}"));
-    }
-    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
-    let cpp = base.starts_with("_Z").then(|| cpp_demangle::Symbol::new(base).ok()).flatten();
-    let name = cpp.and_then(|cpp| cpp.demangle_with_options(&options).ok());
-    name.or_else(|| (base.len() < symbol.len() && !base.is_empty()).then(|| base.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::FakeRuntime;
-
-    #[test]
-    fn cpp_symbols_are_demangled_and_plain_names_are_unchanged() {
-        let name = demangle("_ZN2v88internal10HeapObject11SizeFromMapENS0_3MapE");
-        assert_eq!(name.as_deref(), Some("v8::internal::HeapObject::SizeFromMap"));
-        assert_eq!(["epoll_wait", "_Z", "_ZN4"].map(demangle), [None, None, None]);
-    }
-
-    #[test]
-    fn demangled_names_have_no_clone_suffix_and_rust_names_no_hash() {
-        let part = demangle("_ZN8PhaseIFG9re_insertEj.part.0.cold");
-        assert_eq!(part.as_deref(), Some("PhaseIFG::re_insert"));
-        assert_eq!(demangle("qsort_r.constprop.0").as_deref(), Some("qsort_r"));
-        assert_eq!(demangle("runtime.mallocgc"), None, "Go's names contain dots");
-        let rust = demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE");
-        assert_eq!(rust.as_deref(), Some("core::fmt::Formatter::pad"));
-    }
+    use crate::native_symbols::native_frame;
 
     #[test]
     fn a_symbol_is_demangled_once() {
@@ -302,11 +247,8 @@ mod tests {
         let location = table.location(raw, 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(location)[0].function, "getenv");
         assert_eq!(table.frames(location)[0].frame_type, FrameType::Native);
-        assert_eq!(
-            exported_frame(libc::getenv as *const () as u64).map(|(frame, _)| frame),
-            Some(table.frames(location)[0].clone())
-        );
-        assert_eq!(exported_frame(16), None);
+        assert_eq!(native_frame(libc::getenv as *const () as u64), Some(table.frames(location)[0].clone()));
+        assert_eq!(native_frame(16), None);
         let unknown = table.location(RawFrame::native(16), 0, &*runtime, &mut 0).unwrap();
         assert_eq!(&*table.frames(unknown)[0].function, "[native]");
     }

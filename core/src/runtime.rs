@@ -34,11 +34,6 @@ pub struct Frame {
     pub frame_type: FrameType,
 }
 
-/// The frame of native code at `pc`, for a runtime whose walk reached native code. `None` outside of loaded files.
-pub fn native_frame(pc: u64) -> Option<Frame> {
-    crate::locations::exported_frame(pc).map(|(frame, _)| frame)
-}
-
 /// Code that ended (freed, unloaded, moved). Raw frames with this id at ring positions from `position` on are other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedCode {

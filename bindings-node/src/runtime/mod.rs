@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use spanprof::runtime::{native_frame, EndedCode, Frame, Runtime, RuntimeThread};
+use spanprof::native_frame;
+use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, RawFrame};
 
 use code_map::CodeMap;

@@ -1,8 +1,6 @@
 //! The command line: parsed by clap into one structure per verb, with errors as [`Failure`]s. The flags of a verb are in its
 //! file; here are the list of verbs and the layout of the help.
 
-use std::str::FromStr;
-
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -105,29 +103,6 @@ fn failure_of(error: &clap::Error, arguments: &[String]) -> Failure {
     }
 }
 
-/// A byte count such as `512MiB`, `2G` or `1048576`, at least 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteCount(pub u64);
-
-impl FromStr for ByteCount {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "expected a size such as 512MiB";
-        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-        let number: u64 = text[..digits].parse().map_err(|_| EXPECTED)?;
-        let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
-            "" | "b" => 1,
-            "k" | "kb" | "kib" => 1 << 10,
-            "m" | "mb" | "mib" => 1 << 20,
-            "g" | "gb" | "gib" => 1 << 30,
-            "t" | "tb" | "tib" => 1 << 40,
-            _ => return Err(EXPECTED),
-        };
-        number.checked_mul(unit).filter(|bytes| *bytes > 0).map(Self).ok_or(EXPECTED)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,17 +163,6 @@ mod tests {
     fn missing_repeated_and_surplus_values_are_errors() {
         for words in ["top f --service", "top f --service a --service b", "top f --json=yes", "top", "serve g"] {
             assert_eq!(parsed(words).unwrap_err().exit_code, 2, "{words}");
-        }
-    }
-
-    #[test]
-    fn byte_counts_have_binary_units() {
-        let bytes = |text: &str| text.parse::<ByteCount>().ok().map(|count| count.0);
-        assert_eq!(bytes("512MiB"), Some(512 << 20));
-        assert_eq!(bytes("2g"), Some(2 << 30));
-        assert_eq!(bytes("77"), Some(77));
-        for invalid in ["99999999999T", "5 parsecs", "-1", "0"] {
-            assert_eq!(bytes(invalid), None, "{invalid}");
         }
     }
 }

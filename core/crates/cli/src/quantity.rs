@@ -1,4 +1,7 @@
-//! Formats quantities: `1.23 s`, `4.5 MiB`, `12%`. Called by the text output of the verbs.
+//! Quantities with units: formatted as `1.23 s`, `4.5 MiB`, `12%` in the text output of the verbs, and parsed as byte counts
+//! in arguments.
+
+use std::str::FromStr;
 
 /// A value with its unit, in three to four digits.
 pub(crate) fn format_quantity(value: i64, unit: &str) -> String {
@@ -37,6 +40,29 @@ pub(crate) fn format_share(part: i64, whole: i64) -> String {
     format!("{:.1}%", part as f64 * 100.0 / whole as f64)
 }
 
+/// A byte count such as `512MiB`, `2G` or `1048576`, at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteCount(pub u64);
+
+impl FromStr for ByteCount {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected a size such as 512MiB";
+        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..digits].parse().map_err(|_| EXPECTED)?;
+        let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            "t" | "tb" | "tib" => 1 << 40,
+            _ => return Err(EXPECTED),
+        };
+        number.checked_mul(unit).filter(|bytes| *bytes > 0).map(Self).ok_or(EXPECTED)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +83,16 @@ mod tests {
         }
         assert_eq!(format_share(1, 3), "33.3%");
         assert_eq!(format_share(1, 0), "-");
+    }
+
+    #[test]
+    fn byte_counts_have_binary_units() {
+        let bytes = |text: &str| text.parse::<ByteCount>().ok().map(|count| count.0);
+        assert_eq!(bytes("512MiB"), Some(512 << 20));
+        assert_eq!(bytes("2g"), Some(2 << 30));
+        assert_eq!(bytes("77"), Some(77));
+        for invalid in ["99999999999T", "5 parsecs", "-1", "0"] {
+            assert_eq!(bytes(invalid), None, "{invalid}");
+        }
     }
 }

@@ -33,10 +33,15 @@ pub(crate) struct MergedWindows {
 impl MergedWindows {
     /// Approximate memory, to bound a cache.
     fn memory_bytes(&self) -> usize {
-        super::store::memory_bytes(&self.data)
+        memory_bytes(&self.data)
             + self.spans.memory_bytes()
             + self.summaries.len() * (std::mem::size_of::<TypeSummary>() + 48)
     }
+}
+
+/// Approximate memory of decoded windows, to bound a cache.
+pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
+    data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
 }
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use spanprof_read::query::{self, Filter, TypeSummary};
 
 use super::directory::{self, WindowDirectory};
 use super::received::ReceivedProfiles;
-use super::slices::{self, MergedWindows, Slices};
+use super::slices::{self, memory_bytes, MergedWindows, Slices};
 use super::spans::Spans;
 use super::window::StoredWindow;
 use crate::detail::Detail;
@@ -310,11 +310,6 @@ fn passing(filter: &Filter, detail: Detail, data: &ProfilesData) -> MergedWindow
     let (summaries, windows) = (query::types(&data), usize::from(data.sample_count() > 0));
     detail.reduce(&mut data);
     MergedWindows { data, summaries, spans, windows }
-}
-
-/// Approximate memory of a decoded window, to bound a cache.
-pub(crate) fn memory_bytes(data: &ProfilesData) -> usize {
-    data.dictionary.memory_bytes() + data.sample_count() * (std::mem::size_of::<spanprof_profile::Sample>() + 32)
 }
 
 fn read_window(path: &Path, limits: &DecodeLimits) -> Result<ProfilesData, String> {

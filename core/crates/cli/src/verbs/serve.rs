@@ -8,10 +8,10 @@ use std::time::Duration;
 use spanprof_read::decode::DecodeLimits;
 use tokio::signal::unix::{signal, SignalKind};
 
-use crate::arguments::ByteCount;
 use crate::failure::Failure;
 use crate::moment;
 use crate::output;
+use crate::quantity::ByteCount;
 use crate::serve::{Addresses, Retention, Server, Settings};
 
 #[derive(Debug, clap::Args)]

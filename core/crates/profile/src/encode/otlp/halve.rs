@@ -8,7 +8,6 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use prost::encoding::{decode_key, decode_varint, WireType};
 
-use super::split::nth_id;
 use crate::encode::message_writer::MessageWriter;
 
 /// A table of the dictionary, by its field number.
@@ -262,5 +261,14 @@ impl HalfRequest<'_> {
         entries.push(entry);
         copied.insert(index, new);
         Some(new)
+    }
+}
+
+/// The id of part `nth` of a profile: parts of parts are distinct, a random id stays random, the empty id stays empty.
+pub(super) fn nth_id(id: [u8; 16], nth: u32) -> [u8; 16] {
+    const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
+    match u128::from_be_bytes(id) {
+        0 => id,
+        id => id.wrapping_mul(MULTIPLIER).wrapping_add(u128::from(nth) * 2 + 1).max(1).to_be_bytes(),
     }
 }

@@ -1,6 +1,6 @@
 //! Splits requests to a receiver's byte limit and to a number of samples per profile that every receiver accepts.
 
-use super::halve::halves;
+use super::halve::{halves, nth_id};
 use super::{encode, EncodedRequest, Revision, MAX_SAMPLES_PER_PROFILE};
 use crate::*;
 
@@ -43,13 +43,4 @@ fn cap_samples(mut data: ProfilesData) -> ProfilesData {
         }
     }
     data
-}
-
-/// The id of part `nth` of a profile: parts of parts are distinct, a random id stays random, the empty id stays empty.
-pub(super) fn nth_id(id: [u8; 16], nth: u32) -> [u8; 16] {
-    const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
-    match u128::from_be_bytes(id) {
-        0 => id,
-        id => id.wrapping_mul(MULTIPLIER).wrapping_add(u128::from(nth) * 2 + 1).max(1).to_be_bytes(),
-    }
 }
