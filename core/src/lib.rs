@@ -60,6 +60,7 @@ pub use error::{Error, ErrorKind};
 pub use host_log::{keep_panics, set_log_callback, take_panic, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
+#[doc(hidden)]
 pub use native_symbols::native_frame;
 pub use profiler::Profiler;
 pub use spanprof_signal::SampleKind;

@@ -18,6 +18,16 @@ pub fn page() -> Result<String, String> {
         let (meaning, difference) = (text(&concept["meaning"]), text(&concept["difference"]));
         page += &format!("| {} | {names} | {meaning} | {difference} |\n", text(&concept["concept"]));
     }
+    page += "\n## Additional names\n\nEvery other public name, with the reason why not every language has it.\n\n\
+             | Rust | Python | Node.js | Java | reason |\n|---|---|---|---|---|\n";
+    for group in surface["additional"].as_sequence().ok_or("no additional names")? {
+        let names = |language: &str| {
+            let names = group["names"][language].as_sequence().into_iter().flatten().filter_map(Value::as_str);
+            names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        };
+        let names = ["rust", "python", "node", "java"].map(names).join(" | ");
+        page += &format!("| {names} | {} |\n", group["reason"].as_str().unwrap_or_default());
+    }
     Ok(page)
 }
 

@@ -55,9 +55,6 @@ class SurfaceTest {
         assertEquals(listed("Spanprof"), publicMethods(Spanprof.class));
         assertEquals(listed("Scope"), publicMethods(Scope.class));
         assertEquals(listed("Labels"), publicMethods(Labels.class));
-        for (String name : names(surface().get("every_language"))) {
-            assertTrue(listed("Spanprof").contains(Cases.camelCase(name)), () -> name + " is missing in Java");
-        }
     }
 
     @Test
