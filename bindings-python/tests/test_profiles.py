@@ -88,7 +88,8 @@ deep(20)
 """
     )
     profiles = target.profiles()
-    by_thread = profiles.by_label("thread", through="in_thread")
+    # `in_thread` is on the stack before and after its scope too.
+    by_thread = profiles.by_label("thread", through="numbers")
     assert set(by_thread) == {"0", "1", "2", "3"}
     assert all("numbers" in sample.frames for sample in profiles.through("in_thread") if "burn" in sample.frames)
     deepest = max(profiles.through("deep"), key=lambda sample: len(sample.frames))
