@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use spanprof_signal::{guarded, Context};
+use spanprof_signal::{Context, Memory, ProcessMemory};
 
 use super::js_thread_signal::JsThread;
 
@@ -37,40 +37,41 @@ pub fn id(thread: &JsThread) -> u64 {
     if offset == 0 {
         return f64::from_bits(thread.current.load(Ordering::Relaxed)) as u64;
     }
-    stored(thread.isolate.load(Ordering::Relaxed).wrapping_add(offset), thread.storage.load(Ordering::Relaxed))
-        .unwrap_or(0)
+    let map_slot = thread.isolate.load(Ordering::Relaxed).wrapping_add(offset);
+    stored(&ProcessMemory, map_slot, thread.storage.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
 /// The number stored under the handle's object in the map at `map_slot`.
-pub fn stored(map_slot: usize, handle: usize) -> Option<u64> {
-    let key = guarded::read_u64(handle)?;
-    let table = field(guarded::read_u64(map_slot)?, TABLE)?;
-    let count = |at: usize| field(table, at).filter(|word| word & 0xffff_ffff == 0).map(|word| word >> 32);
+pub fn stored(memory: &impl Memory, map_slot: usize, handle: usize) -> Option<u64> {
+    let key = memory.word(handle)? as u64;
+    let table = field(memory, memory.word(map_slot)? as u64, TABLE)?;
+    let count = |at: usize| field(memory, table, at).filter(|word| word & 0xffff_ffff == 0).map(|word| word >> 32);
     let (elements, deleted, buckets) = (count(ELEMENTS)?, count(DELETED)?, count(BUCKETS)?);
     if key & 3 != 1 || elements > MAX_ENTRIES || deleted > MAX_ENTRIES || buckets > MAX_ENTRIES {
         return None;
     }
     for entry in 0..(elements + deleted) as usize {
         let at = BODY + buckets as usize * 8 + entry * 24;
-        if field(table, at)? == key {
-            return number(field(table, at + 8)?);
+        if field(memory, table, at)? == key {
+            return number(memory, field(memory, table, at + 8)?);
         }
     }
     None
 }
 
 /// A field of a tagged heap object.
-fn field(object: u64, offset: usize) -> Option<u64> {
-    (object & 3 == 1).then(|| guarded::read_u64((object as usize).wrapping_sub(1).wrapping_add(offset))).flatten()
+fn field(memory: &impl Memory, object: u64, offset: usize) -> Option<u64> {
+    let address = (object & 3 == 1).then(|| (object as usize).wrapping_sub(1).wrapping_add(offset))?;
+    memory.word(address).map(|word| word as u64)
 }
 
 /// The value of a Smi or HeapNumber.
-fn number(value: u64) -> Option<u64> {
+fn number(memory: &impl Memory, value: u64) -> Option<u64> {
     if value & 1 == 0 {
         let smi = (value as i64) >> 32;
         return u64::try_from(smi).ok();
     }
-    let number = f64::from_bits(field(value, NUMBER)?);
+    let number = f64::from_bits(field(memory, value, NUMBER)?);
     let whole = (0.0..MAX_ID).contains(&number) && number.trunc() == number;
     whole.then_some(number as u64)
 }
@@ -89,7 +90,7 @@ mod tests {
         let map = [0, 0, 0, tagged(&table)];
         let map_slot = [tagged(&map)];
         let handle = [key];
-        stored(map_slot.as_ptr() as usize, handle.as_ptr() as usize)
+        stored(&ProcessMemory, map_slot.as_ptr() as usize, handle.as_ptr() as usize)
     }
 
     #[test]
@@ -107,6 +108,6 @@ mod tests {
         assert_eq!(read_with(tagged(&storage), tagged(&fraction)), None);
         assert_eq!(read_with(tagged(&storage), (-4i64 << 32) as u64), None);
         assert_eq!(read_with(6, 1 << 32), None, "a key that is not a heap object");
-        assert_eq!(stored(16, 16), None);
+        assert_eq!(stored(&ProcessMemory, 16, 16), None);
     }
 }

@@ -23,6 +23,7 @@ mod synthetic_frame;
 mod thread_kind_signal;
 mod turn_stacks_signal;
 mod v8;
+mod walk_signal;
 mod wall_signal;
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use spanprof::native_frame;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
-use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, RawFrame};
+use spanprof_signal::{guarded, CaptureFn, CaptureOtherFn, ProcessMemory, RawFrame};
 
 use code_map::CodeMap;
 use js_thread_signal::JsThread;
@@ -242,7 +243,7 @@ pub fn register_storage(storage: usize, probe: u64) -> bool {
     let handle = thread.storage.load(Ordering::Relaxed);
     let offset = (1..ISOLATE_WORDS).map(|word| word * 8).find(|offset| {
         let word = spanprof_signal::guarded::read_u64(isolate + offset);
-        word == Some(data as u64) && context_signal::stored(isolate + offset, handle) == Some(probe)
+        word == Some(data as u64) && context_signal::stored(&ProcessMemory, isolate + offset, handle) == Some(probe)
     });
     if let Some(offset) = offset {
         thread.continuation_offset.store(offset, Ordering::Release);

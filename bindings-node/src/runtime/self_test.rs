@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use spanprof_signal::{RawFrame, RawStack};
 
-use super::capture_signal::{StackRegisters, V8StackWalk};
+use super::capture_signal::V8StackWalk;
 use super::code_events;
 use super::js_thread_signal::{self, JsThread};
+use super::walk_signal::StackRegisters;
 
 /// How stacks are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ fn contains_both(probes: &[Probe], frames: &[RawFrame]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::capture_signal::code_frame;
+    use crate::runtime::walk_signal::code_frame;
 
     #[test]
     fn a_walk_is_correct_when_it_contains_the_inner_function_above_the_outer_one() {
