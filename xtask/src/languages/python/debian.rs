@@ -23,8 +23,27 @@ pub fn unpacked(package: &str) -> StepResult<PathBuf> {
 }
 
 impl Debian {
+    /// The selected versions that apt has, or all of them when none is selected, with the wheel and the suite's programs.
+    /// Without Debian or root, prints the reason and has none.
+    ///
+    /// # Errors
+    /// A selected version that is not available.
+    pub fn with_wheel(wheel: &Path, selected: &[String]) -> StepResult<Self> {
+        let mut debian = Self::fetch()?;
+        debian.select(selected)?;
+        if !debian.versions.is_empty() {
+            debian.install(wheel)?;
+        }
+        Ok(debian)
+    }
+
+    /// The versions, such as `3.14`.
+    pub fn versions(&self) -> &[String] {
+        &self.versions
+    }
+
     /// Fetches the versions that apt has; without Debian or root, prints the reason and returns none.
-    pub fn fetch() -> StepResult<Self> {
+    fn fetch() -> StepResult<Self> {
         let root = workspace::target().join("live/debian");
         println!("fetching CPython 3.14 and 3.15 from Debian, where apt has them");
         let (status, output) = ProcessStep::new("fetch CPython from Debian", "bash")
@@ -41,21 +60,20 @@ impl Debian {
         Ok(Self { root, versions })
     }
 
-    /// The selected versions, or all of them when none is selected.
-    pub fn chosen(&self, selected: &[String]) -> StepResult<Vec<&String>> {
-        let is_selected = |version: &&String| selected.is_empty() || selected.contains(version);
-        let chosen: Vec<_> = self.versions.iter().filter(is_selected).collect();
-        match selected.iter().find(|version| !chosen.contains(version)) {
-            None => Ok(chosen),
-            Some(missing) => Err(StepFailure::new(
+    /// Keeps the selected versions, or all of them when none is selected.
+    fn select(&mut self, selected: &[String]) -> StepResult {
+        if let Some(missing) = selected.iter().find(|version| !self.versions.contains(version)) {
+            return Err(StepFailure::new(
                 "find Python",
                 format!("CPython {missing} is neither installed nor available from Debian"),
-            )),
+            ));
         }
+        self.versions.retain(|version| selected.is_empty() || selected.contains(version));
+        Ok(())
     }
 
     /// Copies the unpacked wheel and the suite's programs into the root directory.
-    pub fn install(&self, wheel: &Path) -> StepResult {
+    fn install(&self, wheel: &Path) -> StepResult {
         let suite = self.root.join("suite");
         let _ = std::fs::remove_dir_all(&suite);
         let made = std::fs::create_dir_all(suite.join("package"));

@@ -40,32 +40,15 @@ pub fn run(given: &Arguments) -> StepResult {
         cells.run(&python.full(), &clocks, step, &mut failed);
     }
     if given.text("python").is_none() || !missing.is_empty() {
-        from_debian(&cells, &clocks, &wheel, &missing, &mut failed)?;
+        let debian = Debian::with_wheel(&wheel, &missing)?;
+        for version in debian.versions() {
+            cells.run(version, &clocks, |name, program| debian.step(name, version, program), &mut failed);
+        }
     }
     match failed.is_empty() {
         true => Ok(()),
         false => Err(StepFailure::new("live python", format!("failed: {}", failed.join("; ")))),
     }
-}
-
-/// Runs in the selected versions of Debian, or in all of them when none is selected.
-fn from_debian(
-    cells: &PythonCells,
-    clocks: &[&str],
-    wheel: &Path,
-    selected: &[String],
-    failed: &mut Vec<String>,
-) -> StepResult {
-    let debian = Debian::fetch()?;
-    let chosen = debian.chosen(selected)?;
-    if chosen.is_empty() {
-        return Ok(());
-    }
-    debian.install(wheel)?;
-    for version in chosen {
-        cells.run(version, clocks, |name, program| debian.step(name, version, program), failed);
-    }
-    Ok(())
 }
 
 impl PythonCells {

@@ -1,8 +1,6 @@
 //! `live python --record`: records stacks of synthetic programs in every CPython, for the tests that replay them
 //! (`bindings-python/src/runtime/recorded_stack_tests.rs`).
 
-use std::path::Path;
-
 use super::debian::Debian;
 use super::runtimes;
 use super::{package, Venv};
@@ -36,21 +34,10 @@ pub fn run(given: &Arguments) -> StepResult {
         })?;
     }
     if given.text("python").is_none() || !missing.is_empty() {
-        from_debian(&wheel, &missing)?;
-    }
-    Ok(())
-}
-
-/// Records in the selected versions of Debian, or in all of them when none is selected.
-fn from_debian(wheel: &Path, selected: &[String]) -> StepResult {
-    let debian = Debian::fetch()?;
-    let chosen = debian.chosen(selected)?;
-    if chosen.is_empty() {
-        return Ok(());
-    }
-    debian.install(wheel)?;
-    for version in chosen {
-        record(version, |shape| debian.step(&format!("record {shape}"), version, "record_stacks.py").arg(shape))?;
+        let debian = Debian::with_wheel(&wheel, &missing)?;
+        for version in debian.versions() {
+            record(version, |shape| debian.step(&format!("record {shape}"), version, "record_stacks.py").arg(shape))?;
+        }
     }
     Ok(())
 }
