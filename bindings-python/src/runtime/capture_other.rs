@@ -37,7 +37,7 @@ const ATTEMPTS: usize = 4;
 /// Generator frames skipped between the current frame and the data stack; with more, only the top of the stack is compared.
 const MAX_GENERATORS: usize = 4;
 
-/// Walks the thread whose state is at `thread`.
+/// Walks the thread of the `PyThreadState` at `thread`.
 ///
 /// # Safety
 /// As for every [`spanprof_signal::CaptureOtherFn`]: called by the wall sampler on its own thread.
@@ -50,7 +50,7 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     captured
 }
 
-/// Walks the thread whose state is at `thread`, if it is the thread with this kernel id.
+/// Walks the thread of the `PyThreadState` at `thread`, if it has this kernel id.
 pub fn walk<M: Memory>(
     reader: &FrameReader<'_, M>,
     thread: usize,

@@ -45,7 +45,7 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     captured
 }
 
-/// Walks the thread whose state is at `thread`, stopped with these registers. `None`: outside a handler.
+/// Walks the thread of the `PyThreadState` at `thread`. `registers`: those of the interrupted code; `None` outside a handler.
 #[inline(always)]
 pub fn walk<M: Memory>(
     reader: &FrameReader<'_, M>,

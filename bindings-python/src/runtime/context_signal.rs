@@ -1,6 +1,6 @@
 //! Reads the context id of a thread in the handler: looks up the profiler's context variable in the thread's current
-//! `Context`, whose table is a hash array mapped trie (HAMT). A lookup takes ~50 ns, without a call or a change of a
-//! reference count. Falls back to [`super::thread_context_signal`] when the start-up test failed.
+//! `Context`, a hash array mapped trie (HAMT). A lookup takes ~50 ns, without a call or a change of a reference count.
+//! Falls back to [`super::thread_context_signal`] when the start-up test failed.
 //!
 //! Why it is sound: in the handler the thread itself is stopped, a `Context` replaces its immutable table by one store, and
 //! each node is checked as it is read. From another thread the read is repeated until two results agree.
@@ -113,7 +113,7 @@ pub const fn folded_hash(hash: i64) -> u32 {
     }
 }
 
-/// The context of the thread whose state is at `thread`; called in the handler, on that thread.
+/// The context of the thread of the `PyThreadState` at `thread`; called in the handler, on that thread.
 #[inline]
 pub fn read<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Context {
     let probe = &reader.interpreter.context;

@@ -215,7 +215,7 @@ impl<M: Memory> FrameReader<'_, M> {
         Some(unit >= i64::from(first_traceable as u32 as i32))
     }
 
-    /// The start of the chain of the thread whose state is at `thread`; `None` when it cannot be read.
+    /// The start of the frame chain in the `PyThreadState` at `thread`; `None` when it cannot be read.
     #[inline]
     pub fn start(&self, thread: usize) -> Option<ChainStart> {
         match &self.interpreter.layout.frames {

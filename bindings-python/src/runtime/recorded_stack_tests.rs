@@ -93,7 +93,7 @@ pub fn replay(stack: &RecordedStack) -> Replay {
     replay_with(stack, stack.registers["thread"], stack.memory(), DEPTH)
 }
 
-/// Walks the thread whose state is at `thread` with this memory and depth limit.
+/// Walks the thread of the `PyThreadState` at `thread`, with this memory and depth limit.
 pub fn replay_with(stack: &RecordedStack, thread: u64, memory: RecordedMemory, depth: usize) -> Replay {
     let interpreter = interpreter(stack);
     let memory = CountedMemory { memory, reads: Cell::new(0) };

@@ -22,7 +22,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(take, module)?)
 }
 
-/// Requests a recording of a stack whose leaf is a frame of `leaf`, by the walk `handler`, `loop_entry` or `other_thread`.
+/// Requests a recording of a stack with the function `leaf` as its leaf. `walk`: `handler`, `loop_entry` or `other_thread`.
 #[pyfunction]
 fn request(walk: &str, leaf: &Bound<'_, PyAny>) -> PyResult<()> {
     let walk = match walk {

@@ -87,7 +87,7 @@ impl StackRecording {
         }
     }
 
-    /// Requests a recording of the next such walk whose leaf is a frame of the code object at `leaf`.
+    /// Requests a recording of the next such walk that has the code object at `leaf` as its leaf.
     pub fn request(&self, walk: RecordedWalk, leaf: u64) {
         self.leaf.store(leaf, Ordering::Relaxed);
         self.walk.store(walk as u8, Ordering::Relaxed);

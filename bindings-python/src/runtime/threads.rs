@@ -50,7 +50,7 @@ fn offsets_of_own_id() -> Vec<usize> {
         .collect()
 }
 
-/// The kernel's id of the thread whose state is at `thread`; `None` when it is unavailable.
+/// The kernel's id of the thread of the `PyThreadState` at `thread`; `None` when it is unavailable.
 pub fn kernel_thread_id<M: Memory>(reader: &FrameReader<'_, M>, thread: usize) -> Option<u32> {
     let id = match reader.interpreter.layout.thread.id {
         ThreadId::Kernel(offset) => reader.word(thread, offset)?,
