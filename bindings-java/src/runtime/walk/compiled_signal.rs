@@ -114,7 +114,7 @@ impl<E: WalkEnvironment> StackWalker<'_, '_, E> {
         self.skip_frame(info.frame_bytes)
     }
 
-    /// The caller of leaf code whose frame is not built yet, partly built, or already removed.
+    /// The caller of the leaf, if the frame of the leaf is not yet built, partly built, or already removed.
     fn caller_of_partial_frame(&self, info: &PcInfo) -> Option<(usize, usize, usize)> {
         let return_address = |at: usize| self.word(at).filter(|pc| self.layout.is_code(*pc));
         if let Some(return_to) = registers_signal::link(&self.interrupted).filter(|_| info.before_frame) {

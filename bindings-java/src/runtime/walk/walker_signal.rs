@@ -12,8 +12,10 @@ use super::prefetch_signal::WalkHistory;
 use super::registers_signal::JavaRegisters;
 use crate::runtime::layout::VmLayout;
 
-/// Upper bound of a thread's stack size, for stacks whose base is unknown.
+/// Maximum size of a thread's stack; a stack base further above the stack pointer counts as unknown.
 const MAX_STACK_BYTES: usize = 64 << 20;
+/// Size that is assumed above the stack pointer if the stack base is unknown.
+const DEFAULT_STACK_BYTES: usize = 8 << 20;
 /// Upper bound of steps per walk.
 const MAX_STEPS: usize = 4096;
 /// `_thread_in_native` and `_thread_blocked` (`hotspot/share/utilities/globalDefinitions.hpp`, JDK 17 to 25).
@@ -104,8 +106,9 @@ pub fn walk(
     let sp = registers.sp;
     prefetch::range(sp as *const u8, STACK_PREFETCH_BYTES);
     let stack_base = if java_thread == 0 { None } else { memory.load(java_thread + layout.stack_base) };
-    let limit =
-        stack_base.filter(|base| *base > sp && base - sp < MAX_STACK_BYTES).unwrap_or(sp.saturating_add(8 << 20));
+    let limit = stack_base
+        .filter(|base| *base > sp && base - sp < MAX_STACK_BYTES)
+        .unwrap_or(sp.saturating_add(DEFAULT_STACK_BYTES));
     if let Some(history) = history.filter(|_| java_thread != 0) {
         history.prefetch_frames();
     }
