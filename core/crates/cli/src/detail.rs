@@ -1,7 +1,7 @@
 //! Level of detail of a query. A table of functions needs only stacks. Without labels and links, samples of many requests
 //! merge into one, so that a week fits into memory. Called before merging, by `serve` and by the reading verbs.
 
-use spanprof_profile::{AttributeSetId, LinkId, ProfilesData};
+use spanprof_profile::{AttributeSetId, LinkId, Profile, ProfilesData, ResourceProfiles, PROCESS_IDENTITY};
 
 /// Attributes that samples keep after the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,22 +13,40 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    /// Drops the other attributes; merging adds the samples that become equal.
+    /// Drops the other attributes; merging adds the samples that become equal. Gauges keep the identity of their process,
+    /// since merging replaces the older gauges of a process.
     pub(crate) fn reduce(self, data: &mut ProfilesData) {
         if self == Detail::Everything {
             return;
         }
+        let mut of_gauges = Vec::new();
         for resource in &mut data.resources {
-            resource.resource.retain(|attribute| attribute.key == "service.name");
-            for profile in &mut resource.profiles {
-                profile.attributes = AttributeSetId::EMPTY;
-                for sample in &mut profile.samples {
-                    let total = sample.total();
-                    sample.values = vec![total];
-                    sample.timestamps_unix_nano = Vec::new();
-                    sample.attributes = AttributeSetId::EMPTY;
-                    sample.link = LinkId::EMPTY;
-                }
+            let (gauges, sums) = std::mem::take(&mut resource.profiles).into_iter().partition(Profile::is_gauge);
+            resource.profiles = sums;
+            let keep = |kept: &[&str]| {
+                resource.resource.iter().filter(|attribute| kept.contains(&attribute.key.as_str())).cloned().collect()
+            };
+            let identity = keep(&[&["service.name"], &PROCESS_IDENTITY[..]].concat());
+            let name_only = keep(&["service.name"]);
+            if !gauges.is_empty() {
+                of_gauges.push(ResourceProfiles {
+                    resource: identity,
+                    scope: resource.scope.clone(),
+                    profiles: gauges,
+                });
+            }
+            resource.resource = name_only;
+        }
+        data.resources.retain(|resource| !resource.profiles.is_empty());
+        data.resources.append(&mut of_gauges);
+        for profile in data.resources.iter_mut().flat_map(|resource| &mut resource.profiles) {
+            profile.attributes = AttributeSetId::EMPTY;
+            for sample in &mut profile.samples {
+                let total = sample.total();
+                sample.values = vec![total];
+                sample.timestamps_unix_nano = Vec::new();
+                sample.attributes = AttributeSetId::EMPTY;
+                sample.link = LinkId::EMPTY;
             }
         }
     }

@@ -10,7 +10,7 @@ use hyper::header::{HeaderName, HeaderValue, ACCEPT_ENCODING, CACHE_CONTROL, CON
 use hyper::{Request, StatusCode};
 use serde_json::{json, Map, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
-use spanprof_profile::transform;
+use spanprof_profile::{is_gauge_type, transform};
 use spanprof_read::query::{self, Filter};
 
 use super::directory;
@@ -235,7 +235,7 @@ fn labels(windows: &[Arc<StoredWindow>], filter: &Filter) -> Value {
     json!({"labels": labels.collect::<Value>()})
 }
 
-/// Weight over time, in equal steps; a window's weight is spread evenly over its duration.
+/// Weight over time, in equal steps; a window's weight is spread evenly over its duration. Steps of a gauge have its mean.
 fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filter) -> Value {
     let all: Vec<_> = all.filter(|summary| summary.samples > 0).collect();
     let from = filter.from_unix_nano.or(all.iter().map(|summary| summary.from_unix_nano).min()).unwrap_or(0);
@@ -245,6 +245,7 @@ fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filt
     let mut totals = vec![0i64; to.saturating_sub(from).div_ceil(step) as usize];
     for summary in &all {
         let duration = summary.to_unix_nano.saturating_sub(summary.from_unix_nano).max(1);
+        let weight_interval = if is_gauge_type(&summary.type_name) { step } else { duration };
         // Both ends are clamped to the range, which bounds the number of steps.
         let (start, end) = (summary.from_unix_nano.max(from), summary.from_unix_nano.saturating_add(duration).min(to));
         let mut distributed = 0;
@@ -253,7 +254,7 @@ fn timeline<'a>(all: impl Iterator<Item = &'a query::TypeSummary>, filter: &Filt
             let nth = (at - from) / step;
             let next = from.saturating_add((nth + 1).saturating_mul(step)).min(end);
             // From the cumulative share, so that rounding errors do not accumulate.
-            let cumulative = i128::from(summary.total) * i128::from(next - start) / i128::from(duration);
+            let cumulative = i128::from(summary.total) * i128::from(next - start) / i128::from(weight_interval);
             if let Some(total) = totals.get_mut(nth as usize) {
                 *total = total.saturating_add((cumulative - distributed) as i64);
             }

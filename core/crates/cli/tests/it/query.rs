@@ -112,6 +112,28 @@ fn a_time_range_cuts_windows_off() {
 }
 
 #[test]
+fn memory_in_use_is_that_of_the_newest_window() {
+    let home = TestDirectory::new();
+    let serve = Serve::start(home.path(), &[]);
+    for (age_s, bytes) in [(40, 1_000_000), (30, 5_000_000), (20, 3_000_000)] {
+        let start_ns = now_ns() - age_s * 1_000_000_000;
+        let data = window_at("checkout", "inuse_space", start_ns, &[TestSample(&["main", "cache"], bytes, &[], 0)]);
+        assert_eq!(post(&serve.http, &[], &encoded(&data)).status, 200);
+    }
+    let top = get(&serve.http, "/api/top?type=inuse_space").text();
+    assert_eq!((number(&top, "total"), number(&top, "windows")), (3_000_000, 3), "{top}");
+    let folded = get(&serve.http, "/api/profile?format=folded").text();
+    assert_eq!(folded, "main;cache 3000000\n");
+    let in_detail = spanprof(&["convert", &serve.url(), "--to", "folded"]);
+    assert_eq!(in_detail.stdout, folded, "{in_detail:?}");
+    let timeline = get(&serve.http, "/api/timeline?type=inuse_space").text();
+    let totals = timeline.split("\"totals\":[").nth(1).unwrap().trim_end_matches("]}");
+    let totals: Vec<i64> = totals.split(',').map(|step| step.parse().unwrap()).collect();
+    assert!(totals.contains(&1_000_000) && totals.contains(&5_000_000), "each step has the mean: {timeline}");
+    assert!(totals.iter().all(|total| *total <= 5_000_000), "{timeline}");
+}
+
+#[test]
 fn the_verbs_query_a_running_server_as_they_read_files() {
     let (home, serve) = with_two_services();
     let trace_id = hex::encode(ids(3).0);

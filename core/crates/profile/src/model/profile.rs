@@ -40,6 +40,11 @@ pub struct Sample {
     pub exact_value: i64,
 }
 
+/// [`Profile::is_gauge`] of profiles of this type.
+pub fn is_gauge_type(type_name: &str) -> bool {
+    matches!(type_name, "inuse_space" | "inuse_objects" | "threads" | "goroutine")
+}
+
 /// Samples of one type over one window. Immutable once its window is closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -107,6 +112,12 @@ impl Profile {
             && !self.period_type.kind.is_empty()
     }
 
+    /// Whether the values describe the state at the end of the window, such as the memory in use. Windows of one process then
+    /// do not add up: the newest replaces the others.
+    pub fn is_gauge(&self) -> bool {
+        is_gauge_type(self.type_name())
+    }
+
     /// End of the window.
     pub fn end_unix_nano(&self) -> u64 {
         self.time_unix_nano.saturating_add(self.duration_nano)
@@ -150,7 +161,15 @@ pub struct ResourceProfiles {
     pub profiles: Vec<Profile>,
 }
 
+/// Attributes of a resource, each of which identifies one process.
+pub const PROCESS_IDENTITY: [&str; 2] = ["service.instance.id", "process.pid"];
+
 impl ResourceProfiles {
+    /// Whether its profiles are of one process, by [`PROCESS_IDENTITY`].
+    pub fn is_one_process(&self) -> bool {
+        self.resource.iter().any(|attribute| PROCESS_IDENTITY.contains(&attribute.key.as_str()))
+    }
+
     /// The resource's `service.name`, "" when it has none.
     pub fn service_name(&self) -> &str {
         self.resource

@@ -1,4 +1,5 @@
-//! Merges windows: samples of equal identity are added up; the merged window is from the first start to the last end.
+//! Merges windows: samples of equal identity are added up; the merged window is from the first start to the last end. Of a
+//! gauge ([`Profile::is_gauge`]) the newest window of each process is kept, and processes are added up.
 
 use hashbrown::HashMap;
 
@@ -34,6 +35,7 @@ pub(super) struct Merged {
 
 #[derive(Default)]
 struct ResourceGroup {
+    is_one_process: bool,
     kinds: Vec<Merged>,
     by_kind: HashMap<ProfileKind, usize>,
 }
@@ -50,7 +52,7 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = &'a ProfilesData>) -> ProfilesD
             let mut attributes = resource.resource.clone();
             attributes.sort();
             let at = *known.entry((attributes, resource.scope.clone())).or_insert_with_key(|(sorted, scope)| {
-                groups.push(ResourceGroup::default());
+                groups.push(ResourceGroup { is_one_process: resource.is_one_process(), ..ResourceGroup::default() });
                 merged.resources.push(ResourceProfiles {
                     resource: sorted.clone(),
                     scope: scope.clone(),
@@ -82,6 +84,14 @@ impl ResourceGroup {
         };
         let at = *self.by_kind.entry(kind).or_insert(self.kinds.len());
         let merged = match self.kinds.get_mut(at) {
+            Some(merged) if self.is_one_process && empty.is_gauge() => {
+                let age = |profile: &Profile| (profile.end_unix_nano(), profile.profile_id);
+                if age(&empty) <= age(&merged.profile) {
+                    return;
+                }
+                *merged = Merged::new(empty);
+                merged
+            }
             Some(merged) => {
                 merged.profile.widen(&empty);
                 merged

@@ -23,7 +23,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The selected samples, with a dictionary of their entries only. Omits profiles without a selected sample.
+    /// The selected samples, with a dictionary of their entries only. Omits profiles without a selected sample, except for
+    /// gauges: that a newer one has no such sample replaces an older one in a merge.
     pub fn apply(&self, data: &ProfilesData) -> ProfilesData {
         let mut passed = ProfilesData::default();
         let mut transfer = Transfer::new(&data.dictionary, &mut passed.dictionary);
@@ -47,7 +48,7 @@ impl Filter {
                         kept.samples.push(transfer.sample(&part));
                     }
                 }
-                if !kept.samples.is_empty() {
+                if !kept.samples.is_empty() || (profile.is_gauge() && self.matches_service_of(resource)) {
                     profiles.push(kept);
                 }
             }
@@ -67,6 +68,10 @@ impl Filter {
         let overlaps = self.to_unix_nano.is_none_or(|to| profile.time_unix_nano < to)
             && self.from_unix_nano.is_none_or(|from| profile.end_unix_nano() > from || profile.time_unix_nano == from);
         overlaps && self.type_name.as_ref().is_none_or(|name| name == profile.type_name())
+    }
+
+    fn matches_service_of(&self, resource: &ResourceProfiles) -> bool {
+        self.service.as_ref().is_none_or(|name| name == resource.service_name())
     }
 
     fn matches_labels(&self, dictionary: &Dictionary, set: AttributeSetId, resource: &[Attribute]) -> bool {
