@@ -7,6 +7,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subc
 use crate::failure::Failure;
 use crate::verbs::check::CheckArguments;
 use crate::verbs::convert::ConvertArguments;
+use crate::verbs::diff::DiffArguments;
 use crate::verbs::flamegraph::FlamegraphArguments;
 use crate::verbs::serve::ServeArguments;
 use crate::verbs::top::TopArguments;
@@ -35,6 +36,8 @@ pub(crate) enum CliVerb {
     Serve(ServeArguments),
     /// Print the functions that cost most
     Top(TopArguments),
+    /// Compare two profiles by function or line
+    Diff(DiffArguments),
     /// Write a flame graph as one HTML file
     Flamegraph(FlamegraphArguments),
     /// Write profiles in another format

@@ -42,6 +42,7 @@ fn dispatch(arguments: &[String]) -> Result<i32, Failure> {
     match *verb {
         CliVerb::Serve(given) => verbs::serve::run(given),
         CliVerb::Top(given) => verbs::top::run(&given),
+        CliVerb::Diff(given) => verbs::diff::run(&given),
         CliVerb::Flamegraph(given) => verbs::flamegraph::run(&given),
         CliVerb::Convert(given) => verbs::convert::run(&given),
         CliVerb::Check(given) => verbs::check::run(&given),

@@ -13,7 +13,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use spanprof_profile::encode::pprof;
 use spanprof_profile::*;
-use spanprof_read::query::{top, types};
+use spanprof_read::query::{top, types, Granularity};
 
 fn pprof_output(arguments: &[&str], file: &Path) -> String {
     let go = std::env::var("GO").unwrap_or_else(|_| "go".to_owned());
@@ -40,8 +40,8 @@ fn scratch() -> PathBuf {
 /// Flat weight of each function by name: functions that differ only in file are one line of the report.
 fn flat_by_name(data: &ProfilesData, type_name: &str) -> BTreeMap<String, i64> {
     let mut flat = BTreeMap::new();
-    for row in top(data, type_name).rows.into_iter().filter(|row| row.flat != 0) {
-        *flat.entry(row.function).or_insert(0) += row.flat;
+    for row in top(data, type_name, Granularity::Function).rows.into_iter().filter(|row| row.weight.flat != 0) {
+        *flat.entry(row.at.function).or_insert(0) += row.weight.flat;
     }
     flat
 }

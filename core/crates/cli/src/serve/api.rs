@@ -11,7 +11,7 @@ use hyper::{Request, StatusCode};
 use serde_json::{json, Map, Value};
 use spanprof_profile::encode::{flamegraph, folded, otlp, pprof};
 use spanprof_profile::{is_gauge_type, transform};
-use spanprof_read::query::{self, Filter};
+use spanprof_read::query::{self, Filter, Granularity};
 
 use super::directory;
 use super::reply::{self, Reply};
@@ -274,7 +274,7 @@ fn ms(nanos: u64) -> u64 {
 }
 
 fn top(result: &QueryResult, filter: &Filter, limit: usize) -> Value {
-    let table = query::top(&result.data, &selection::type_to_show(&result.data, filter));
+    let table = query::top(&result.data, &selection::type_to_show(&result.data, filter), Granularity::Function);
     let mut members = crate::verbs::top::members(&table, limit);
     members.insert("samples".to_owned(), result.spans.samples(&table.type_name).into());
     with_completeness(members, result)

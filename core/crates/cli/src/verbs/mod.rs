@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod convert;
+pub(crate) mod diff;
 pub(crate) mod flamegraph;
 pub(crate) mod serve;
 pub(crate) mod top;
@@ -59,17 +60,22 @@ fn read_all(sources: &[Source], filter: &Filter, detail: Detail) -> Result<Profi
     }
 }
 
-/// Reads the sources of a reading verb with its filter; returns both. When no sample passes, the error lists the
-/// available services and types.
+/// Reads the sources of a reading verb with its filter; returns both.
 fn selected(read: &ReadArguments, to: Option<&str>, detail: Detail) -> Result<(ProfilesData, Filter), Failure> {
     let filter = read.filter.filter(to, unix_ns())?;
-    let names = read.sources.join(", ");
-    let sources = sources(&read.sources)?;
-    let data = read_all(&sources, &filter, detail)?;
+    Ok((passing(&read.sources, &filter, detail)?, filter))
+}
+
+/// The samples of the named sources that pass the filter. When there are none, the error lists the available services and
+/// types.
+fn passing(names: &[String], filter: &Filter, detail: Detail) -> Result<ProfilesData, Failure> {
+    let sources = sources(names)?;
+    let names = names.join(", ");
+    let data = read_all(&sources, filter, detail)?;
     if data.sample_count() > 0 {
-        return Ok((data, filter));
+        return Ok(data);
     }
-    if filter == Filter::default() {
+    if *filter == Filter::default() {
         return Err(Failure::new(format!("no samples in {names}")));
     }
     let failure = Failure::new(format!("no samples in {names} match"));

@@ -1,7 +1,9 @@
 //! `spanprof top`: the functions that cost most, as text or as JSON.
 
-use serde_json::{json, Map, Value};
-use spanprof_read::query::{self, TopRow, TopTable};
+use std::cmp::Reverse;
+
+use serde_json::{Map, Value};
+use spanprof_read::query::{self, FunctionLine, Granularity, TopRow, TopTable, Weight};
 
 use super::{one_type, selected, ReadArguments, SOURCE_ABOUT};
 use crate::detail::Detail;
@@ -28,6 +30,9 @@ pub(crate) struct TopArguments {
     /// flat: the function itself, cum: with its callees
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
     pub sort: SortColumn,
+    /// rows: functions or their lines
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
+    pub by: Rows,
     /// as JSON
     #[arg(long)]
     pub json: bool,
@@ -43,13 +48,28 @@ pub(crate) enum SortColumn {
     Cum,
 }
 
+/// The flag `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Rows {
+    Function,
+    Line,
+}
+
+impl From<Rows> for Granularity {
+    fn from(rows: Rows) -> Self {
+        match rows {
+            Rows::Function => Granularity::Function,
+            Rows::Line => Granularity::Line,
+        }
+    }
+}
+
 pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
     let (data, filter) = selected(&given.read, given.end.to.as_deref(), Detail::Stacks)?;
-    let mut table = query::top(&data, &one_type(&data, &filter));
+    let mut table = query::top(&data, &one_type(&data, &filter), given.by.into());
     if given.sort == SortColumn::Cum {
-        table.rows.sort_by(|left, right| {
-            right.cum.cmp(&left.cum).then(right.flat.cmp(&left.flat)).then_with(|| left.function.cmp(&right.function))
-        });
+        let by_cum = |row: &TopRow| Reverse((row.weight.cum, row.weight.flat));
+        table.rows.sort_by(|left, right| by_cum(left).cmp(&by_cum(right)).then_with(|| left.at.cmp(&right.at)));
     }
     let limit = if given.limit == 0 { usize::MAX } else { given.limit };
     let text = if given.json { Value::Object(members(&table, limit)).to_string() + "\n" } else { text(&table, limit) };
@@ -60,10 +80,9 @@ pub(crate) fn run(given: &TopArguments) -> Result<i32, Failure> {
 /// The members of a top table's JSON object; the same for `--json` and `/api/top`.
 pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
     let rows = table.rows.iter().take(limit).map(|row| {
-        json!({
-            "function": row.function, "file": row.file, "frame_type": row.frame_type.as_str().unwrap_or(""),
-            "flat": row.flat, "cum": row.cum,
-        })
+        let mut members = function_members(&row.at);
+        members.extend([("flat".to_owned(), row.weight.flat.into()), ("cum".to_owned(), row.weight.cum.into())]);
+        Value::Object(members)
     });
     Map::from_iter([
         ("type".to_owned(), table.type_name.as_str().into()),
@@ -73,6 +92,31 @@ pub(crate) fn members(table: &TopTable, limit: usize) -> Map<String, Value> {
         ("functions".to_owned(), table.rows.len().into()),
         ("rows".to_owned(), rows.collect()),
     ])
+}
+
+/// The members of a row that name its function or line.
+pub(super) fn function_members(at: &FunctionLine) -> Map<String, Value> {
+    let mut members = Map::from_iter([
+        ("function".to_owned(), at.function.as_str().into()),
+        ("file".to_owned(), at.file.as_str().into()),
+    ]);
+    if at.line > 0 {
+        members.insert("line".to_owned(), at.line.into());
+    }
+    members.insert("frame_type".to_owned(), at.frame_type.as_str().unwrap_or("").into());
+    members
+}
+
+/// `name  file:line`, as far as they are known.
+pub(super) fn function_text(at: &FunctionLine) -> String {
+    let mut text = printable(&at.function);
+    if !at.file.is_empty() {
+        text += &format!("  {}", printable(&at.file));
+    }
+    if at.line > 0 {
+        text += &format!(":{}", at.line);
+    }
+    text
 }
 
 fn text(table: &TopTable, limit: usize) -> String {
@@ -85,15 +129,10 @@ fn text(table: &TopTable, limit: usize) -> String {
         table.rows.len()
     );
     text += &format!("{:>10} {:>6} {:>10} {:>6}  {}\n", "flat", "flat%", "cum", "cum%", "function");
-    for TopRow { function, file, flat, cum, .. } in table.rows.iter().take(limit) {
+    for TopRow { at, weight: Weight { flat, cum } } in table.rows.iter().take(limit) {
         let (flat_share, cum_share) = (format_share(*flat, table.total), format_share(*cum, table.total));
-        let location = if file.is_empty() { String::new() } else { format!("  {}", printable(file)) };
-        text += &format!(
-            "{:>10} {flat_share:>6} {:>10} {cum_share:>6}  {}{location}\n",
-            quantity(*flat),
-            quantity(*cum),
-            printable(function)
-        );
+        let (flat, cum) = (quantity(*flat), quantity(*cum));
+        text += &format!("{flat:>10} {flat_share:>6} {cum:>10} {cum_share:>6}  {}\n", function_text(at));
     }
     if table.rows.len() > limit {
         text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);

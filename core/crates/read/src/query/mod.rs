@@ -1,10 +1,14 @@
-//! Queries: filter, list of types, top table. They return values, which the command line formats.
+//! Queries: filter, list of types, top table, comparison. They return values, which the command line formats.
 
+mod diff;
 mod filter;
 mod top;
+mod weights;
 
+pub use diff::{diff, DiffRow, DiffTable};
 pub use filter::Filter;
 pub use top::{top, TopRow, TopTable};
+pub use weights::{FunctionLine, Granularity, Weight};
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use spanprof_profile::encode::text;
 use spanprof_profile::transform::{merge, tree};
 use spanprof_profile::*;
-use spanprof_read::query::{top, types, Filter};
+use spanprof_read::query::{diff, top, types, DiffRow, Filter, FunctionLine, Granularity, TopRow, Weight};
 
 use crate::random::{profiles_data, ALL};
 
@@ -40,19 +40,19 @@ proptest! {
     fn table_and_tree_contain_every_sample(data in profiles_data(ALL)) {
         for name in ["cpu", "wall", "alloc_space", "alloc_objects"] {
             let total: i64 = types(&data).iter().filter(|row| row.type_name == name).map(|row| row.total).sum();
-            let table = top(&data, name);
+            let table = top(&data, name, Granularity::Function);
             let tree = tree(&data, name);
             prop_assert_eq!(table.total, total);
             prop_assert_eq!(tree.nodes[0].total_weight, total);
             prop_assert_eq!(tree.nodes.iter().map(|node| node.self_weight).sum::<i64>(), total);
             let stackless: i64 = tree.nodes[0].self_weight;
-            prop_assert_eq!(table.rows.iter().map(|row| row.flat).sum::<i64>(), total - stackless);
+            prop_assert_eq!(table.rows.iter().map(|row| row.weight.flat).sum::<i64>(), total - stackless);
             for (at, node) in tree.nodes.iter().enumerate().skip(1) {
                 prop_assert!((node.parent as usize) < at);
                 prop_assert!(node.total_weight <= tree.nodes[node.parent as usize].total_weight);
             }
             for row in &table.rows {
-                prop_assert!(row.flat <= row.cum && row.cum <= total);
+                prop_assert!(row.weight.flat <= row.weight.cum && row.weight.cum <= total);
             }
         }
     }
@@ -146,13 +146,102 @@ fn recursion_counts_once_in_cum_and_only_the_leaf_in_flat() {
     let samples = vec![Sample { stack, values: vec![10], ..Sample::default() }];
     let profile = Profile { sample_type: ValueType::new("wall", "nanoseconds"), samples, ..Profile::default() };
     data.resources.push(ResourceProfiles { profiles: vec![profile], ..ResourceProfiles::default() });
-    let table = top(&data, "wall");
-    let rows: Vec<(&str, i64, i64)> = table.rows.iter().map(|row| (&row.function[..], row.flat, row.cum)).collect();
-    assert_eq!(rows, [("fib", 10, 10), ("main", 0, 10)]);
-    assert_eq!(table.unit, "nanoseconds");
+    let rows = |by| {
+        let table = top(&data, "wall", by);
+        assert_eq!(table.unit, "nanoseconds");
+        let row = |row: TopRow| (row.at.function, row.at.line, row.weight.flat, row.weight.cum);
+        table.rows.into_iter().map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(Granularity::Function), [("fib".to_owned(), 0, 10, 10), ("main".to_owned(), 0, 0, 10)]);
+    let lines = [("fib".to_owned(), 1, 10, 10), ("fib".to_owned(), 2, 0, 10), ("main".to_owned(), 9, 0, 10)];
+    assert_eq!(rows(Granularity::Line), lines);
     let names: Vec<String> = {
         let tree = tree(&data, "wall");
         tree.nodes.iter().map(|node| tree.functions[node.function as usize].0.clone()).collect()
     };
     assert_eq!(names, ["root", "main", "fib", "fib", "fib"]);
+}
+
+/// A window of one process with a weight per function.
+fn window_of(pid: Option<i64>, type_name: &str, end_s: u64, weights: &[(&str, i64)]) -> ProfilesData {
+    let mut data = ProfilesData::default();
+    let d = &mut data.dictionary;
+    let of_function = |(name, weight): &(&str, i64)| {
+        let function = Function { name: d.string(name), filename: d.string("app.py"), ..Function::default() };
+        let function = d.function(function);
+        let location = d.location(Location { lines: &[Line { function, line: 1, column: 0 }], ..Location::default() });
+        let label = d.attribute("function", Value::String(name), "");
+        let attributes = d.attribute_set(&[label]);
+        Sample { stack: d.stack(&[location]), attributes, values: vec![*weight], ..Sample::default() }
+    };
+    let samples = weights.iter().map(of_function).collect();
+    let profile = Profile {
+        sample_type: ValueType::new(type_name, "bytes"),
+        time_unix_nano: (end_s - 10) * 1_000_000_000,
+        duration_nano: 10_000_000_000,
+        samples,
+        ..Profile::default()
+    };
+    let resource = pid.map(|pid| Attribute::int("process.pid", pid)).into_iter().collect();
+    data.resources.push(ResourceProfiles { resource, profiles: vec![profile], ..ResourceProfiles::default() });
+    data
+}
+
+#[test]
+fn of_a_gauge_the_newest_window_of_each_process_remains() {
+    let old = window_of(Some(1), "inuse_space", 10, &[("cache", 100), ("gone", 7)]);
+    let new = window_of(Some(1), "inuse_space", 20, &[("cache", 150)]);
+    let other = window_of(Some(2), "inuse_space", 10, &[("cache", 1000)]);
+    let space = |data: &ProfilesData, type_name| {
+        let row = |row: TopRow| (row.at.function, row.weight.flat);
+        top(data, type_name, Granularity::Function).rows.into_iter().map(row).collect::<Vec<_>>()
+    };
+    for parts in [[&old, &new, &other], [&new, &other, &old], [&other, &old, &new]] {
+        assert_eq!(space(&merge(parts), "inuse_space"), [("cache".to_owned(), 1150)]);
+    }
+    // Merged windows keep their own time, so that a later merge compares it.
+    assert_eq!(space(&merge([&merge([&old, &new]), &old]), "inuse_space"), [("cache".to_owned(), 150)]);
+    // Sums add up, and so do gauges of unknown processes, such as plain pprof files.
+    let allocated = [10, 20].map(|end_s| window_of(Some(1), "alloc_space", end_s, &[("cache", 100)]));
+    assert_eq!(space(&merge(&allocated), "alloc_space"), [("cache".to_owned(), 200)]);
+    let unknown = [10, 20].map(|end_s| window_of(None, "inuse_space", end_s, &[("cache", 100)]));
+    assert_eq!(space(&merge(&unknown), "inuse_space"), [("cache".to_owned(), 200)]);
+}
+
+#[test]
+fn memory_that_was_freed_does_not_return_through_a_filter() {
+    let old = window_of(Some(1), "inuse_space", 10, &[("cache", 100), ("gone", 7)]);
+    let new = window_of(Some(1), "inuse_space", 20, &[("cache", 150)]);
+    let filter = Filter { labels: vec![("function".into(), "gone".into())], ..Filter::default() };
+    assert_eq!(merge([&filter.apply(&old)]).sample_count(), 1);
+    assert_eq!(merge([&filter.apply(&old), &filter.apply(&new)]).sample_count(), 0);
+}
+
+#[test]
+fn a_comparison_lists_what_changed_by_its_size() {
+    let baseline = window_of(Some(1), "inuse_space", 10, &[("same", 10), ("leak", 100), ("gone", 40), ("less", 50)]);
+    let comparison = window_of(Some(1), "inuse_space", 10, &[("same", 10), ("leak", 320), ("new", 5), ("less", 45)]);
+    let table = diff(&baseline, &comparison, "inuse_space", Granularity::Function, false);
+    let row = |function: &str, baseline: i64, comparison: i64| DiffRow {
+        at: FunctionLine { function: function.into(), file: "app.py".into(), ..FunctionLine::default() },
+        baseline: Weight { flat: baseline, cum: baseline },
+        comparison: Weight { flat: comparison, cum: comparison },
+    };
+    let expected = [row("leak", 100, 320), row("gone", 40, 0), row("less", 50, 45), row("new", 0, 5)];
+    assert_eq!((&table.rows[..], table.equal), (&expected[..], 1));
+    assert_eq!((table.baseline_total, table.comparison_total, &table.unit[..]), (200, 380, "bytes"));
+}
+
+#[test]
+fn a_normalized_comparison_of_equal_shares_has_no_rows() {
+    let baseline = window_of(Some(1), "alloc_space", 10, &[("a", 10), ("b", 30)]);
+    let longer = window_of(Some(1), "alloc_space", 10, &[("a", 70), ("b", 210)]);
+    let normalized = |comparison| diff(&baseline, comparison, "alloc_space", Granularity::Line, true);
+    let table = normalized(&longer);
+    assert_eq!((table.rows.len(), table.equal, table.comparison_total), (0, 2, 280));
+    let shifted = window_of(Some(1), "alloc_space", 10, &[("a", 20), ("b", 20)]);
+    let differences: Vec<i64> = normalized(&shifted).rows.iter().map(|row| row.difference().flat).collect();
+    assert_eq!(differences, [10, -10]);
+    let empty = window_of(Some(1), "alloc_space", 10, &[]);
+    assert_eq!(normalized(&empty).rows.len(), 2, "everything is gone");
 }

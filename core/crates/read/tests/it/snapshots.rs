@@ -3,7 +3,7 @@
 use spanprof_profile::encode::{folded, text};
 use spanprof_profile::transform::tree;
 use spanprof_profile::*;
-use spanprof_read::query::top;
+use spanprof_read::query::{top, Granularity, TopRow};
 
 fn location(dictionary: &mut Dictionary, name: &str, file: &str, line: i64, frame_type: FrameType) -> LocationId {
     let (name, filename) = (dictionary.string(name), dictionary.string(file));
@@ -84,11 +84,13 @@ fn the_text_contains_all_fields() {
 
 #[test]
 fn the_table_is_sorted_by_flat_weight() {
-    let table = top(&small(), "cpu");
-    let rows: Vec<(&str, i64, i64)> = table.rows.iter().map(|row| (&row.function[..], row.flat, row.cum)).collect();
+    let table = top(&small(), "cpu", Granularity::Function);
+    let row = |row: TopRow| (row.at.function, row.weight.flat, row.weight.cum);
+    let rows: Vec<_> = table.rows.into_iter().map(row).collect();
     assert_eq!(
         rows,
         [("render", 31_000_000, 31_000_000), ("read", 9_000_000, 9_000_000), ("handle;cart", 0, 40_000_000)]
+            .map(|(function, flat, cum)| (function.to_owned(), flat, cum))
     );
     assert_eq!((table.total, table.samples, &table.unit[..]), (41_000_000, 3, "nanoseconds"));
 }

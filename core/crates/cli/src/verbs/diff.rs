@@ -1,0 +1,171 @@
+//! `spanprof diff`: compares two profiles by function or line, as text or as JSON.
+
+use serde_json::{json, Map, Value};
+use spanprof_profile::{is_gauge_type, ProfilesData};
+use spanprof_read::query::{self, DiffRow, DiffTable};
+
+use super::top::{function_members, function_text, Rows, SortColumn};
+use super::{one_type, passing};
+use crate::detail::Detail;
+use crate::failure::Failure;
+use crate::output;
+use crate::quantity::format_quantity;
+use crate::selection::{EndArguments, FilterArguments};
+use crate::serve::unix_ns;
+
+/// Windows whose durations differ by more than this share are not of equal length.
+const EQUAL_DURATION_SHARE: f64 = 0.1;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "spanprof diff BASELINE COMPARISON [FLAGS]",
+    before_help = "\
+Each of the two is a file, a directory, stdin for `-`, or the address of a running `spanprof serve`, in every format of
+`spanprof top`.",
+    after_help = "\
+Examples:
+  spanprof diff before.pb.gz after.pb.gz
+  spanprof diff before.pb.gz after.pb.gz --type inuse_space --by line
+  spanprof diff ./profiles-1.2 ./profiles-1.3 --normalize --service checkout --type cpu"
+)]
+pub(crate) struct DiffArguments {
+    #[arg(value_name = "BASELINE", hide = true)]
+    pub baseline: String,
+    #[arg(value_name = "COMPARISON", hide = true)]
+    pub comparison: String,
+    /// compare shares: scales the comparison to the total of the baseline
+    #[arg(long)]
+    pub normalize: bool,
+    /// rows to print, 0 for all
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 30)]
+    pub limit: usize,
+    /// order by the difference of flat, the function itself, or cum, with its callees
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Flat)]
+    pub sort: SortColumn,
+    /// rows: functions or their lines
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = Rows::Function)]
+    pub by: Rows,
+    /// as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub end: EndArguments,
+}
+
+pub(crate) fn run(given: &DiffArguments) -> Result<i32, Failure> {
+    if given.baseline == "-" && given.comparison == "-" {
+        return Err(Failure::usage("stdin is named twice").hint("give `-` once"));
+    }
+    let filter = given.filter.filter(given.end.to.as_deref(), unix_ns())?;
+    let read = |name: &String| passing(std::slice::from_ref(name), &filter, Detail::Stacks);
+    let (baseline, comparison) = (read(&given.baseline)?, read(&given.comparison)?);
+    let type_name = one_type(&baseline, &filter);
+    for (name, data) in [(&given.baseline, &baseline), (&given.comparison, &comparison)] {
+        if !query::types(data).iter().any(|summary| summary.type_name == type_name && summary.samples > 0) {
+            let failure = Failure::new(format!("{name} has no samples of the type {type_name}"));
+            return Err(failure.hint(format!("available: {} (choose with --type)", super::contents(data))));
+        }
+    }
+    if !given.normalize && !is_gauge_type(&type_name) {
+        let [baseline, comparison] = [&baseline, &comparison].map(|data| duration_s(data, &type_name));
+        if (baseline - comparison).abs() > EQUAL_DURATION_SHARE * baseline.max(comparison) {
+            output::note(&format!(
+                "the baseline covers {baseline:.0} s, the comparison {comparison:.0} s: --normalize compares shares"
+            ));
+        }
+    }
+    let mut table = query::diff(&baseline, &comparison, &type_name, given.by.into(), given.normalize);
+    if given.sort == SortColumn::Cum {
+        // Stable: rows of equal `cum` stay in the order of `flat`.
+        table.rows.sort_by_key(|row| std::cmp::Reverse(row.difference().cum.unsigned_abs()));
+    }
+    let limit = if given.limit == 0 { usize::MAX } else { given.limit };
+    let text = if given.json {
+        json(&table, given.normalize, limit).to_string() + "\n"
+    } else {
+        text(&table, given.normalize, limit)
+    };
+    output::print(text.as_bytes())?;
+    Ok(0)
+}
+
+/// From the start of the first window of a type to the end of the last.
+fn duration_s(data: &ProfilesData, type_name: &str) -> f64 {
+    let of_type = query::types(data).into_iter().filter(|summary| summary.type_name == type_name);
+    let (from, to) = of_type
+        .fold((u64::MAX, 0), |(from, to), summary| (from.min(summary.from_unix_nano), to.max(summary.to_unix_nano)));
+    to.saturating_sub(from) as f64 / 1e9
+}
+
+fn json(table: &DiffTable, is_normalized: bool, limit: usize) -> Value {
+    let rows = table.rows.iter().take(limit).map(|row| {
+        let mut members = function_members(&row.at);
+        for (name, weight) in [("baseline", row.baseline), ("comparison", row.comparison)] {
+            members.insert(name.to_owned(), json!({"flat": weight.flat, "cum": weight.cum}));
+        }
+        members
+    });
+    Value::Object(Map::from_iter([
+        ("type".to_owned(), table.type_name.as_str().into()),
+        ("unit".to_owned(), table.unit.as_str().into()),
+        ("normalized".to_owned(), is_normalized.into()),
+        ("baseline_total".to_owned(), table.baseline_total.into()),
+        ("comparison_total".to_owned(), table.comparison_total.into()),
+        ("changed".to_owned(), table.rows.len().into()),
+        ("equal".to_owned(), table.equal.into()),
+        ("rows".to_owned(), rows.collect()),
+    ]))
+}
+
+fn text(table: &DiffTable, is_normalized: bool, limit: usize) -> String {
+    let quantity = |value: i64| format_quantity(value, &table.unit);
+    let signed = |value: i64| if value > 0 { format!("+{}", quantity(value)) } else { quantity(value) };
+    let (baseline, comparison) = (table.baseline_total, table.comparison_total);
+    let mut text = format!(
+        "{}: {} → {}, {} ({})\n",
+        table.type_name,
+        quantity(baseline),
+        quantity(comparison),
+        signed(comparison.saturating_sub(baseline)),
+        relative(baseline, comparison),
+    );
+    if is_normalized {
+        text += "values of the comparison are scaled to the total of the baseline\n";
+    }
+    text += &format!(
+        "{:>10} {:>10} {:>10} {:>7} {:>10}  function\n",
+        "baseline", "comparison", "diff", "diff%", "cum diff"
+    );
+    for row in table.rows.iter().take(limit) {
+        let DiffRow { at, baseline, comparison } = row;
+        let difference = row.difference();
+        text += &format!(
+            "{:>10} {:>10} {:>10} {:>7} {:>10}  {}\n",
+            quantity(baseline.flat),
+            quantity(comparison.flat),
+            signed(difference.flat),
+            relative(baseline.flat, comparison.flat),
+            signed(difference.cum),
+            function_text(at),
+        );
+    }
+    if table.rows.len() > limit {
+        text += &format!("… and {} more (--limit 0 prints all)\n", table.rows.len() - limit);
+    }
+    if table.equal > 0 {
+        text += &format!("{} without a difference\n", table.equal);
+    }
+    text
+}
+
+/// The relative change, or `new`, or `gone`.
+fn relative(baseline: i64, comparison: i64) -> String {
+    match (baseline, comparison) {
+        (0, 0) => "-".to_owned(),
+        (0, _) => "new".to_owned(),
+        (_, 0) => "gone".to_owned(),
+        _ => format!("{:+.1}%", (comparison as f64 - baseline as f64) * 100.0 / baseline as f64),
+    }
+}

@@ -1,0 +1,132 @@
+//! Flat and cumulative weight per function or line: the sums of the top table and of the comparison.
+
+use hashbrown::HashMap;
+
+use spanprof_profile::transform::FunctionTable;
+use spanprof_profile::{FrameType, LocationId, ProfilesData};
+
+/// The rows of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Granularity {
+    /// A function.
+    #[default]
+    Function,
+    /// A line of a function.
+    Line,
+}
+
+/// Identity of a row: equal in profiles with different dictionaries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionLine {
+    /// Name of the function.
+    pub function: String,
+    /// Path of its source file, "" when unknown.
+    pub file: String,
+    /// Line in the file, from 1; 0 when unknown, and for whole functions.
+    pub line: i64,
+    /// Frame type.
+    pub frame_type: FrameType,
+}
+
+/// Weight of one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Weight of samples with the row as leaf.
+    pub flat: i64,
+    /// Weight of samples with the row anywhere in the stack, each counted once.
+    pub cum: i64,
+}
+
+/// The weights of one profile type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights {
+    pub unit: String,
+    pub total: i64,
+    pub samples: usize,
+    /// In order of first use.
+    pub rows: Vec<(FunctionLine, Weight)>,
+}
+
+/// Row indices of each location, innermost first.
+struct LocationRows<'d> {
+    data: &'d ProfilesData,
+    by: Granularity,
+    functions: FunctionTable<'d>,
+    /// (function, line) of each row.
+    rows: Vec<(u32, i64)>,
+    known: HashMap<(u32, i64), usize>,
+    by_location: HashMap<LocationId, Box<[usize]>>,
+}
+
+impl LocationRows<'_> {
+    fn of_location(&mut self, id: LocationId) -> &[usize] {
+        let Self { data, by, functions, rows, known, by_location } = self;
+        by_location.entry(id).or_insert_with(|| {
+            let lines = data.dictionary.get_location(id).lines.iter().map(|line| line.line);
+            let lines = lines.chain(std::iter::repeat(0));
+            let of_line = |(function, line): (u32, i64)| {
+                let row = (function, if *by == Granularity::Line { line } else { 0 });
+                *known.entry(row).or_insert_with(|| {
+                    rows.push(row);
+                    rows.len() - 1
+                })
+            };
+            functions.of_location(id).zip(lines).map(of_line).collect()
+        })
+    }
+}
+
+/// Adds up the samples of one type.
+pub(super) fn weights(data: &ProfilesData, type_name: &str, by: Granularity) -> Weights {
+    #[derive(Clone, Copy, Default)]
+    struct Sum {
+        weight: Weight,
+        /// Number of the last sample that added to `cum`: recursion counts once.
+        seen_in: usize,
+    }
+    let mut table = LocationRows {
+        data,
+        by,
+        functions: FunctionTable::new(&data.dictionary),
+        rows: Vec::new(),
+        known: HashMap::new(),
+        by_location: HashMap::new(),
+    };
+    let mut sums: Vec<Sum> = Vec::new();
+    let mut result = Weights::default();
+    for (_, profile) in data.profiles().filter(|(_, profile)| profile.type_name() == type_name) {
+        if result.unit.is_empty() {
+            profile.unit().clone_into(&mut result.unit);
+        }
+        for sample in &profile.samples {
+            let weight = profile.weight(sample);
+            result.samples += 1;
+            result.total = result.total.saturating_add(weight);
+            let mut is_leaf = true;
+            for location in data.dictionary.get_stack(sample.stack) {
+                for row in table.of_location(*location).iter().copied() {
+                    if row >= sums.len() {
+                        sums.resize(row + 1, Sum::default());
+                    }
+                    let sum = &mut sums[row];
+                    if is_leaf {
+                        sum.weight.flat = sum.weight.flat.saturating_add(weight);
+                        is_leaf = false;
+                    }
+                    if sum.seen_in != result.samples {
+                        sum.seen_in = result.samples;
+                        sum.weight.cum = sum.weight.cum.saturating_add(weight);
+                    }
+                }
+            }
+        }
+    }
+    let LocationRows { functions, rows, .. } = table;
+    let functions = functions.into_rows();
+    let identity = |(function, line): (u32, i64)| {
+        let (function, file, frame_type) = functions[function as usize].clone();
+        FunctionLine { function, file, line, frame_type }
+    };
+    result.rows = rows.into_iter().map(identity).zip(sums.into_iter().map(|sum| sum.weight)).collect();
+    result
+}
