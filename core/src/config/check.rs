@@ -1,8 +1,8 @@
 //! Checks that the values of a configuration are consistent, and derives values from several keys. Called at the end of
 //! loading and by `Profiler`, since a program can fill the struct itself.
 
-use super::endpoint::{self, final_url, EndpointForm, UnusableText};
-use super::keys::Config;
+use super::endpoint::{self, final_url, EndpointForm};
+use super::keys::{check_output, Config};
 use super::types::{ConfigSource, DestinationConfig, DestinationType, Protocol};
 use crate::{Error, ErrorKind};
 
@@ -134,17 +134,6 @@ impl Config {
             }
             _ => EndpointForm::Guessed,
         }
-    }
-}
-
-/// Checks that the extension of a file selects a format.
-pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
-    match crate::output::OutputFormat::of(name) {
-        Some(_) => Ok(()),
-        None => Err(UnusableText {
-            message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),
-            hint: "use flame.html for a flame graph in the browser",
-        }),
     }
 }
 

@@ -2,10 +2,9 @@
 //! with the same types and bounds.
 
 use super::endpoint;
-use super::keys::KEYS;
-use super::load::{nearest, with_article};
+use super::keys::{nearest, KEYS};
 use super::types::{DestinationConfig, DestinationType};
-use super::value::{ConfigType, ConfigValue};
+use super::value::{with_article, ConfigType, ConfigValue};
 
 /// Keys of an entry, with the corresponding key of the top level.
 const ENTRY_KEYS: &[(&str, &str)] = &[

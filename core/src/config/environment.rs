@@ -1,11 +1,22 @@
 //! The settings of environment variables: `SPANPROF_*`, OpenTelemetry's and Pyroscope's. Lower layers come first, so that a
-//! later setting wins. Reads a map, never the process.
+//! later setting wins. Reads a map; only `process_environment` reads the process.
+
+use std::collections::BTreeMap;
 
 use super::binding_options::BindingOption;
-use super::keys::KEYS;
-use super::load::{Environment, Setting};
+use super::keys::{nearest_key, KEYS};
 use super::types::{ConfigSource, Proxies};
-use super::value::{baggage_pairs, ConfigType, ConfigValue};
+use super::value::{baggage_pairs, ConfigType, ConfigValue, Setting};
+
+/// Environment variables by name.
+pub type Environment = BTreeMap<String, String>;
+
+/// The variables of this process, without those that are not Unicode.
+pub fn process_environment() -> Environment {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
 
 /// Variables of Pyroscope's agents without an equivalent, with the reason.
 const PYROSCOPE_IGNORED: [(&str, &str); 15] = [
@@ -99,7 +110,7 @@ impl EnvironmentLayer<'_> {
         let names: Vec<_> = names.map(|name| format!("SPANPROF_{}", name.to_ascii_uppercase())).collect();
         for name in self.environment.keys() {
             if name.starts_with("SPANPROF_") && name != "SPANPROF_DISABLED" && !names.contains(name) {
-                let nearest = super::load::nearest_key(&name["SPANPROF_".len()..], self.options);
+                let nearest = nearest_key(&name["SPANPROF_".len()..], self.options);
                 let hint =
                     nearest.map(|key| format!("; did you mean `SPANPROF_{}`?", key.to_uppercase())).unwrap_or_default();
                 self.warnings.push(format!("unknown variable `{name}` is ignored{hint}"));

@@ -1,8 +1,7 @@
 //! The YAML configuration file: one map of keys. Values are typed by the key table.
 
-use super::load::Setting;
 use super::types::ConfigSource;
-use super::value::ConfigValue;
+use super::value::{ConfigValue, Setting};
 use crate::{Error, ErrorKind};
 use serde_norway::Value;
 

@@ -9,7 +9,7 @@ use super::endpoint::{self, UnusableText};
 use super::types::{
     Clock, Compression, ConfigSource, DestinationConfig, Headers, LabelNames, LinkDetail, Protocol, Proxies,
 };
-use super::value::{ConfigType, ConfigValue};
+use super::value::{with_article, ConfigType, ConfigValue};
 use crate::{Error, ErrorKind};
 
 /// Smallest and largest value of a key, in its unit.
@@ -61,7 +61,7 @@ impl Key {
 
     /// The type of its value and its bounds, for "must be …".
     pub(crate) fn expected(&self) -> String {
-        let type_name = super::load::with_article(self.type_name);
+        let type_name = with_article(self.type_name);
         self.range().map_or(type_name.clone(), |range| format!("{type_name} between {range}"))
     }
 
@@ -98,6 +98,46 @@ pub(crate) enum InvalidSetting {
     Option(&'static BindingOption),
     /// Not the address of a receiver, or not the name of a file.
     Unusable(UnusableText),
+}
+
+/// The key closest to a misspelt one.
+pub(crate) fn nearest_key(name: &str, options: &'static [BindingOption]) -> Option<&'static str> {
+    nearest(name, KEYS.iter().map(|key| key.name).chain(options.iter().map(|option| option.name)))
+}
+
+/// The name in `known` closest to a misspelt one.
+pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    known
+        .map(|known| (strsim::jaro_winkler(&name.to_ascii_lowercase(), known), known))
+        .filter(|(similarity, _)| *similarity > 0.8)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, known)| known)
+}
+
+/// Checks that the extension of a file selects a format.
+pub(super) fn check_output(name: &str) -> Result<(), UnusableText> {
+    match crate::output::OutputFormat::of(name) {
+        Some(_) => Ok(()),
+        None => Err(UnusableText {
+            message: format!("`{name}` has no known format; expected a name that ends in .html, .pb.gz or .folded"),
+            hint: "use flame.html for a flame graph in the browser",
+        }),
+    }
+}
+
+type Assignment = Box<dyn Fn(&mut Config) + Send + Sync>;
+
+/// A configuration in code. Setters have the names of the keys; other keys come from the lower layers.
+#[derive(Default)]
+pub struct ConfigBuilder {
+    pub(super) assignments: Vec<(&'static str, Assignment)>,
+}
+
+impl ConfigBuilder {
+    fn typed(mut self, key: &'static str, assignment: Assignment) -> Self {
+        self.assignments.push((key, assignment));
+        self
+    }
 }
 
 const fn between(min: f64, max: f64) -> Option<Bounds> {
@@ -171,7 +211,7 @@ macro_rules! config_keys {
                 let Some(key) = KEYS.iter().find(|key| key.name == name) else { return Err(InvalidSetting::UnknownKey) };
                 match (name, value) {
                     ("endpoint", ConfigValue::Text(text)) => endpoint::check(text).map_err(InvalidSetting::Unusable)?,
-                    ("output", ConfigValue::Text(text)) => super::check::check_output(text).map_err(InvalidSetting::Unusable)?,
+                    ("output", ConfigValue::Text(text)) => check_output(text).map_err(InvalidSetting::Unusable)?,
                     _ => {}
                 }
                 match name {
@@ -220,7 +260,7 @@ macro_rules! config_keys {
             }
         }
 
-        impl super::ConfigBuilder {
+        impl ConfigBuilder {
             $($(#[doc = $doc])+
             pub fn $name(self, value: impl Into<$type>) -> Self {
                 let value: $type = value.into();

@@ -4,33 +4,16 @@
 use std::collections::BTreeMap;
 
 use super::binding_options::BindingOption;
-use super::environment;
+use super::environment::{self, process_environment, Environment};
 use super::file;
-use super::keys::{Config, InvalidSetting, KEYS};
+use super::keys::{nearest_key, Config, ConfigBuilder, InvalidSetting, KEYS};
 use super::types::ConfigSource;
-use super::value::{ConfigType, ConfigValue};
+use super::value::{ConfigType, ConfigValue, Setting};
 use crate::{Error, ErrorKind};
-
-/// Environment variables by name.
-pub type Environment = BTreeMap<String, String>;
-
-/// The variables of this process, without those that are not Unicode.
-pub fn process_environment() -> Environment {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
 
 /// Keys to change while running; only live keys are accepted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigPatch(pub Vec<(String, ConfigValue)>);
-
-/// One value of a layer.
-pub(crate) struct Setting {
-    pub key: String,
-    pub value: ConfigValue,
-    pub source: ConfigSource,
-}
 
 /// Whether an invalid value of this source is an error. In variables and files it is a warning: the environment of a program
 /// never stops it.
@@ -225,28 +208,6 @@ impl Config {
     }
 }
 
-/// The name of a type with its article, for messages.
-pub(crate) fn with_article(type_name: &str) -> String {
-    match type_name {
-        "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
-        _ => type_name.to_owned(),
-    }
-}
-
-/// The key closest to a misspelt one.
-pub(crate) fn nearest_key(name: &str, options: &'static [BindingOption]) -> Option<&'static str> {
-    nearest(name, KEYS.iter().map(|key| key.name).chain(options.iter().map(|option| option.name)))
-}
-
-/// The name in `known` closest to a misspelt one.
-pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    known
-        .map(|known| (strsim::jaro_winkler(&name.to_ascii_lowercase(), known), known))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, known)| known)
-}
-
 fn last_text(pairs: &[(String, ConfigValue)], key: &str) -> Option<String> {
     pairs.iter().rev().find(|(name, _)| name == key).and_then(|(_, value)| match value {
         ConfigValue::Text(text) => Some(text.clone()),
@@ -254,20 +215,7 @@ fn last_text(pairs: &[(String, ConfigValue)], key: &str) -> Option<String> {
     })
 }
 
-type Assignment = Box<dyn Fn(&mut Config) + Send + Sync>;
-
-/// A configuration in code. Setters have the names of the keys; other keys come from the lower layers.
-#[derive(Default)]
-pub struct ConfigBuilder {
-    assignments: Vec<(&'static str, Assignment)>,
-}
-
 impl ConfigBuilder {
-    pub(crate) fn typed(mut self, key: &'static str, assignment: Assignment) -> Self {
-        self.assignments.push((key, assignment));
-        self
-    }
-
     /// Loads the lower layers: the environment of the process and its configuration file.
     pub fn load(self) -> Result<Config, Error> {
         self.load_with(&process_environment())

@@ -18,11 +18,12 @@ mod value;
 
 pub use binding_options::{BindingOption, OptionValues};
 pub(crate) use environment::kill_switch;
+pub use environment::{process_environment, Environment};
 pub(crate) use file::value as yaml_value;
 #[cfg(feature = "json")]
 pub use json::{camel_case, from_json, in_camel_case, snake_case};
-pub use keys::{Bounds, Config, Key, KEYS};
-pub use load::{process_environment, ConfigBuilder, ConfigPatch, Environment};
+pub use keys::{Bounds, Config, ConfigBuilder, Key, KEYS};
+pub use load::ConfigPatch;
 pub use types::{
     Clock, Compression, ConfigSource, DestinationConfig, DestinationType, Headers, LabelNames, LinkDetail, Protocol,
     Proxies,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::types::{Clock, Compression, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
+use super::types::{Clock, Compression, ConfigSource, DestinationType, Headers, LabelNames, LinkDetail, Protocol};
 
 /// An untyped value of a binding, a file or the environment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,13 @@ pub enum ConfigValue {
     List(Vec<ConfigValue>),
     /// Pairs in their order.
     Map(Vec<(String, ConfigValue)>),
+}
+
+/// One value of a layer.
+pub(crate) struct Setting {
+    pub key: String,
+    pub value: ConfigValue,
+    pub source: ConfigSource,
 }
 
 impl From<&str> for ConfigValue {
@@ -292,6 +299,14 @@ pub(crate) fn baggage_pairs(text: &str) -> Option<Vec<(String, String)>> {
 
 fn percent_decoded(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(|text| text.into_owned())
+}
+
+/// The name of a type with its article, for messages.
+pub(crate) fn with_article(type_name: &str) -> String {
+    match type_name {
+        "whole number" | "number" | "map of text" | "list of maps" => format!("a {type_name}"),
+        _ => type_name.to_owned(),
+    }
 }
 
 #[cfg(test)]
