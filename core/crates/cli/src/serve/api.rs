@@ -14,8 +14,8 @@ use spanprof_profile::{is_gauge_type, transform};
 use spanprof_read::query::{self, Filter, Granularity};
 
 use super::directory;
-use super::reply::{self, Reply};
-use super::route::ServerState;
+use super::reply::{self, Reply, LEFT_OUT_HEADER};
+use super::state::ServerState;
 use super::store::{gzip, unix_ns, QueryResult};
 use super::window::StoredWindow;
 use crate::detail::Detail;
@@ -28,9 +28,6 @@ const DEFAULT_ROWS: usize = 200;
 const TIMELINE_STEPS: u64 = 120;
 /// Smaller responses are not compressed.
 const MIN_GZIP_BYTES: usize = 2048;
-
-/// Number of windows that a response does not include, for formats without such a member.
-pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";
 
 /// Body of a response.
 struct ResponseContent {

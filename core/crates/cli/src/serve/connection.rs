@@ -1,5 +1,5 @@
 //! Accepts and serves connections: HTTP/1.1 and HTTP/2 without TLS on either port, distinguished by their first bytes.
-//! Routes are in `route`. Invariant: at most [`MAX_CONNECTIONS`] at once; silent, stalled and idle connections are closed.
+//! Routes are in `route`. Invariant: at most `MAX_CONNECTIONS` at once; silent, stalled and idle connections are closed.
 
 use std::future::Future;
 use std::pin::{pin, Pin};
@@ -12,14 +12,15 @@ use hyper::service::service_fn;
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{watch, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{watch, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout, Instant};
 
 use super::reply::Reply;
-use super::route::{self, ServerState};
+use super::route;
+use super::select::{first, First};
+use super::slots::{ConnectionSlots, IDLE_CHECK_INTERVAL};
+use super::state::ServerState;
 
-/// Connections served at once, both ports together; further ones wait in the listen queue.
-pub(crate) const MAX_CONNECTIONS: usize = 64;
 /// Backlog of each port. A further peer retries its SYN after 1 s, 3 s, 7 s…
 pub(crate) const LISTEN_QUEUE: i32 = 1024;
 
@@ -33,58 +34,6 @@ const HEAD_DEADLINE_WHEN_FULL: Duration = Duration::from_millis(500);
 const IDLE_DEADLINE_WHEN_FULL: Duration = Duration::from_secs(2);
 /// Deadline for the request in progress on a closing connection.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
-/// Interval of the idle check of a connection.
-const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Time for which a full server counts as full after a slot became free: other connections keep the short deadlines.
-const FULL_LASTS: Duration = Duration::from_secs(1);
-
-/// Slots for connections, shared by both ports.
-pub(crate) struct ConnectionSlots {
-    slots: Arc<Semaphore>,
-    started: Instant,
-    /// Milliseconds from `started` to the end of the last wait for a slot, plus 1; 0 when there was none.
-    last_full_millis: AtomicU64,
-}
-
-impl ConnectionSlots {
-    pub(crate) fn new() -> Self {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        ConnectionSlots { slots, started: Instant::now(), last_full_millis: AtomicU64::new(0) }
-    }
-
-    async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            return Some(slot);
-        }
-        let slot = self.slots.clone().acquire_owned().await.ok();
-        self.last_full_millis.store(self.started.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
-        slot
-    }
-
-    /// Whether every slot is in use, or was within [`FULL_LASTS`].
-    fn are_full(&self) -> bool {
-        let full_at = Duration::from_millis(self.last_full_millis.load(Ordering::Relaxed));
-        self.slots.available_permits() == 0 || (!full_at.is_zero() && self.started.elapsed() < full_at + FULL_LASTS)
-    }
-
-    /// Resolves when no connection is left.
-    pub(crate) async fn all_free(&self) {
-        let _ = self.slots.acquire_many(MAX_CONNECTIONS as u32).await;
-    }
-
-    /// Resolves `at_most` after `since`, or after `when_full` once the server is full.
-    pub(crate) async fn deadline_passed(&self, since: Instant, when_full: Duration, at_most: Duration) {
-        loop {
-            let passed = since.elapsed();
-            if passed >= at_most || (passed >= when_full && self.are_full()) {
-                return;
-            }
-            sleep(IDLE_CHECK_INTERVAL).await;
-        }
-    }
-}
-
 /// Last activity of a connection, for the idle check.
 #[derive(Debug)]
 struct Activity {
@@ -255,23 +204,4 @@ async fn is_http2_preface(stream: &TcpStream) -> Option<bool> {
         // `peek` returns at once while unread bytes exist.
         sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// Output of the first of two futures.
-pub(crate) enum First<L, R> {
-    Left(L),
-    Right(R),
-}
-
-/// Waits for the first of two futures and drops the other; the left one is polled first.
-pub(crate) async fn first<L: Future, R: Future>(left: L, right: R) -> First<L::Output, R::Output> {
-    let mut left = pin!(left);
-    let mut right = pin!(right);
-    std::future::poll_fn(|context| {
-        if let std::task::Poll::Ready(value) = left.as_mut().poll(context) {
-            return std::task::Poll::Ready(First::Left(value));
-        }
-        right.as_mut().poll(context).map(First::Right)
-    })
-    .await
 }

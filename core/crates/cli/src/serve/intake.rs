@@ -14,8 +14,8 @@ use spanprof_profile::ProfilesData;
 use spanprof_read::decode;
 use tokio::time::Instant;
 
-use super::connection::{first, First};
-use super::route::ServerState;
+use super::select::{first, First};
+use super::state::{IntakeCounters, ServerState};
 use super::store::gzip;
 
 /// Deadline for the body of a request.
@@ -75,31 +75,14 @@ impl Refusal {
             Refusal::Broken(_) => 1,
         }
     }
-}
 
-/// Counters of requests by outcome, for `/api/stats`.
-#[derive(Debug, Default)]
-pub(crate) struct IntakeCounters {
-    pub requests: AtomicU64,
-    pub bytes: AtomicU64,
-    pub samples: AtomicU64,
-    /// Profiles that an earlier request contained.
-    pub duplicate_profiles: AtomicU64,
-    pub refused_invalid: AtomicU64,
-    pub refused_too_large: AtomicU64,
-    pub refused_too_slow: AtomicU64,
-    pub refused_unavailable: AtomicU64,
-    pub broken: AtomicU64,
-}
-
-impl IntakeCounters {
-    fn refused(&self, reason: &Refusal) -> &AtomicU64 {
-        match reason {
-            Refusal::Invalid(_) => &self.refused_invalid,
-            Refusal::TooLarge(_) => &self.refused_too_large,
-            Refusal::TooSlow => &self.refused_too_slow,
-            Refusal::Unavailable(_) => &self.refused_unavailable,
-            Refusal::Broken(_) => &self.broken,
+    fn counter<'a>(&self, counters: &'a IntakeCounters) -> &'a AtomicU64 {
+        match self {
+            Refusal::Invalid(_) => &counters.refused_invalid,
+            Refusal::TooLarge(_) => &counters.refused_too_large,
+            Refusal::TooSlow => &counters.refused_too_slow,
+            Refusal::Unavailable(_) => &counters.refused_unavailable,
+            Refusal::Broken(_) => &counters.broken,
         }
     }
 }
@@ -200,7 +183,7 @@ pub(crate) async fn store(state: &Arc<ServerState>, payload: PayloadFormat, body
 
 /// Counts a refusal and logs it at a decreasing rate.
 pub(crate) fn report_refusal(state: &ServerState, reason: &Refusal) {
-    let before = state.counters.refused(reason).fetch_add(1, Ordering::Relaxed);
+    let before = reason.counter(&state.counters).fetch_add(1, Ordering::Relaxed);
     // At powers of two of each kind: a misconfigured exporter repeats its request every few seconds.
     if (before + 1).is_power_of_two() {
         state.report(&format!("refused a request ({} of this kind): {}", before + 1, reason.message()));

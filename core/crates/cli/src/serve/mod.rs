@@ -11,8 +11,11 @@ mod page;
 mod received;
 mod reply;
 mod route;
+mod select;
 mod slices;
+mod slots;
 mod spans;
+mod state;
 mod store;
 mod window;
 
@@ -26,16 +29,17 @@ use spanprof_read::decode::DecodeLimits;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub(crate) use api::LEFT_OUT_HEADER;
-pub(crate) use connection::first;
 pub(crate) use directory::looks_like_a_profile;
+pub(crate) use reply::LEFT_OUT_HEADER;
+pub(crate) use select::first;
 pub use store::Retention;
 pub(crate) use store::{gzip, unix_ns};
 
 use crate::failure::Failure;
-use connection::{First, LISTEN_QUEUE};
+use connection::LISTEN_QUEUE;
 use directory::WindowDirectory;
-use route::ServerState;
+use select::First;
+use state::ServerState;
 use store::Store;
 
 /// Interval of retention when no request arrives.
@@ -146,7 +150,7 @@ impl Server {
         });
         // Polled once, so that the signal handlers exist before `ready`.
         let mut stop = std::pin::pin!(stop);
-        let First::Right(()) = connection::first(stop.as_mut(), std::future::ready(())).await else { return Ok(()) };
+        let First::Right(()) = first(stop.as_mut(), std::future::ready(())).await else { return Ok(()) };
         ready();
         stop.await;
         state.store.stop();

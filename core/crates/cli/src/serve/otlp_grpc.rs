@@ -9,7 +9,7 @@ use hyper::{Request, StatusCode};
 use super::intake::{self, PayloadFormat, Refusal};
 use super::otlp_http::SUCCESS;
 use super::reply::{self, Reply};
-use super::route::ServerState;
+use super::state::ServerState;
 
 const SERVICE: &str = "opentelemetry.proto.collector.profiles.v1development.ProfilesService";
 const METHOD: &str = "Export";

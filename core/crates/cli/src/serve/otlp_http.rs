@@ -8,7 +8,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::intake::{self, PayloadFormat, Refusal};
 use super::reply::{self, Reply};
-use super::route::ServerState;
+use super::state::ServerState;
 
 /// Path of the profiles signal while it is in development.
 pub(crate) const PATH: &str = "/v1development/profiles";

@@ -1,90 +1,16 @@
-//! The state that all requests of a server share, and the dispatch of a request by path. Called by `connection` for every
+//! The dispatch of a request by path. Called by `connection` for every
 //! request on either port.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, ALLOW, CONTENT_TYPE, HOST, ORIGIN};
 use hyper::{Method, Request, StatusCode};
-use tokio::sync::Semaphore;
 
-use super::connection::ConnectionSlots;
 use super::reply::{self, Reply};
-use super::store::Store;
-use super::{api, intake, otlp_grpc, otlp_http, page, Addresses, Settings};
-
-/// Services whose first request is logged; further ones are not tracked.
-const MAX_REPORTED_SERVICES: usize = 1024;
-
-/// State of one server.
-pub(crate) struct ServerState {
-    pub settings: Settings,
-    pub addresses: Addresses,
-    pub store: Store,
-    pub counters: intake::IntakeCounters,
-    pub started: Instant,
-    /// Bytes of requests in memory, see `intake`.
-    pub held_bytes: AtomicUsize,
-    pub connection_slots: ConnectionSlots,
-    /// Requests decoded at once.
-    pub decode_slots: WorkerSlots,
-    /// Queries executed at once.
-    pub query_slots: WorkerSlots,
-    reported_services: Mutex<BTreeSet<String>>,
-}
-
-impl ServerState {
-    pub(crate) fn new(settings: Settings, addresses: Addresses, store: Store) -> Self {
-        ServerState {
-            settings,
-            addresses,
-            store,
-            counters: intake::IntakeCounters::default(),
-            started: Instant::now(),
-            held_bytes: AtomicUsize::new(0),
-            connection_slots: ConnectionSlots::new(),
-            // Each may take as much memory as the decoder's limits allow.
-            decode_slots: WorkerSlots::new(2),
-            query_slots: WorkerSlots::new(1),
-            reported_services: Mutex::default(),
-        }
-    }
-
-    /// Writes a log line.
-    pub(crate) fn report(&self, line: &str) {
-        (self.settings.report)(line);
-    }
-
-    /// True once per service name.
-    pub(crate) fn is_new_service(&self, name: &str) -> bool {
-        let mut services = self.reported_services.lock().unwrap_or_else(PoisonError::into_inner);
-        services.len() < MAX_REPORTED_SERVICES && services.insert(name.to_owned())
-    }
-}
-
-/// Bounds the number of concurrent blocking tasks of one kind; further ones wait.
-pub(crate) struct WorkerSlots(Arc<Semaphore>);
-
-impl WorkerSlots {
-    fn new(count: usize) -> Self {
-        WorkerSlots(Arc::new(Semaphore::new(count)))
-    }
-
-    /// Runs `work` on a blocking thread. A panic is an error of this request only.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        let slot = self.0.clone().acquire_owned().await.map_err(|_| "the server is stopping".to_owned())?;
-        let task = tokio::task::spawn_blocking(move || {
-            let outcome = work();
-            drop(slot);
-            outcome
-        });
-        task.await.map_err(|_| "internal error of spanprof; please report it".to_owned())
-    }
-}
+use super::state::ServerState;
+use super::{api, otlp_grpc, otlp_http, page};
 
 /// Handles one request.
 pub(crate) async fn respond(state: &Arc<ServerState>, request: Request<Incoming>) -> Reply {
