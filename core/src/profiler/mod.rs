@@ -10,6 +10,7 @@ mod first_line;
 mod health;
 mod outcome;
 mod session;
+mod start_stop;
 mod wall;
 mod wall_pace;
 mod wall_repeats;
@@ -251,7 +252,7 @@ fn forget_parent_session() -> Option<ManuallyDrop<Arc<Session>>> {
 /// Starts a session and makes it the current one. Requires the lifecycle lock.
 fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, Error> {
     config.check()?;
-    let config = session::effective(config);
+    let config = start_stop::effective(config);
     for warning in &config.warnings {
         log(LogLevel::Warning, &format!("spanprof: {warning}"));
     }

@@ -1,33 +1,24 @@
-//! One run of the profiler: its clocks, threads, tables and destinations, from start to stop. Not here: the lifecycle lock
-//! and the current session (`profiler`).
+//! One run of the profiler: its clocks, threads, tables and destinations, and the requests to its drain thread. Not here:
+//! its start, change and stop (`start_stop`).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
-use super::outcome::OutcomeReport;
-use super::{drain_thread, wall};
-use crate::config::{Clock, Config, ConfigSource};
+use super::wall;
+use crate::config::Config;
 use crate::delivery::WindowDelivery;
-use crate::hash::hash_bytes;
-use crate::host_log::{log, LogLevel};
 use crate::output::OutputFile;
-use crate::resource::{Resource, SystemProperties};
+use crate::resource::Resource;
 use crate::runtime::Runtime;
 use crate::stats::Counters;
-use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
-use crate::{context, labels};
-use crate::{Error, ErrorKind};
+use crate::sys::{self, Clocks, Inbox};
 use spanprof_signal::{DropReason, SampleKind};
 
-/// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
-const RING_BYTES: usize = 1 << 20;
 /// Timeout for the wall sampler to release its held-back samples.
 const WALL_RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
-/// Minimum capacity for entries of the largest size.
-const RING_ENTRIES: usize = 64;
 
 /// See the module documentation.
 pub(super) struct Session {
@@ -58,81 +49,6 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub fn start(mut config: Config, runtime: Arc<dyn Runtime>) -> Result<Arc<Self>, Error> {
-        let no_memory = || {
-            Error::new(ErrorKind::System, "no memory for the ring of samples", "raise the memory limit of the process")
-        };
-        let cpu_before_ns = [sys::process_cpu_ns(), sys::own_cpu_ns()];
-        let inbox = sys::inbox(ring_bytes(&config)).ok_or_else(no_memory)?;
-        reset_inbox_after_fork(inbox);
-        context::set_drain_inbox(inbox);
-        // Discards entries of the previous run.
-        inbox.ring().drain(inbox.ring().head(), &mut |_, _| {});
-        sys::use_inbox(inbox);
-        let marks_crashes = sys::fork_generation() == 0;
-        let safe_mode =
-            marks_crashes && sys::begin_crash_marker(&sys::crash_marker_directory(), program_hash(), sys::unix_ns());
-        if safe_mode {
-            (config.cpu, config.wall) = (false, false);
-            log(LogLevel::Warning, SAFE_MODE);
-        }
-        let resource = Resource::new(&config, runtime.resource_attributes(), &SystemProperties::gather());
-        let output = start_output(&mut config)?;
-        let delivery = WindowDelivery::start(&mut config)?;
-        let counters = Arc::new(Counters::default());
-        counters.resource_attributes_dropped.add(resource.dropped);
-        let mut started = start_clocks(&config, &*runtime);
-        if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
-            let source = config.sources["clock"].clone();
-            log(LogLevel::Warning, &format!("spanprof: {}; clock ({source}) is ignored", error.message));
-            config.reset("clock");
-            started = start_clocks(&config, &*runtime);
-        }
-        let clocks = match started {
-            Ok(clocks) => clocks.map(Arc::new),
-            Err(error) if config.wall => {
-                log(LogLevel::Warning, &format!("spanprof: no CPU samples, wall-clock only: {error}"));
-                None
-            }
-            Err(error) => return Err(error),
-        };
-        let losses_before = clocks.as_ref().map(|clocks| clocks.counters().reasons).unwrap_or_default();
-        let session = Arc::new(Self {
-            config: ArcSwap::from_pointee(config),
-            runtime,
-            inbox,
-            clocks: ArcSwapOption::new(clocks),
-            delivery,
-            output: Mutex::new(output),
-            written: OnceLock::new(),
-            counters,
-            resource,
-            control: DrainControl::default(),
-            wall: Mutex::new(None),
-            stopping: AtomicBool::new(false),
-            fork_generation: sys::fork_generation(),
-            marks_crashes,
-            safe_mode,
-            losses_before,
-            cpu_before_ns,
-            begun: Instant::now(),
-        });
-        if let Err(error) = drain_thread::spawn(session.clone()) {
-            session.stop_clocks();
-            return Err(thread_error(error));
-        }
-        if session.config.load().wall {
-            if let Err(error) = session.start_wall() {
-                session.end(Duration::MAX);
-                return Err(thread_error(error));
-            }
-        }
-        if session.clocks.load().is_some() && session.runtime.delays_termination() {
-            sys::install_termination_handler();
-        }
-        Ok(session)
-    }
-
     /// Whether samples are being taken, or were at the moment of the fork. Takes no lock.
     pub fn is_running(&self) -> bool {
         !self.stopping.load(Ordering::Acquire) && !self.control.has_ended()
@@ -143,89 +59,10 @@ impl Session {
         self.fork_generation == sys::fork_generation()
     }
 
-    /// Stops the session within `stop_timeout`, or `at_most` if that is shorter, and logs the outcome. True when everything
-    /// was delivered.
-    pub fn stop(&self, at_most: Duration) -> bool {
-        let outcome = OutcomeReport::before_stop(self);
-        let (delivered, ended) = self.end(at_most);
-        outcome.log(self, ended);
-        // A SIGTERM received meanwhile was delayed until here.
-        if sys::is_terminating() {
-            sys::raise_termination();
-        }
-        sys::remove_termination_handler();
-        delivered && ended
-    }
-
-    /// Returns whether everything was delivered, and whether the drain thread closed the last window in time.
-    fn end(&self, at_most: Duration) -> (bool, bool) {
-        let deadline = Instant::now() + self.config.load().stop_timeout.min(at_most);
-        self.stopping.store(true, Ordering::Release);
-        self.stop_wall();
-        let ended = self.control.stop(deadline, self.inbox);
-        // The drain thread does this first; repeated in case it is late or has ended.
-        self.stop_clocks();
-        if self.marks_crashes {
-            sys::end_crash_marker();
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let delivered = self.delivery.as_ref().is_none_or(|delivery| delivery.stop(left));
-        sys::unregister_child();
-        (delivered, ended)
-    }
-
     pub fn stop_clocks(&self) {
         if let Some(clocks) = &*self.clocks.load() {
             clocks.stop();
         }
-    }
-
-    /// Applies a changed configuration. Requires the lifecycle lock.
-    pub fn update(&self, mut config: Config) -> Result<(), Error> {
-        if self.safe_mode {
-            (config.cpu, config.wall) = (false, false);
-        }
-        labels::tables().set_limits(config.max_label_sets, config.max_label_value_bytes);
-        context::set_max_contexts(config.max_contexts);
-        let before = self.config.load_full();
-        let clocks = self.clocks.load_full();
-        if clocks.is_none() && config.cpu {
-            self.clocks.store(start_clocks(&config, &*self.runtime)?.map(Arc::new));
-        }
-        let config = Arc::new(config);
-        self.config.store(config.clone());
-        // Before the clocks change: samples from this ring position on use the new configuration.
-        self.control.change_config(config.clone(), self.inbox);
-        match (clocks, config.cpu) {
-            (Some(clocks), false) => {
-                clocks.stop();
-                self.clocks.store(None);
-            }
-            (Some(clocks), true) if before.sample_rate != config.sample_rate => clocks.set_rate(config.sample_rate),
-            _ => {}
-        }
-        let wall = config.wall && !self.stopping.load(Ordering::Acquire);
-        if wall && !before.wall {
-            self.start_wall().map_err(thread_error)?;
-        } else if !wall && before.wall {
-            self.stop_wall();
-        }
-        Ok(())
-    }
-
-    fn start_wall(&self) -> std::io::Result<()> {
-        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
-        if wall.is_none() {
-            let Some(capture) = self.runtime.capture_other() else {
-                log(LogLevel::Warning, "spanprof: this runtime does not support wall-clock samples");
-                return Ok(());
-            };
-            let counters = self.counters.clone();
-            *wall = Some(wall::spawn(self.runtime.clone(), capture, self.inbox, counters, self.config.load_full())?);
-        } else if let Some(running) = &*wall {
-            running.set_config(self.config.load_full());
-        }
-        Ok(())
     }
 
     /// Passes a changed configuration to the wall sampler, if it is running.
@@ -242,13 +79,6 @@ impl Session {
             control.release(WALL_RELEASE_TIMEOUT);
         }
     }
-
-    fn stop_wall(&self) {
-        let thread = self.wall.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            thread.stop();
-        }
-    }
 }
 
 impl Drop for Session {
@@ -262,90 +92,6 @@ impl Drop for Session {
             }
         }
     }
-}
-
-const SAFE_MODE: &str =
-    "spanprof: the previous process of this program crashed inside the profiler within a minute of its start; \
-                         this process takes no samples, the next start tries again (state: safe_mode)";
-
-/// Distinguishes this program from others of the same interpreter.
-fn program_hash() -> u64 {
-    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let directory = std::env::current_dir().unwrap_or_default();
-    hash_bytes(hash_bytes(0, &command), directory.as_os_str().as_encoded_bytes())
-}
-
-/// Resets the inbox, which lives as long as the process, at the first start in a forked child. Threads of the parent
-/// may have been in the middle of an operation at the fork. The child does not use the inbox before that start.
-fn reset_inbox_after_fork(inbox: &Inbox) {
-    static LAST_GENERATION: AtomicU32 = AtomicU32::new(0);
-    let generation = sys::fork_generation();
-    if LAST_GENERATION.swap(generation, Ordering::AcqRel) != generation {
-        inbox.reset_after_fork();
-    }
-}
-
-/// The effective configuration: without signals there are no CPU samples.
-pub(super) fn effective(mut config: Config) -> Config {
-    if !config.signals && config.cpu {
-        config.cpu = false;
-        if !config.wall && !matches!(config.sources.get("wall"), Some(source) if *source != ConfigSource::Default) {
-            config.wall = true;
-            config.warnings.push("signals=false: wall-clock samples instead of CPU samples".to_owned());
-        }
-    }
-    config
-}
-
-fn ring_bytes(config: &Config) -> usize {
-    let largest_entry = 128 + 16 * config.max_stack_depth as usize;
-    RING_BYTES.max(largest_entry * RING_ENTRIES)
-}
-
-/// Starts the CPU clocks; `None` without CPU samples.
-fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>, Error> {
-    if !config.cpu {
-        return Ok(None);
-    }
-    let settings = ClockSettings {
-        kind: match config.clock {
-            Clock::Auto => ClockChoice::Auto,
-            Clock::ThreadTimer => ClockChoice::ThreadTimer,
-            Clock::Perf => ClockChoice::Perf,
-            Clock::Sigtrap => ClockChoice::Sigtrap,
-        },
-        rate_hz: config.sample_rate,
-        max_stack_depth: config.max_stack_depth as usize,
-        capture: runtime.capture(),
-        ring_bytes: ring_bytes(config),
-        fallback_signal: runtime.fallback_signal(),
-    };
-    Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
-}
-
-/// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.
-fn start_output(config: &mut Config) -> Result<Option<OutputFile>, Error> {
-    let Some(name) = &config.output else { return Ok(None) };
-    match OutputFile::start(name, config.max_stacks, sys::fork_generation() > 0) {
-        Ok(output) => Ok(Some(output)),
-        Err(error) if config.is_from_environment("output") => {
-            log(
-                LogLevel::Warning,
-                &format!("spanprof: {} ({}); it is ignored", error.message, config.sources["output"]),
-            );
-            config.reset("output");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn thread_error(error: std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::System,
-        format!("the system refused a thread for the profiler: {error}"),
-        "raise the limit of threads (pids.max, ulimit -u)",
-    )
 }
 
 /// Requests of other threads to the drain thread.
@@ -434,13 +180,13 @@ impl DrainControl {
     }
 
     /// Ends the drain thread; true when it closed its last window and ended in time.
-    fn stop(&self, deadline: Instant, inbox: &Inbox) -> bool {
+    pub fn stop(&self, deadline: Instant, inbox: &Inbox) -> bool {
         self.lock().stop = true;
         inbox.wake();
         self.wait(deadline, |requests| requests.ended)
     }
 
-    fn change_config(&self, config: Arc<Config>, inbox: &Inbox) {
+    pub fn change_config(&self, config: Arc<Config>, inbox: &Inbox) {
         let mut requests = self.lock();
         requests.changes.push(ConfigChange { position: inbox.ring().head(), config });
         drop(requests);
