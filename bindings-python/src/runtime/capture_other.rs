@@ -46,7 +46,14 @@ pub unsafe fn capture_other(thread: u64, thread_id: u32, stack: &mut RawStack<'_
     let thread = thread as usize;
     let captured = walk(&FrameReader::of_process(interpreter), thread, thread_id, stack);
     #[cfg(any(test, feature = "record-stacks"))]
-    super::recording_signal::RECORDING.record_other(interpreter, thread, thread_id, captured, stack);
+    super::recording_signal::RECORDING.record_other(
+        interpreter,
+        thread,
+        thread_id,
+        captured,
+        stack,
+        |reader, stack| walk(reader, thread, thread_id, stack),
+    );
     captured
 }
 

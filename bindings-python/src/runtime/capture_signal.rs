@@ -41,7 +41,14 @@ pub unsafe fn capture(context: &HandlerContext, stack: &mut RawStack<'_>) -> Cap
     let registers = InterruptedRegisters::of(context);
     let captured = walk(&FrameReader::of_process(interpreter), thread, registers.as_ref(), stack);
     #[cfg(any(test, feature = "record-stacks"))]
-    super::recording_signal::RECORDING.record(interpreter, thread, registers.as_ref(), captured, stack);
+    super::recording_signal::RECORDING.record(
+        interpreter,
+        thread,
+        registers.as_ref(),
+        captured,
+        stack,
+        |reader, stack| walk(reader, thread, registers.as_ref(), stack),
+    );
     captured
 }
 

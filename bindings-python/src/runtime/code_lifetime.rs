@@ -39,9 +39,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 
 use crossbeam_queue::SegQueue;
 
+use super::code_info::CodeObjectInfo;
 use super::interpreter::{self, Interpreter};
 use super::layout::fixed;
-use super::resolve::CodeObjectInfo;
 use super::sampled_code_signal::SAMPLED_CODE;
 
 /// The names of a sampled code object that has ended.

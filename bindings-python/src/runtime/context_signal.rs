@@ -12,29 +12,14 @@
 //! | 3.12 | `lv_tag` of `int` (`Include/cpython/longintrepr.h`); nodes are in `pycore_hamt.h`, with the same fields | `IntegerForm::Tag` |
 //! | 3.15 | `context` moved in the thread state | `ThreadLayout::context` |
 
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{fence, Ordering};
 
 use spanprof_signal::{Context, Memory};
 
+use super::context_probe::{ContextProbe, NodeTypes};
 use super::frame_signal::FrameReader;
 use super::layout::{fixed, IntegerForm};
 use super::thread_context_signal::THREAD_CONTEXTS;
-
-/// Parameters of the lookup; zero until the variable is registered.
-pub struct ContextProbe {
-    /// Address of the `ContextVar`; 0: none registered, or not readable (thread table in use).
-    variable: AtomicUsize,
-    /// Its hash, folded as the table does.
-    hash: AtomicU32,
-    /// Type of bitmap nodes, found by the start-up test.
-    bitmap_type: AtomicUsize,
-    /// Type of array nodes, found by the start-up test.
-    array_type: AtomicUsize,
-    /// Whether the thread table holds the contexts.
-    thread_table: AtomicU32,
-    /// Failed lookups: the sample then has no context.
-    unreadable: AtomicU64,
-}
 
 /// Result of one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,57 +36,6 @@ pub enum Lookup {
 const MAX_LEVELS: u32 = 8;
 /// Limit of a collision node (two words per key); larger ones are treated as unreadable.
 const MAX_COLLIDING_WORDS: u64 = 64;
-
-impl ContextProbe {
-    pub(super) const fn new() -> Self {
-        Self {
-            variable: AtomicUsize::new(0),
-            hash: AtomicU32::new(0),
-            bitmap_type: AtomicUsize::new(0),
-            array_type: AtomicUsize::new(0),
-            thread_table: AtomicU32::new(0),
-            unreadable: AtomicU64::new(0),
-        }
-    }
-
-    /// Enables lookups of `variable`, which is stored last: a handler that sees the variable also sees the types.
-    pub(super) fn register(&self, variable: usize, hash: u32, types: NodeTypes) {
-        self.hash.store(hash, Ordering::Relaxed);
-        self.bitmap_type.store(types.bitmap, Ordering::Relaxed);
-        self.array_type.store(types.array, Ordering::Relaxed);
-        self.variable.store(variable, Ordering::Release);
-    }
-
-    /// The table cannot be read on this interpreter: the binding writes each change to the thread table instead.
-    pub(super) fn use_thread_table(&self) {
-        self.variable.store(0, Ordering::Release);
-        self.thread_table.store(1, Ordering::Release);
-    }
-
-    /// The registered variable, its hash and the types of the table's nodes.
-    #[cfg(any(test, feature = "record-stacks"))]
-    pub(super) fn parameters(&self) -> (usize, u32, NodeTypes) {
-        let types = NodeTypes {
-            bitmap: self.bitmap_type.load(Ordering::Relaxed),
-            array: self.array_type.load(Ordering::Relaxed),
-        };
-        (self.variable.load(Ordering::Acquire), self.hash.load(Ordering::Relaxed), types)
-    }
-
-    /// Number of failed lookups.
-    pub(super) fn unreadable(&self) -> u64 {
-        self.unreadable.load(Ordering::Relaxed)
-    }
-}
-
-/// Addresses of the types of the table's nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeTypes {
-    /// Nodes with a bitmap and pairs.
-    pub bitmap: usize,
-    /// Nodes with 32 children.
-    pub array: usize,
-}
 
 /// Folds a Python hash to 32 bits as CPython's HAMT does.
 pub const fn folded_hash(hash: i64) -> u32 {

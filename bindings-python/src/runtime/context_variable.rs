@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 use spanprof_signal::{guarded, Context, ProcessMemory};
 
-use super::context_signal::{self, folded_hash, look_up_with, Lookup, NodeTypes};
+use super::context_probe::NodeTypes;
+use super::context_signal::{self, folded_hash, look_up_with, Lookup};
 use super::frame_signal::FrameReader;
 use super::interpreter::Interpreter;
 use super::layout::fixed;

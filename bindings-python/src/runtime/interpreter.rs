@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use pyo3::ffi::{PyInterpreterState, PyThreadState};
 use pyo3::prelude::*;
 
-use super::context_signal::ContextProbe;
+use super::context_probe::ContextProbe;
 use super::error::{RuntimeError, RuntimeErrorKind};
 use super::layout::{self, InterpreterLayout, PublishedOffset};
 use super::version::InterpreterVersion;

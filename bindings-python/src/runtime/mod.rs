@@ -16,7 +16,9 @@ mod capture_other;
 mod capture_signal;
 #[cfg(test)]
 mod changed_memory_tests;
+mod code_info;
 mod code_lifetime;
+mod context_probe;
 mod context_signal;
 mod context_variable;
 mod data_stack;

@@ -10,7 +10,7 @@ use spanprof_recorded_stack::{RecordedMemory, RecordedStack};
 use spanprof_signal::{Captured, Context, Memory, RawFrame, RawStack};
 
 use super::activation_signal::InterruptedRegisters;
-use super::context_signal::NodeTypes;
+use super::context_probe::NodeTypes;
 use super::frame_signal::FrameReader;
 use super::interpreter::Interpreter;
 use super::sampled_code_signal::SampledCode;

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use spanprof_recorded_stack::{RecordedFrame, RecordedStack};
 use spanprof_signal::RawFrame;
 
+use super::code_info::CodeObjectInfo;
 use super::frame_word::FrameWord;
 use super::interpreter::{self, Interpreter};
 use super::recording_signal::{RecordedWalk, RECORDING};
-use super::resolve::CodeObjectInfo;
 use super::PythonRuntime;
 
 /// Adds the functions to `module`.

@@ -10,7 +10,6 @@ use super::activation_signal::{self, InterruptedRegisters};
 use super::frame_signal::FrameReader;
 use super::interpreter::Interpreter;
 use super::sampled_code_signal::SampledCode;
-use super::{capture_other, capture_signal};
 
 /// Maximum number of frames of a recorded stack.
 const MAX_FRAMES: usize = 64;
@@ -110,7 +109,7 @@ impl StackRecording {
         })
     }
 
-    /// After a walk in the handler.
+    /// After a walk in the handler, which `walk` repeats.
     pub fn record(
         &self,
         interpreter: &Interpreter,
@@ -118,19 +117,17 @@ impl StackRecording {
         registers: Option<&InterruptedRegisters<'_>>,
         captured: Captured,
         stack: &RawStack<'_>,
+        walk: impl FnOnce(&FrameReader<'_, RecordingMemory<'_>>, &mut RawStack<'_>) -> Captured,
     ) {
         let reader = FrameReader::of_process(interpreter);
         let entry = registers.filter(|_| activation_signal::start_below(&reader, thread, registers).is_some());
-        let walk = if entry.is_some() { RecordedWalk::LoopEntry } else { RecordedWalk::Handler };
-        if !self.is_requested(walk, captured, stack) {
-            return;
+        let recorded = if entry.is_some() { RecordedWalk::LoopEntry } else { RecordedWalk::Handler };
+        if self.is_requested(recorded, captured, stack) {
+            self.again(interpreter, thread, 0, entry, stack, walk);
         }
-        self.again(interpreter, thread, 0, entry, stack, |reader, stack| {
-            capture_signal::walk(reader, thread, registers, stack)
-        });
     }
 
-    /// After a walk of another thread.
+    /// After a walk of another thread, which `walk` repeats.
     pub fn record_other(
         &self,
         interpreter: &Interpreter,
@@ -138,13 +135,11 @@ impl StackRecording {
         thread_id: u32,
         captured: Captured,
         stack: &RawStack<'_>,
+        walk: impl FnOnce(&FrameReader<'_, RecordingMemory<'_>>, &mut RawStack<'_>) -> Captured,
     ) {
-        if !self.is_requested(RecordedWalk::OtherThread, captured, stack) {
-            return;
+        if self.is_requested(RecordedWalk::OtherThread, captured, stack) {
+            self.again(interpreter, thread, thread_id, None, stack, walk);
         }
-        self.again(interpreter, thread, thread_id, None, stack, |reader, stack| {
-            capture_other::walk(reader, thread, thread_id, stack)
-        });
     }
 
     fn save_registers(&self, registers: Option<&InterruptedRegisters<'_>>) {

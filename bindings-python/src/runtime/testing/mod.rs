@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use spanprof::runtime::Runtime;
 use spanprof_signal::{guarded, Captured, Context, HandlerContext, RawFrame, RawStack};
 
+use super::code_info::{read_text, CodeObjectInfo};
 use super::frame_signal::FrameReader;
 use super::frame_word::FrameWord;
-use super::resolve::{read_text, CodeObjectInfo};
 use super::{capture_other, capture_signal, context_signal, interpreter, ContextSource, PythonRuntime};
 
 /// Function, file, first line, line, column; or only the reason.

@@ -1,5 +1,5 @@
 //! Reads Python strings from memory, without the GIL: every kind (ASCII, Latin-1, UCS-2, UCS-4; compact or not). Surrogates
-//! become U+FFFD. Called by [`super::code_info`].
+//! become U+FFFD. Called by [`super::CodeObjectInfo`].
 //!
 //! # Changes in CPython
 //! | version | change | handled in |

@@ -2,12 +2,6 @@
 //! code object, else live memory. After a live read it checks that the object has not ended (`code_lifetime` has the proof).
 //! Called by the engine through the `Runtime` trait. Not here: caching of resolved frames, which the engine does.
 
-mod code_info;
-mod line_table;
-mod text;
-
-pub use code_info::CodeObjectInfo;
-
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{fence, Ordering};
@@ -16,6 +10,7 @@ use std::time::{Duration, Instant};
 use spanprof::runtime::Frame;
 use spanprof_signal::RawFrame;
 
+use super::code_info::CodeObjectInfo;
 use super::code_lifetime::{self, Tombstone};
 use super::frame_word::FrameWord;
 use super::layout::InterpreterLayout;
@@ -30,9 +25,6 @@ const MAX_KEPT_BYTES: usize = 4 << 20;
 const MAX_LIVE: usize = 65_536;
 /// Attempts of a live read that races with ending code objects.
 const MAX_READS: usize = 16;
-
-#[cfg(feature = "testing")]
-pub use text::read as read_text;
 
 /// Resolves raw frames. One per process, used by one thread at a time.
 #[derive(Default)]

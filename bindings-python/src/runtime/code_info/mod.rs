@@ -1,5 +1,5 @@
 //! Copies name, file, first line and line table of a code object. Called on the drain thread without the GIL, or by the
-//! code-end hook with it. Not here: the check that the copy is valid ([`super::FrameResolver`]).
+//! code-end hook with it. Not here: the check that the copy is valid (`resolve`).
 //!
 //! # Changes in CPython
 //! | version | change | handled in |
@@ -7,15 +7,21 @@
 //! | up to 3.10 | code objects have `co_name` only (`Include/cpython/code.h`) | `CodeLayout::name` |
 //! | 3.11 | `co_qualname` | `CodeLayout::name` |
 
+mod line_table;
+mod text;
+
+#[cfg(feature = "testing")]
+pub use text::read as read_text;
+
 use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
 use spanprof_signal::guarded;
 
-use super::line_table::{self, Position};
-use super::text;
-use crate::runtime::frame_word::FrameWord;
-use crate::runtime::layout::{fixed, InterpreterLayout, LineTableFormat};
+use line_table::Position;
+
+use super::frame_word::FrameWord;
+use super::layout::{fixed, InterpreterLayout, LineTableFormat};
 
 /// Larger tables are not copied: the frame then shows its first line.
 const MAX_LINE_TABLE_BYTES: usize = 1 << 20;
