@@ -10,8 +10,8 @@ use spanprof_signal::{Captured, DropReason, HandlerContext, ProcessMemory, RawFr
 
 use super::js_thread_signal::{self, BuiltinRanges, JsThread};
 use super::ring_position_signal::RingPosition;
-use super::self_test::{self, WalkMethod};
 use super::v8::{RegisterState, SampleInfo, V8};
+use super::walk_method_signal::{self, WalkMethod};
 use super::walk_signal::{code_frame, walk_native, FramePointerWalk, StackRegisters, WalkTables, WalkedThread, PAGE};
 use super::{context_signal, synthetic_frame, thread_kind_signal};
 
@@ -71,7 +71,7 @@ fn walk_thread(thread: &JsThread, registers: &StackRegisters, stack: &mut RawSta
         return walk_native(&ProcessMemory, registers, stack);
     };
     let walk = V8StackWalk::new(v8, builtin_ranges, thread);
-    match self_test::walk_method() == WalkMethod::FramePointers && walk.walk_frame_pointers(registers, stack) {
+    match walk_method_signal::selected() == WalkMethod::FramePointers && walk.walk_frame_pointers(registers, stack) {
         true => FRAME_POINTER_WALKS.fetch_add(1, Ordering::Relaxed),
         false if walk.walk_by_v8(registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
         false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),

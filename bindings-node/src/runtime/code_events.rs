@@ -9,8 +9,9 @@ use std::sync::OnceLock;
 use crossbeam_queue::SegQueue;
 use spanprof_signal::guarded;
 
-use super::code_map::{CodeChange, CodeEvent, CodeKind, OF_MODULE, OF_PROCESS};
+use super::code_map::{CodeChange, CodeEvent, OF_MODULE, OF_PROCESS};
 use super::code_metadata;
+use super::code_object::CodeKind;
 use super::heap::ListedCode;
 use super::js_thread_signal::{self, BuiltinRanges, EmbeddedBuiltins};
 use super::ring_position_signal::RingPosition;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use spanprof::runtime::{EndedCode, Frame};
 
 use super::bytecode_sizes::BytecodeSizes;
+use super::code_object::{CodeKind, CodeObject};
 use super::names::CodeName;
 use super::retired_code::{RetiredCode, NO_END};
 use super::small_buffers::{SmallBytes, SmallPositions, SmallText};
@@ -83,68 +84,6 @@ pub enum CodeChange {
     IsolateCleared,
 }
 
-/// Determines how positions in the code are resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeKind {
-    Bytecode,
-    /// Machine code that follows the bytecode instruction by instruction.
-    Baseline,
-    /// Machine code that may contain inlined functions.
-    Optimized,
-    Other,
-}
-
-impl CodeKind {
-    /// From the tier marker in the logged name.
-    pub fn of(logged: &str, is_bytecode: bool) -> Self {
-        let name = logged.split_once(':').map_or("", |(_, name)| name);
-        match is_bytecode {
-            true => Self::Bytecode,
-            false if ["*", "+", "o*", "o+"].iter().any(|mark| name.starts_with(mark)) => Self::Optimized,
-            false if name.starts_with('^') => Self::Baseline,
-            false => Self::Other,
-        }
-    }
-}
-
-/// A code object: bytecode or machine code.
-#[derive(Clone, Debug)]
-pub struct CodeObject {
-    pub start: usize,
-    pub len: usize,
-    pub isolate: usize,
-    pub name: Arc<CodeName>,
-    /// Number of the script in this process; 0 when unknown.
-    pub script: u32,
-    pub kind: CodeKind,
-    pub lines: Arc<LineTable>,
-    pub inlining: Option<Arc<Inlining>>,
-    map_word: Option<(usize, u64)>,
-    added_at: u64,
-}
-
-impl CodeObject {
-    pub fn contains(&self, address: usize, position: u64) -> bool {
-        address >= self.start && address - self.start < self.len && self.added_at <= position
-    }
-
-    /// Whether memory, read by `read`, may still hold this code. V8 logs no event when bytecode is collected, and other objects
-    /// reuse its memory. The memory of machine code is reused by other machine code, or unmapped. The bytecode itself is no
-    /// evidence: newer versions write feedback into it.
-    fn may_be_present(&self, read: &dyn Fn(usize) -> Option<u64>) -> bool {
-        match self.map_word {
-            Some((before, word)) => read(self.start.wrapping_sub(before)) == Some(word),
-            None => read(self.start).is_some(),
-        }
-    }
-
-    /// Memory in bytes.
-    fn bytes(&self) -> usize {
-        let inlining = self.inlining.as_ref().map_or(0, |inlining| inlining.bytes());
-        CODE_BYTES + self.lines.bytes() + inlining
-    }
-}
-
 /// Code that was missing from its memory at the last sweep.
 struct MissingCode {
     start: usize,
@@ -153,8 +92,6 @@ struct MissingCode {
     position: u64,
 }
 
-/// Size of a code object without its positions.
-const CODE_BYTES: usize = 240;
 /// Memory limit for code; the oldest is evicted first.
 const MAX_CODE_BYTES: usize = 128 << 20;
 /// Minimum number of new code objects between two sweeps.

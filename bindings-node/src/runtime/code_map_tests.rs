@@ -57,7 +57,7 @@ fn code_whose_memory_was_reused_is_dropped_with_its_name_and_its_script() {
     assert!(most < 3 * MIN_NEW_BEFORE_SWEEP, "{most} code objects at once");
     assert!(map.names.len() < 4 * MIN_NEW_BEFORE_SWEEP, "{} names", map.names.len());
     assert!(map.scripts.len() < 4 * MIN_NEW_BEFORE_SWEEP, "{} scripts", map.scripts.len());
-    assert!(map.bytes() < 3 * MIN_NEW_BEFORE_SWEEP * CODE_BYTES);
+    assert!(map.bytes() < 3 * MIN_NEW_BEFORE_SWEEP * crate::runtime::code_object::CODE_BYTES);
     assert!(map.codes_forgotten as usize > churn - 3 * MIN_NEW_BEFORE_SWEEP);
     assert_eq!(name_at(&map, churn * 128, position), Some(&*format!("made{churn}")));
     assert_eq!(name_at(&map, (1 << 40) + 6, position), Some("machine"));

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use spanprof_signal::guarded;
 
-use super::code_map::{CodeChange, CodeKind};
+use super::code_map::CodeChange;
+use super::code_object::CodeKind;
 use super::heap::{executable_near, HeapLayout, ListedCode, UnlistedCode};
 use super::v8::{JitCodeEvent, V8};
 use crate::positions::{Inlining, Position, RetentionGuard, ScriptInfo};

@@ -8,6 +8,7 @@ mod code_events;
 mod code_map;
 mod code_map_stats;
 mod code_metadata;
+mod code_object;
 mod context_array;
 mod context_signal;
 mod event_loop;
@@ -23,6 +24,7 @@ mod synthetic_frame;
 mod thread_kind_signal;
 mod turn_stacks_signal;
 mod v8;
+mod walk_method_signal;
 mod walk_signal;
 mod wall_signal;
 
@@ -174,7 +176,7 @@ pub fn expect_self_test() {
 
 /// Called by the self-test's inner function: selects the walk method, `own`, `v8` or `none`.
 pub fn select_stack_walk(allow_frame_pointers: bool) -> &'static str {
-    self_test::select(allow_frame_pointers).name()
+    self_test::select_method(allow_frame_pointers, &code_events::take_probes()).name()
 }
 
 /// Measures the event loop of the calling thread, which is enrolled. False when it is measured already.
@@ -397,7 +399,7 @@ impl Runtime for NodeRuntime {
         };
         out.push(("node.facts", version.describe()));
         out.push(("node.facts_differing", version.differing(observed).join(" ")));
-        out.push(("node.stack_walk", self_test::walk_method().name().to_owned()));
+        out.push(("node.stack_walk", walk_method_signal::selected().name().to_owned()));
         out.push(("node.walks_own", capture_signal::FRAME_POINTER_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_by_v8", capture_signal::V8_WALKS.load(Ordering::Relaxed).to_string()));
         out.push(("node.walks_native", capture_signal::NATIVE_WALKS.load(Ordering::Relaxed).to_string()));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::code_map::CodeObject;
+use super::code_object::CodeObject;
 
 /// End position of code that stacks may still contain.
 pub const NO_END: u64 = u64::MAX;

@@ -2,47 +2,14 @@
 //! code events give the addresses of their code. A correct walk contains both, the inner one first. The walk along frame
 //! pointers is tried first, then V8's. Not here: the use of the result (`lib/`).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 use spanprof_signal::{RawFrame, RawStack};
 
 use super::capture_signal::V8StackWalk;
-use super::code_events;
 use super::js_thread_signal::{self, JsThread};
+use super::walk_method_signal::{self, WalkMethod};
 use super::walk_signal::StackRegisters;
-
-/// How stacks are walked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WalkMethod {
-    /// Along frame pointers; by V8 where their chain breaks.
-    FramePointers = 0,
-    /// By V8's `GetStackSample` alone.
-    V8 = 1,
-    /// Stacks are not walked.
-    None = 2,
-}
-
-static WALK_METHOD: AtomicU8 = AtomicU8::new(WalkMethod::FramePointers as u8);
-
-/// The selected method, for the handler.
-pub fn walk_method() -> WalkMethod {
-    match WALK_METHOD.load(Ordering::Relaxed) {
-        0 => WalkMethod::FramePointers,
-        1 => WalkMethod::V8,
-        _ => WalkMethod::None,
-    }
-}
-
-impl WalkMethod {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FramePointers => "own",
-            Self::V8 => "v8",
-            Self::None => "none",
-        }
-    }
-}
 
 /// Names of the two functions, as in `lib/self_test.js`.
 pub const INNER: &str = "spanprofSelfTestInner";
@@ -59,22 +26,21 @@ pub struct Probe {
 /// Words above the stack pointer that are searched for the caller's frame.
 const SEARCHED_WORDS: usize = 1024;
 
-/// Called by the inner function. Selects and stores the best allowed method.
-pub fn select(allow_frame_pointers: bool) -> WalkMethod {
-    let selected = best_method(allow_frame_pointers).unwrap_or(WalkMethod::None);
-    WALK_METHOD.store(selected as u8, Ordering::Release);
-    selected
+/// Called by the inner function, with the code of both. Selects and returns the best allowed method.
+pub fn select_method(allow_frame_pointers: bool, probes: &[Probe]) -> WalkMethod {
+    let method = best_method(allow_frame_pointers, probes).unwrap_or(WalkMethod::None);
+    walk_method_signal::select(method);
+    method
 }
 
-fn best_method(allow_frame_pointers: bool) -> Option<WalkMethod> {
-    let probes = code_events::take_probes();
+fn best_method(allow_frame_pointers: bool, probes: &[Probe]) -> Option<WalkMethod> {
     let thread = js_thread_signal::by_thread_id(spanprof::sys::thread_id())?;
     let walk = V8StackWalk::new(super::published_v8()?, js_thread_signal::builtin_ranges()?, thread);
     let registers = StackRegisters::here();
     let mut frames = [RawFrame::default(); 64];
     let mut is_correct = |walk: &dyn Fn(&mut RawStack<'_>) -> bool| {
         let mut stack = RawStack::new(&mut frames);
-        walk(&mut stack) && contains_both(&probes, stack.frames())
+        walk(&mut stack) && contains_both(probes, stack.frames())
     };
     // Unlike interrupted code, this function may have no frame pointer: its caller's frame lies above.
     let above = (0..SEARCHED_WORDS).map(|word| registers.sp + word * 8).filter(|frame| *frame + 16 < high(thread));
