@@ -15,7 +15,8 @@ use spanprof_signal::{DropReason, ProcessMemory, RawFrame, RawStack};
 
 use super::memory_signal::word;
 use super::raw_frame;
-use super::walk::instructions_signal::{self, FrameState};
+use super::walk::frame_state_signal::FrameState;
+use super::walk::instructions_signal;
 use super::walk::registers_signal::{at_caller, registers, JavaRegisters};
 
 /// Maximum number of frames; deeper stacks are cut at the root side.

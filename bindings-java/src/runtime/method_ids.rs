@@ -12,7 +12,7 @@ use spanprof::Profiler;
 
 use super::attached_thread;
 use super::jvmti::{Environment, Jvmti};
-use super::names::{class_name, MethodInfo};
+use super::method_info::{class_name, MethodInfo};
 
 /// Number of classes at which the first sweep of unloaded classes runs.
 const FIRST_SWEEP: usize = 16_384;

@@ -18,6 +18,7 @@ mod layout;
 mod layout_tables;
 mod memory_signal;
 mod method_ids;
+mod method_info;
 mod names;
 mod raw_frame;
 #[cfg(feature = "record-stacks")]

@@ -9,17 +9,15 @@
 //! |---|---|---|
 //! | 20 | line numbers use UNSIGNED5 without the byte 0 | `read_signed` |
 //! | after 17, by 21 | the flag for line numbers is in `ConstMethodFlags` | `VmLayout::of` |
-//! | 17–25 | VMStructs name hidden classes with the suffix `+0x…`, JVMTI with `.0x…` | `class_name` |
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use spanprof::runtime::{Frame, FrameType};
 use spanprof_signal::ProcessMemory;
 
 use super::layout::VmLayout;
 use super::memory_signal::{byte, pointer, short, word};
-use super::raw_frame::NO_INDEX;
+use super::method_info::{class_name, MethodInfo};
 use super::walk::code_heap_signal;
 use super::walk::method_signal::Method;
 use super::{method_ids, stub_names};
@@ -27,27 +25,6 @@ use super::{method_ids, stub_names};
 /// Capacity of the cache; when it is full, it is cleared.
 const MAX_METHODS: usize = 65_536;
 const MAX_LINES: usize = 65_536;
-
-/// Name, file and lines of a method.
-pub struct MethodInfo {
-    pub function: Arc<str>,
-    pub file: Arc<str>,
-    /// First bytecode index and line of each range.
-    pub lines: Vec<(u16, u32)>,
-}
-
-impl MethodInfo {
-    fn frame(&self, index: u16) -> Frame {
-        Frame {
-            function: self.function.clone(),
-            file: self.file.clone(),
-            start_line: self.lines.iter().map(|(_, line)| *line).min().unwrap_or(0),
-            line: line_of(&self.lines, index),
-            column: 0,
-            frame_type: FrameType::Jvm,
-        }
-    }
-}
 
 /// See the module documentation.
 #[derive(Default)]
@@ -114,19 +91,6 @@ fn read(layout: &VmLayout, address: usize, fingerprint: u64) -> Option<MethodInf
     Some(named)
 }
 
-/// A class name as in the source, with `.` as separator. The suffix that the VM adds to classes created at run time differs
-/// in each run and is removed.
-pub fn class_name(internal: &str) -> String {
-    // VMStructs separate the address by `+`, JVMTI by `.`.
-    let suffix = internal.find("+0x").or_else(|| internal.find(".0x"));
-    let name = suffix.map_or(internal, |at| &internal[..at]);
-    let name = match name.find("$$Lambda") {
-        Some(at) => &name[..at + "$$Lambda".len()],
-        None => name,
-    };
-    name.replace('/', ".")
-}
-
 fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {
     let length = usize::from(short(symbol + layout.symbol_length)?);
     let body = symbol + layout.symbol_body;
@@ -136,14 +100,6 @@ fn symbol(layout: &VmLayout, symbol: usize) -> Option<String> {
     }
     bytes.truncate(length);
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn line_of(lines: &[(u16, u32)], index: u16) -> u32 {
-    if index == NO_INDEX {
-        return 0;
-    }
-    let at_or_before = lines.iter().filter(|(start, _)| *start <= index);
-    at_or_before.max_by_key(|(start, _)| *start).map_or(0, |(_, line)| *line)
 }
 
 fn lines(layout: &VmLayout, method: &Method) -> Vec<(u16, u32)> {
@@ -206,16 +162,5 @@ mod tests {
         let packed: Vec<u8> = [7, 3 << 3 | 2, 0xff, 192 + 8, 0, 7, 0].into_iter().chain([0; 16]).collect();
         let lines = decode_lines(packed.as_ptr() as usize, 0);
         assert_eq!(lines, [(0, 7), (3, 9), (103, 5)]);
-        assert_eq!([0, 2, 3, 102, 500].map(|index| line_of(&lines, index)), [7, 7, 9, 9, 5]);
-        assert_eq!(line_of(&lines, NO_INDEX), 0);
-    }
-
-    #[test]
-    fn classes_created_at_run_time_have_one_name() {
-        assert_eq!(class_name("java/util/HashMap$Node"), "java.util.HashMap$Node");
-        assert_eq!(class_name("com/shop/Cart$$Lambda$14+0x00007f01"), "com.shop.Cart$$Lambda");
-        assert_eq!(class_name("com/shop/Cart$$Lambda+0x00007f01"), "com.shop.Cart$$Lambda");
-        assert_eq!(class_name("java/lang/invoke/LambdaForm$MH+0x01"), "java.lang.invoke.LambdaForm$MH");
-        assert_eq!(class_name("java/lang/invoke/LambdaForm$MH.0x01"), "java.lang.invoke.LambdaForm$MH");
     }
 }

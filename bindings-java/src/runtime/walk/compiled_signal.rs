@@ -16,7 +16,8 @@ use spanprof_signal::RawFrame;
 
 use super::code_heap_signal::{blob_of, code_begin, frame_bytes, frame_complete, kind_of};
 use super::environment_signal::{BlobKind, WalkEnvironment, WalkFeature};
-use super::instructions_signal::{self, FrameState};
+use super::frame_state_signal::FrameState;
+use super::instructions_signal;
 use super::pc_cache_signal::PcInfo;
 use super::registers_signal;
 use super::scopes_signal::{decode, root_method, DecodeResult, Inlined};

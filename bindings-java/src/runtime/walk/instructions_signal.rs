@@ -12,35 +12,10 @@
 //! | 17–25 | native wrappers end with a check for an exception and a jump over the return | `epilogue` |
 //! | 17 | c2i adapters store the sender sp by `mov r13, rsp`, others by `lea r13, [rsp+8]` | `STORES_SENDER_SP` |
 
-/// The part of a method's frame that exists in its prologue or epilogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    allow(dead_code, reason = "other architectures keep the return address in a register")
-)]
-pub enum FrameState {
-    /// No frame: the return address is on top of the stack.
-    NotBuilt,
-    /// The caller's frame pointer is on top of the stack, above it the return address.
-    FpPushed,
-    /// The frame is allocated; the caller's frame pointer is still in its register.
-    FpNotSaved,
-    Complete,
-}
-
-/// An out-of-line slow path, which jumps back into the method's main code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowPath {
-    /// Size of the registers saved on top of the method's frame.
-    pub saved_bytes: usize,
-    /// The address at which the main code continues.
-    pub resume_pc: usize,
-}
-
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
+    use super::super::frame_state_signal::{FrameState, SlowPath};
     use super::super::machine_code_signal::{length, Branch, Instruction};
-    use super::{FrameState, SlowPath};
     use crate::runtime::memory_signal::VmMemory;
 
     /// The nmethod entry barrier: `cmp dword [r15+disp8], imm32`, eight bytes long.

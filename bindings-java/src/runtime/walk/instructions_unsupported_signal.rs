@@ -1,6 +1,6 @@
 //! Fallbacks of `instructions_signal` for architectures other than x86-64: instructions are not decoded.
 
-use super::instructions_signal::{FrameState, SlowPath};
+use super::frame_state_signal::{FrameState, SlowPath};
 use crate::runtime::memory_signal::VmMemory;
 
 pub fn prologue(_memory: impl VmMemory, _pc: usize) -> Option<FrameState> {

@@ -6,6 +6,7 @@ mod attribution_signal;
 pub mod code_heap_signal;
 mod compiled_signal;
 pub mod environment_signal;
+pub mod frame_state_signal;
 pub mod instructions_signal;
 #[cfg(not(target_arch = "x86_64"))]
 mod instructions_unsupported_signal;

@@ -14,7 +14,8 @@
 use spanprof_signal::RawFrame;
 
 use super::environment_signal::{WalkEnvironment, WalkFeature};
-use super::instructions_signal::{self, FrameState};
+use super::frame_state_signal::FrameState;
+use super::instructions_signal;
 use super::registers_signal::{self, JavaRegisters};
 use super::walker_signal::{Cause, StackWalker, StepResult};
 use crate::runtime::raw_frame;

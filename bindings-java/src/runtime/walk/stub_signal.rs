@@ -13,7 +13,8 @@
 //! | collectors with entry barriers | the barrier stub pushes a cookie between frame pointer and return address | `ENTRY_COOKIE` |
 
 use super::environment_signal::{WalkEnvironment, WalkFeature};
-use super::instructions_signal::{self, FrameState};
+use super::frame_state_signal::FrameState;
+use super::instructions_signal;
 use super::pc_cache_signal::PcInfo;
 use super::registers_signal;
 use super::walker_signal::{Cause, StackWalker, StepResult};
