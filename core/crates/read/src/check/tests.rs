@@ -246,7 +246,7 @@ fn types_periods_and_ids_that_receivers_reject_are_found() {
         r.resource_profiles[0].scope_profiles[0].profiles.push(again);
     };
     expect(&one(twice), &["Error", "profiles[1].profile_id", "ids must be unique"]);
-    expect(&one(|r| profile(r).original_payload = vec![1]), &["Error", "set together"]);
+    expect(&one(|r| profile(r).original_payload = vec![1].into()), &["Error", "set together"]);
     expect(&one(|r| dictionary(r).link_table[1].trace_id = vec![1; 3]), &["Error dictionary.link_table[1]", "3 bytes"]);
     expect(&one(|r| dictionary(r).link_table[1].trace_id.clear()), &["Warning dictionary.link_table[1]", "0 bytes"]);
 }

@@ -10,8 +10,8 @@ use hashbrown::HashMap;
 use prost::Message;
 
 use super::{decompress, DecodeError, DecodeLimits};
-use crate::wire::pprof as wire;
-use crate::wire::{scan, schema};
+use crate::wire::messages::HasSchema;
+use crate::wire::{pprof as wire, scan};
 use spanprof_profile::encode::pprof::names;
 use spanprof_profile::*;
 use spanprof_profile::{StoredAttribute, StoredValue};
@@ -28,7 +28,7 @@ pub fn decode(bytes: &[u8], limits: &DecodeLimits) -> Result<ProfilesData, Decod
 }
 
 pub(super) fn decode_decompressed(body: Cow<'_, [u8]>, limits: &DecodeLimits) -> Result<ProfilesData, DecodeError> {
-    scan::scan(WHAT, &body, &schema::PPROF, limits)?;
+    scan::scan(WHAT, &body, wire::Profile::schema(), limits)?;
     let mut file =
         wire::Profile::decode(&body[..]).map_err(|error| decode_error("", "a pprof message", error.to_string()))?;
     match file.string_table.first() {

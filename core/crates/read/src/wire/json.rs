@@ -1,12 +1,13 @@
 //! Reads and writes the values that OTLP/JSON encodes differently from plain JSON: 64-bit numbers as strings, ids as hex,
 //! bytes as base64, an empty object for an absent value.
 
-use std::fmt::{self, Display};
-use std::marker::PhantomData;
+use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use prost::bytes::Bytes;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::messages::HasSchema;
 use super::otlp::any_value::Value;
 use super::otlp::AnyValue;
 
@@ -15,159 +16,144 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A 64-bit number as a string.
-pub(crate) fn text<T: Display, S: Serializer>(number: &T, out: S) -> Result<S::Ok, S::Error> {
-    out.collect_str(number)
-}
+/// The functions that serde's `with` calls for every field.
+pub(crate) mod field {
+    use super::{Deserializer, JsonField, Serializer};
 
-pub(crate) fn texts<T: Display, S: Serializer>(numbers: &[T], out: S) -> Result<S::Ok, S::Error> {
-    out.collect_seq(numbers.iter().map(T::to_string))
-}
-
-/// An id in hex digits.
-pub(crate) fn hex_text<S: Serializer>(id: &[u8], out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(&hex::encode(id))
-}
-
-/// An integer, possibly as a string.
-struct Number<T>(T);
-
-struct NumberVisitor<T>(PhantomData<T>);
-
-impl<T: TryFrom<i128>> Visitor<'_> for NumberVisitor<T> {
-    type Value = Number<T>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a whole number, or text of one")
+    pub(crate) fn deserialize<'de, T: JsonField, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
+        T::read(source)
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Number<T>, E> {
-        narrow(i128::from(value))
+    pub(crate) fn serialize<T: JsonField, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
+        value.write(out)
     }
+}
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Number<T>, E> {
-        narrow(i128::from(value))
-    }
+/// A type of a field, with its form in JSON.
+pub(crate) trait JsonField: Sized {
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error>;
+    fn write<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error>;
+}
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Number<T>, E> {
-        if value.fract() == 0.0 && value.abs() < 9.1e18 {
-            return narrow(value as i128);
+macro_rules! plain {
+    ($($type:ty $(, where $message:ident)?;)*) => { $(
+        impl$(<$message: HasSchema + DeserializeOwned + Serialize>)? JsonField for $type {
+            fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                Self::deserialize(source)
+            }
+
+            fn write<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+                self.serialize(out)
+            }
         }
-        Err(E::custom(format!("expected a whole number, got {value}")))
-    }
+    )* };
+}
+plain! { i32; u32; String; Vec<i32>; Vec<String>; Option<M>, where M; Vec<M>, where M; }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Number<T>, E> {
-        match value.parse::<i128>() {
-            Ok(number) => narrow(number),
-            Err(_) => Err(E::custom(format!("expected a whole number, got {value:.40?}"))),
+/// 64-bit numbers are written as strings.
+macro_rules! number {
+    ($($type:ty;)*) => { $(
+        impl JsonField for $type {
+            fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                Whole::deserialize(source).map(|Whole(number)| number)
+            }
+
+            fn write<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+                out.collect_str(self)
+            }
         }
-    }
-}
 
-fn narrow<T: TryFrom<i128>, E: Error>(value: i128) -> Result<Number<T>, E> {
-    T::try_from(value).map(Number).map_err(|_| E::custom(format!("number {value} is out of range")))
-}
+        impl JsonField for Vec<$type> {
+            fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                let numbers: Vec<Whole<$type>> = Deserialize::deserialize(source)?;
+                Ok(numbers.into_iter().map(|Whole(number)| number).collect())
+            }
 
-impl<'de, T: TryFrom<i128>> Deserialize<'de> for Number<T> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(NumberVisitor(PhantomData))
-    }
-}
-
-pub(crate) fn number<'de, T: TryFrom<i128>, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
-    Number::deserialize(source).map(|Number(number)| number)
-}
-
-struct NumbersVisitor<T>(PhantomData<T>);
-
-impl<'de, T: TryFrom<i128>> Visitor<'de> for NumbersVisitor<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a list of whole numbers")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
-        let mut numbers = Vec::new();
-        while let Some(Number(number)) = sequence.next_element()? {
-            numbers.push(number);
+            fn write<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+                out.collect_seq(self.iter().map(<$type>::to_string))
+            }
         }
-        Ok(numbers)
+    )* };
+}
+number! { i64; u64; }
+
+/// Ids are hex digits.
+impl JsonField for Vec<u8> {
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(source)?;
+        hex::decode(&text).map_err(|_| D::Error::custom(format!("expected an id in hex digits, got {text:.40?}")))
+    }
+
+    fn write<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&hex::encode(self))
     }
 }
 
-pub(crate) fn numbers<'de, T: TryFrom<i128>, D: Deserializer<'de>>(source: D) -> Result<Vec<T>, D::Error> {
-    source.deserialize_seq(NumbersVisitor(PhantomData))
+/// Other bytes are base64. Our encoder has none.
+impl JsonField for Bytes {
+    fn read<'de, D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        base64(&String::deserialize(source)?).map(Self::from)
+    }
+
+    fn write<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("original payloads are not written"))
+    }
 }
 
-struct DoubleVisitor;
+/// A number, possibly as a string.
+enum Number {
+    Whole(i128),
+    Double(f64),
+}
 
-impl Visitor<'_> for DoubleVisitor {
-    type Value = f64;
+struct NumberVisitor;
+
+impl Visitor<'_> for NumberVisitor {
+    type Value = Number;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a number, or text of one")
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
-        Ok(value)
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Number, E> {
+        Ok(Number::Whole(value.into()))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<f64, E> {
-        Ok(value as f64)
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Number, E> {
+        Ok(Number::Whole(value.into()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<f64, E> {
-        Ok(value as f64)
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Number, E> {
+        Ok(Number::Double(value))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<f64, E> {
-        value.parse().map_err(|_| E::custom(format!("expected a number, got {value:.40?}")))
-    }
-}
-
-pub(crate) fn double<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
-    source.deserialize_any(DoubleVisitor)
-}
-
-struct HexVisitor;
-
-impl Visitor<'_> for HexVisitor {
-    type Value = Vec<u8>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an id in hex digits")
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Vec<u8>, E> {
-        hex::decode(value).map_err(|_| E::custom(format!("expected an id in hex digits, got {value:.40?}")))
+    fn visit_str<E: Error>(self, value: &str) -> Result<Number, E> {
+        let number = value.parse().map(Number::Whole).or_else(|_| value.parse().map(Number::Double));
+        number.map_err(|_| E::custom(format!("expected a number, got {value:.40?}")))
     }
 }
 
-pub(crate) fn hex<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
-    source.deserialize_str(HexVisitor)
-}
-
-struct Base64Visitor;
-
-impl Visitor<'_> for Base64Visitor {
-    type Value = Vec<u8>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("bytes in base64")
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Vec<u8>, E> {
-        parse_base64(value).ok_or_else(|| E::custom("expected bytes in base64"))
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(NumberVisitor)
     }
 }
 
-pub(crate) fn base64<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
-    source.deserialize_str(Base64Visitor)
+struct Whole<T>(T);
+
+impl<'de, T: TryFrom<i128>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let value = match Number::deserialize(source)? {
+            Number::Whole(value) => value,
+            Number::Double(value) if value.fract() == 0.0 && value.abs() < 9.1e18 => value as i128,
+            Number::Double(value) => return Err(D::Error::custom(format!("expected a whole number, got {value}"))),
+        };
+        T::try_from(value).map(Self).map_err(|_| D::Error::custom(format!("number {value} is out of range")))
+    }
 }
 
 /// Either alphabet, with or without padding.
-fn parse_base64(text: &str) -> Option<Vec<u8>> {
+fn base64<E: Error>(text: &str) -> Result<Vec<u8>, E> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut bit_count) = (0u32, 0u32);
     for byte in text.trim_end_matches('=').bytes() {
@@ -177,7 +163,7 @@ fn parse_base64(text: &str) -> Option<Vec<u8>> {
             b'0'..=b'9' => byte - b'0' + 52,
             b'+' | b'-' => 62,
             b'/' | b'_' => 63,
-            _ => return None,
+            _ => return Err(E::custom("expected bytes in base64")),
         };
         bits = bits << 6 | u32::from(six);
         bit_count += 6;
@@ -186,17 +172,11 @@ fn parse_base64(text: &str) -> Option<Vec<u8>> {
             bytes.push((bits >> bit_count) as u8);
         }
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 /// The oneof: an object with one known member or none. Unknown members are ignored, as in protobuf.
 struct AnyValueVisitor;
-
-#[derive(serde::Deserialize)]
-struct DoubleValue(#[serde(deserialize_with = "double")] f64);
-
-#[derive(serde::Deserialize)]
-struct Base64Bytes(#[serde(deserialize_with = "base64")] Vec<u8>);
 
 impl<'de> Visitor<'de> for AnyValueVisitor {
     type Value = AnyValue;
@@ -211,12 +191,15 @@ impl<'de> Visitor<'de> for AnyValueVisitor {
             value = Some(match member.as_str() {
                 "stringValue" => Value::StringValue(map.next_value()?),
                 "boolValue" => Value::BoolValue(map.next_value()?),
-                "intValue" => Value::IntValue(map.next_value::<Number<i64>>()?.0),
-                "doubleValue" => Value::DoubleValue(map.next_value::<DoubleValue>()?.0),
+                "intValue" => Value::IntValue(map.next_value::<Whole<i64>>()?.0),
+                "doubleValue" => Value::DoubleValue(match map.next_value()? {
+                    Number::Whole(value) => value as f64,
+                    Number::Double(value) => value,
+                }),
                 "arrayValue" => Value::ArrayValue(map.next_value()?),
                 "kvlistValue" => Value::KvlistValue(map.next_value()?),
-                "bytesValue" => Value::BytesValue(map.next_value::<Base64Bytes>()?.0),
-                "stringValueStrindex" => Value::StringValueStrindex(map.next_value::<Number<i32>>()?.0),
+                "bytesValue" => Value::BytesValue(base64(&map.next_value::<String>()?)?),
+                "stringValueStrindex" => Value::StringValueStrindex(map.next_value::<Whole<i32>>()?.0),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                     continue;

@@ -3,7 +3,7 @@
 //! Called by the decoders and the checks of this crate.
 
 pub(crate) mod json;
+pub(crate) mod messages;
 pub(crate) mod otlp;
 pub(crate) mod pprof;
 pub(crate) mod scan;
-pub(crate) mod schema;

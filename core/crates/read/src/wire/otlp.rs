@@ -1,350 +1,143 @@
 //! OTLP profiles messages with the field numbers of opentelemetry-proto 1.10 (the same in 1.11) and the JSON names of the
 //! Collector's file exporter. The request of the service and `ProfilesData` have the same wire format.
 //!
-//! JSON omits default values, as protobuf's mapping allows, and original payloads, which our encoder does not write.
-//!
 //! The published message crate is not used, since it depends on the OpenTelemetry SDK.
 
-use serde::{Deserialize, Serialize};
+use prost::bytes::Bytes;
 
-use super::json;
+use super::messages::{messages, schema, HasSchema, INDEX_BYTES, NUMBER_BYTES};
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ProfilesData {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub resource_profiles: Vec<ResourceProfiles>,
-    #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub dictionary: Option<ProfilesDictionary>,
-}
+messages! { json;
+    ProfilesData {
+        [1 message, repeated] resource_profiles: Vec<ResourceProfiles>, 400;
+        [2 message, optional] dictionary: Option<ProfilesDictionary>, 400;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ProfilesDictionary {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub mapping_table: Vec<Mapping>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub location_table: Vec<Location>,
-    #[prost(message, repeated, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub function_table: Vec<Function>,
-    #[prost(message, repeated, tag = "4")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub link_table: Vec<Link>,
-    #[prost(string, repeated, tag = "5")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub string_table: Vec<String>,
-    #[prost(message, repeated, tag = "6")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attribute_table: Vec<KeyValueAndUnit>,
-    #[prost(message, repeated, tag = "7")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub stack_table: Vec<Stack>,
-}
+    ProfilesDictionary {
+        [1 message, repeated] mapping_table: Vec<Mapping>, 260;
+        [2 message, repeated] location_table: Vec<Location>, 260;
+        [3 message, repeated] function_table: Vec<Function>, 120;
+        [4 message, repeated] link_table: Vec<Link>, 200;
+        [5 string, repeated] string_table: Vec<String>, 120;
+        [6 message, repeated] attribute_table: Vec<KeyValueAndUnit>, 220;
+        [7 message, repeated] stack_table: Vec<Stack>, 130;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ResourceProfiles {
-    #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub scope_profiles: Vec<ScopeProfiles>,
-    #[prost(string, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub schema_url: String,
-}
+    ResourceProfiles {
+        [1 message, optional] resource: Option<Resource>, 120;
+        [2 message, repeated] scope_profiles: Vec<ScopeProfiles>, 500;
+        [3 string] schema_url: String;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub dropped_attributes_count: u32,
-}
+    Resource {
+        [1 message, repeated] attributes: Vec<KeyValue>, 320;
+        [2 uint32] dropped_attributes_count: u32;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ScopeProfiles {
-    #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub profiles: Vec<Profile>,
-    #[prost(string, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub schema_url: String,
-}
+    ScopeProfiles {
+        [1 message, optional] scope: Option<Scope>, 200;
+        [2 message, repeated] profiles: Vec<Profile>, 800;
+        [3 string] schema_url: String;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Scope {
-    #[prost(string, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub name: String,
-    #[prost(string, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub version: String,
-    #[prost(message, repeated, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "4")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub dropped_attributes_count: u32,
-}
+    Scope {
+        [1 string] name: String, 50;
+        [2 string] version: String, 50;
+        [3 message, repeated] attributes: Vec<KeyValue>, 320;
+        [4 uint32] dropped_attributes_count: u32;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Profile {
-    #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub sample_type: Option<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub samples: Vec<Sample>,
-    #[prost(fixed64, tag = "3")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub time_unix_nano: u64,
-    #[prost(uint64, tag = "4")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub duration_nano: u64,
-    #[prost(message, optional, tag = "5")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub period_type: Option<ValueType>,
-    #[prost(int64, tag = "6")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub period: i64,
-    #[prost(bytes = "vec", tag = "7")]
-    #[serde(
-        deserialize_with = "json::hex",
-        serialize_with = "json::hex_text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub profile_id: Vec<u8>,
-    #[prost(uint32, tag = "8")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub dropped_attributes_count: u32,
-    #[prost(string, tag = "9")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub original_payload_format: String,
-    #[prost(bytes = "vec", tag = "10")]
-    #[serde(deserialize_with = "json::base64", skip_serializing)]
-    pub original_payload: Vec<u8>,
-    #[prost(int32, repeated, tag = "11")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attribute_indices: Vec<i32>,
-}
+    Profile {
+        [1 message, optional] sample_type: Option<ValueType>, 64;
+        [2 message, repeated] samples: Vec<Sample>, 320;
+        [3 fixed64] time_unix_nano: u64;
+        [4 uint64] duration_nano: u64;
+        [5 message, optional] period_type: Option<ValueType>, 64;
+        [6 int64] period: i64;
+        [7 bytes] profile_id: Vec<u8>, 50;
+        [8 uint32] dropped_attributes_count: u32;
+        [9 string] original_payload_format: String, 50;
+        [10 bytes = "bytes"] original_payload: Bytes, 50;
+        [11 int32, repeated] attribute_indices: Vec<i32>, INDEX_BYTES;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ValueType {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub type_strindex: i32,
-    #[prost(int32, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub unit_strindex: i32,
-}
+    #[derive(Copy)]
+    ValueType {
+        [1 int32] type_strindex: i32;
+        [2 int32] unit_strindex: i32;
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Sample {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub stack_index: i32,
-    #[prost(int32, repeated, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attribute_indices: Vec<i32>,
-    #[prost(int32, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub link_index: i32,
-    #[prost(int64, repeated, tag = "4")]
-    #[serde(
-        deserialize_with = "json::numbers",
-        serialize_with = "json::texts",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub values: Vec<i64>,
-    #[prost(fixed64, repeated, tag = "5")]
-    #[serde(
-        deserialize_with = "json::numbers",
-        serialize_with = "json::texts",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub timestamps_unix_nano: Vec<u64>,
-}
+    Sample {
+        [1 int32] stack_index: i32;
+        [2 int32, repeated] attribute_indices: Vec<i32>, INDEX_BYTES;
+        [3 int32] link_index: i32;
+        [4 int64, repeated] values: Vec<i64>, NUMBER_BYTES;
+        [5 fixed64, repeated] timestamps_unix_nano: Vec<u64>, NUMBER_BYTES;
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Stack {
-    #[prost(int32, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub location_indices: Vec<i32>,
-}
+    #[derive(Eq, Hash)]
+    Stack {
+        [1 int32, repeated] location_indices: Vec<i32>, INDEX_BYTES, StackDepth;
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Location {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub mapping_index: i32,
-    #[prost(uint64, tag = "2")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub address: u64,
-    #[prost(message, repeated, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub lines: Vec<Line>,
-    #[prost(int32, repeated, tag = "4")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attribute_indices: Vec<i32>,
-}
+    #[derive(Eq, Hash)]
+    Location {
+        [1 int32] mapping_index: i32;
+        [2 uint64] address: u64;
+        [3 message, repeated] lines: Vec<Line>, 100;
+        [4 int32, repeated] attribute_indices: Vec<i32>, INDEX_BYTES;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Line {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub function_index: i32,
-    #[prost(int64, tag = "2")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub line: i64,
-    #[prost(int64, tag = "3")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub column: i64,
-}
+    #[derive(Eq, Hash)]
+    Line {
+        [1 int32] function_index: i32;
+        [2 int64] line: i64;
+        [3 int64] column: i64;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Function {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub name_strindex: i32,
-    #[prost(int32, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub system_name_strindex: i32,
-    #[prost(int32, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub filename_strindex: i32,
-    #[prost(int64, tag = "4")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub start_line: i64,
-}
+    #[derive(Eq, Hash)]
+    Function {
+        [1 int32] name_strindex: i32;
+        [2 int32] system_name_strindex: i32;
+        [3 int32] filename_strindex: i32;
+        [4 int64] start_line: i64;
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Mapping {
-    #[prost(uint64, tag = "1")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub memory_start: u64,
-    #[prost(uint64, tag = "2")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub memory_limit: u64,
-    #[prost(uint64, tag = "3")]
-    #[serde(
-        deserialize_with = "json::number",
-        serialize_with = "json::text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub file_offset: u64,
-    #[prost(int32, tag = "4")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub filename_strindex: i32,
-    #[prost(int32, repeated, tag = "5")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub attribute_indices: Vec<i32>,
-}
+    #[derive(Eq, Hash)]
+    Mapping {
+        [1 uint64] memory_start: u64;
+        [2 uint64] memory_limit: u64;
+        [3 uint64] file_offset: u64;
+        [4 int32] filename_strindex: i32;
+        [5 int32, repeated] attribute_indices: Vec<i32>, INDEX_BYTES;
+    }
 
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Link {
-    #[prost(bytes = "vec", tag = "1")]
-    #[serde(
-        deserialize_with = "json::hex",
-        serialize_with = "json::hex_text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    #[serde(
-        deserialize_with = "json::hex",
-        serialize_with = "json::hex_text",
-        skip_serializing_if = "json::is_default"
-    )]
-    pub span_id: Vec<u8>,
-}
+    #[derive(Eq, Hash)]
+    Link {
+        [1 bytes] trace_id: Vec<u8>, 32;
+        [2 bytes] span_id: Vec<u8>, 32;
+    }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct KeyValueAndUnit {
-    #[prost(int32, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub key_strindex: i32,
-    #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub value: Option<AnyValue>,
-    #[prost(int32, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub unit_strindex: i32,
-}
+    KeyValueAndUnit {
+        [1 int32] key_strindex: i32;
+        [2 message, optional] value: Option<AnyValue>;
+        [3 int32] unit_strindex: i32;
+    }
 
-/// `key_strindex` (1.10, profiles only) is an index into the string table, which replaces `key`.
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct KeyValue {
-    #[prost(string, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub key: String,
-    #[prost(message, optional, tag = "2")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub value: Option<AnyValue>,
-    #[prost(int32, tag = "3")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub key_strindex: i32,
+    /// `key_strindex` (1.10, profiles only) is an index into the string table, which replaces `key`.
+    KeyValue {
+        [1 string] key: String, 50;
+        [2 message, optional] value: Option<AnyValue>;
+        [3 int32] key_strindex: i32;
+    }
+
+    ArrayValue {
+        [1 message, repeated] values: Vec<AnyValue>, 160;
+    }
+
+    KeyValueList {
+        [1 message, repeated] values: Vec<KeyValue>, 320;
+    }
 }
 
 /// An absent value is `{}` in JSON, hence the implementations in [`json`].
@@ -378,18 +171,16 @@ pub(crate) mod any_value {
     }
 }
 
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct ArrayValue {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub values: Vec<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, prost::Message, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct KeyValueList {
-    #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "json::is_default")]
-    pub values: Vec<KeyValue>,
+/// Text that field 8 refers to is copied from the string table; the decoder limits the sum (`CopyBudget`).
+impl HasSchema for AnyValue {
+    schema! {
+        [1 string] string_value: String, 64;
+        [2 bool] bool_value: bool;
+        [3 int64] int_value: i64;
+        [4 double] double_value: f64;
+        [5 message] array_value: ArrayValue, 64;
+        [6 message] kvlist_value: KeyValueList, 64;
+        [7 bytes] bytes_value: Vec<u8>, 64;
+        [8 int32] string_value_strindex: i32;
+    }
 }

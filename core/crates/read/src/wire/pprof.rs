@@ -1,130 +1,84 @@
 //! pprof messages with the field numbers of google/pprof's `profile.proto`. Strings are bytes, since real files contain names
 //! that are not UTF-8, and one such name must not make a file undecodable.
 
-/// Without the samples (field 2): they are most of a file, and [`super::scan::for_each_message`] decodes them one at a time.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Profile {
-    #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
-    #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
-    #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
-    #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
-    #[prost(bytes = "vec", repeated, tag = "6")]
-    pub string_table: Vec<Vec<u8>>,
-    #[prost(int64, tag = "7")]
-    pub drop_frames: i64,
-    #[prost(int64, tag = "8")]
-    pub keep_frames: i64,
-    #[prost(int64, tag = "9")]
-    pub time_nanos: i64,
-    #[prost(int64, tag = "10")]
-    pub duration_nanos: i64,
-    #[prost(message, optional, tag = "11")]
-    pub period_type: Option<ValueType>,
-    #[prost(int64, tag = "12")]
-    pub period: i64,
-    #[prost(int64, repeated, tag = "13")]
-    pub comment: Vec<i64>,
-    #[prost(int64, tag = "14")]
-    pub default_sample_type: i64,
-    #[prost(int64, tag = "15")]
-    pub doc_url: i64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct ValueType {
-    #[prost(int64, tag = "1")]
-    pub kind: i64,
-    #[prost(int64, tag = "2")]
-    pub unit: i64,
-}
+use super::messages::{messages, NUMBER_BYTES};
 
 /// Field number of the samples in [`Profile`].
 pub(crate) const SAMPLE: u32 = 2;
 
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Sample {
-    #[prost(uint64, repeated, tag = "1")]
-    pub location_id: Vec<u64>,
-    #[prost(int64, repeated, tag = "2")]
-    pub value: Vec<i64>,
-    #[prost(message, repeated, tag = "3")]
-    pub label: Vec<Label>,
-}
+messages! { protobuf;
+    /// The samples are most of a file, so [`super::scan::for_each_message`] decodes them one at a time.
+    Profile {
+        [1 message, repeated] sample_type: Vec<ValueType>, 1000;
+        [3 message, repeated] mapping: Vec<Mapping>, 400;
+        [4 message, repeated] location: Vec<Location>, 260;
+        [5 message, repeated] function: Vec<Function>, 200;
+        [6 bytes, repeated] string_table: Vec<Vec<u8>>, 140;
+        [7 int64] drop_frames: i64;
+        [8 int64] keep_frames: i64;
+        [9 int64] time_nanos: i64;
+        [10 int64] duration_nanos: i64;
+        [11 message, optional] period_type: Option<ValueType>, 64;
+        [12 int64] period: i64;
+        [13 int64, repeated] comment: Vec<i64>, NUMBER_BYTES;
+        [14 int64] default_sample_type: i64;
+        [15 int64] doc_url: i64;
+        scanned only
+        [2 message, repeated] sample: Vec<Sample>, 60;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct Label {
-    #[prost(int64, tag = "1")]
-    pub key: i64,
-    #[prost(int64, tag = "2")]
-    pub str: i64,
-    #[prost(int64, tag = "3")]
-    pub num: i64,
-    #[prost(int64, tag = "4")]
-    pub num_unit: i64,
-}
+    #[derive(Copy)]
+    ValueType {
+        [1 int64] kind: i64;
+        [2 int64] unit: i64;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct Mapping {
-    #[prost(uint64, tag = "1")]
-    pub id: u64,
-    #[prost(uint64, tag = "2")]
-    pub memory_start: u64,
-    #[prost(uint64, tag = "3")]
-    pub memory_limit: u64,
-    #[prost(uint64, tag = "4")]
-    pub file_offset: u64,
-    #[prost(int64, tag = "5")]
-    pub filename: i64,
-    #[prost(int64, tag = "6")]
-    pub build_id: i64,
-    #[prost(bool, tag = "7")]
-    pub has_functions: bool,
-    #[prost(bool, tag = "8")]
-    pub has_filenames: bool,
-    #[prost(bool, tag = "9")]
-    pub has_line_numbers: bool,
-    #[prost(bool, tag = "10")]
-    pub has_inline_frames: bool,
-}
+    /// Decoded one at a time, so only the model's copy is counted. Each value becomes a sample in another profile.
+    Sample {
+        [1 uint64, repeated] location_id: Vec<u64>, 8, StackDepth;
+        [2 int64, repeated] value: Vec<i64>, 220;
+        [3 message, repeated] label: Vec<Label>, 120;
+    }
 
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Location {
-    #[prost(uint64, tag = "1")]
-    pub id: u64,
-    #[prost(uint64, tag = "2")]
-    pub mapping_id: u64,
-    #[prost(uint64, tag = "3")]
-    pub address: u64,
-    #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
-    #[prost(bool, tag = "5")]
-    pub is_folded: bool,
-}
+    Label {
+        [1 int64] key: i64;
+        [2 int64] str: i64;
+        [3 int64] num: i64;
+        [4 int64] num_unit: i64;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct Line {
-    #[prost(uint64, tag = "1")]
-    pub function_id: u64,
-    #[prost(int64, tag = "2")]
-    pub line: i64,
-    #[prost(int64, tag = "3")]
-    pub column: i64,
-}
+    Mapping {
+        [1 uint64] id: u64;
+        [2 uint64] memory_start: u64;
+        [3 uint64] memory_limit: u64;
+        [4 uint64] file_offset: u64;
+        [5 int64] filename: i64;
+        [6 int64] build_id: i64;
+        [7 bool] has_functions: bool;
+        [8 bool] has_filenames: bool;
+        [9 bool] has_line_numbers: bool;
+        [10 bool] has_inline_frames: bool;
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct Function {
-    #[prost(uint64, tag = "1")]
-    pub id: u64,
-    #[prost(int64, tag = "2")]
-    pub name: i64,
-    #[prost(int64, tag = "3")]
-    pub system_name: i64,
-    #[prost(int64, tag = "4")]
-    pub filename: i64,
-    #[prost(int64, tag = "5")]
-    pub start_line: i64,
+    Location {
+        [1 uint64] id: u64;
+        [2 uint64] mapping_id: u64;
+        [3 uint64] address: u64;
+        [4 message, repeated] line: Vec<Line>, 100;
+        [5 bool] is_folded: bool;
+    }
+
+    Line {
+        [1 uint64] function_id: u64;
+        [2 int64] line: i64;
+        [3 int64] column: i64;
+    }
+
+    Function {
+        [1 uint64] id: u64;
+        [2 int64] name: i64;
+        [3 int64] system_name: i64;
+        [4 int64] filename: i64;
+        [5 int64] start_line: i64;
+    }
 }

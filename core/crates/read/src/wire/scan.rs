@@ -21,11 +21,12 @@ pub(crate) struct SchemaField {
     pub name: &'static str,
     pub kind: FieldKind,
     pub memory_bytes: usize,
+    pub limit: ListLimit,
 }
 
 pub(crate) enum FieldKind {
     /// A list of messages, or a message.
-    Message(&'static Schema),
+    Message(fn() -> &'static Schema),
     /// Must be UTF-8. Costs twice its length in addition.
     Text,
     /// Costs nine times its length in addition: bytes that are not UTF-8 grow threefold in the lossy conversion to text, and
@@ -34,12 +35,12 @@ pub(crate) enum FieldKind {
     Varint,
     Fixed64,
     /// A list of varints, packed or not.
-    Varints(ListLimit),
+    Varints,
     /// A list of 64-bit numbers, packed or not.
     Fixed64s,
 }
 
-/// The limit of a list.
+/// The limit of the number of entries of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum ListLimit {
     Entries,
@@ -167,13 +168,13 @@ impl Scan<'_> {
         match (&field.kind, wire_type) {
             (FieldKind::Message(schema), 2) => {
                 *nth += 1;
-                self.check_limit(*nth, ListLimit::Entries)?;
+                self.check_limit(*nth, field.limit)?;
                 self.charge(field.memory_bytes)?;
-                self.message(input.delimited()?, schema, nesting + 1)
+                self.message(input.delimited()?, schema(), nesting + 1)
             }
             (FieldKind::Text, 2) => {
                 *nth += 1;
-                self.check_limit(*nth, ListLimit::Entries)?;
+                self.check_limit(*nth, field.limit)?;
                 let text = input.delimited()?;
                 self.charge(field.memory_bytes + 2 * text.len())?;
                 match std::str::from_utf8(text) {
@@ -183,31 +184,31 @@ impl Scan<'_> {
             }
             (FieldKind::Bytes, 2) => {
                 *nth += 1;
-                self.check_limit(*nth, ListLimit::Entries)?;
+                self.check_limit(*nth, field.limit)?;
                 let length = input.delimited()?.len();
                 self.charge(field.memory_bytes + 9 * length)
             }
             (FieldKind::Varint, 0) => input.varint().map(drop),
             (FieldKind::Fixed64, 1) => input.take(8).map(drop),
-            (FieldKind::Varints(limit), 0) => {
+            (FieldKind::Varints, 0) => {
                 *nth += 1;
-                self.check_limit(*nth, *limit)?;
+                self.check_limit(*nth, field.limit)?;
                 self.charge(field.memory_bytes)?;
                 input.varint().map(drop)
             }
-            (FieldKind::Varints(limit), 2) => {
+            (FieldKind::Varints, 2) => {
                 let mut packed = Input { bytes: input.delimited()?, at: 0 };
                 let before = *nth;
                 while !packed.is_empty() {
                     packed.varint()?;
                     *nth += 1;
                 }
-                self.check_limit(*nth, *limit)?;
+                self.check_limit(*nth, field.limit)?;
                 self.charge(field.memory_bytes.saturating_mul(*nth - before))
             }
             (FieldKind::Fixed64s, 1) => {
                 *nth += 1;
-                self.check_limit(*nth, ListLimit::Entries)?;
+                self.check_limit(*nth, field.limit)?;
                 self.charge(field.memory_bytes)?;
                 input.take(8).map(drop)
             }
@@ -217,7 +218,7 @@ impl Scan<'_> {
                     return scan_error("packed numbers of 8 bytes each", format!("{} bytes", packed.len()));
                 }
                 *nth += packed.len() / 8;
-                self.check_limit(*nth, ListLimit::Entries)?;
+                self.check_limit(*nth, field.limit)?;
                 self.charge(field.memory_bytes.saturating_mul(packed.len() / 8))
             }
             (kind, got) => {
@@ -225,7 +226,7 @@ impl Scan<'_> {
                     FieldKind::Message(_) | FieldKind::Text | FieldKind::Bytes => "wire type 2",
                     FieldKind::Varint => "wire type 0",
                     FieldKind::Fixed64 => "wire type 1",
-                    FieldKind::Varints(_) => "wire type 0 or 2",
+                    FieldKind::Varints => "wire type 0 or 2",
                     FieldKind::Fixed64s => "wire type 1 or 2",
                 };
                 scan_error(expected, format!("wire type {got} (another revision of the schema?)"))
@@ -301,28 +302,22 @@ impl<'a> Input<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::messages::{messages, HasSchema};
 
-    static LEAF: Schema = Schema {
-        fields: &[
-            SchemaField {
-                number: 1,
-                name: "numbers",
-                kind: FieldKind::Varints(ListLimit::StackDepth),
-                memory_bytes: 10,
-            },
-            SchemaField { number: 2, name: "text", kind: FieldKind::Text, memory_bytes: 50 },
-        ],
-    };
-    static ROOT: Schema = Schema {
-        fields: &[
-            SchemaField { number: 1, name: "leaves", kind: FieldKind::Message(&LEAF), memory_bytes: 100 },
-            SchemaField { number: 2, name: "again", kind: FieldKind::Message(&ROOT), memory_bytes: 100 },
-            SchemaField { number: 3, name: "times", kind: FieldKind::Fixed64s, memory_bytes: 16 },
-        ],
-    };
+    messages! { protobuf;
+        Leaf {
+            [1 uint32, repeated] numbers: Vec<u32>, 10, StackDepth;
+            [2 string] text: String, 50;
+        }
+        Root {
+            [1 message, repeated] leaves: Vec<Leaf>, 100;
+            [2 message, repeated] again: Vec<Root>, 100;
+            [3 fixed64, repeated] times: Vec<u64>, 16;
+        }
+    }
 
     fn error_of(bytes: &[u8], limits: &DecodeLimits) -> String {
-        scan("test", bytes, &ROOT, limits).unwrap_err().to_string()
+        scan("test", bytes, Root::schema(), limits).unwrap_err().to_string()
     }
 
     #[test]
@@ -346,7 +341,13 @@ mod tests {
     #[test]
     fn empty_messages_are_charged_their_cost_in_memory() {
         let many = [0x0a, 0x00].repeat(1000);
-        assert!(scan("test", &many, &ROOT, &DecodeLimits { memory_bytes: 100_000, ..DecodeLimits::default() }).is_ok());
+        assert!(scan(
+            "test",
+            &many,
+            Root::schema(),
+            &DecodeLimits { memory_bytes: 100_000, ..DecodeLimits::default() }
+        )
+        .is_ok());
         let error = error_of(&many, &DecodeLimits { memory_bytes: 99_999, ..DecodeLimits::default() });
         assert_eq!(error, "cannot read test at leaves[999]: expected at most 99999 bytes in memory, got more");
     }
@@ -354,7 +355,7 @@ mod tests {
     #[test]
     fn packed_and_unpacked_lists_are_limited() {
         let limits = DecodeLimits { stack_depth: 3, table_entries: 2, ..DecodeLimits::default() };
-        assert!(scan("test", &[0x0a, 0x05, 0x0a, 0x03, 1, 2, 3], &ROOT, &limits).is_ok());
+        assert!(scan("test", &[0x0a, 0x05, 0x0a, 0x03, 1, 2, 3], Root::schema(), &limits).is_ok());
         assert!(error_of(&[0x0a, 0x06, 0x0a, 0x04, 1, 2, 3, 4], &limits).contains("at most 3 locations"));
         assert!(error_of(&[0x0a, 0x08, 8, 1, 8, 2, 8, 3, 8, 4], &limits).contains("at most 3 locations"));
         assert!(error_of(&[0x0a, 0x00].repeat(3), &limits).contains("at most 2 entries"));
@@ -382,6 +383,6 @@ mod tests {
     fn outer_fields_are_listed_and_unknown_fields_are_skipped() {
         assert_eq!(outer_fields(&[0x0a, 0x00, 0x32, 0x00]), Some(vec![1, 6]));
         assert_eq!(outer_fields(&[0x0a]), None);
-        assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], &ROOT, &DecodeLimits::default()).is_ok());
+        assert!(scan("test", &[0x5a, 0x02, 9, 9, 0x58, 1], Root::schema(), &DecodeLimits::default()).is_ok());
     }
 }

@@ -13,7 +13,8 @@ use std::borrow::Cow;
 use prost::Message;
 
 use super::{decompress, DecodeError, DecodeLimits};
-use crate::wire::{otlp as wire, scan, schema};
+use crate::wire::messages::HasSchema;
+use crate::wire::{otlp as wire, scan};
 use convert::convert;
 use spanprof_profile::ProfilesData;
 
@@ -100,7 +101,7 @@ fn encoding_of(body: &[u8]) -> OtlpEncoding {
 }
 
 fn message(bytes: &[u8], limits: &DecodeLimits) -> Result<wire::ProfilesData, DecodeError> {
-    scan::scan(WHAT, bytes, &schema::OTLP, limits)?;
+    scan::scan(WHAT, bytes, wire::ProfilesData::schema(), limits)?;
     wire::ProfilesData::decode(bytes).map_err(|error| DecodeError {
         what: WHAT,
         at: String::new(),
