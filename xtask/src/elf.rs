@@ -1,5 +1,9 @@
 //! Reads the symbol versions that an ELF library requires (section `.gnu.version_r`), to check the oldest supported glibc of
-//! a package. 64-bit little-endian files only. Called by `artifact`.
+//! a package. 64-bit files only. Called by `artifact`.
+
+use object::elf::FileHeader64;
+use object::read::elf::FileHeader;
+use object::Endianness;
 
 use crate::step::{StepFailure, StepResult};
 
@@ -12,11 +16,9 @@ pub struct RequiredVersion {
     pub version: String,
 }
 
-const SHT_GNU_VERNEED: u32 = 0x6fff_fffe;
-
 /// Every version that a library requires.
 pub fn required_versions(file: &[u8]) -> StepResult<Vec<RequiredVersion>> {
-    read(file).ok_or_else(|| StepFailure::new("symbol audit", "not a complete 64-bit little-endian ELF file"))
+    read(file).map_err(|error| StepFailure::new("symbol audit", format!("not a complete 64-bit ELF file: {error}")))
 }
 
 /// Versions above `oldest` of glibc, e.g. (2, 17). A version without a number (`GLIBC_PRIVATE`) counts as above.
@@ -37,58 +39,23 @@ fn number(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
-fn read(file: &[u8]) -> Option<Vec<RequiredVersion>> {
-    if file.get(..6)? != b"\x7fELF\x02\x01" {
-        return None;
-    }
-    let sections_at = usize::try_from(word64(file, 40)?).ok()?;
-    let (entry_bytes, count) = (usize::from(word16(file, 58)?), usize::from(word16(file, 60)?));
-    let section = |index: usize| sections_at.checked_add(index.checked_mul(entry_bytes)?);
+fn read(file: &[u8]) -> object::Result<Vec<RequiredVersion>> {
+    let header = FileHeader64::<Endianness>::parse(file)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, file)?;
     let mut required = Vec::new();
-    for index in 0..count {
-        let header = section(index)?;
-        if word32(file, header + 4)? != SHT_GNU_VERNEED {
-            continue;
-        }
-        let names = section(word32(file, header + 40)? as usize)?;
-        let names_at = usize::try_from(word64(file, names + 24)?).ok()?;
-        let entries = word32(file, header + 44)?;
-        let mut at = usize::try_from(word64(file, header + 24)?).ok()?;
-        for _ in 0..entries {
-            let library = text(file, names_at + word32(file, at + 4)? as usize)?;
-            let mut version_at = at + word32(file, at + 8)? as usize;
-            for _ in 0..word16(file, at + 2)? {
-                let version = text(file, names_at + word32(file, version_at + 8)? as usize)?;
-                required.push(RequiredVersion { library: library.clone(), version });
-                version_at += word32(file, version_at + 12)? as usize;
-            }
-            at += word32(file, at + 12)? as usize;
+    let Some((mut libraries, names)) = sections.gnu_verneed(endian, file)? else { return Ok(required) };
+    let names = sections.strings(endian, file, names)?;
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    while let Some((library, mut versions)) = libraries.next()? {
+        let library = text(library.file(endian, names)?);
+        while let Some(version) = versions.next()? {
+            let version = text(version.name(endian, names)?);
+            required.push(RequiredVersion { library: library.clone(), version });
         }
     }
     required.sort();
-    Some(required)
-}
-
-fn bytes<const N: usize>(file: &[u8], at: usize) -> Option<[u8; N]> {
-    file.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
-fn word16(file: &[u8], at: usize) -> Option<u16> {
-    bytes(file, at).map(u16::from_le_bytes)
-}
-
-fn word32(file: &[u8], at: usize) -> Option<u32> {
-    bytes(file, at).map(u32::from_le_bytes)
-}
-
-fn word64(file: &[u8], at: usize) -> Option<u64> {
-    bytes(file, at).map(u64::from_le_bytes)
-}
-
-fn text(file: &[u8], at: usize) -> Option<String> {
-    let rest = file.get(at..)?;
-    let end = rest.iter().position(|&byte| byte == 0)?;
-    Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+    Ok(required)
 }
 
 #[cfg(test)]
