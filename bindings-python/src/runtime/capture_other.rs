@@ -88,6 +88,11 @@ pub fn walk<M: Memory>(
                 }
                 outcome = DropReason::MovedDuringWalk;
             }
+            // A cyclic chain: no later walk ends.
+            Err(DropReason::InvalidFrame) => {
+                outcome = DropReason::InvalidFrame;
+                break;
+            }
             Err(reason) => outcome = reason,
         }
     }
