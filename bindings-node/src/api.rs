@@ -71,7 +71,7 @@ pub fn version() -> &'static str {
 pub fn is_enabled(config_json: String) -> Result<bool> {
     ffi_guard_or_throw(|| {
         let config = load(&config_json)?;
-        runtime::allow_handling_of_faults(config.signals);
+        runtime::allow_signals(config.signals);
         let is_enabled = config.enabled && config.disabled_by.is_none();
         if is_enabled {
             // V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.

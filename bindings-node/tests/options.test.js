@@ -97,6 +97,21 @@ test('without stopOnSignals no signal listener is installed', async (t) => {
   assert.deepEqual(await endOf(t, []), { code: null, signal: 'SIGTERM', profiles: 0 });
 });
 
+test('with signals false the wall clock installs no signal handler', (t) => {
+  const program = `
+    const spanprof = require('spanprof');
+    const caught = () => /^SigCgt:.*$/m.exec(require('node:fs').readFileSync('/proc/self/status', 'utf8'))[0];
+    const before = caught();
+    spanprof.start({ serviceName: 'without-signals', destinations: [{ type: 'file', directory: process.argv[1] }], signals: false, wall: true });
+    const after = caught();
+    spanprof.stop();
+    console.log(JSON.stringify([before, after]));`;
+  const done = spawnSync(process.execPath, ['-e', program, folder(t)], { cwd: __dirname, encoding: 'utf8', timeout: 60_000 });
+  const [before, after] = JSON.parse(done.stdout);
+  assert.equal(after, before);
+  assert.match(done.stderr, /this runtime does not support wall-clock samples with signals=false/);
+});
+
 test('a program with its own listener for the signal decides when it ends', async (t) => {
   assert.deepEqual(await endOf(t, ['SIGTERM'], 'own'), { code: 5, signal: null, profiles: 1 });
 });

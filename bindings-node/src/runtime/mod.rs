@@ -53,12 +53,11 @@ pub fn set_node_major(major: u32) {
     MAJOR.store(major, Ordering::Relaxed);
 }
 
-/// Whether the configuration allows signal handlers.
-static MAY_HANDLE_FAULTS: AtomicBool = AtomicBool::new(false);
+static MAY_SIGNAL: AtomicBool = AtomicBool::new(false);
 
-/// Stores whether the configuration allows signal handlers. Must precede the first enrollment.
-pub fn allow_handling_of_faults(is_allowed: bool) {
-    MAY_HANDLE_FAULTS.store(is_allowed, Ordering::Relaxed);
+/// Stores whether the configuration allows signals and signal handlers. Must precede the first enrollment.
+pub fn allow_signals(is_allowed: bool) {
+    MAY_SIGNAL.store(is_allowed, Ordering::Relaxed);
 }
 
 static PUBLISHED: AtomicPtr<V8> = AtomicPtr::new(std::ptr::null_mut());
@@ -124,7 +123,7 @@ pub fn enroll_current_thread(probe: &dyn Fn()) -> Result<bool, String> {
     // V8 and signal handlers call the addon's code from here on.
     spanprof::sys::pin_library();
     // The listing reads V8's heap: without the fault guard each word is a system call.
-    if MAY_HANDLE_FAULTS.load(Ordering::Relaxed) && !spanprof::sys::fault_guard_owned() {
+    if MAY_SIGNAL.load(Ordering::Relaxed) && !spanprof::sys::fault_guard_owned() {
         spanprof::sys::install_fault_guard();
     }
     let isolate = (v8.current_isolate)();
@@ -324,10 +323,12 @@ impl Runtime for NodeRuntime {
         capture_signal::capture
     }
 
+    /// `None` without signals: only the thread itself can walk its stack.
     fn capture_other(&self) -> Option<CaptureOtherFn> {
         wall_signal::look_up_waits();
         wall_signal::begin();
-        wall_signal::install().then_some(wall_signal::capture_other as CaptureOtherFn)
+        let is_possible = MAY_SIGNAL.load(Ordering::Relaxed) && wall_signal::install();
+        is_possible.then_some(wall_signal::capture_other as CaptureOtherFn)
     }
 
     fn uses_self_walks(&self) -> bool {

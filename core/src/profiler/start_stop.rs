@@ -171,7 +171,8 @@ impl Session {
         let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
         if wall.is_none() {
             let Some(capture) = self.runtime.capture_other() else {
-                log(LogLevel::Warning, "spanprof: this runtime does not support wall-clock samples");
+                let without = if self.config.load().signals { "" } else { " with signals=false" };
+                log(LogLevel::Warning, &format!("spanprof: this runtime does not support wall-clock samples{without}"));
                 return Ok(());
             };
             let counters = self.counters.clone();
