@@ -25,6 +25,7 @@ use crate::config::{Config, ConfigPatch};
 use crate::host_log::{log, LogLevel};
 use crate::runtime::Runtime;
 use crate::stats::Stats;
+use crate::sys::PerProcess;
 use crate::{config, context, labels, sys};
 use crate::{Error, ErrorKind};
 use session::Session;
@@ -33,29 +34,13 @@ use spanprof_signal::{DropReason, RawSample, SampleKind};
 /// The running session.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
 /// Held during start, stop and update. Each forked child has its own.
-static LIFECYCLE_LOCK: ArcSwapOption<LifecycleLock> = ArcSwapOption::const_empty();
-
-struct LifecycleLock {
-    fork_generation: u32,
-    mutex: Mutex<()>,
-}
-
-fn lifecycle_lock() -> Arc<LifecycleLock> {
-    let fork_generation = sys::fork_generation();
-    loop {
-        let current = LIFECYCLE_LOCK.load();
-        if let Some(lock) = current.as_ref().filter(|lock| lock.fork_generation == fork_generation) {
-            return lock.clone();
-        }
-        let new = Arc::new(LifecycleLock { fork_generation, mutex: Mutex::new(()) });
-        LIFECYCLE_LOCK.compare_and_swap(&*current, Some(new));
-    }
-}
+static LIFECYCLE_LOCK: PerProcess<Mutex<()>> = PerProcess::new();
 
 fn with_lifecycle_lock<T>(body: impl FnOnce() -> T) -> T {
-    let lock = lifecycle_lock();
-    let _guard = lock.mutex.lock().unwrap_or_else(PoisonError::into_inner);
-    body()
+    LIFECYCLE_LOCK.with(|lock| {
+        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        body()
+    })
 }
 
 /// A handle to the profiler of this process. Clones refer to the same profiler; dropping a handle stops nothing.
@@ -219,7 +204,7 @@ impl Profiler {
             return Some(own);
         }
         // Needed if the parent forked during its first start, before it could detect forks.
-        LIFECYCLE_LOCK.store(None);
+        LIFECYCLE_LOCK.reset();
         let parent_session = forget_parent_session()?;
         if !parent_session.is_running() {
             return None;

@@ -26,6 +26,7 @@ pub(crate) mod live_tests;
 mod mapping;
 mod native_signal;
 mod own_threads;
+mod per_process;
 mod perf;
 #[cfg(test)]
 mod perf_tests;
@@ -58,6 +59,7 @@ pub use inboxes::{inbox, inbox_in_use, use_inbox};
 pub use library_copies::{announce_copy, withdraw_copy, OtherCopy};
 pub use native_signal::capture_native;
 pub use own_threads::{own_cpu_ns, OwnThread};
+pub use per_process::PerProcess;
 pub use process::{is_own_code, native_symbol, pin_library, resident_bytes, NativeSymbol};
 pub use quota::cpu_quota;
 pub use system_calls::{may_use, SystemCall};
