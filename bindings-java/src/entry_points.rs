@@ -4,16 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
+use spanprof::binding::log;
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
 use spanprof::context::labels_lost;
 use spanprof::runtime::DisabledRuntime;
-use spanprof::{binding, Config, ConfigPatch, ConfigValue, Error, Profiler, StatValue};
+use spanprof::{binding, Config, ConfigPatch, ConfigValue, Error, LogLevel, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
 use crate::packed::{pack, unpack};
@@ -126,12 +127,15 @@ pub extern "system" fn Java_io_spanprof_Native_start<'l>(
                 Ok(started)
             }
         });
-        runtime::take_warning().iter().for_each(|line| host_log::warn(line));
+        runtime::take_warning().iter().for_each(|line| log(LogLevel::Warning, line));
         match outcome {
             Ok(Started::Running) => packed_array(env, ["running"]),
             Ok(Started::Off) => packed_array(env, ["off"]),
             Ok(Started::Declined(message)) => {
-                host_log::warn_once(&format!("spanprof: this process is not profiled: {message}"));
+                static LOGGED: Once = Once::new();
+                LOGGED.call_once(|| {
+                    log(LogLevel::Warning, &format!("spanprof: this process is not profiled: {message}"));
+                });
                 packed_array(env, ["off"])
             }
             Err(error) => error_array(env, &error),
@@ -179,7 +183,7 @@ pub unsafe fn start(
     match Profiler::running() {
         None => runtime::session_begins(),
         Some(running) if !is_first => {
-            ignored_settings(&config, &running.config()).iter().for_each(|line| host_log::warn(line));
+            ignored_settings(&config, &running.config()).iter().for_each(|line| log(LogLevel::Warning, line));
             return Ok(if running.is_running() { Started::Running } else { Started::Off });
         }
         Some(_) => {}
@@ -241,9 +245,10 @@ pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
         }
         drop(applications);
         if remaining == RemainingHolders::OthersOnly {
-            host_log::note(&format!(
+            let line = format!(
                 "spanprof: an application that has not started the profiler called stop(); the profiler continues for the {count} that have"
-            ));
+            );
+            log(LogLevel::Info, &line);
         }
         host_log::stopped();
         Ok(flush(None))

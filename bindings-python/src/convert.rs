@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
-use spanprof::{ConfigValue, StatValue, Stats};
+use spanprof::binding::log;
+use spanprof::{ConfigValue, LogLevel, StatValue, Stats};
 
 use crate::context::{self, PreparedLabels};
 use crate::ffi::text::{self, BorrowedPairs};
@@ -111,10 +112,11 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
 pub fn warn_of_labels(got: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Ordering::Relaxed) {
-        crate::host_log::warn(&format!(
+        let line = format!(
             "spanprof: tag_wrapper() expects a mapping such as {{\"endpoint\": \"/cart\"}} or keywords such as \
              endpoint=\"/cart\", got {got}; the scope sets no labels (reported once)"
-        ));
+        );
+        log(LogLevel::Warning, &line);
     }
 }
 

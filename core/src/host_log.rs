@@ -48,7 +48,7 @@ pub fn take_panic() -> Option<String> {
 }
 
 /// Passes one line to the host.
-pub(crate) fn log(level: LogLevel, line: &str) {
+pub fn log(level: LogLevel, line: &str) {
     if let Some(callback) = CALLBACK.load_full() {
         callback(level, line);
     } else if level == LogLevel::Warning && !IS_CALLBACK_SET.load(Ordering::Acquire) {

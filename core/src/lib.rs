@@ -57,7 +57,7 @@ mod window;
 
 pub use config::{Config, ConfigPatch, ConfigValue};
 pub use error::{Error, ErrorKind};
-pub use host_log::{keep_panics, set_log_callback, take_panic, LogCallback, LogLevel, OUTCOME_PREFIX};
+pub use host_log::{set_log_callback, LogCallback, LogLevel, OUTCOME_PREFIX};
 #[cfg(feature = "native")]
 pub use native::NativeRuntime;
 #[doc(hidden)]

@@ -12,9 +12,3 @@ pub mod symbols;
 pub mod text;
 mod trace_id;
 pub mod variable;
-
-/// The referent of a pointer that is null or points to a leaked box.
-pub(crate) fn leaked<T: Sync>(pointer: *mut T) -> Option<&'static T> {
-    // SAFETY: callers store only null or `Box::into_raw` of a box that is never freed.
-    unsafe { pointer.as_ref() }
-}

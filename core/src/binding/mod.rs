@@ -2,5 +2,8 @@
 //! the scheduling of its log and its `Runtime`. Not here: anything that names a language.
 
 mod ffi_guard;
+mod log_queue;
 
+pub use crate::host_log::log;
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
+pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};

@@ -12,10 +12,9 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 12] = [
+const FFI_FILES: [&str; 11] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/entry_points.rs",
-    "bindings-python/src/ffi/mod.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
