@@ -10,9 +10,10 @@ use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
 use spanprof::binding::ffi_guard;
 use spanprof::Profiler;
 
+use crate::convert::{self, BINDING};
 use crate::entry_points::{self, Started};
+use crate::natives;
 use crate::runtime::{self, Callbacks, Environment, Jvmti, JvmtiEvent};
-use crate::{convert, natives};
 
 /// The options after the library's path.
 static OPTIONS: Mutex<String> = Mutex::new(String::new());
@@ -64,7 +65,7 @@ fn report_error(outcome: Result<(), String>) {
 
 /// Writes to standard error: the program's logger is not available here, and standard output belongs to the program.
 fn print(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", convert::message(line));
+    let _ = writeln!(std::io::stderr(), "{}", BINDING.message(line));
 }
 
 /// # Safety
@@ -115,7 +116,7 @@ unsafe extern "system" fn on_vm_death(_: *mut Environment, _: *mut JNIEnv) {
 /// `env` is the calling thread's JNI environment.
 unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
     // Prints log lines until the package, if present, forwards them to the program's logger.
-    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| print(&convert::message(line)))));
+    spanprof::set_log_callback(Some(Arc::new(|_, line: &str| print(&BINDING.message(line)))));
     let options = OPTIONS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -132,7 +133,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
         match outcome {
             Ok(Started::Running | Started::Off) => Ok(()),
             Ok(Started::Declined(message)) => Err(message),
-            Err(error) => Err(convert::message(&format!("{} ({})", error.message, error.hint))),
+            Err(error) => Err(BINDING.message(&format!("{} ({})", error.message, error.hint))),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Parses agent options into configuration keys and values, and declares the options of this binding. No policy: the core
 //! interprets the values. Called by the entry points.
 
-use spanprof::config::{in_camel_case, snake_case, BindingOption, OptionValues, KEYS};
+use spanprof::binding::{Binding, KeyCase};
+use spanprof::config::{snake_case, BindingOption, OptionValues, KEYS};
 use spanprof::{Config, ConfigValue};
 
 use crate::runtime::StackWalk;
@@ -46,7 +47,7 @@ pub fn parse_agent_options(text: &str) -> AgentOptions {
 }
 
 fn is_key(name: &str) -> bool {
-    KEYS.iter().any(|key| key.name == name) || OPTIONS.iter().any(|option| option.name == name)
+    KEYS.iter().any(|key| key.name == name) || BINDING.options.iter().any(|option| option.name == name)
 }
 
 fn takes_map(name: &str) -> bool {
@@ -67,13 +68,10 @@ pub fn take_agent_options(code: &mut Vec<(String, ConfigValue)>) -> Vec<String> 
     parsed.warnings
 }
 
-/// A message with keys in camelCase, as in this package's API.
-pub fn message(text: &str) -> String {
-    in_camel_case(text, &OPTIONS)
-}
+/// The description of this binding.
+pub static BINDING: Binding = Binding { name: "java", options: &OPTIONS, key_case: KeyCase::Camel };
 
-/// Options of this binding beyond the core's keys.
-pub static OPTIONS: [BindingOption; 2] = [
+static OPTIONS: [BindingOption; 2] = [
     BindingOption {
         name: "stack_walk",
         values: OptionValues::Choice(&["auto", "own", "vm"]),

@@ -4,23 +4,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Once;
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
 use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
 use jni::{Env, EnvUnowned};
 use spanprof::binding::log;
-use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment, KEYS};
+use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
 use spanprof::context::labels_lost;
-use spanprof::runtime::DisabledRuntime;
-use spanprof::{binding, Config, ConfigPatch, ConfigValue, Error, LogLevel, Profiler, StatValue};
+use spanprof::{binding, Config, ConfigValue, Error, LogLevel, Profiler, StatValue};
 
 use crate::context_calls::{self, Words};
+use crate::convert::{self, BINDING};
 use crate::packed::{pack, unpack};
 use crate::runtime::applications::{self, RemainingHolders};
 use crate::runtime::{self, virtual_threads, JavaRuntime};
-use crate::{convert, host_log, natives};
+use crate::{host_log, natives};
 
 /// Invalid arguments of API calls, such as null labels.
 static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
@@ -165,14 +165,11 @@ pub unsafe fn start(
     is_first: bool,
 ) -> Result<Started, Error> {
     let warnings = convert::take_agent_options(&mut code);
-    let mut config = Config::load_with_options(&code, &environment(variables), &convert::OPTIONS)?;
+    let mut config = BINDING.load(&code, &environment(variables), || program_name)?;
     config.warnings.extend(warnings);
     let stack_walk = convert::stack_walk(&config);
-    if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
-        config.service_name = program_name;
-    }
-    if !config.enabled || config.disabled_by.is_some() {
-        return Profiler::start_with_runtime(config, Arc::new(DisabledRuntime)).map(|_| Started::Off);
+    if config.is_disabled() {
+        return binding::start(config, None).map(|_| Started::Off);
     }
     runtime::allow_signals(config.signals);
     // SAFETY: guaranteed by the caller.
@@ -188,9 +185,9 @@ pub unsafe fn start(
         }
         Some(_) => {}
     }
-    let profiler = Profiler::start_with_runtime(config, runtime)?;
+    let is_running = binding::start(config, Some(runtime))?;
     virtual_threads::session_begins();
-    Ok(if profiler.is_running() { Started::Running } else { Started::Off })
+    Ok(if is_running { Started::Running } else { Started::Off })
 }
 
 /// A warning about keys set in code that have no effect, since another application started the profiler first.
@@ -215,7 +212,7 @@ fn ignored_settings(requested: &Config, running: &Config) -> Option<String> {
 }
 
 fn error_array(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<LocalRef> {
-    packed_array(env, [error.kind.name().to_owned(), convert::message(&error.message), convert::message(&error.hint)])
+    packed_array(env, BINDING.error_texts(error))
 }
 
 /// An application stops the profiler. The profiler ends with its last holder, or at the end of the program (`application`
@@ -237,7 +234,7 @@ pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
         };
         let count = applications.count();
         if remaining == RemainingHolders::None {
-            let delivered = Profiler::running().is_none_or(|profiler| profiler.stop());
+            let delivered = binding::stop(Duration::MAX);
             virtual_threads::disable_unused_events();
             runtime::inherited::disable();
             host_log::stopped();
@@ -251,7 +248,7 @@ pub extern "system" fn Java_io_spanprof_Native_stop<'l>(
             log(LogLevel::Info, &line);
         }
         host_log::stopped();
-        Ok(flush(None))
+        Ok(binding::flush(None))
     })
 }
 
@@ -262,15 +259,10 @@ pub extern "system" fn Java_io_spanprof_Native_isHeld(env: EnvUnowned<'_>, class
     ffi_guard(env, |env| Ok(unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) }))
 }
 
-/// Closes the open window and sends it, within `stopTimeout` if no timeout is given.
-fn flush(timeout: Option<Duration>) -> bool {
-    Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
-}
-
 /// Closes the open window and sends it; a negative timeout means `stopTimeout`. True if everything was delivered in time.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_flush(env: EnvUnowned<'_>, _class: JClass<'_>, nanos: jlong) -> bool {
-    ffi_guard(env, |_| Ok(flush(u64::try_from(nanos).ok().map(Duration::from_nanos))))
+    ffi_guard(env, |_| Ok(binding::flush(u64::try_from(nanos).ok().map(Duration::from_nanos))))
 }
 
 /// Changes keys of the running profiler. Returns `changed`, `not running`, or kind, message and hint of the error.
@@ -281,13 +273,9 @@ pub extern "system" fn Java_io_spanprof_Native_update<'l>(
     config: JByteArray<'l>,
 ) -> LocalRef {
     ffi_guard(env, |env| {
-        let changes = from_json(&text_of(env, &config)?);
-        let outcome = changes.and_then(|changes| match Profiler::running() {
-            Some(profiler) => profiler.update(&ConfigPatch(changes)).map(|()| "changed"),
-            None => Ok("not running"),
-        });
-        match outcome {
-            Ok(outcome) => packed_array(env, [outcome]),
+        let changes = text_of(env, &config)?;
+        match from_json(&changes).and_then(binding::update) {
+            Ok(is_running) => packed_array(env, [if is_running { "changed" } else { "not running" }]),
             Err(error) => error_array(env, &error),
         }
     })
@@ -297,13 +285,8 @@ pub extern "system" fn Java_io_spanprof_Native_update<'l>(
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
     ffi_guard(env, |env| {
-        let mut entries = Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default();
-        if !entries.is_empty() {
-            let invalid_arguments = INVALID_ARGUMENTS.load(Ordering::Relaxed);
-            entries.push(("java.panics".to_owned(), StatValue::Count(binding::panics())));
-            entries.push(("java.invalid_arguments".to_owned(), StatValue::Count(invalid_arguments)));
-        }
-        let texts = entries.into_iter().flat_map(|(name, value)| match value {
+        let own = vec![("invalid_arguments", StatValue::Count(INVALID_ARGUMENTS.load(Ordering::Relaxed)))];
+        let texts = BINDING.stats(own).entries.into_iter().flat_map(|(name, value)| match value {
             StatValue::Count(count) => [name, "count".to_owned(), count.to_string()],
             StatValue::Text(text) => [name, "text".to_owned(), text],
         });
@@ -314,7 +297,7 @@ pub extern "system" fn Java_io_spanprof_Native_stats(env: EnvUnowned<'_>, _class
 /// Whether samples are being taken.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_isRunning(env: EnvUnowned<'_>, _class: JClass<'_>) -> bool {
-    ffi_guard(env, |_| Ok(Profiler::running().is_some_and(|profiler| profiler.is_running())))
+    ffi_guard(env, |_| Ok(binding::is_running()))
 }
 
 /// Counts an invalid argument of an API call.
@@ -326,7 +309,7 @@ pub extern "system" fn Java_io_spanprof_Native_countInvalidArgument(_env: EnvUno
 /// All configuration keys in snake_case, in groups of three: name, type, description.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Native_configKeys(env: EnvUnowned<'_>, _class: JClass<'_>) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()])))
+    ffi_guard(env, |env| packed_array(env, binding::config_keys().flatten()))
 }
 
 /// Adds labels (key, value, key, value, …) to the context in `words`. True if all labels were added unchanged; labels that
@@ -421,11 +404,11 @@ pub extern "system" fn Java_io_spanprof_Native_logLines<'l>(
         runtime::exclude(spanprof::sys::thread_id());
         // SAFETY: the environment and an argument of this native method.
         let is_held = || unsafe { applications::lock().is_held_by_copy(env.get_raw(), class.as_raw()) };
-        let is_profiling_caller = || host_log::is_running() && is_held();
+        let is_profiling_caller = || binding::is_running() && is_held();
         let lines = host_log::take(timeout, is_profiling_caller);
         virtual_threads::disable_unused_events();
-        let others_fetch_lines = host_log::is_running() && !is_held();
-        let is_inactive = !host_log::is_running() && !virtual_threads::are_mounts_tracked();
+        let others_fetch_lines = binding::is_running() && !is_held();
+        let is_inactive = !binding::is_running() && !virtual_threads::are_mounts_tracked();
         let is_over = lines.is_empty() && (others_fetch_lines || is_inactive);
         if is_over {
             return Ok(LocalRef::default());

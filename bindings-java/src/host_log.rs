@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use spanprof::binding::{install_log, LogQueue, PendingLines};
-use spanprof::Profiler;
 
-use crate::convert;
+use crate::convert::BINDING;
 
 /// Maximum wait for lines while the profiler does not run.
 const STOPPED_TIMEOUT: Duration = Duration::from_millis(200);
@@ -24,7 +23,7 @@ struct Readers {
 /// Connects the core's log, once per process.
 pub fn install() {
     install_log(|level, line| {
-        let line = convert::message(line);
+        let line = BINDING.message(line);
         QUEUE.with(|pending| pending.push(level, line));
     });
 }
@@ -32,11 +31,6 @@ pub fn install() {
 /// Wakes threads that wait for lines: the profiler was stopped.
 pub fn stopped() {
     QUEUE.with(|pending| pending.state.stops += 1);
-}
-
-/// Whether the profiler runs, so that more lines may come.
-pub fn is_running() -> bool {
-    Profiler::running().is_some_and(|profiler| profiler.is_running())
 }
 
 /// Takes all queued lines: `info` or `warning`, then the text. Waits for the first one up to `timeout`, and at most

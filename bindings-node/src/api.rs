@@ -9,54 +9,30 @@
 //!   Otherwise keep `contextArray()[0]` up to date (async_hooks `before`), or call `setCurrent(id)` where it is null.
 //! * A context id is a number up to 2^53; 0 means no labels and no span. The storage holds the id itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::binding::{ffi_guard, panics};
-use spanprof::config::{from_json, process_environment, BindingOption, OptionValues, KEYS};
-use spanprof::runtime::DisabledRuntime;
-use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue};
+use spanprof::binding::{self, ffi_guard};
+use spanprof::config::{from_json, process_environment};
+use spanprof::{Config, Error, ErrorKind, Profiler, StatValue, Stats};
 
 use crate::context;
-use crate::error::ffi_guard_or_throw;
+use crate::convert::{ffi_guard_or_throw, BINDING};
 use crate::inspector::InspectorRuntime;
 use crate::runtime::{self, NodeRuntime};
 
-/// Options of this package beyond the keys of the core.
-pub static OPTIONS: [BindingOption; 3] = [
-    BindingOption {
-        name: "event_loop_block",
-        values: OptionValues::Number { min: 0.0, max: 3_600_000.0, unit: "ms" },
-        default: "50",
-        doc: "milliseconds; a turn of an event loop that takes longer is reported with its stacks, 0 for none",
-    },
-    BindingOption {
-        name: "worker_threads",
-        values: OptionValues::Flag,
-        default: "true",
-        doc: "whether worker threads are profiled by their JavaScript stacks",
-    },
-    BindingOption {
-        name: "stack_walk",
-        values: OptionValues::Choice(&["auto", "own", "v8", "inspector"]),
-        default: "auto",
-        doc: "the first walk method to try; leave it out for the first that works",
-    },
-];
-
-fn load(config_json: &str) -> std::result::Result<Config, Error> {
-    Config::load_with_options(&from_json(config_json)?, &process_environment(), &OPTIONS)
+fn load(config_json: &str, program_name: Option<String>) -> std::result::Result<Config, Error> {
+    BINDING.load(&from_json(config_json)?, &process_environment(), || program_name.unwrap_or_default())
 }
 
-/// The values of [`OPTIONS`] under this configuration, in their order, as text. Throws as `start` does.
+/// The values of the options of [`BINDING`] under this configuration, in their order, as text. Throws as `start` does.
 #[napi]
 pub fn option_values(config_json: String) -> Result<Vec<String>> {
     ffi_guard_or_throw(|| {
-        let config = load(&config_json)?;
-        Ok(OPTIONS.iter().map(|option| config.option(option.name).to_owned()).collect())
+        let config = load(&config_json, None)?;
+        Ok(BINDING.options.iter().map(|option| config.option(option.name).to_owned()).collect())
     })
 }
 
@@ -70,9 +46,9 @@ pub fn version() -> &'static str {
 #[napi]
 pub fn is_enabled(config_json: String) -> Result<bool> {
     ffi_guard_or_throw(|| {
-        let config = load(&config_json)?;
+        let config = load(&config_json, None)?;
         runtime::allow_signals(config.signals);
-        let is_enabled = config.enabled && config.disabled_by.is_none();
+        let is_enabled = !config.is_disabled();
         if is_enabled {
             // V8 has one code event handler per isolate: enrolling a thread would take it from the running copy.
             spanprof::sys::announce_copy()
@@ -89,22 +65,19 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
     crate::host_log::install();
     ffi_guard_or_throw(|| {
-        let mut config = load(&config_json)?;
-        if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
-            config.service_name = program_name.unwrap_or_default();
-        }
-        if !config.enabled || config.disabled_by.is_some() {
-            return Profiler::start_with_runtime(config, Arc::new(DisabledRuntime)).map(|_| false);
+        let mut config = load(&config_json, program_name)?;
+        if config.is_disabled() {
+            return binding::start(config, None).map(|_| false);
         }
         if submitted == Some(true) {
             // The inspector samples; no stack is walked.
             (config.cpu, config.wall) = (false, false);
-            return Profiler::start_with_runtime(config, InspectorRuntime::get()).map(|profiler| profiler.is_running());
+            return binding::start(config, Some(InspectorRuntime::get()));
         }
         let runtime = NodeRuntime::get().map_err(unsupported)?;
         enroll(&env)?;
         let run = Profiler::running().is_none().then(runtime::begin_run);
-        let started = Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running());
+        let started = binding::start(config, Some(runtime));
         if let (Some(run), Err(_) | Ok(false)) = (run, &started) {
             runtime::end_run(run);
         }
@@ -249,50 +222,38 @@ pub fn flush_sync(timeout_ms: Option<f64>) -> bool {
 /// Changes keys of the running profiler; false when none runs.
 #[napi]
 pub fn update(config_json: String) -> Result<bool> {
-    ffi_guard_or_throw(|| {
-        let patch = ConfigPatch(from_json(&config_json)?);
-        match Profiler::running() {
-            Some(profiler) => profiler.update(&patch).map(|()| true),
-            None => Ok(false),
-        }
-    })
+    ffi_guard_or_throw(|| binding::update(from_json(&config_json)?))
 }
 
 /// Counters and facts by dotted name, as on the reference page; empty when the profiler does not run.
 #[napi]
 pub fn stats(env: Env) -> Result<Object<'static>> {
     let mut object = Object::new(&env)?;
-    let entries =
-        ffi_guard(Vec::new(), || Profiler::running().map(|profiler| profiler.stats().entries).unwrap_or_default());
-    for (name, value) in entries {
+    for (name, value) in ffi_guard(Stats::default(), || BINDING.stats(Vec::new())).entries {
         match value {
             StatValue::Count(count) => object.set(name, count as f64)?,
             StatValue::Text(text) => object.set(name, text)?,
         }
     }
-    object.set("node.panics", panics() as f64)?;
     Ok(object)
 }
 
 /// Whether samples are being taken.
 #[napi]
 pub fn is_running() -> bool {
-    ffi_guard(false, || Profiler::running().is_some_and(|profiler| profiler.is_running()))
+    ffi_guard(false, binding::is_running)
 }
 
 /// The running configuration's value of `key` (snake_case) as text, secrets masked.
 #[napi]
 pub fn setting(key: String) -> Option<String> {
-    ffi_guard(None, || {
-        let entries = Profiler::running()?.config().entries();
-        entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
-    })
+    ffi_guard(None, || binding::setting(&key))
 }
 
 /// Every configuration key in snake_case, flat: name, type, description.
 #[napi]
 pub fn config_keys() -> Vec<&'static str> {
-    KEYS.iter().flat_map(|key| [key.name, key.type_name, key.doc.trim()]).collect()
+    binding::config_keys().flatten().collect()
 }
 
 /// A context id for a label set and a span; ids in hex, or absent.
@@ -343,19 +304,16 @@ enum BlockingOperation {
 
 impl BlockingOperation {
     fn run(&self) -> bool {
-        ffi_guard(false, || {
-            let Some(profiler) = Profiler::running() else { return true };
-            match self {
-                Self::Stop => {
-                    let run = runtime::current_run();
-                    let delivered = profiler.stop();
-                    runtime::end_run(run);
-                    delivered
-                }
-                Self::Flush(timeout_ms) => {
-                    let timeout = timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
-                    profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout))
-                }
+        ffi_guard(false, || match self {
+            Self::Stop => {
+                let Some(profiler) = Profiler::running() else { return true };
+                let run = runtime::current_run();
+                let delivered = profiler.stop();
+                runtime::end_run(run);
+                delivered
+            }
+            Self::Flush(timeout_ms) => {
+                binding::flush(timeout_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok()))
             }
         })
     }

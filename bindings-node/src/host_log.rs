@@ -2,16 +2,15 @@
 //! the queue and the text of the lines (the core).
 
 use spanprof::binding::{install_log, LogQueue, PendingLines};
-use spanprof::config::in_camel_case;
 
-use crate::api::OPTIONS;
+use crate::convert::BINDING;
 
 static QUEUE: LogQueue = LogQueue::new();
 
 /// Connects the core's log, once per process.
 pub fn install() {
     install_log(|level, line| {
-        let line = in_camel_case(line, &OPTIONS);
+        let line = BINDING.message(line);
         QUEUE.with(|pending| pending.push(level, line));
     });
 }

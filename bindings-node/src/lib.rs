@@ -11,7 +11,7 @@ mod api;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context;
-mod error;
+mod convert;
 mod host_log;
 mod inspector;
 mod positions;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::binding::{ffi_guard, panics};
-use spanprof::config::{process_environment, KEYS};
-use spanprof::runtime::{DisabledRuntime, Runtime};
-use spanprof::{Config, ConfigPatch, Error, ErrorKind, Profiler, StatValue, Stats};
+use spanprof::binding::{self, ffi_guard};
+use spanprof::config::process_environment;
+use spanprof::runtime::Runtime;
+use spanprof::{Error, ErrorKind, Profiler, StatValue, Stats};
 
-use crate::convert;
+use crate::convert::{self, BINDING};
 use crate::error::ffi_guard_or_raise;
 use crate::ffi::pending_call;
 use crate::ffi::symbols::symbols;
@@ -25,14 +25,9 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let code = convert::config_from(config);
     ffi_guard_or_raise(py, || {
         // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
-        let mut config = Config::load(&code, &process_environment())?;
-        if config.service_name.is_empty() && !config.resource_attributes.contains_key("service.name") {
-            config.service_name = convert::program_name(py);
-        }
-        // A disabled profiler does not inspect the interpreter.
-        let is_disabled = !config.enabled || config.disabled_by.is_some();
-        let runtime = if is_disabled { Arc::new(DisabledRuntime) } else { python_runtime(py, config.signals)? };
-        py.detach(|| Profiler::start_with_runtime(config, runtime)).map(|profiler| profiler.is_running())
+        let config = BINDING.load(&code, &process_environment(), || convert::program_name(py))?;
+        let runtime = (!config.is_disabled()).then(|| python_runtime(py, config.signals)).transpose()?;
+        py.detach(|| binding::start(config, runtime))
     })
 }
 
@@ -42,45 +37,33 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
 #[pyo3(signature = (at_most=None))]
 pub fn stop(py: Python<'_>, at_most: Option<f64>) -> bool {
     let at_most = at_most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(Duration::MAX);
-    ffi_guard(false, || py.detach(|| Profiler::running().is_none_or(|profiler| profiler.stop_within(at_most))))
+    ffi_guard(false, || py.detach(|| binding::stop(at_most)))
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout` seconds.
 #[pyfunction]
 #[pyo3(signature = (timeout=None))]
 pub fn flush(py: Python<'_>, timeout: Option<f64>) -> bool {
-    ffi_guard(false, || {
-        let Some(profiler) = Profiler::running() else { return true };
-        let timeout = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        py.detach(|| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
-    })
+    let timeout = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    ffi_guard(false, || py.detach(|| binding::flush(timeout)))
 }
 
 /// Changes keys of the running profiler; false when none runs.
 #[pyfunction]
 pub fn update(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
-    let patch = ConfigPatch(convert::config_from(config));
-    ffi_guard_or_raise(py, || match Profiler::running() {
-        Some(profiler) => py.detach(|| profiler.update(&patch)).map(|()| true),
-        None => Ok(false),
-    })
+    let changes = convert::config_from(config);
+    ffi_guard_or_raise(py, || py.detach(|| binding::update(changes)))
 }
 
 /// Statistics by dotted name; empty when the profiler does not run.
 #[pyfunction]
 pub fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let stats = ffi_guard(Stats::default(), || {
-        let Some(profiler) = Profiler::running() else { return Stats::default() };
-        let mut stats = py.detach(|| profiler.stats());
-        let missing = symbols().missing().join(", ");
-        for (name, value) in [
-            ("python.panics", StatValue::Count(panics())),
-            ("python.unreadable_labels", StatValue::Count(convert::unreadable_labels())),
-            ("python.missing_functions", StatValue::Text(missing)),
-        ] {
-            stats.entries.push((name.to_owned(), value));
-        }
-        stats
+        let own = vec![
+            ("unreadable_labels", StatValue::Count(convert::unreadable_labels())),
+            ("missing_functions", StatValue::Text(symbols().missing().join(", "))),
+        ];
+        py.detach(|| BINDING.stats(own))
     });
     convert::stats_into(py, &stats)
 }
@@ -88,7 +71,7 @@ pub fn stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Whether samples are being taken.
 #[pyfunction]
 pub fn is_running() -> bool {
-    ffi_guard(false, || Profiler::running().is_some_and(|profiler| profiler.is_running()))
+    ffi_guard(false, binding::is_running)
 }
 
 /// Whether new threads inherit the labels of the thread that created them.
@@ -100,16 +83,13 @@ pub fn inherits_threads() -> bool {
 /// The running configuration's value of `key` as text, secrets masked; None when no profiler runs or the key is unknown.
 #[pyfunction]
 pub fn setting(key: &str) -> Option<String> {
-    ffi_guard(None, || {
-        let entries = Profiler::running()?.config().entries();
-        entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
-    })
+    ffi_guard(None, || binding::setting(key))
 }
 
 /// Every configuration key: name, type of its value, description.
 #[pyfunction]
 pub fn config_keys() -> Vec<(&'static str, &'static str, &'static str)> {
-    KEYS.iter().map(|key| (key.name, key.type_name, key.doc.trim())).collect()
+    binding::config_keys().map(|[name, type_name, doc]| (name, type_name, doc)).collect()
 }
 
 /// In a forked child, on its only thread: restarts the profiler if it ran in the parent.

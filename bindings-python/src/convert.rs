@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
-use spanprof::binding::log;
+use spanprof::binding::{log, Binding, KeyCase};
 use spanprof::{ConfigValue, LogLevel, StatValue, Stats};
 
 use crate::context::{self, PreparedLabels};
 use crate::ffi::text::{self, BorrowedPairs};
+
+/// The description of this binding.
+pub static BINDING: Binding = Binding { name: "python", options: &[], key_case: KeyCase::Snake };
 
 /// A value nested deeper than this is converted to text; no key needs more than a list of maps of maps.
 const MAX_DEPTH: usize = 6;

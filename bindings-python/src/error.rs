@@ -5,6 +5,8 @@ use pyo3::prelude::*;
 use spanprof::binding::ffi_guard_result;
 use spanprof::Error;
 
+use crate::convert::BINDING;
+
 /// The FFI guard of calls that may raise: errors and panics become `SpanprofError`.
 pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
     ffi_guard_result(body).map_err(|error| into_exception(py, &error))
@@ -13,7 +15,8 @@ pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Er
 fn into_exception(py: Python<'_>, error: &Error) -> PyErr {
     let build = || -> PyResult<PyErr> {
         let class = py.import("spanprof.errors")?.getattr("SpanprofError")?;
-        Ok(PyErr::from_value(class.call1((error.message.as_str(), error.kind.name(), error.hint.as_str()))?))
+        let [kind, message, hint] = BINDING.error_texts(error);
+        Ok(PyErr::from_value(class.call1((message, kind, hint))?))
     };
     build().unwrap_or_else(|import_error| import_error)
 }

@@ -1,9 +1,13 @@
 //! The binding kit: the code of a language binding that is the same in every language. A binding adds the conversion of values,
 //! the scheduling of its log and its `Runtime`. Not here: anything that names a language.
 
+mod description;
 mod ffi_guard;
+mod lifecycle;
 mod log_queue;
 
 pub use crate::host_log::log;
+pub use description::{Binding, KeyCase};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
+pub use lifecycle::{config_keys, flush, is_running, setting, start, stop, update};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};

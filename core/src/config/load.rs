@@ -48,6 +48,11 @@ impl Config {
         self.option_values.get(name).map_or_else(default, String::as_str)
     }
 
+    /// Whether a start takes no samples: `enabled` is false, or the environment has a kill switch.
+    pub fn is_disabled(&self) -> bool {
+        !self.enabled || self.disabled_by.is_some()
+    }
+
     /// Merges the layers and validates each value separately.
     fn layered(
         code: &[(String, ConfigValue)],

@@ -10,6 +10,7 @@ mod environment;
 mod file;
 #[cfg(feature = "json")]
 mod json;
+mod key_case;
 mod keys;
 mod load;
 mod reference;
@@ -21,7 +22,8 @@ pub(crate) use environment::kill_switch;
 pub use environment::{process_environment, Environment};
 pub(crate) use file::value as yaml_value;
 #[cfg(feature = "json")]
-pub use json::{camel_case, from_json, in_camel_case, snake_case};
+pub use json::from_json;
+pub use key_case::{camel_case, in_camel_case, snake_case};
 pub use keys::{Bounds, Config, ConfigBuilder, Key, KEYS};
 pub use load::ConfigPatch;
 pub use types::{

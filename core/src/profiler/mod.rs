@@ -241,7 +241,7 @@ fn start_session(config: Config, runtime: Arc<dyn Runtime>) -> Result<Profiler, 
     for warning in &config.warnings {
         log(LogLevel::Warning, &format!("spanprof: {warning}"));
     }
-    if !config.enabled || config.disabled_by.is_some() {
+    if config.is_disabled() {
         return Ok(Profiler { session: None, config: Arc::new(config) });
     }
     sys::pin_library();

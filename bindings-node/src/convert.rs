@@ -1,0 +1,39 @@
+//! The description of this binding, and its errors as exceptions. Not here: the text of an error, and the guard of calls that
+//! never throw (the core).
+
+use spanprof::binding::{ffi_guard_result, Binding, KeyCase};
+use spanprof::config::{BindingOption, OptionValues};
+use spanprof::Error;
+
+/// The description of this binding.
+pub static BINDING: Binding = Binding { name: "node", options: &OPTIONS, key_case: KeyCase::Camel };
+
+static OPTIONS: [BindingOption; 3] = [
+    BindingOption {
+        name: "event_loop_block",
+        values: OptionValues::Number { min: 0.0, max: 3_600_000.0, unit: "ms" },
+        default: "50",
+        doc: "milliseconds; a turn of an event loop that takes longer is reported with its stacks, 0 for none",
+    },
+    BindingOption {
+        name: "worker_threads",
+        values: OptionValues::Flag,
+        default: "true",
+        doc: "whether worker threads are profiled by their JavaScript stacks",
+    },
+    BindingOption {
+        name: "stack_walk",
+        values: OptionValues::Choice(&["auto", "own", "v8", "inspector"]),
+        default: "auto",
+        doc: "the first walk method to try; leave it out for the first that works",
+    },
+];
+
+/// FFI guard of calls that may throw. The exception's reason is JSON, `{kind, message, hint}`, which `lib/` parses.
+pub fn ffi_guard_or_throw<T>(body: impl FnOnce() -> Result<T, Error>) -> napi::Result<T> {
+    ffi_guard_result(body).map_err(|error| {
+        let [kind, message, hint] = BINDING.error_texts(&error);
+        let reason = serde_json::json!({"kind": kind, "message": message, "hint": hint});
+        napi::Error::from_reason(reason.to_string())
+    })
+}

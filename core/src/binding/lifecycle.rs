@@ -1,0 +1,53 @@
+//! Calls of every binding's API that need no conversion beyond their arguments and results. They act on the running profiler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::KEYS;
+use crate::runtime::{DisabledRuntime, Runtime};
+use crate::{Config, ConfigPatch, ConfigValue, Error, Profiler};
+
+/// Starts the profiler; true when samples are taken afterwards. `runtime` is `None` if [`Config::is_disabled`]: a disabled
+/// profiler does not inspect the program.
+///
+/// # Errors
+/// As [`Profiler::start_with_runtime`].
+pub fn start(config: Config, runtime: Option<Arc<dyn Runtime>>) -> Result<bool, Error> {
+    let runtime = runtime.unwrap_or_else(|| Arc::new(DisabledRuntime));
+    Profiler::start_with_runtime(config, runtime).map(|profiler| profiler.is_running())
+}
+
+/// Stops the profiler within `at_most` or `stop_timeout`, the shorter of both; true when everything was delivered.
+pub fn stop(at_most: Duration) -> bool {
+    Profiler::running().is_none_or(|profiler| profiler.stop_within(at_most))
+}
+
+/// Closes the open window and sends it; true when everything was delivered within `timeout`, by default `stop_timeout`.
+pub fn flush(timeout: Option<Duration>) -> bool {
+    Profiler::running().is_none_or(|profiler| profiler.flush(timeout.unwrap_or_else(|| profiler.config().stop_timeout)))
+}
+
+/// Changes keys of the running profiler; false when none runs.
+///
+/// # Errors
+/// As [`Profiler::update`].
+pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
+    Profiler::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
+}
+
+/// Whether samples are being taken.
+pub fn is_running() -> bool {
+    Profiler::running().is_some_and(|profiler| profiler.is_running())
+}
+
+/// The running configuration's value of `key` (snake_case) as text, secrets masked; `None` when no profiler runs or the key is
+/// unknown.
+pub fn setting(key: &str) -> Option<String> {
+    let entries = Profiler::running()?.config().entries();
+    entries.into_iter().find(|(name, _, _)| *name == key).map(|(_, text, _)| text)
+}
+
+/// Every configuration key in snake_case: name, type of its value, description.
+pub fn config_keys() -> impl Iterator<Item = [&'static str; 3]> {
+    KEYS.iter().map(|key| [key.name, key.type_name, key.doc.trim()])
+}
