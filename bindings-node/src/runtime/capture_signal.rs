@@ -72,7 +72,11 @@ fn walk_thread(thread: &JsThread, registers: &StackRegisters, stack: &mut RawSta
     };
     let walk = V8StackWalk::new(v8, builtin_ranges, thread);
     match walk_method_signal::selected() == WalkMethod::FramePointers && walk.walk_frame_pointers(registers, stack) {
-        true => FRAME_POINTER_WALKS.fetch_add(1, Ordering::Relaxed),
+        true => {
+            #[cfg(feature = "record-stacks")]
+            super::record_signal::record(&walk.0, thread, registers, stack);
+            FRAME_POINTER_WALKS.fetch_add(1, Ordering::Relaxed)
+        }
         false if walk.walk_by_v8(registers, stack) => V8_WALKS.fetch_add(1, Ordering::Relaxed),
         false => NATIVE_WALKS.fetch_add(1, Ordering::Relaxed),
     };

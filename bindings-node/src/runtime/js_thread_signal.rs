@@ -169,6 +169,13 @@ impl JsThread {
         }
     }
 
+    /// First addresses and ends of its regions of machine code.
+    #[cfg(feature = "record-stacks")]
+    pub fn code_regions(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let regions = self.code.iter().map(|Region { low, high }| [low, high].map(|word| word.load(Ordering::Relaxed)));
+        regions.take_while(|[low, _]| *low != usize::MAX).map(|[low, high]| (low, high))
+    }
+
     pub fn has_code(&self, pc: usize) -> bool {
         let regions = self.code.iter().map(|region| (region.low.load(Ordering::Relaxed), &region.high));
         let mut used = regions.take_while(|(low, _)| *low != usize::MAX);

@@ -16,6 +16,17 @@ mod heap;
 mod js_thread_signal;
 mod names;
 mod node_versions;
+#[cfg(feature = "record-stacks")]
+mod record;
+#[cfg(feature = "record-stacks")]
+mod record_signal;
+#[cfg(any(test, feature = "record-stacks"))]
+mod recorded_shape;
+#[cfg(any(test, feature = "record-stacks"))]
+mod replay;
+// The recordings are from x86-64, where the walk also reads instructions.
+#[cfg(all(test, target_arch = "x86_64"))]
+mod replay_tests;
 mod retired_code;
 mod ring_position_signal;
 mod self_test;

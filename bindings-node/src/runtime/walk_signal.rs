@@ -19,7 +19,7 @@ const MAX_FRAME_BYTES: usize = 4 << 20;
 pub const PAGE: usize = 4095;
 
 /// The registers at which a walk starts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct StackRegisters {
     pub pc: usize,
     pub sp: usize,
@@ -59,6 +59,17 @@ pub trait WalkedThread {
     fn activity(&self, registers: &StackRegisters) -> Option<RawFrame>;
 }
 
+#[cfg(any(test, feature = "record-stacks"))]
+impl<T: WalkedThread> WalkedThread for &T {
+    fn has_code(&self, pc: usize) -> bool {
+        (**self).has_code(pc)
+    }
+
+    fn activity(&self, registers: &StackRegisters) -> Option<RawFrame> {
+        (**self).activity(registers)
+    }
+}
+
 /// Addresses and offsets that a walk depends on.
 #[derive(Clone, Copy)]
 pub struct WalkTables<'a> {
@@ -89,6 +100,12 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
 
     pub fn thread(&self) -> &T {
         &self.thread
+    }
+
+    /// The same walk over another memory, and its tables.
+    #[cfg(feature = "record-stacks")]
+    pub fn with_memory<N: Memory>(&self, memory: N) -> (FramePointerWalk<'a, N, &T>, WalkTables<'a>) {
+        (FramePointerWalk { memory, thread: &self.thread, tables: self.tables }, self.tables)
     }
 
     /// Whether `pc`, a canonical address, is in V8's code.

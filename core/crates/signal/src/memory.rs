@@ -40,6 +40,19 @@ impl Memory for ProcessMemory {
     }
 }
 
+/// For walkers that own their memory.
+impl<M: Memory> Memory for &M {
+    #[inline(always)]
+    fn word(&self, address: usize) -> Option<usize> {
+        (**self).word(address)
+    }
+
+    #[inline(always)]
+    fn copy_80(&self, destination: &mut [u8; 80], address: usize) -> bool {
+        (**self).copy_80(destination, address)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

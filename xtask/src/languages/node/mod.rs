@@ -3,6 +3,7 @@
 mod bench;
 pub mod live;
 pub mod package;
+mod record;
 pub mod runtimes;
 mod suite;
 
@@ -80,6 +81,9 @@ impl Toolchain for NodeToolchain {
     }
 
     fn live(&self, given: &Arguments) -> StepResult {
-        live::run(given)
+        match given.has("record") {
+            true => record::run(given),
+            false => live::run(given),
+        }
     }
 }

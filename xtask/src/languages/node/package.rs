@@ -64,6 +64,14 @@ pub fn pack_for_tests() -> StepResult<PathBuf> {
     pack(&workspace::root().join("bindings-node").join(PREBUILD), "dist-for-tests")
 }
 
+/// The package with a module in the profile of the tests and the feature `record-stacks`.
+pub fn pack_for_recording() -> StepResult<PathBuf> {
+    ProcessStep::cargo("build the module that records")
+        .args(["build", "--locked", "-p", "spanprof-node", "--features", "record-stacks"])
+        .run()?;
+    pack(&workspace::target().join("debug/libspanprof_node.so"), "dist-for-recording")
+}
+
 /// Packs the package and a module by npm into a directory below the target directory.
 fn pack(library: &Path, directory: &str) -> StepResult<PathBuf> {
     let staged = scratch::empty(STAGED)?;

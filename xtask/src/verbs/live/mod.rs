@@ -32,6 +32,7 @@ pub const VERB: Verb = Verb {
                    the tests of the walk replay\n\
         node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26 from npm;\n\
                    --seconds of stress each (60), --node 18,24\n\
+                   --record: records stacks for the tests of the walk instead; --shape NAME\n\
         java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI;\n\
                    --seconds of stress each (60), --java 17,25\n\
                    --record: records stacks for the tests of the stack walker instead; --shape NAME\n\

@@ -1,0 +1,60 @@
+//! `live node --record`: records stacks of synthetic programs in every Node.js, for the tests that replay them
+//! (`bindings-node/src/runtime/replay_tests.rs`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::package;
+use super::runtimes::{self, NodeJs};
+use crate::arguments::Arguments;
+use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::{scratch, workspace};
+
+/// The program ends by itself after 60 s.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// A shape of xtask/live/node/record_stacks.js, and the flags of Node.js that give it.
+struct ShapeFlags {
+    name: &'static str,
+    flags: &'static [&'static str],
+}
+
+/// Every shape of `SHAPES` in bindings-node/src/runtime/recorded_shape.rs.
+static SHAPES: [ShapeFlags; 1] = [ShapeFlags { name: "interpreted", flags: &["--no-opt", "--no-sparkplug"] }];
+
+/// Records every shape, or that of `--shape NAME`, on each chosen Node.js.
+pub fn run(given: &Arguments) -> StepResult {
+    let modules = runtimes::install(&package::pack_for_recording()?, &[], "live-node-record")?;
+    let mut failed = Vec::new();
+    for node in runtimes::chosen(given.text("node"))? {
+        let is_chosen = |shape: &&ShapeFlags| given.text("shape").is_none_or(|name| name == shape.name);
+        for shape in SHAPES.iter().filter(is_chosen) {
+            if let Err(failure) = record(&node, shape, &modules) {
+                eprintln!("{failure}");
+                failed.push(format!("{} on Node.js {}", shape.name, node.version));
+            }
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(StepFailure::new("live node --record", format!("failed: {}", failed.join("; ")))),
+    }
+}
+
+fn record(node: &NodeJs, shape: &ShapeFlags, modules: &Path) -> StepResult {
+    let name = format!("record {} on Node.js {}", shape.name, node.version);
+    let fixture = ProcessStep::new(&name, &node.program)
+        .args(shape.flags)
+        .arg(workspace::root().join("xtask/live/node/record_stacks.js"))
+        .arg(shape.name)
+        .env("NODE_PATH", modules)
+        .time_limit(TIME_LIMIT)
+        .capture()?;
+    // One directory for the updates of a major; the file has the full version.
+    let directory = workspace::root().join("bindings-node/tests/recorded").join(node.major().to_string());
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| StepFailure::new("recorded stacks", format!("{}: {error}", directory.display())))?;
+    scratch::write(&directory.join(format!("{}.json", shape.name)), &fixture)?;
+    println!("{name}: {} bytes", fixture.len());
+    Ok(())
+}
