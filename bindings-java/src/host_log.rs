@@ -9,7 +9,7 @@ use crate::convert::BINDING;
 
 /// Maximum wait for lines while the profiler does not run.
 const STOPPED_TIMEOUT: Duration = Duration::from_millis(200);
-static QUEUE: LogQueue<Readers> = LogQueue::new();
+static QUEUE: LogQueue<Readers> = LogQueue::empty();
 
 #[derive(Default)]
 struct Readers {

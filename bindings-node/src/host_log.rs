@@ -5,7 +5,7 @@ use spanprof::binding::{install_log, LogQueue, PendingLines};
 
 use crate::convert::BINDING;
 
-static QUEUE: LogQueue = LogQueue::new();
+static QUEUE: LogQueue = LogQueue::empty();
 
 /// Connects the core's log, once per process.
 pub fn install() {

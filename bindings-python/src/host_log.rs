@@ -9,7 +9,7 @@ use spanprof::LogLevel;
 
 use crate::ffi::pending_call;
 
-static QUEUE: LogQueue<Fetch> = LogQueue::new();
+static QUEUE: LogQueue<Fetch> = LogQueue::empty();
 
 #[derive(Default)]
 struct Fetch {

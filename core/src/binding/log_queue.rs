@@ -77,8 +77,8 @@ pub struct LogQueue<T = ()>(PerProcess<SharedLines<T>>);
 
 impl<T: Default> LogQueue<T> {
     /// An empty queue.
-    pub const fn new() -> Self {
-        Self(PerProcess::new())
+    pub const fn empty() -> Self {
+        Self(PerProcess::empty())
     }
 
     /// Runs `body` with the queue locked, then wakes threads in [`LogQueue::wait_while`].
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_the_new_line_and_counts_it() {
-        let queue = LogQueue::<()>::new();
+        let queue = LogQueue::<()>::empty();
         let push = |line: &str| queue.with(|pending| pending.push(LogLevel::Warning, line.to_owned()));
         assert!((0..MAX_LINES).all(|at| push(&at.to_string())));
         assert!(!push("one too many"));
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_forked_child_has_an_empty_queue_while_a_thread_of_the_parent_holds_the_lock() {
         crate::sys::install_fork_hook();
-        static QUEUE: LogQueue<u32> = LogQueue::new();
+        static QUEUE: LogQueue<u32> = LogQueue::empty();
         QUEUE.with(|pending| {
             pending.state = 1;
             pending.push(LogLevel::Info, "of the parent".to_owned());
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_waiting_thread_gets_a_line_of_another_thread() {
-        let queue = LogQueue::<()>::new();
+        let queue = LogQueue::<()>::empty();
         std::thread::scope(|scope| {
             let lines = scope.spawn(|| queue.wait_while(Duration::from_secs(60), |p| p.is_empty(), PendingLines::take));
             queue.with(|pending| pending.push(LogLevel::Info, "a line".to_owned()));

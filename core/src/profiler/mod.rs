@@ -34,7 +34,7 @@ use spanprof_signal::{DropReason, RawSample, SampleKind};
 /// The running session.
 static CURRENT: ArcSwapOption<Session> = ArcSwapOption::const_empty();
 /// Held during start, stop and update. Each forked child has its own.
-static LIFECYCLE_LOCK: PerProcess<Mutex<()>> = PerProcess::new();
+static LIFECYCLE_LOCK: PerProcess<Mutex<()>> = PerProcess::empty();
 
 fn with_lifecycle_lock<T>(body: impl FnOnce() -> T) -> T {
     LIFECYCLE_LOCK.with(|lock| {

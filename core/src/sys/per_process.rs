@@ -17,7 +17,7 @@ struct ValueOfProcess<T> {
 
 impl<T: Default> PerProcess<T> {
     /// Without a value yet.
-    pub const fn new() -> Self {
+    pub const fn empty() -> Self {
         Self(ArcSwapOption::const_empty())
     }
 
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_child_has_its_own_value_while_the_parent_holds_the_lock_of_its_value() {
         super::super::install_fork_hook();
-        static COUNT: PerProcess<Mutex<u32>> = PerProcess::new();
+        static COUNT: PerProcess<Mutex<u32>> = PerProcess::empty();
         COUNT.with(|count| {
             let mut held = count.lock().unwrap();
             *held = 7;
