@@ -18,8 +18,9 @@ use spanprof::binding::{self, ffi_guard};
 use spanprof::config::{from_json, process_environment};
 use spanprof::{Config, Error, ErrorKind, Profiler, StatValue, Stats};
 
-use crate::context;
+use crate::context::{self, DescribedContext};
 use crate::convert::{ffi_guard_or_throw, BINDING};
+use crate::host_log;
 use crate::inspector::InspectorRuntime;
 use crate::runtime::{self, NodeRuntime};
 
@@ -63,7 +64,7 @@ pub fn is_enabled(config_json: String) -> Result<bool> {
 /// `submitProfile` receives its profiles.
 #[napi]
 pub fn start(env: Env, config_json: String, program_name: Option<String>, submitted: Option<bool>) -> Result<bool> {
-    crate::host_log::install();
+    host_log::install();
     ffi_guard_or_throw(|| {
         let mut config = load(&config_json, program_name)?;
         if config.is_disabled() {
@@ -134,7 +135,7 @@ fn enroll(env: &Env) -> std::result::Result<(), Error> {
 #[napi]
 pub fn register_thread(env: Env) -> bool {
     ffi_guard(false, || {
-        crate::host_log::install();
+        host_log::install();
         let enrolled = NodeRuntime::get().is_ok() && enroll(&env).is_ok();
         if let (true, Some(profiler)) = (enrolled, Profiler::running()) {
             profiler.register_current_thread();
@@ -275,16 +276,6 @@ pub fn child_context(parent: f64, keys_and_values: Vec<String>) -> f64 {
     ffi_guard(parent, || context::child(parent as u64, &keys_and_values) as f64)
 }
 
-/// The contents of a context: labels flat, ids in hex, empty when absent.
-#[napi(object)]
-pub struct DescribedContext {
-    pub label_set: u32,
-    pub labels: Vec<String>,
-    pub trace_id: String,
-    pub span_id: String,
-    pub local_root_span_id: String,
-}
-
 /// See [`DescribedContext`]; an expired id reads as empty.
 #[napi]
 pub fn describe_context(id: f64) -> DescribedContext {
@@ -294,7 +285,7 @@ pub fn describe_context(id: f64) -> DescribedContext {
 /// The queued lines for the host's logger, flat: `info` or `warning`, then the text.
 #[napi]
 pub fn take_log_lines() -> Vec<String> {
-    ffi_guard(Vec::new(), crate::host_log::take)
+    ffi_guard(Vec::new(), host_log::take)
 }
 
 enum BlockingOperation {

@@ -1,8 +1,17 @@
 //! Context ids for the addon's API: converts flat lists of labels and hex ids into rows of the core's table. Stateless.
 
+use napi_derive::napi;
 use spanprof::context::{self as table, ContextRow, LabelSetId, Link};
 
-use crate::api::DescribedContext;
+/// The contents of a context: labels flat, ids in hex, empty when absent.
+#[napi(object)]
+pub struct DescribedContext {
+    pub label_set: u32,
+    pub labels: Vec<String>,
+    pub trace_id: String,
+    pub span_id: String,
+    pub local_root_span_id: String,
+}
 
 fn pairs(keys_and_values: &[String]) -> Vec<(&str, &str)> {
     keys_and_values.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()

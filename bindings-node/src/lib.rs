@@ -3,6 +3,9 @@
 //! Conversion only: JSON into the core's configuration, errors into exceptions, context ids into numbers. Not here:
 //! defaults, limits and messages (the core), access to V8 (`runtime`), JavaScript conveniences (`lib/`). Called by the
 //! npm package, never by user code.
+//!
+//! The modules are those of every binding, and of JavaScript alone: `inspector` (a runtime whose samples V8's inspector
+//! takes), `positions` (from a code offset to a source position) and `source_map`.
 
 // The macro registers nothing in a test binary, so that the API has no caller there.
 #![cfg_attr(test, allow(dead_code, reason = "called through registration"))]
