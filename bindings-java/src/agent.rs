@@ -10,8 +10,8 @@ use jni::sys::{jint, jobject, JNIEnv, JavaVM, JNI_OK};
 use spanprof::binding::ffi_guard;
 use spanprof::Profiler;
 
+use crate::api::{self, Started};
 use crate::convert::{self, BINDING};
-use crate::entry_points::{self, Started};
 use crate::natives;
 use crate::runtime::{self, Callbacks, Environment, Jvmti, JvmtiEvent};
 
@@ -124,7 +124,7 @@ unsafe fn begin(env: *mut JNIEnv) -> Result<(), String> {
         let command = runtime::property(c"sun.java.command").unwrap_or_default();
         let mut applications = runtime::applications::lock();
         let code = convert::agent_options(options);
-        let outcome = entry_points::start(env, code, program_name(&command), &[], true);
+        let outcome = api::start(env, code, program_name(&command), &[], true);
         if let Ok(Started::Running) = outcome {
             applications.hold_by_agent();
         }

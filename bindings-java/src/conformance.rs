@@ -10,9 +10,8 @@ use spanprof::conformance::{run_in, Case, Language};
 use spanprof::context::open_context;
 use spanprof::ConfigValue;
 
-use crate::context_calls::{row_of, Words};
-use crate::entry_points::{ffi_guard, packed_array, read_words, text_of, LocalRef};
-use crate::packed::pack;
+use crate::context::{row_of, Words};
+use crate::convert::{ffi_guard, pack, packed_array, read_words, text_of, LocalRef};
 
 struct JavaLanguage<'a, 'e, 'r> {
     env: &'a mut Env<'e>,

@@ -1,10 +1,17 @@
-//! Parses agent options into configuration keys and values, and declares the options of this binding. No policy: the core
-//! interprets the values. Called by the entry points.
+//! The description of this binding, and the conversion of values: agent options into configuration keys and values, Java arrays
+//! into strings and context words. No policy: the core interprets the values.
+//!
+//! Java and the native methods pass lists of strings packed into one byte array, since one array needs one JNI call: each
+//! string's length in four bytes of native byte order, then UTF-8.
 
-use spanprof::binding::{Binding, KeyCase};
+use jni::objects::{JByteArray, JLongArray};
+use jni::sys::{jlong, jobject};
+use jni::{Env, EnvUnowned};
+use spanprof::binding::{count_failed_call, Binding, KeyCase};
 use spanprof::config::{snake_case, BindingOption, OptionValues, KEYS};
-use spanprof::{Config, ConfigValue};
+use spanprof::{Config, ConfigValue, Error};
 
+use crate::context::Words;
 use crate::runtime::StackWalk;
 
 /// The key under which the package passes its agent's options as one string.
@@ -95,6 +102,92 @@ pub fn stack_walk(config: &Config) -> StackWalk {
     }
 }
 
+/// Runs a native method: a panic or a JNI error is counted, and Java gets the type's default value.
+pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
+    spanprof::binding::ffi_guard(T::default(), || match env.with_env_no_catch(body).into_outcome() {
+        jni::Outcome::Ok(value) => value,
+        _ => {
+            count_failed_call();
+            T::default()
+        }
+    })
+}
+
+fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
+    if array.is_null() {
+        return Ok(Vec::new());
+    }
+    env.convert_byte_array(array)
+}
+
+/// The strings of a packed array; none for null.
+pub fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<String>> {
+    Ok(unpack(&bytes_of(env, array)?))
+}
+
+/// The text of an array in UTF-8; empty for null.
+pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
+}
+
+/// Packs strings into a new Java array.
+pub fn packed_array<T: AsRef<str>>(
+    env: &mut Env<'_>,
+    texts: impl IntoIterator<Item = T>,
+) -> jni::errors::Result<LocalRef> {
+    Ok(LocalRef(env.byte_array_from_slice(&pack(texts))?.into_raw()))
+}
+
+/// A local reference returned to Java, or null.
+#[repr(transparent)]
+pub struct LocalRef(pub jobject);
+
+impl Default for LocalRef {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+/// The words of a context from an array of five.
+pub fn read_words(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
+    let mut words = [0; 5];
+    array.get_region(env, 0, &mut words)?;
+    Ok(words.map(|word: jlong| word as u64))
+}
+
+/// Writes the words of a context to an array of five.
+pub fn write_words(env: &Env<'_>, array: &JLongArray<'_>, words: &Words) -> jni::errors::Result<()> {
+    array.set_region(env, 0, &words.map(|word| word as jlong))
+}
+
+/// Kind, message and hint of an error.
+pub fn error_array(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<LocalRef> {
+    packed_array(env, BINDING.error_texts(error))
+}
+
+/// Packs a list.
+pub fn pack<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in texts {
+        let text = text.as_ref();
+        bytes.extend_from_slice(&(text.len() as u32).to_ne_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
+/// Unpacks a list; a truncated last string is omitted.
+pub fn unpack(mut bytes: &[u8]) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let length = u32::from_ne_bytes(*length) as usize;
+        let Some((text, rest)) = rest.split_at_checked(length) else { break };
+        texts.push(String::from_utf8_lossy(text).into_owned());
+        bytes = rest;
+    }
+    texts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +236,12 @@ mod tests {
         assert_eq!(stack_walk(&load("", &[("SPANPROF_STACK_WALK", "fast")]).unwrap()), StackWalk::Auto);
         assert!(load("stackWalk=fast", &[]).unwrap_err().message.contains("auto or own or vm"));
         assert_eq!(load("", &[("SPANPROF_LIBRARY_DIRECTORY", "/opt")]).unwrap().warnings, [""; 0]);
+    }
+
+    #[test]
+    fn a_packed_list_unpacks_to_the_same_list() {
+        let texts = ["", "route", "/käse\0\u{1f9c0}"];
+        assert_eq!(unpack(&pack(texts)), texts);
+        assert_eq!(unpack(&pack(texts)[..9]), ["", "r"][..1], "truncated");
     }
 }

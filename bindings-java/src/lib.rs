@@ -3,14 +3,16 @@
 //! Conversion only: JSON into the core's configuration, errors into strings, label sets and span links into words of a
 //! buffer. Not here: defaults, limits and messages (the core), access to HotSpot (`runtime`), the Java API
 //! (`src/main/java`).
+//!
+//! The modules are those of every binding, and of Java alone: `agent` (start by the VM's options) and `natives` (registration
+//! of the native methods for each class loader).
 
 mod agent;
+mod api;
 #[cfg(feature = "testing")]
 mod conformance;
-mod context_calls;
+mod context;
 mod convert;
-mod entry_points;
 mod host_log;
 mod natives;
-mod packed;
 mod runtime;

@@ -1,20 +1,30 @@
 //! The table of native methods of `io.spanprof.Native`: names, signatures and functions, to register them for a class of
-//! another class loader. Not here: the functions (`entry_points`).
+//! another class loader, and the load of the library, which registers them. Not here: the functions (`api`).
 
-use std::ffi::CStr;
+use std::ffi::c_void;
 
-use crate::entry_points;
+use jni::sys::{jint, JavaVM, JNI_VERSION_1_8};
+use spanprof::binding::ffi_guard;
 
-/// One native method.
-pub struct NativeMethod {
-    pub name: &'static CStr,
-    pub signature: &'static CStr,
-    pub function: usize,
+use crate::api;
+use crate::runtime::{self, NativeMethod};
+
+/// The VM loads the library.
+#[no_mangle]
+pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut c_void) -> jint {
+    runtime::set_vm(vm);
+    ffi_guard((), || {
+        if let Some(env) = runtime::environment() {
+            // SAFETY: the environment of the calling thread, which loads the library.
+            unsafe { runtime::share(env, &all()) };
+        }
+    });
+    JNI_VERSION_1_8
 }
 
 macro_rules! methods {
     ($($name:literal $signature:literal $function:ident,)+) => {
-        vec![$(NativeMethod { name: $name, signature: $signature, function: entry_points::$function as *const () as usize }),+]
+        vec![$(NativeMethod { name: $name, signature: $signature, function: api::$function as *const () as usize }),+]
     };
 }
 

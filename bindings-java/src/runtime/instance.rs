@@ -9,10 +9,16 @@ use jni::sys::{jobject, jvalue, JNIEnv, JNINativeMethod, JNI_OK};
 use spanprof::sys;
 
 use super::memory_signal::word;
-use crate::natives::NativeMethod;
 
 const PROPERTY: &CStr = c"io.spanprof.instance";
 const CLASS: &CStr = c"io/spanprof/Native";
+
+/// A native method of the package: its registration in a class, and its function.
+pub struct NativeMethod {
+    pub name: &'static CStr,
+    pub signature: &'static CStr,
+    pub function: usize,
+}
 
 /// A hash of the version and the native methods' signatures, then the addresses of the methods in order.
 fn table_of(natives: &[NativeMethod]) -> Vec<u64> {

@@ -54,7 +54,7 @@ use vm_structs::{VmLibrary, VmStructs};
 use walk::walker_signal;
 
 pub use attached_thread::environment;
-pub use instance::share;
+pub use instance::{share, NativeMethod};
 pub use java_threads::own_scope;
 pub use jvmti::{Callbacks, Environment, Jvmti, JvmtiEvent};
 pub use method_ids::session_begins;

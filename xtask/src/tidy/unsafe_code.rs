@@ -12,9 +12,10 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 11] = [
+const FFI_FILES: [&str; 12] = [
     "bindings-java/src/agent.rs",
-    "bindings-java/src/entry_points.rs",
+    "bindings-java/src/api.rs",
+    "bindings-java/src/natives.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",

@@ -1,6 +1,6 @@
 //! FFI boundary to Java: the native methods of `io.spanprof.Native`. Each converts its arguments, calls the core and
-//! converts the result. No panic and no Java exception leaves this file. Strings are passed packed (`packed`), contexts as
-//! five words (`context_calls`).
+//! converts the result. No panic and no Java exception leaves this file. Strings are passed packed (`convert`), contexts as
+//! five words (`context`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,89 +8,22 @@ use std::sync::Once;
 use std::time::Duration;
 
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject};
-use jni::sys::{jbyte, jint, jlong, jobject, JNIEnv, JavaVM, JNI_VERSION_1_8};
+use jni::sys::{jbyte, jint, jlong, JNIEnv};
 use jni::{Env, EnvUnowned};
-use spanprof::binding::log;
+use spanprof::binding::{self, log};
 use spanprof::config::{camel_case, from_json, process_environment, ConfigSource, Environment};
 use spanprof::context::labels_lost;
-use spanprof::{binding, Config, ConfigValue, Error, LogLevel, Profiler, StatValue};
+use spanprof::{Config, ConfigValue, Error, LogLevel, Profiler, StatValue};
 
-use crate::context_calls::{self, Words};
-use crate::convert::{self, BINDING};
-use crate::packed::{pack, unpack};
+use crate::convert::{
+    self, error_array, ffi_guard, packed_array, read_words, text_of, texts_of, write_words, LocalRef, BINDING,
+};
 use crate::runtime::applications::{self, RemainingHolders};
 use crate::runtime::{self, virtual_threads, JavaRuntime};
-use crate::{host_log, natives};
+use crate::{context, host_log};
 
 /// Invalid arguments of API calls, such as null labels.
 static INVALID_ARGUMENTS: AtomicU64 = AtomicU64::new(0);
-
-/// The VM loads the library.
-#[no_mangle]
-pub extern "system" fn JNI_OnLoad(vm: *mut JavaVM, _reserved: *mut std::ffi::c_void) -> jint {
-    runtime::set_vm(vm);
-    binding::ffi_guard((), || {
-        if let Some(env) = runtime::environment() {
-            // SAFETY: the environment of the calling thread, which loads the library.
-            unsafe { runtime::share(env, &natives::all()) };
-        }
-    });
-    JNI_VERSION_1_8
-}
-
-/// Runs a native method: a panic or a JNI error is counted, and Java gets the type's default value.
-pub fn ffi_guard<T: Default>(mut env: EnvUnowned<'_>, body: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<T>) -> T {
-    binding::ffi_guard(T::default(), || match env.with_env_no_catch(body).into_outcome() {
-        jni::Outcome::Ok(value) => value,
-        _ => {
-            binding::count_failed_call();
-            T::default()
-        }
-    })
-}
-
-fn bytes_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<u8>> {
-    if array.is_null() {
-        return Ok(Vec::new());
-    }
-    env.convert_byte_array(array)
-}
-
-fn texts_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<Vec<String>> {
-    Ok(unpack(&bytes_of(env, array)?))
-}
-
-pub fn text_of(env: &Env<'_>, array: &JByteArray<'_>) -> jni::errors::Result<String> {
-    Ok(String::from_utf8_lossy(&bytes_of(env, array)?).into_owned())
-}
-
-/// Packs strings into a new Java array.
-pub fn packed_array<T: AsRef<str>>(
-    env: &mut Env<'_>,
-    texts: impl IntoIterator<Item = T>,
-) -> jni::errors::Result<LocalRef> {
-    Ok(LocalRef(env.byte_array_from_slice(&pack(texts))?.into_raw()))
-}
-
-/// A local reference returned to Java, or null.
-#[repr(transparent)]
-pub struct LocalRef(jobject);
-
-impl Default for LocalRef {
-    fn default() -> Self {
-        Self(std::ptr::null_mut())
-    }
-}
-
-pub fn read_words(env: &Env<'_>, array: &JLongArray<'_>) -> jni::errors::Result<Words> {
-    let mut words = [0; 5];
-    array.get_region(env, 0, &mut words)?;
-    Ok(words.map(|word: jlong| word as u64))
-}
-
-fn write_words(env: &Env<'_>, array: &JLongArray<'_>, words: &Words) -> jni::errors::Result<()> {
-    array.set_region(env, 0, &words.map(|word| word as jlong))
-}
 
 /// Version of the library.
 #[no_mangle]
@@ -211,10 +144,6 @@ fn ignored_settings(requested: &Config, running: &Config) -> Option<String> {
     })
 }
 
-fn error_array(env: &mut Env<'_>, error: &Error) -> jni::errors::Result<LocalRef> {
-    packed_array(env, BINDING.error_texts(error))
-}
-
 /// An application stops the profiler. The profiler ends with its last holder, or at the end of the program (`application`
 /// is null). The open window is sent within `stopTimeout` in any case. True if everything was delivered.
 #[no_mangle]
@@ -323,7 +252,7 @@ pub extern "system" fn Java_io_spanprof_Native_child<'l>(
 ) -> bool {
     ffi_guard(env, |env| {
         let lost_before = labels_lost();
-        let child = context_calls::child(&read_words(env, &words)?, &texts_of(env, &labels)?);
+        let child = context::child(&read_words(env, &words)?, &texts_of(env, &labels)?);
         write_words(env, &words, &child)?;
         // Labels that another thread loses meanwhile count too: no loss is missed.
         Ok(labels_lost() == lost_before)
@@ -339,7 +268,7 @@ pub extern "system" fn Java_io_spanprof_Native_merge<'l>(
     prepared: JLongArray<'l>,
 ) -> bool {
     ffi_guard(env, |env| {
-        let merged = context_calls::merged(&read_words(env, &words)?, &read_words(env, &prepared)?);
+        let merged = context::merged(&read_words(env, &words)?, &read_words(env, &prepared)?);
         write_words(env, &words, &merged)?;
         Ok(true)
     })
@@ -352,7 +281,7 @@ pub extern "system" fn Java_io_spanprof_Native_labelsOf(
     _class: JClass<'_>,
     label_set: jint,
 ) -> LocalRef {
-    ffi_guard(env, |env| packed_array(env, context_calls::labels_of(label_set as u32)))
+    ffi_guard(env, |env| packed_array(env, context::labels_of(label_set as u32)))
 }
 
 /// A buffer of the calling platform thread's scope words; null if no row is free.
