@@ -1,6 +1,6 @@
 //! The module's functions: start, stop, flush, update, stats and those that the package's hooks call. Each converts its
 //! arguments, calls the core with the GIL released and converts the result. Not here: contexts and labels
-//! ([`crate::context_calls`]).
+//! ([`crate::context`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use spanprof::config::process_environment;
 use spanprof::runtime::Runtime;
 use spanprof::{Error, ErrorKind, Profiler, StatValue, Stats};
 
-use crate::convert::{self, BINDING};
-use crate::error::ffi_guard_or_raise;
+use crate::convert::{self, ffi_guard_or_raise, BINDING};
 use crate::ffi::pending_call;
+use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;
 use crate::runtime::PythonRuntime;
@@ -132,6 +132,12 @@ pub fn resume_current_thread(py: Python<'_>) {
 #[pyfunction]
 pub fn set_log_notifier(function: Bound<'_, PyAny>) {
     pending_call::set_function(function);
+}
+
+/// Sets the function that a scope calls when used as a decorator; called once when the package is imported.
+#[pyfunction]
+pub fn set_decorate(decorate: Bound<'_, PyAny>) {
+    scope_calls::set_decorate(decorate);
 }
 
 /// Registers the library of `function` (greenlet). It replaces frames and context in separate steps, so samples taken inside it

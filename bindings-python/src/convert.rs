@@ -1,14 +1,15 @@
-//! Converts configuration, labels and statistics between Python values and the core's. No policy: the core defines the meaning
-//! and bounds of a value, and the replacement of a bad one. Called by the module's functions and by the scope type.
+//! The description of this binding, and the conversion of configuration, labels, statistics and errors between Python values
+//! and the core's. No policy: the core defines the meaning and bounds of a value, and the replacement of a bad one. Called by
+//! the module's functions and by the scope type.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
-use spanprof::binding::{log, Binding, KeyCase};
-use spanprof::{ConfigValue, LogLevel, StatValue, Stats};
+use spanprof::binding::{ffi_guard, ffi_guard_result, log, Binding, KeyCase};
+use spanprof::context::{self as table, ContextRow};
+use spanprof::{ConfigValue, Error, LogLevel, StatValue, Stats};
 
-use crate::context::{self, PreparedLabels};
 use crate::ffi::text::{self, BorrowedPairs};
 
 /// The description of this binding.
@@ -90,14 +91,22 @@ pub fn program_name(py: Python<'_>) -> String {
     name.to_owned()
 }
 
+/// Interned labels, and optionally a span link, to merge into any parent context.
+pub type PreparedLabels = ContextRow;
+
+/// The labels of one `tag_wrapper` call, interned.
+fn prepare(labels: &[(&str, &str)]) -> PreparedLabels {
+    table::with_labels(ContextRow::default(), labels)
+}
+
 /// Interns the labels of one `tag_wrapper` call. Never raises: unreadable labels are counted and omitted.
 pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     if let Ok(dict) = labels.cast_exact::<PyDict>() {
         if let Some(pairs) = BorrowedPairs::of(dict, MAX_TEXT_CHARACTERS, MAX_LABELS) {
-            return context::prepare(pairs.as_slice());
+            return prepare(pairs.as_slice());
         }
     }
-    if let Some(prepared) = crate::labels::prepared(labels) {
+    if let Some(prepared) = prepared(labels) {
         return prepared;
     }
     if labels.cast::<PyMapping>().is_err() {
@@ -108,7 +117,63 @@ pub fn prepared_labels(labels: &Bound<'_, PyAny>) -> PreparedLabels {
     }
     let owned = owned_pairs(labels);
     let pairs: Vec<(&str, &str)> = owned.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    context::prepare(&pairs)
+    prepare(&pairs)
+}
+
+/// Prepared labels: an immutable label set, converted and interned once. `tag_wrapper` takes them in place of a mapping.
+#[pyclass(frozen, name = "Labels", module = "spanprof")]
+pub struct LabelsObject(PreparedLabels);
+
+#[pymethods]
+impl LabelsObject {
+    #[new]
+    #[pyo3(signature = (*labels, **keyword_labels))]
+    fn new(labels: &Bound<'_, PyTuple>, keyword_labels: Option<&Bound<'_, PyDict>>) -> Self {
+        let given: Vec<_> = labels.iter().collect();
+        let keywords: Vec<_> = keyword_labels.map(|keywords| keywords.iter().collect()).unwrap_or_default();
+        Self(ffi_guard(PreparedLabels::default(), || labels_of_arguments(labels.py(), &given, &keywords)))
+    }
+}
+
+/// The interned labels of a [`LabelsObject`] object.
+pub fn prepared(value: &Bound<'_, PyAny>) -> Option<PreparedLabels> {
+    value.cast_exact::<LabelsObject>().ok().map(|labels| labels.get().0)
+}
+
+/// The labels of `tag_wrapper(labels)`, `tag_wrapper(labels=…)`, `tag_wrapper(endpoint="/cart")`, or a mapping and keywords,
+/// which take precedence. Other arguments set no labels and log one warning.
+pub fn labels_of_arguments<'py>(
+    py: Python<'py>,
+    given: &[Bound<'py, PyAny>],
+    keywords: &[(Bound<'py, PyAny>, Bound<'py, PyAny>)],
+) -> PreparedLabels {
+    let labels = PyDict::new(py);
+    let mut outer = PreparedLabels::default();
+    let filled = (|| -> PyResult<bool> {
+        let mut mapping = given.first();
+        let mut single = Vec::new();
+        for (name, value) in keywords {
+            let is_labels = || prepared(value).is_some() || value.cast::<PyMapping>().is_ok();
+            match mapping.is_none() && name.eq("labels")? && is_labels() {
+                true => mapping = Some(value),
+                false => single.push((name, value)),
+            }
+        }
+        if let Some(mapping) = mapping {
+            match prepared(mapping) {
+                Some(prepared) => outer = prepared,
+                None => labels.update(mapping.cast::<PyMapping>()?)?,
+            }
+        }
+        for (name, value) in single {
+            labels.set_item(name, value)?;
+        }
+        Ok(given.len() <= 1 && (mapping.is_some() || !keywords.is_empty()))
+    })();
+    if !matches!(filled, Ok(true)) {
+        warn_of_labels(&format!("{} arguments", given.len() + keywords.len()));
+    }
+    table::merge(outer, prepared_labels(labels.as_any()))
 }
 
 /// Warns, once in a process, that a `tag_wrapper` call sets no labels.
@@ -168,4 +233,18 @@ pub fn stats_into<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, Py
         }
     }
     Ok(dict)
+}
+
+/// The FFI guard of calls that may raise: errors and panics become `SpanprofError`.
+pub fn ffi_guard_or_raise<T>(py: Python<'_>, body: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
+    ffi_guard_result(body).map_err(|error| into_exception(py, &error))
+}
+
+fn into_exception(py: Python<'_>, error: &Error) -> PyErr {
+    let build = || -> PyResult<PyErr> {
+        let class = py.import("spanprof.errors")?.getattr("SpanprofError")?;
+        let [kind, message, hint] = BINDING.error_texts(error);
+        Ok(PyErr::from_value(class.call1((message, kind, hint))?))
+    };
+    build().unwrap_or_else(|import_error| import_error)
 }

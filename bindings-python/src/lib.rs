@@ -3,17 +3,16 @@
 //! Conversion only: keyword arguments to the core's configuration, errors to exceptions, context ids to the context variable
 //! that Python propagates. Not here: defaults, limits and messages (the core), the frame walk ([`runtime`]), Python-level
 //! conveniences (`python/spanprof`). Called by the Python package, never by user code.
+//!
+//! The modules are those of every binding, and [`ffi`]: CPython's C API beyond PyO3, with the C types of `tag_wrapper`.
 
 mod api;
 #[cfg(feature = "testing")]
 mod conformance;
 mod context;
-mod context_calls;
 mod convert;
-mod error;
 pub mod ffi;
 mod host_log;
-mod labels;
 pub mod runtime;
 
 use pyo3::prelude::*;
@@ -50,19 +49,19 @@ fn spanprof_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(host_log::close_log, module)?)?;
     module.add_function(wrap_pyfunction!(api::set_log_notifier, module)?)?;
 
-    module.add_class::<context_calls::LinkToken>()?;
-    module.add_class::<context_calls::BoundCall>()?;
-    module.add_class::<labels::LabelsObject>()?;
-    module.add_function(wrap_pyfunction!(context_calls::current, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::describe, module)?)?;
+    module.add_class::<context::LinkToken>()?;
+    module.add_class::<context::BoundCall>()?;
+    module.add_class::<convert::LabelsObject>()?;
+    module.add_function(wrap_pyfunction!(context::current, module)?)?;
+    module.add_function(wrap_pyfunction!(context::describe, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::otel_calls::link_opentelemetry, module)?)?;
     module.add_function(wrap_pyfunction!(ffi::otel_calls::name_root_spans, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::is_linked, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::add_labels, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::remove_label, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::set_current, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::bind_context, module)?)?;
-    module.add_function(wrap_pyfunction!(context_calls::set_decorate, module)?)?;
+    module.add_function(wrap_pyfunction!(context::is_linked, module)?)?;
+    module.add_function(wrap_pyfunction!(context::add_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(context::remove_label, module)?)?;
+    module.add_function(wrap_pyfunction!(context::set_current, module)?)?;
+    module.add_function(wrap_pyfunction!(context::bind_context, module)?)?;
+    module.add_function(wrap_pyfunction!(api::set_decorate, module)?)?;
     #[cfg(feature = "testing")]
     {
         let testing = PyModule::new(module.py(), "_testing")?;

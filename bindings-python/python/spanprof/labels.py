@@ -2,7 +2,7 @@
 
 ``tag_wrapper`` and the ``Scope`` that it returns are C types of the native module, implemented in Rust:
 ``src/ffi/scope_calls.rs`` (entry points), ``src/ffi/scope.rs`` (open scopes), ``src/context.rs`` (context ids). ``Labels`` is
-``src/labels.rs``. ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version without the native
+``src/convert.rs``. ``_spanprof.pyi`` has the signatures, ``decorate.py`` the decorator, ``noop.py`` the version without the native
 module.
 """
 

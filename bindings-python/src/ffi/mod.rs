@@ -3,6 +3,7 @@
 //!
 //! Rule: functions here run with the GIL held unless documented otherwise, and none leaves a Python exception set.
 
+mod heap_type;
 pub mod otel_calls;
 pub mod pending_call;
 pub mod scope;

@@ -1,7 +1,7 @@
 //! C functions that replace `attach` and `detach` of OpenTelemetry's runtime context and link the active span. A service makes
 //! two such calls per span; written in Python they cost 8 µs. Spans of the SDK and of the API store a `SpanContext`, a tuple,
 //! in `_context` (opentelemetry-api 1.x, trace/span.py). A Python function describes other spans. Not here: the context ids
-//! (`crate::context_calls`), and the replacement itself (`otel_link.py`).
+//! (`crate::context`), and the replacement itself (`otel_link.py`).
 
 use std::ffi::c_int;
 use std::ptr;
@@ -13,10 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use spanprof::binding::ffi_guard;
 
-use super::scope_calls::MethodTable;
+use super::heap_type::MethodTable;
 use super::symbols::symbols;
 use super::trace_id::trace_id_bytes;
-use crate::context_calls::{attach_span, detach_span, ActiveSpan, LinkToken};
+use crate::context::{attach_span, detach_span, ActiveSpan, LinkToken};
 use crate::convert;
 
 /// Whether the name of a local root span becomes the label `span_name`.

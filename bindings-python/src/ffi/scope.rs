@@ -1,14 +1,15 @@
 //! State of the object that `tag_wrapper` returns: prepared labels and the scopes now open on it. One object may be open many
 //! times at once, in several tasks and threads. It is a raw C type instead of a `#[pyclass]`, because entering and leaving a
 //! scope must cost less than PyO3's argument handling alone (decision 10). Not here: the C entry points
-//! ([`super::scope_calls`]) and context ids (`crate::context`).
+//! (`scope_calls`) and context ids (`crate::context`).
 
 use std::ffi::{c_int, c_void};
 
 use pyo3::ffi;
 
 use super::variable::{self, VariableValue};
-use crate::context::{self, PreparedLabels};
+use crate::context;
+use crate::convert::PreparedLabels;
 use spanprof::context::{pin_context, PinnedContext};
 
 /// One open scope: the value it wrote, and the value to restore. The written context is pinned until the scope ends.

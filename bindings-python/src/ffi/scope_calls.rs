@@ -1,7 +1,7 @@
 //! C entry points of `tag_wrapper` and of the scope type: construction, `with`, `async with`, decoration, deallocation. Each
 //! catches panics with `ffi_guard`. Called by the interpreter only.
 
-use std::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
+use std::ffi::{c_int, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -10,11 +10,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof::binding::ffi_guard;
 
+use super::heap_type::{new_type, slot, MethodTable};
 use super::scope::ScopeState;
 use super::scope_method;
-use crate::context::PreparedLabels;
-use crate::convert;
-use crate::labels;
+use crate::convert::{self, PreparedLabels};
 
 #[repr(C)]
 struct ScopeObject {
@@ -55,12 +54,6 @@ const fn fast_keywords(function: FastCallKeywords) -> ffi::PyMethodDefPointer {
 const fn row(name: &'static CStr, meth: ffi::PyMethodDefPointer, flags: c_int, doc: &'static CStr) -> ffi::PyMethodDef {
     ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth: meth, ml_flags: flags, ml_doc: doc.as_ptr() }
 }
-
-/// A static table of C methods; the last row is zero.
-pub(super) struct MethodTable<const N: usize>(pub(super) [ffi::PyMethodDef; N]);
-
-// SAFETY: the rows hold pointers to static data and functions only, and are never written.
-unsafe impl<const N: usize> Sync for MethodTable<N> {}
 
 static SCOPE_METHODS: MethodTable<5> = MethodTable([
     row(c"__enter__", ffi::PyMethodDefPointer { PyCFunction: enter }, ffi::METH_NOARGS, c"Attach the labels."),
@@ -126,29 +119,6 @@ pub fn set_decorate(decorate: Bound<'_, PyAny>) {
     let old = DECORATE.swap(decorate.into_ptr(), Ordering::AcqRel);
     // SAFETY: null or the reference leaked by the previous call; `decorate` proves that the GIL is held.
     unsafe { ffi::Py_XDECREF(old) };
-}
-
-pub(super) fn slot(slot: c_int, pfunc: *mut c_void) -> ffi::PyType_Slot {
-    ffi::PyType_Slot { slot, pfunc }
-}
-
-/// A type with `Py_TPFLAGS_DEFAULT` and further flags.
-pub(super) fn new_type<'py>(
-    py: Python<'py>,
-    name: &'static CStr,
-    basicsize: usize,
-    flags: c_ulong,
-    slots: &mut [ffi::PyType_Slot],
-) -> PyResult<Bound<'py, PyAny>> {
-    let mut spec = ffi::PyType_Spec {
-        name: name.as_ptr(),
-        basicsize: basicsize as c_int,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | flags) as c_uint,
-        slots: slots.as_mut_ptr(),
-    };
-    // SAFETY: `slots` ends with a zero row; names, docs and method tables are static, the rest is copied.
-    unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&mut spec)) }
 }
 
 /// The Rust state of a scope object.
@@ -229,7 +199,7 @@ unsafe fn labels_of_call(
     };
     let (given, keyword_values) = values.split_at((positional as usize).min(values.len()));
     let keywords: Vec<_> = names.into_iter().zip(keyword_values.iter().cloned()).collect();
-    labels::of_arguments(py, given, &keywords)
+    convert::labels_of_arguments(py, given, &keywords)
 }
 
 unsafe extern "C" fn enter_scope(object: *mut ffi::PyObject) -> *mut ffi::PyObject {

@@ -1,6 +1,6 @@
 //! `__enter__` and `__exit__` of the scope type as bound methods with a free list. A `with` statement binds both; allocating
 //! and freeing two method objects of the interpreter would be a fifth of its cost. Not here: the methods themselves
-//! ([`super::scope_calls`]).
+//! (`scope_calls`).
 //!
 //! Rule: everything here runs with the GIL held; the GIL also protects the free list.
 
@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use spanprof::binding::ffi_guard;
 
-use super::scope_calls::{new_type, slot};
+use super::heap_type::{new_type, slot};
 
 /// The implementation of a method; both methods ignore their arguments.
 pub type Body = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;

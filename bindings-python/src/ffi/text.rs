@@ -1,5 +1,5 @@
 //! Reads Python strings, without a copy where possible: `tag_wrapper` with a new dictionary spends most of its time here. Not
-//! here: the conversion of other values (`crate::convert`).
+//! here: the conversion of other values (`convert.rs`).
 
 use std::ptr;
 

@@ -1,6 +1,6 @@
 //! The context variable that holds the context id. Python propagates it with its own contexts, so following async code costs
 //! nothing per task switch. Its value is a plain `int`; 0 or unset means no context. The runtime reads the same variable in the
-//! signal handler. Not here: context rows (`crate::context`).
+//! signal handler. Not here: context rows (`context.rs`).
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -12,10 +12,11 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Files of the bindings' FFI boundary, which declare and export functions.
-const FFI_FILES: [&str; 12] = [
+const FFI_FILES: [&str; 13] = [
     "bindings-java/src/agent.rs",
     "bindings-java/src/api.rs",
     "bindings-java/src/natives.rs",
+    "bindings-python/src/ffi/heap_type.rs",
     "bindings-python/src/ffi/pending_call.rs",
     "bindings-python/src/ffi/scope.rs",
     "bindings-python/src/ffi/scope_calls.rs",
