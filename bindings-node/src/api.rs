@@ -14,7 +14,7 @@ use std::time::Duration;
 use napi::bindgen_prelude::{AsyncTask, Env, JsValue, Object, Unknown};
 use napi::{Result, Task};
 use napi_derive::napi;
-use spanprof::binding::{self, ffi_guard};
+use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::{from_json, process_environment};
 use spanprof::{Config, Error, ErrorKind, Profiler, StatValue, Stats};
 
@@ -137,8 +137,8 @@ pub fn register_thread(env: Env) -> bool {
     ffi_guard(false, || {
         host_log::install();
         let enrolled = NodeRuntime::get().is_ok() && enroll(&env).is_ok();
-        if let (true, Some(profiler)) = (enrolled, Profiler::running()) {
-            profiler.register_current_thread();
+        if enrolled {
+            with_running(Profiler::register_current_thread);
         }
         enrolled
     })
@@ -147,21 +147,13 @@ pub fn register_thread(env: Env) -> bool {
 /// Takes the CPU clock from this thread, which is about to execute another program.
 #[napi]
 pub fn suspend_current_thread() {
-    ffi_guard((), || {
-        if let Some(profiler) = Profiler::running() {
-            profiler.suspend_current_thread();
-        }
-    });
+    ffi_guard((), || with_running(Profiler::suspend_current_thread));
 }
 
 /// Restores this thread's CPU clock.
 #[napi]
 pub fn resume_current_thread() {
-    ffi_guard((), || {
-        if let Some(profiler) = Profiler::running() {
-            profiler.resume_current_thread();
-        }
-    });
+    ffi_guard((), || with_running(Profiler::resume_current_thread));
 }
 
 /// Sets the duration above which a turn of any event loop becomes samples; 0 turns this off.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::binding::{self, ffi_guard};
+use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::process_environment;
 use spanprof::runtime::Runtime;
 use spanprof::{Error, ErrorKind, Profiler, StatValue, Stats};
@@ -101,31 +101,19 @@ pub fn after_fork_in_child(py: Python<'_>) {
 /// Registers the calling thread before it runs code of the program.
 #[pyfunction]
 pub fn register_current_thread() {
-    ffi_guard((), || {
-        if let Some(profiler) = Profiler::running() {
-            profiler.register_current_thread();
-        }
-    });
+    ffi_guard((), || with_running(Profiler::register_current_thread));
 }
 
 /// Disarms the CPU clock of the calling thread, which is about to call `exec`.
 #[pyfunction]
 pub fn suspend_current_thread(py: Python<'_>) {
-    ffi_guard((), || {
-        if let Some(profiler) = Profiler::running() {
-            py.detach(|| profiler.suspend_current_thread());
-        }
-    });
+    ffi_guard((), || py.detach(|| with_running(Profiler::suspend_current_thread)));
 }
 
 /// Arms the CPU clock of the calling thread again.
 #[pyfunction]
 pub fn resume_current_thread(py: Python<'_>) {
-    ffi_guard((), || {
-        if let Some(profiler) = Profiler::running() {
-            py.detach(|| profiler.resume_current_thread());
-        }
-    });
+    ffi_guard((), || py.detach(|| with_running(Profiler::resume_current_thread)));
 }
 
 /// Sets the function that the main thread calls when log lines are queued; called once when the package is imported.

@@ -35,6 +35,13 @@ pub fn update(changes: Vec<(String, ConfigValue)>) -> Result<bool, Error> {
     Profiler::running().map_or(Ok(false), |profiler| profiler.update(&ConfigPatch(changes)).map(|()| true))
 }
 
+/// Calls a function of the running profiler; without effect when none runs.
+pub fn with_running(call: impl FnOnce(&Profiler)) {
+    if let Some(profiler) = Profiler::running() {
+        call(&profiler);
+    }
+}
+
 /// Whether samples are being taken.
 pub fn is_running() -> bool {
     Profiler::running().is_some_and(|profiler| profiler.is_running())
