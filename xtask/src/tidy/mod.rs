@@ -1,6 +1,7 @@
 //! Rules that a machine checks. Each rule is a pure function of a path and a text, with its tests beside it; this file reads
 //! the work tree and runs them. Called by the verbs `tidy`, `check` and `test`.
 
+mod binding_modules;
 mod commits;
 mod dependencies;
 mod directory_map;
@@ -107,6 +108,7 @@ impl WorkTree {
             report.violations.extend(of_file(path, text));
             report.long_sentences.extend(sentences::long(path, text));
         }
+        report.violations.extend(binding_modules::check(&self.paths));
         report.violations.extend(directory_map::check(&self.paths, self.text("ARCHITECTURE.md")));
         report.violations.extend(dependencies::directions(&cargo_metadata()?));
         Ok(report)
