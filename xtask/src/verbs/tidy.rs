@@ -11,10 +11,11 @@ pub const VERB: Verb = Verb {
     about: "checks the rules that a machine can check\n\n\
         `unsafe` only in its places and each with SAFETY; files of at most 500 lines with a header; no empty names, no\n\
         unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory\n\
-        in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words and repeated type\n\
-        names within the counts of xtask/src/tidy/counts; commits as `area: summary` of 72 characters with a body.\n\
+        in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words, repeated type\n\
+        names and import cycles within the lists of xtask/src/tidy/counts; commits as `area: summary` of 72 characters\n\
+        with a body.\n\
         --places TERM: lists each use of a banned word or type name. --sentences: lists the sentences above 30 words in the\n\
-        documents. --lower: writes the counts that fell.",
+        documents. --lower: writes the counts that fell and the cycles that shrank.",
     options: &[OptionSpec::Value("places"), OptionSpec::Switch("sentences"), OptionSpec::Switch("lower")],
     run: execute,
 };

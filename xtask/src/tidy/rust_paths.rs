@@ -1,0 +1,192 @@
+//! Reads the module paths of a Rust file, tests excluded: imports with their names, and paths in code. An approximation for
+//! formatted code, not a parser. Called by `import_cycles`.
+
+use std::collections::BTreeMap;
+
+use super::source;
+
+/// Segments of a path: `crate::a::B` has three.
+pub type Segments = Vec<String>;
+
+/// A path in code, and the inline modules around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedPath {
+    pub inside: Segments,
+    pub segments: Segments,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// The paths of one file.
+#[derive(Debug, Default)]
+pub struct FilePaths {
+    pub paths: Vec<PlacedPath>,
+    /// Imported names, by inline module.
+    pub imports: BTreeMap<Segments, BTreeMap<String, Segments>>,
+}
+
+struct Token {
+    text: String,
+    line: usize,
+}
+
+/// The paths of a file outside tests.
+pub fn read(text: &str) -> FilePaths {
+    let tokens = tokens(text);
+    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let mut found = FilePaths::default();
+    // Inline modules, each with the depth of braces outside it.
+    let mut inside: Vec<(String, usize)> = Vec::new();
+    let (mut at, mut depth) = (0, 0);
+    while at < tokens.len() {
+        let modules = || inside.iter().map(|(name, _)| name.clone()).collect::<Segments>();
+        match (text_at(at), text_at(at + 1), text_at(at + 2)) {
+            ("#", "[", "cfg") if is_test(&[text_at(at + 4), text_at(at + 6)]) => at = after_item(&tokens, at),
+            ("mod", name, "{") => {
+                inside.push((name.to_owned(), depth));
+                depth += 1;
+                at += 3;
+            }
+            ("use", _, _) => {
+                let (mut imported, line) = (Vec::new(), tokens[at].line);
+                at = read_tree(&tokens, at + 1, &[], &mut imported);
+                for (segments, name) in imported {
+                    found.imports.entry(modules()).or_default().insert(name, segments.clone());
+                    found.paths.push(PlacedPath { inside: modules(), segments, line });
+                }
+            }
+            ("{", _, _) => (depth, at) = (depth + 1, at + 1),
+            ("}", _, _) => {
+                (depth, at) = (depth.saturating_sub(1), at + 1);
+                inside.pop_if(|(_, outside)| *outside == depth);
+            }
+            (_, "::", next)
+                if is_name(text_at(at)) && is_name(next) && at.checked_sub(1).is_none_or(|at| text_at(at) != "::") =>
+            {
+                let (mut segments, line) = (vec![text_at(at).to_owned()], tokens[at].line);
+                while text_at(at + 1) == "::" && is_name(text_at(at + 2)) {
+                    segments.push(text_at(at + 2).to_owned());
+                    at += 2;
+                }
+                found.paths.push(PlacedPath { inside: modules(), segments, line });
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// Whether `cfg(A` or `cfg(all(B` selects tests only.
+fn is_test(conditions: &[&str; 2]) -> bool {
+    conditions[0] == "test" || (conditions[0] == "all" && conditions[1] == "test")
+}
+
+/// The position after the item with the attribute at `at`.
+fn after_item(tokens: &[Token], at: usize) -> usize {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate().skip(at) {
+        match token.text.as_str() {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" => depth = depth.saturating_sub(1),
+            ";" if depth == 0 => return at + 1,
+            // The end of the struct around a field.
+            "}" if depth == 0 => return at,
+            "}" if depth == 1 => return at + 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+    }
+    tokens.len()
+}
+
+/// Reads the tree of a `use` after `before`; returns the position after it.
+fn read_tree(tokens: &[Token], at: usize, before: &[String], out: &mut Vec<(Segments, String)>) -> usize {
+    let text_at = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let (mut segments, mut at) = (before.to_vec(), at);
+    loop {
+        match text_at(at) {
+            "{" => {
+                at += 1;
+                while !matches!(text_at(at), "}" | "") {
+                    at = read_tree(tokens, at, &segments, out);
+                    at += usize::from(text_at(at) == ",");
+                }
+                return at + 1;
+            }
+            "self" if !segments.is_empty() => at += 1,
+            "::" => at += 1,
+            "as" => {
+                out.push((segments, text_at(at + 1).to_owned()));
+                return at + 2;
+            }
+            name if is_name(name) || name == "*" => {
+                segments.push(name.to_owned());
+                at += 1;
+            }
+            _ => {
+                let name = segments.last().cloned().unwrap_or_default();
+                out.push((segments, name));
+                return at;
+            }
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens: Vec<Token> = Vec::new();
+    for (at, line) in source::rust(text).iter().enumerate() {
+        let mut rest = line.code.as_str();
+        while let Some(first) = rest.chars().next() {
+            let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let length = if rest.starts_with("::") { 2 } else { name.max(first.len_utf8()) };
+            if !first.is_whitespace() {
+                tokens.push(Token { text: rest[..length].to_owned(), line: at + 1 });
+            }
+            rest = &rest[length..];
+        }
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(text: &str) -> Vec<String> {
+        read(text).paths.iter().map(|path| path.segments.join("::")).collect()
+    }
+
+    #[test]
+    fn nested_imports_are_read_each_with_its_name() {
+        let found = read("use crate::{a::{self, B as C}, d};\n\nuse super::e;");
+        let imports = &found.imports[&Vec::new()];
+        let named: Vec<_> = imports.iter().map(|(name, path)| format!("{name}={}", path.join("::"))).collect();
+        assert_eq!(named, ["C=crate::a::B", "a=crate::a", "d=crate::d", "e=super::e"]);
+        assert_eq!(found.paths.last().map(|path| path.line), Some(3));
+    }
+
+    #[test]
+    fn paths_in_code_are_read_and_those_in_comments_and_texts_are_not() {
+        assert_eq!(paths("/// [`super::a`]\nfn f() { crate::b::c(\"super::d\"); x.y::<u8>(); }"), ["crate::b::c"]);
+    }
+
+    #[test]
+    fn tests_are_not_read() {
+        let text = "#[cfg(test)]\nuse super::a;\n#[cfg(all(test, not(loom)))]\nmod tests { use super::{b, c}; }\nuse super::d;";
+        assert_eq!(paths(text), ["super::d"]);
+        assert_eq!(paths("struct A {\n    #[cfg(test)]\n    b: super::b::B,\n}\nuse super::c;"), ["super::c"]);
+        assert_eq!(paths("#[cfg(any(test, loom))]\nuse super::a;"), ["super::a"]);
+    }
+
+    #[test]
+    fn paths_of_an_inline_module_are_relative_to_it() {
+        let found = read("mod inner {\n    use super::A;\n}\nuse super::B;");
+        let inside: Vec<_> = found.paths.iter().map(|path| path.inside.len()).collect();
+        assert_eq!(inside, [1, 0]);
+    }
+}
