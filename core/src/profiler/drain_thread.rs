@@ -164,7 +164,7 @@ impl<'a> DrainThread<'a> {
         self.check_handlers_at_ns = now_ns + interval_ns;
         let clocks = self.session.clocks.load_full();
         match clocks.map_or_else(signal_claim::check, |clocks| clocks.check_handlers()) {
-            ClaimStatus::InPlace => {}
+            ClaimStatus::Installed => {}
             ClaimStatus::Moved(signal) => log(
                 LogLevel::Warning,
                 &format!("spanprof: another handler was installed for SIGURG; it stays, and samples use signal {signal} from now on"),

@@ -254,7 +254,7 @@ impl Clocks {
     /// of threads changed. The drain thread calls this at least once per upload interval: while another handler takes
     /// the signal, neither samples nor the scan timer arrive.
     pub fn check_handlers(&self) -> ClaimStatus {
-        let Some((mut state, run)) = self.running() else { return ClaimStatus::InPlace };
+        let Some((mut state, run)) = self.running() else { return ClaimStatus::Installed };
         if run.setup.kind == TickerKind::Trap {
             handler::install(libc::SIGTRAP);
         }
@@ -268,7 +268,7 @@ impl Clocks {
             self.shared.scan_thread.store(0, Ordering::Release);
         }
         let threads = threads::count();
-        if outcome != ClaimStatus::InPlace || state.schedule.has_changed(threads) {
+        if outcome != ClaimStatus::Installed || state.schedule.has_changed(threads) {
             scan(&mut state, threads);
         }
         self.shared.snapshot.publish_threads(&state.registry);

@@ -88,5 +88,5 @@ pub fn install_fault_guard() -> bool {
 
 /// Whether our fault handler is installed; guarded reads are direct loads only then.
 pub fn fault_guard_owned() -> bool {
-    spanprof_signal::guarded::check_in_place()
+    spanprof_signal::guarded::check_installed()
 }

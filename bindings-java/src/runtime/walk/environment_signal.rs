@@ -117,6 +117,6 @@ impl WalkEnvironment for ProcessMemory {
 
     #[inline(always)]
     fn signal_trampoline(self) -> Option<usize> {
-        Some(guarded::signal_trampoline()).filter(|code| *code != 0 && guarded::is_in_place())
+        Some(guarded::signal_trampoline()).filter(|code| *code != 0 && guarded::is_installed())
     }
 }

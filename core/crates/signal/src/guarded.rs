@@ -143,7 +143,7 @@ unsafe extern "C" {
 }
 
 static FAULTS: AtomicU64 = AtomicU64::new(0);
-static IN_PLACE: AtomicBool = AtomicBool::new(false);
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Set where a seccomp filter would end the process for `process_vm_readv`.
 static KERNEL_READS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 static SEGV_CHAIN: HandlerChain = HandlerChain::new();
@@ -159,7 +159,7 @@ pub fn read_u64(address: usize) -> Option<u64> {
     if address < MIN_READABLE_ADDRESS {
         return None;
     }
-    if !is_in_place() {
+    if !is_installed() {
         let mut bytes = [0u8; 8];
         return read_by_kernel(bytes.as_mut_ptr(), address, 8).then(|| u64::from_ne_bytes(bytes));
     }
@@ -178,7 +178,7 @@ pub unsafe fn copy(destination: *mut u8, source: usize, length: usize) -> bool {
     if source < MIN_READABLE_ADDRESS || source.checked_add(length).is_none() {
         return false;
     }
-    if !is_in_place() {
+    if !is_installed() {
         return read_by_kernel(destination, source, length);
     }
     // SAFETY: `destination` is valid by the caller's contract; the source is guarded as in `read_u64`.
@@ -191,7 +191,7 @@ pub fn copy_80(destination: &mut [u8; 80], source: usize) -> bool {
     if source < MIN_READABLE_ADDRESS {
         return false;
     }
-    if !is_in_place() {
+    if !is_installed() {
         return read_by_kernel(destination.as_mut_ptr(), source, 80);
     }
     // SAFETY: the destination is a borrowed array of 80 bytes; the source is guarded as in `read_u64`.
@@ -210,8 +210,8 @@ pub fn faults_forwarded() -> u64 {
 
 /// Whether reads are direct loads. False means that each read is a system call, and capture functions may give up.
 #[inline]
-pub fn is_in_place() -> bool {
-    IN_PLACE.load(Ordering::Relaxed)
+pub fn is_installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
 }
 
 /// Disables reads by system call (`process_vm_readv`): from now on a read fails while the fault handler is not
@@ -220,13 +220,13 @@ pub fn forbid_kernel_reads() {
     KERNEL_READS_FORBIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Whether our handler is installed for both fault signals. Updates [`is_in_place`].
-pub fn check_in_place() -> bool {
+/// Whether our handler is installed for both fault signals. Updates [`is_installed`].
+pub fn check_installed() -> bool {
     let ours =
         |signal| current_action(signal).is_some_and(|action| action.sa_sigaction == on_fault as *const () as usize);
-    let in_place = ours(libc::SIGSEGV) && ours(libc::SIGBUS);
-    IN_PLACE.store(in_place, Ordering::Relaxed);
-    in_place
+    let installed = ours(libc::SIGSEGV) && ours(libc::SIGBUS);
+    INSTALLED.store(installed, Ordering::Relaxed);
+    installed
 }
 
 /// Installs the fault handler, or reinstalls it over a handler that replaced it and chains to that one. Normal
@@ -240,7 +240,7 @@ pub fn install() -> bool {
     let installed = SEGV_CHAIN.install(libc::SIGSEGV, handler, flags) & BUS_CHAIN.install(libc::SIGBUS, handler, flags);
     let restorer = current_action(libc::SIGSEGV).and_then(|action| action.sa_restorer);
     SIGNAL_TRAMPOLINE.store(restorer.map_or(0, |code| code as usize), Ordering::Relaxed);
-    installed && check_in_place()
+    installed && check_installed()
 }
 
 /// Return address of fault handlers: the signal trampoline (`sa_restorer`) of the C library; 0 where unknown.

@@ -25,7 +25,7 @@ static PREFERRED_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimStatus {
     /// The handler is installed, or no signal was claimed.
-    InPlace,
+    Installed,
     /// Another handler was found for the preferred signal: use this signal from now on.
     Moved(libc::c_int),
     /// The handler of the runtime's signal had been replaced. It was installed again and chains to the replacement.
@@ -61,7 +61,7 @@ pub fn claim(fallback: libc::c_int) -> Option<libc::c_int> {
 pub fn check() -> ClaimStatus {
     let signal = in_use();
     if signal == 0 || handler::is_installed(signal) {
-        return ClaimStatus::InPlace;
+        return ClaimStatus::Installed;
     }
     if signal == PREFERRED {
         PREFERRED_IS_TAKEN.store(true, Ordering::Relaxed);

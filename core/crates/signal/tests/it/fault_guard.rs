@@ -86,16 +86,16 @@ fn without_our_handler_reads_use_the_kernel() {
     assert!(guarded::install());
     let border = map_border();
     let ours = host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
-    assert!(!guarded::check_in_place());
+    assert!(!guarded::check_installed());
     assert_eq!(guarded::read_u64(border), None, "a fault would have ended the process");
     assert_eq!(guarded::read_u64(border - 8).map(|word| word as u8), Some(248));
     let mut frame = [0u8; 80];
     assert!(guarded::copy_80(&mut frame, border - 80) && !guarded::copy_80(&mut frame, border - 79));
     assert!(guarded::install());
-    assert!(guarded::check_in_place());
+    assert!(guarded::check_installed());
     // Restores the chain for the other tests.
     host_installs(libc::SIGSEGV, ours.sa_sigaction, ours.sa_flags);
-    assert!(guarded::check_in_place());
+    assert!(guarded::check_installed());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn with_kernel_reads_forbidden_reads_without_our_handler_fail() {
         guarded::forbid_kernel_reads();
         assert!(guarded::read_u64(readable).is_some());
         host_installs(libc::SIGSEGV, libc::SIG_DFL, 0);
-        assert!(!guarded::check_in_place());
+        assert!(!guarded::check_installed());
         assert_eq!(guarded::read_u64(readable), None);
         assert!(!guarded::copy_80(&mut [0; 80], readable - 80));
         assert!(guarded::install());
@@ -159,7 +159,7 @@ fn host_faults_reach_the_host_handler_installed_before_or_after_ours() {
         assert_eq!(HOST_FAULTS.load(Ordering::Relaxed), 100);
         // Installed after ours, without chaining: ours is reinstalled and forwards the host's faults.
         host_installs(libc::SIGSEGV, host_unprotects_page as *const () as usize, libc::SA_SIGINFO);
-        assert!(!guarded::check_in_place());
+        assert!(!guarded::check_installed());
         host_reads(protected_page());
         assert!(guarded::install());
         host_reads(protected_page());
