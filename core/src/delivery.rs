@@ -13,8 +13,8 @@ use crate::reduction;
 use crate::window::ClosedWindow;
 use crate::{Error, ErrorKind};
 use spanprof_export::{
-    Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory, Moment, OtlpEndpoint,
-    ProxySettings, Secret, TlsFiles,
+    Destination, DestinationStats, ExportPayload, Exporter, ExporterSettings, FileDirectory, LossBaseline,
+    OtlpEndpoint, ProxySettings, Secret, TlsFiles,
 };
 use spanprof_profile::encode::otlp::{self, EncodedRequest, Revision};
 use spanprof_profile::encode::pprof;
@@ -33,7 +33,7 @@ const MUTUAL_TLS: [&str; 2] = ["client_certificate", "client_key"];
 pub(crate) struct WindowDelivery {
     exporter: Exporter,
     /// Taken before the first window.
-    start: Moment,
+    start: LossBaseline,
     groups: Vec<DestinationGroup>,
     label_names_checked: AtomicBool,
 }
@@ -106,7 +106,7 @@ impl WindowDelivery {
         };
         let exporter = Exporter::start(destinations, settings)
             .map_err(|error| Error::new(ErrorKind::InvalidDestination, error.message, error.hint))?;
-        let start = exporter.moment();
+        let start = exporter.loss_baseline();
         Ok(Some(Self { exporter, start, groups, label_names_checked: AtomicBool::new(false) }))
     }
 
@@ -158,13 +158,13 @@ impl WindowDelivery {
         }
     }
 
-    /// The moment from which [`WindowDelivery::flush`] counts losses.
-    pub fn moment(&self) -> Moment {
-        self.exporter.moment()
+    /// The losses so far, from which [`WindowDelivery::flush`] counts.
+    pub fn loss_baseline(&self) -> LossBaseline {
+        self.exporter.loss_baseline()
     }
 
     /// Sends immediately; true when everything was delivered in time and nothing was lost since `before`.
-    pub fn flush(&self, before: &Moment, timeout: Duration) -> bool {
+    pub fn flush(&self, before: &LossBaseline, timeout: Duration) -> bool {
         self.exporter.flush_since(before, timeout)
     }
 

@@ -185,7 +185,7 @@ impl<'a> DrainThread<'a> {
         self.session.release_wall();
         self.up_to = self.session.inbox.ring().head();
         // Taken before the window closes: a receiver may refuse it immediately.
-        let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
+        let delivery = self.session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         self.close_and_send(false);
         if let Some((delivery, before)) = delivery {
             delivery.flush(&before, TERMINATION_FLUSH_TIMEOUT);

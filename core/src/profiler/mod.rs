@@ -119,7 +119,7 @@ impl Profiler {
         let Some(session) = self.session() else { return true };
         let deadline = Instant::now() + timeout;
         // Taken before the window closes: a receiver may refuse it before the flush begins.
-        let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.moment()));
+        let delivery = session.delivery.as_ref().map(|delivery| (delivery, delivery.loss_baseline()));
         session.control.close_window(only, deadline, session.inbox)
             && delivery
                 .is_none_or(|(delivery, before)| delivery.flush(&before, deadline - Instant::now().min(deadline)))

@@ -30,9 +30,9 @@ pub struct Exporter {
     completion: Arc<ThreadCompletion>,
 }
 
-/// Baseline of the queues and losses at one moment, one mark per destination.
+/// The losses of each destination so far: later losses count from here.
 #[derive(Clone, Debug)]
-pub struct Moment(Vec<QueueMark>);
+pub struct LossBaseline(Vec<QueueMark>);
 
 impl Exporter {
     /// Checks the destinations and starts the thread. No connection is made before the first payload.
@@ -93,14 +93,14 @@ impl Exporter {
         }
     }
 
-    /// Records the losses so far, for [`Exporter::flush_since`] and [`Exporter::stop_since`].
-    pub fn moment(&self) -> Moment {
-        Moment(self.queues.iter().map(|queue| queue.mark()).collect())
+    /// The losses so far, for [`Exporter::flush_since`] and [`Exporter::stop_since`].
+    pub fn loss_baseline(&self) -> LossBaseline {
+        LossBaseline(self.queues.iter().map(|queue| queue.mark()).collect())
     }
 
     /// As [`Exporter::flush`]; `true` only when nothing was lost since `earlier` either. A payload can be lost between
-    /// `enqueue` and `flush`, so take the moment before the `enqueue`.
-    pub fn flush_since(&self, earlier: &Moment, timeout: Duration) -> bool {
+    /// `enqueue` and `flush`, so take the baseline before the `enqueue`.
+    pub fn flush_since(&self, earlier: &LossBaseline, timeout: Duration) -> bool {
         let until = after(timeout);
         let marks = self.marks_since(earlier);
         self.control.send_modify(|control| control.flushes += 1);
@@ -111,11 +111,11 @@ impl Exporter {
     /// before the call have left the queue, at the latest after `timeout`; `true` when all were delivered. The rest
     /// stays queued.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.flush_since(&self.moment(), timeout)
+        self.flush_since(&self.loss_baseline(), timeout)
     }
 
     /// As [`Exporter::stop`]; `true` only when nothing was lost since `earlier` either, as in [`Exporter::flush_since`].
-    pub fn stop_since(&self, earlier: &Moment, timeout: Duration) -> bool {
+    pub fn stop_since(&self, earlier: &LossBaseline, timeout: Duration) -> bool {
         let until = after(timeout);
         let marks = self.marks_since(earlier);
         self.stop_until(until);
@@ -132,7 +132,7 @@ impl Exporter {
     /// were delivered. Does not wait for an unreachable receiver. Later payloads are discarded and counted. A second
     /// call waits for the first.
     pub fn stop(&self, timeout: Duration) -> bool {
-        self.stop_since(&self.moment(), timeout)
+        self.stop_since(&self.loss_baseline(), timeout)
     }
 
     /// One entry per destination, in the order given to `start`.
@@ -147,7 +147,7 @@ impl Exporter {
     }
 
     /// Marks of the payloads enqueued so far, with the losses counted from `earlier` on.
-    fn marks_since(&self, earlier: &Moment) -> Vec<QueueMark> {
+    fn marks_since(&self, earlier: &LossBaseline) -> Vec<QueueMark> {
         self.queues.iter().zip(&earlier.0).map(|(queue, &then)| queue.mark().with_losses_since(then)).collect()
     }
 

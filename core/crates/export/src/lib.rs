@@ -47,7 +47,7 @@ mod wire;
 pub use clock::{Clock, SystemClock};
 pub use endpoint::{check_url, shown as shown_url};
 pub use error::ExportError;
-pub use exporter::{Exporter, Moment};
+pub use exporter::{Exporter, LossBaseline};
 pub use payload::{ExportPayload, SplitFn};
 pub use secret::Secret;
 pub use settings::{

@@ -156,7 +156,7 @@ fn an_unwritable_directory_is_reported_and_counted_and_later_profiles_are_writte
     fs::remove_dir(&directory).unwrap();
     fs::write(&directory, "a file where the directory was").unwrap();
 
-    let before = exporter.moment();
+    let before = exporter.loss_baseline();
     exporter.enqueue(0, profile("cpu", 1, "x"));
     // Rejected before the flush.
     let stats = wait_for(&exporter, "it is settled", |stats| stats.queue_payloads == 0);

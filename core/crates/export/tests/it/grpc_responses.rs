@@ -194,7 +194,7 @@ fn a_message_over_the_limit_of_the_receiver_is_split_once() {
     let (exporter, _) = exporter_to(Destination::OtlpGrpc(grpc_endpoint(server.port())));
 
     let halves = |body: &[u8]| Some(body.chunks(body.len() / 2).map(<[u8]>::to_vec).collect());
-    let before = exporter.moment();
+    let before = exporter.loss_baseline();
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefgh", 10) });
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdefghijkl", 10) });
     assert!(!exporter.flush_since(&before, TEST_TIMEOUT));

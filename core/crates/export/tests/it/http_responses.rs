@@ -291,7 +291,7 @@ fn a_part_that_is_still_too_large_is_discarded_and_the_other_delivered() {
         );
     let (exporter, _) = exporter_to(Destination::OtlpHttp(http_endpoint(server.port())));
 
-    let before = exporter.moment();
+    let before = exporter.loss_baseline();
     exporter.enqueue(0, ExportPayload { split: Some(halves), ..payload("abcdxxxx", 8) });
     exporter.enqueue(0, payload("xx", 5));
     assert!(!exporter.flush_since(&before, TEST_TIMEOUT));

@@ -148,7 +148,7 @@ fn stop_reports_a_payload_that_was_rejected_before_the_call() {
     let server = ScriptedHttp::start(|_, _| HttpReply::status(400));
     let exporter = start(server.port());
 
-    let before = exporter.moment();
+    let before = exporter.loss_baseline();
     exporter.enqueue(0, payload("rejected", 4));
     wait_for(&exporter, "it is rejected", |stats| stats.queue_payloads == 0);
 
