@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use spanprof_signal::RawFrame;
 
-use crate::RecordedMemory;
+use crate::memory::{hex, RecordedMemory, RecordedWord};
 
 /// A stack of a real program as a walker of this project read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,16 +28,6 @@ pub struct RecordedStack {
     pub words: Vec<RecordedWord>,
     /// The frames that the walk found, leaf first.
     pub frames: Vec<RecordedFrame>,
-}
-
-/// Eight bytes of memory. Serialized as `address value`, both hexadecimal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct RecordedWord {
-    /// Where the word was read.
-    pub address: u64,
-    /// The bytes as a little-endian number.
-    pub value: u64,
 }
 
 /// A raw frame and the function that it resolved to. Serialized as `code at name`, the numbers hexadecimal.
@@ -125,25 +115,6 @@ impl RecordedStack {
 
 fn named(path: &Path, error: &dyn fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {error}", path.display()))
-}
-
-fn hex(text: &str) -> Result<u64, String> {
-    u64::from_str_radix(text, 16).map_err(|error| format!("{text:?} is no hexadecimal number: {error}"))
-}
-
-impl From<RecordedWord> for String {
-    fn from(word: RecordedWord) -> Self {
-        format!("{:x} {:x}", word.address, word.value)
-    }
-}
-
-impl TryFrom<String> for RecordedWord {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let (address, value) = text.split_once(' ').ok_or_else(|| format!("{text:?} is not `address value`"))?;
-        Ok(Self { address: hex(address)?, value: hex(value)? })
-    }
 }
 
 impl From<RecordedFrame> for String {

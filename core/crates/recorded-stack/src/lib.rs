@@ -8,6 +8,6 @@ mod fixture;
 mod memory;
 mod recorder;
 
-pub use fixture::{RecordedFrame, RecordedStack, RecordedWord};
-pub use memory::RecordedMemory;
+pub use fixture::{RecordedFrame, RecordedStack};
+pub use memory::{RecordedMemory, RecordedWord};
 pub use recorder::{Recorder, RecordingMemory};

@@ -2,9 +2,18 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
 use spanprof_signal::Memory;
 
-use crate::RecordedWord;
+/// Eight bytes of memory. Serialized as `address value`, both hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct RecordedWord {
+    /// Where the word was read.
+    pub address: u64,
+    /// The bytes as a little-endian number.
+    pub value: u64,
+}
 
 /// Memory that holds only recorded words. A read of another address fails, as of an unmapped page.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +37,26 @@ impl Memory for RecordedMemory {
     fn word(&self, address: usize) -> Option<usize> {
         self.words.get(&(address as u64)).map(|value| *value as usize)
     }
+}
+
+impl From<RecordedWord> for String {
+    fn from(word: RecordedWord) -> Self {
+        format!("{:x} {:x}", word.address, word.value)
+    }
+}
+
+impl TryFrom<String> for RecordedWord {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (address, value) = text.split_once(' ').ok_or_else(|| format!("{text:?} is not `address value`"))?;
+        Ok(Self { address: hex(address)?, value: hex(value)? })
+    }
+}
+
+/// A number as the fixture writes it.
+pub(crate) fn hex(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|error| format!("{text:?} is no hexadecimal number: {error}"))
 }
 
 #[cfg(test)]

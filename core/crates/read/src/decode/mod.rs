@@ -4,33 +4,16 @@
 mod decompress;
 mod error;
 mod folded;
+mod limits;
 pub mod otlp;
 pub mod pprof;
 mod unknown;
 
 pub use error::DecodeError;
+pub use limits::DecodeLimits;
 
 use crate::wire::scan;
 use spanprof_profile::ProfilesData;
-
-/// Limits of a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodeLimits {
-    /// Bytes after decompression.
-    pub decompressed_bytes: usize,
-    /// Bytes of memory for the decoded form, estimated from counts before anything is allocated.
-    pub memory_bytes: usize,
-    /// Entries of one table, or samples of one profile.
-    pub table_entries: usize,
-    /// Locations of one stack.
-    pub stack_depth: usize,
-}
-
-impl Default for DecodeLimits {
-    fn default() -> Self {
-        Self { decompressed_bytes: 48 << 20, memory_bytes: 192 << 20, table_entries: 1 << 20, stack_depth: 1 << 14 }
-    }
-}
 
 /// A profile format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! references to one long string would otherwise need unbounded memory.
 
 use super::super::{DecodeError, DecodeLimits};
-use super::convert::{lookup, DecodedTables};
+use super::tables::{lookup, DecodedTables};
 use super::WHAT;
 use crate::wire::otlp as wire;
 use crate::wire::otlp::any_value::Value as Wire;

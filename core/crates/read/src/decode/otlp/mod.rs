@@ -7,6 +7,7 @@
 mod attributes;
 mod convert;
 mod json_bound;
+mod tables;
 
 use std::borrow::Cow;
 
