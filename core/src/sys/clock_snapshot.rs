@@ -69,7 +69,7 @@ impl ClockSnapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clocks::with_lock_held;
+    use super::super::clock_state::with_lock_held;
     use super::super::live_tests::{one_at_a_time, settings, start};
     use super::super::ClockChoice;
     use std::sync::mpsc::channel;

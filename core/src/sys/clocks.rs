@@ -1,86 +1,20 @@
 //! The CPU clocks of all threads of the process: start, stop, reconfiguration, and the scan for new threads. One set
 //! per process. Not here: the handler (`spanprof_signal`), slots and threads (`registry`), the processing of samples
 //! (the drain thread).
-//!
-//! A forked child creates its own state: the fork hook drops the pointer to all lock-protected state. No lock of the
-//! child can thus be held by a thread that exists only in the parent.
 
 use super::clock_choice::choose;
-use super::clock_snapshot::{ClockSnapshot, RunSnapshot};
+use super::clock_snapshot::RunSnapshot;
+use super::clock_state::{self, shared, ClockRun, ClockState, SharedClocks};
 use super::clock_types::{ClockCounters, ClockError, ClockInUse, ClockSettings, CpuAccount, LiveThread};
-use super::own_threads::{self, own_cpu_ns, OwnThread};
-use super::registry::{AccountingStart, ClockSetup, Registry, TickerKind};
+use super::own_threads::{own_cpu_ns, OwnThread};
+use super::registry::{AccountingStart, ClockSetup, TickerKind};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
-use super::{fork, inboxes, perf, process, threads, time, timer};
+use super::{fork, inboxes, process, threads, time, timer};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, Ticker, WakeReason};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, WakeReason};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-
-/// The state of the clocks, created anew in each forked child.
-#[derive(Default)]
-struct SharedClocks {
-    state: Mutex<ClockState>,
-    /// The thread that the scan timer wakes.
-    scan_thread: AtomicU32,
-    /// Requests a scan regardless of the thread count.
-    scan_requested: AtomicBool,
-    /// For readers that must not wait for `state`.
-    snapshot: ClockSnapshot,
-}
-
-#[derive(Default)]
-struct ClockState {
-    registry: Registry,
-    run: Option<ClockRun>,
-    runs: u64,
-    scan_timer: Option<u32>,
-    schedule: ScanSchedule,
-}
-
-#[derive(Clone)]
-struct ClockRun {
-    number: u64,
-    setup: ClockSetup,
-    in_use: ClockInUse,
-    process_ns: u64,
-    own_ns: u64,
-    sampled_ns: u64,
-}
-
-impl ClockRun {
-    fn snapshot(&self) -> RunSnapshot {
-        let (process_ns, own_ns) = (self.process_ns, self.own_ns);
-        RunSnapshot { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
-    }
-}
-
-static SHARED: AtomicPtr<SharedClocks> = AtomicPtr::new(null_mut());
-
-fn shared() -> &'static SharedClocks {
-    let present = SHARED.load(Ordering::Acquire);
-    if present.is_null() {
-        let made = Box::into_raw(Box::<SharedClocks>::default());
-        if let Err(first) = SHARED.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: created above and not published.
-            drop(unsafe { Box::from_raw(made) });
-            // SAFETY: only leaked boxes are ever stored there.
-            return unsafe { &*first };
-        }
-        // SAFETY: leaked above, never freed.
-        return unsafe { &*made };
-    }
-    // SAFETY: only leaked boxes are ever stored there.
-    unsafe { &*present }
-}
-
-impl SharedClocks {
-    fn lock(&self) -> MutexGuard<'_, ClockState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
 
 /// The running clocks. Stopped on drop.
 pub struct Clocks {
@@ -240,7 +174,9 @@ impl Clocks {
 
     /// Marks the calling thread as one of ours until the value is dropped there, and blocks the host's signals in it.
     pub fn exempt_current_thread() -> OwnThread {
-        OwnThread::current()
+        let own = OwnThread::current();
+        clock_state::forget_thread(super::thread_id());
+        own
     }
 
     /// Changes the rate. Weights stay exact across the change.
@@ -416,38 +352,4 @@ fn scan(state: &mut ClockState, threads: Option<u64>) {
     state.registry.scan(AccountingStart::AfterStart, &setup);
     let cost_ns = time::current_thread_cpu_ns().saturating_sub(begun);
     state.schedule.scanned(threads, time::process_cpu_ns(), cost_ns);
-}
-
-/// Runs `body` while the lock is held.
-#[cfg(test)]
-pub(super) fn with_lock_held<T>(body: impl FnOnce() -> T) -> T {
-    let _held = shared().lock();
-    body()
-}
-
-/// Closes the clock of a thread that became one of ours.
-pub(super) fn forget_thread(thread_id: u32) {
-    let present = SHARED.load(Ordering::Acquire);
-    // SAFETY: only leaked boxes are ever stored there.
-    if let Some(shared) = unsafe { present.as_ref() } {
-        let mut state = shared.lock();
-        state.registry.close(thread_id);
-        shared.snapshot.publish_threads(&state.registry);
-    }
-}
-
-/// Discards all clocks in a forked child. Allocates nothing, takes no lock; closes inherited descriptors.
-pub(super) fn reset_in_child() {
-    handler::set_session(None);
-    SHARED.store(null_mut(), Ordering::Release);
-    for slot in handler::used_slots() {
-        if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
-            handler::set_slot_of_descriptor(descriptor, 0);
-            perf::close_descriptor(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: 0 });
-        }
-        slot.reset_after_fork();
-    }
-    counters::reset_after_fork();
-    own_threads::reset_in_child();
-    inboxes::reset_in_child();
 }

@@ -5,6 +5,7 @@
 mod children;
 mod clock_choice;
 mod clock_snapshot;
+mod clock_state;
 mod clock_types;
 mod clocks;
 #[cfg(test)]

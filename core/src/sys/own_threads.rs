@@ -2,8 +2,8 @@
 //! before, between and after runs of the clocks, and in a forked child.
 
 use super::system_calls::{self, SystemCall};
+use super::thread_id;
 use super::time::{current_thread_cpu_ns, thread_cpu_ns};
-use super::{clocks, thread_id};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -22,7 +22,6 @@ impl OwnThread {
         let me = thread_id();
         let free = |entry: &&AtomicU32| entry.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let entry = if is_own(me) { None } else { OWN.iter().find(free) };
-        clocks::forget_thread(me);
         Self { entry, mask_before: block_host_signals(), _this_thread_only: PhantomData }
     }
 }

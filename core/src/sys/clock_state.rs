@@ -1,0 +1,112 @@
+//! The state of the clocks of this process: the registered threads, the current run, and the snapshot for readers without the
+//! lock. Not here: starting, changing and stopping them (`clocks`).
+//!
+//! A forked child creates its own state: the fork hook drops the pointer to all lock-protected state. No lock of the
+//! child can thus be held by a thread that exists only in the parent.
+
+use super::clock_snapshot::{ClockSnapshot, RunSnapshot};
+use super::clock_types::ClockInUse;
+use super::registry::{ClockSetup, Registry};
+use super::scan_schedule::ScanSchedule;
+use super::{inboxes, perf};
+use spanprof_signal::{counters, handler, Ticker};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// The state of the clocks, created anew in each forked child.
+#[derive(Default)]
+pub(super) struct SharedClocks {
+    pub(super) state: Mutex<ClockState>,
+    /// The thread that the scan timer wakes.
+    pub(super) scan_thread: AtomicU32,
+    /// Requests a scan regardless of the thread count.
+    pub(super) scan_requested: AtomicBool,
+    /// For readers that must not wait for `state`.
+    pub(super) snapshot: ClockSnapshot,
+}
+
+#[derive(Default)]
+pub(super) struct ClockState {
+    pub(super) registry: Registry,
+    pub(super) run: Option<ClockRun>,
+    pub(super) runs: u64,
+    pub(super) scan_timer: Option<u32>,
+    pub(super) schedule: ScanSchedule,
+}
+
+#[derive(Clone)]
+pub(super) struct ClockRun {
+    pub(super) number: u64,
+    pub(super) setup: ClockSetup,
+    pub(super) in_use: ClockInUse,
+    pub(super) process_ns: u64,
+    pub(super) own_ns: u64,
+    pub(super) sampled_ns: u64,
+}
+
+impl ClockRun {
+    pub(super) fn snapshot(&self) -> RunSnapshot {
+        let (process_ns, own_ns) = (self.process_ns, self.own_ns);
+        RunSnapshot { number: self.number, in_use: self.in_use.clone(), process_ns, own_ns }
+    }
+}
+
+static SHARED: AtomicPtr<SharedClocks> = AtomicPtr::new(null_mut());
+
+/// The state of this process.
+pub(super) fn shared() -> &'static SharedClocks {
+    let present = SHARED.load(Ordering::Acquire);
+    if present.is_null() {
+        let made = Box::into_raw(Box::<SharedClocks>::default());
+        if let Err(first) = SHARED.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: created above and not published.
+            drop(unsafe { Box::from_raw(made) });
+            // SAFETY: only leaked boxes are ever stored there.
+            return unsafe { &*first };
+        }
+        // SAFETY: leaked above, never freed.
+        return unsafe { &*made };
+    }
+    // SAFETY: only leaked boxes are ever stored there.
+    unsafe { &*present }
+}
+
+impl SharedClocks {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ClockState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Runs `body` while the lock is held.
+#[cfg(test)]
+pub(super) fn with_lock_held<T>(body: impl FnOnce() -> T) -> T {
+    let _held = shared().lock();
+    body()
+}
+
+/// Closes the clock of a thread that became one of ours.
+pub(super) fn forget_thread(thread_id: u32) {
+    let present = SHARED.load(Ordering::Acquire);
+    // SAFETY: only leaked boxes are ever stored there.
+    if let Some(shared) = unsafe { present.as_ref() } {
+        let mut state = shared.lock();
+        state.registry.close(thread_id);
+        shared.snapshot.publish_threads(&state.registry);
+    }
+}
+
+/// Discards all clocks in a forked child. Allocates nothing, takes no lock; closes inherited descriptors.
+pub(super) fn reset_in_child() {
+    handler::set_session(None);
+    SHARED.store(null_mut(), Ordering::Release);
+    for slot in handler::used_slots() {
+        if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
+            handler::set_slot_of_descriptor(descriptor, 0);
+            perf::close_descriptor(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: 0 });
+        }
+        slot.reset_after_fork();
+    }
+    counters::reset_after_fork();
+    inboxes::reset_in_child();
+}
