@@ -9,7 +9,7 @@ use super::clock_types::ClockInUse;
 use super::registry::{ClockSetup, Registry};
 use super::scan_schedule::ScanSchedule;
 use super::{inboxes, perf};
-use spanprof_signal::{counters, handler, Ticker};
+use spanprof_signal::{counters, handler, slot_table, Ticker};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -100,9 +100,9 @@ pub(super) fn forget_thread(thread_id: u32) {
 pub(super) fn reset_in_child() {
     handler::set_session(None);
     SHARED.store(null_mut(), Ordering::Release);
-    for slot in handler::used_slots() {
+    for slot in slot_table::used_slots() {
         if let (false, Ticker::Perf(descriptor)) = (slot.is_free(), slot.ticker()) {
-            handler::set_slot_of_descriptor(descriptor, 0);
+            slot_table::set_slot_of_descriptor(descriptor, 0);
             perf::close_descriptor(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: 0 });
         }
         slot.reset_after_fork();

@@ -11,7 +11,7 @@ use super::registry::{AccountingStart, ClockSetup, TickerKind};
 use super::scan_schedule::{ScanSchedule, POLL_INTERVAL_NS};
 use super::{fork, inboxes, process, threads, time, timer};
 use spanprof_signal::signal_claim::{self, ClaimStatus};
-use spanprof_signal::{arm, counters, guarded, handler, DropReason, Inbox, Ring, WakeReason};
+use spanprof_signal::{arm, counters, guarded, handler, slot_table, DropReason, Inbox, Ring, WakeReason};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -296,7 +296,7 @@ impl Clocks {
             timer::delete(old);
         }
         threads::unblock_signal(run.setup.signal);
-        if let Ok(timer) = timer::create_for_process(me, run.setup.signal, handler::signal_value(0, 0)) {
+        if let Ok(timer) = timer::create_for_process(me, run.setup.signal, slot_table::signal_value(0, 0)) {
             arm::arm_timer(timer, time::process_cpu_ns() + POLL_INTERVAL_NS, 0);
             state.scan_timer = Some(timer);
             self.shared.scan_thread.store(me, Ordering::Release);

@@ -2,7 +2,7 @@
 //! ones. It is never freed, since a handler may hold any of it at any time.
 
 use super::mapping::{zeroed, zeroed_slice};
-use spanprof_signal::{handler, CaptureFn, Inbox, RawFrame, Slot, MAX_FRAMES};
+use spanprof_signal::{handler, slot_table, CaptureFn, Inbox, RawFrame, Slot, MAX_FRAMES};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -45,11 +45,11 @@ pub fn inbox_in_use() -> Option<&'static Inbox> {
 
 /// Maps the slot table once. False without memory.
 pub(super) fn map_slots() -> bool {
-    if !handler::slots().is_empty() {
+    if !slot_table::slots().is_empty() {
         return true;
     }
-    let slots = zeroed_slice::<Slot>(handler::SLOTS, c"spanprof slots").and_then(|slots| slots.try_into().ok());
-    slots.map(handler::set_slot_table).is_some()
+    let slots = zeroed_slice::<Slot>(slot_table::SLOTS, c"spanprof slots").and_then(|slots| slots.try_into().ok());
+    slots.map(slot_table::set_slot_table).is_some()
 }
 
 static SESSION: AtomicPtr<handler::SamplingSession> = AtomicPtr::new(null_mut());
@@ -70,7 +70,7 @@ pub(super) fn session(
             }
             last.scratch
         }
-        _ => zeroed::<RawFrame>(handler::SLOTS * depth, c"spanprof scratch")?,
+        _ => zeroed::<RawFrame>(slot_table::SLOTS * depth, c"spanprof scratch")?,
     };
     let made: &'static handler::SamplingSession =
         Box::leak(Box::new(handler::SamplingSession { capture, inbox, scratch, depth }));

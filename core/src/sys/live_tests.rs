@@ -3,7 +3,7 @@
 
 use super::*;
 use spanprof_signal::{
-    handler, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, MAX_PERIODS_AHEAD,
+    handler, slot_table, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleFlags, MAX_PERIODS_AHEAD,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,7 +141,7 @@ pub(super) fn block_samples_and_account() -> (u32, u64) {
     threads::block_signal(libc::SIGURG);
     threads::block_signal(libc::SIGTRAP);
     let me = thread_id();
-    let slot = handler::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me);
+    let slot = slot_table::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me);
     let accounted_ns = slot.expect("it has a clock").accounted_cpu_ns();
     // Estimates of a free-running perf event are ahead if a hypervisor stole the processor.
     let cpu_ns = current_thread_cpu_ns();

@@ -3,7 +3,9 @@
 
 use super::time::thread_cpu_ns;
 use super::{own_threads, perf, threads, timer};
-use spanprof_signal::{arm, counters, handler, DropReason, Inbox, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
+use spanprof_signal::{
+    arm, counters, handler, slot_table, DropReason, Inbox, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD,
+};
 use std::collections::HashMap;
 
 /// The initial accounting of a thread.
@@ -123,10 +125,10 @@ impl Registry {
 
     fn open_ticker(&mut self, slot: &Slot, index: usize, generation: u32, setup: &ClockSetup) -> bool {
         let thread_id = slot.thread_id();
-        let value = handler::signal_value(index, generation);
+        let value = slot_table::signal_value(index, generation);
         if setup.kind != TickerKind::Timer && self.open_perf_events < perf::descriptor_budget() {
             if let Ok(event) = perf::open(thread_id, setup.notify(), setup.period_ns, value) {
-                if handler::set_slot_of_descriptor(event.descriptor, index) {
+                if slot_table::set_slot_of_descriptor(event.descriptor, index) {
                     slot.set_ticker(Ticker::Perf(event.descriptor), event.id, event.buffer);
                     self.open_perf_events += 1;
                     return true;
@@ -146,11 +148,11 @@ impl Registry {
     /// Returns a released slot if available, to keep the number of touched pages low.
     fn free_slot(&mut self) -> Option<(usize, &'static Slot)> {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.used = (self.used + 1).min(handler::SLOTS);
+            self.used = (self.used + 1).min(slot_table::SLOTS);
             self.used
         });
-        let slot = handler::slots().get(index)?;
-        handler::mark_slot_used(index);
+        let slot = slot_table::slots().get(index)?;
+        slot_table::mark_slot_used(index);
         Some((index, slot))
     }
 
@@ -164,7 +166,7 @@ impl Registry {
 
     /// Closes the clock of the calling thread until [`Registry::resume`].
     pub fn suspend(&mut self, thread_id: u32) {
-        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &handler::slots()[tracked.slot]) else { return };
+        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &slot_table::slots()[tracked.slot]) else { return };
         self.close(thread_id);
         self.suspended.insert(thread_id, slot.accounted_cpu_ns());
     }
@@ -193,7 +195,7 @@ impl Registry {
     }
 
     fn retire(&mut self, index: usize) {
-        let slot = &handler::slots()[index];
+        let slot = &slot_table::slots()[index];
         slot.close();
         match slot.ticker() {
             Ticker::None => {}
@@ -209,12 +211,12 @@ impl Registry {
     fn reap(&mut self) {
         let (open_perf_events, free) = (&mut self.open_perf_events, &mut self.free);
         self.closing.retain(|&index| {
-            let slot = &handler::slots()[index];
+            let slot = &slot_table::slots()[index];
             if !slot.is_quiescent() {
                 return true;
             }
             if let Ticker::Perf(descriptor) = slot.ticker() {
-                handler::set_slot_of_descriptor(descriptor, 0);
+                slot_table::set_slot_of_descriptor(descriptor, 0);
                 perf::close(perf::PerfEvent { descriptor, id: slot.event_id(), buffer: slot.event_buffer() });
                 *open_perf_events -= 1;
             }
@@ -259,7 +261,7 @@ impl Registry {
     /// clock of an earlier thread with the same id.
     fn check_clock(&mut self, thread_id: u32, setup: &ClockSetup) {
         let Some(tracked) = self.tracked.get_mut(&thread_id) else { return };
-        let slot = &handler::slots()[tracked.slot];
+        let slot = &slot_table::slots()[tracked.slot];
         // Read before the thread's clock: a concurrent sample could otherwise exceed that clock, as if it were the
         // clock of another thread.
         let accounted = slot.accounted_cpu_ns();
@@ -295,7 +297,7 @@ impl Registry {
 
     /// Replaces a thread's clock; its accounting continues.
     fn reopen(&mut self, thread_id: u32, setup: &ClockSetup) {
-        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &handler::slots()[tracked.slot]) else { return };
+        let Some(slot) = self.tracked.get(&thread_id).map(|tracked| &slot_table::slots()[tracked.slot]) else { return };
         self.close(thread_id);
         // A handler that is still active may not have stored its CPU time yet.
         for _ in 0..100 {
@@ -311,7 +313,7 @@ impl Registry {
     pub fn change(&mut self, setup: &ClockSetup, clock_changed: bool) {
         let all: Vec<(u32, usize)> = self.tracked.iter().map(|(id, tracked)| (*id, tracked.slot)).collect();
         for (thread_id, index) in all {
-            let slot = &handler::slots()[index];
+            let slot = &slot_table::slots()[index];
             match slot.ticker() {
                 Ticker::Timer(id) if !clock_changed => {
                     let Some(cpu_ns) = thread_cpu_ns(thread_id) else { continue };
@@ -327,7 +329,7 @@ impl Registry {
 
     /// Every thread with a clock, and its slot.
     pub fn threads(&self) -> impl Iterator<Item = (u32, &'static Slot)> + '_ {
-        self.tracked.iter().map(|(thread_id, tracked)| (*thread_id, &handler::slots()[tracked.slot]))
+        self.tracked.iter().map(|(thread_id, tracked)| (*thread_id, &slot_table::slots()[tracked.slot]))
     }
 
     /// Number of threads with a clock.

@@ -4,7 +4,7 @@ use super::live_tests::{
     account_for_thread, block_samples_and_account, burn, drain, one_at_a_time, settings, start, StopOnDrop,
 };
 use super::*;
-use spanprof_signal::handler;
+use spanprof_signal::{handler, slot_table};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Restricts the calling thread to one processor.
@@ -74,7 +74,7 @@ fn a_thread_with_samples_ahead_of_its_cpu_clock_keeps_its_clock() {
         clocks.register_current_thread();
         burn(30_000_000);
         let me = thread_id();
-        let slot = handler::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me).unwrap();
+        let slot = slot_table::used_slots().iter().find(|slot| slot.is_live() && slot.thread_id() == me).unwrap();
         let inbox = inbox_in_use().expect("the clocks run");
         handler::account_signal_blocked(inbox, slot, current_thread_cpu_ns() + 20_000_000);
         clocks.scan();

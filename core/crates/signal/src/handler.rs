@@ -14,16 +14,12 @@
 use crate::counters;
 use crate::forward::{thread_id, Forwarded, HandlerChain};
 use crate::overflow::OverflowRecord;
-use crate::slot::{EnterOutcome, Slot, Ticker, GENERATION_MASK};
+use crate::slot::{EnterOutcome, Slot, Ticker};
+use crate::slot_table::{slot_of_descriptor, slot_of_value, slots, used_slots};
 use crate::{arm, guarded, prefetch, restart, wall_request};
 use crate::{CaptureFn, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawSample, RawStack};
 use crate::{SampleFlags, SampleKind};
-use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// Threads that can have a clock at one time, plus one: slot 0 represents the scan timer.
-pub const SLOTS: usize = 4096;
-/// Limit of perf descriptors: an event with a higher descriptor is not used.
-pub const DESCRIPTORS: usize = 65_536;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The configuration of a sampling run. Never freed, since a handler may hold it at any time.
 pub struct SamplingSession {
@@ -53,47 +49,12 @@ unsafe impl Sync for SamplingSession {}
 // SAFETY: as above; no field is tied to the thread that created it.
 unsafe impl Send for SamplingSession {}
 
-static SLOT_TABLE: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
-/// Slots from this index on were never used.
-static USED_SLOTS: AtomicUsize = AtomicUsize::new(0);
 static SESSION: AtomicPtr<SamplingSession> = AtomicPtr::new(core::ptr::null_mut());
 static PERIOD_NS: AtomicU64 = AtomicU64::new(10_000_000);
 /// Ticks per drawn interval of a free-running thread timer.
 static TIMER_BATCH: AtomicU32 = AtomicU32::new(1);
-/// Slot index by perf descriptor; 0 is none. Its untouched pages use no memory.
-static SLOT_OF_DESCRIPTOR: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 /// The previous handlers of each signal, by signal number.
 static CHAINS: [HandlerChain; 65] = [const { HandlerChain::new() }; 65];
-
-/// Publishes the slot table, once for the life of the process.
-pub fn set_slot_table(slots: &'static [Slot; SLOTS]) {
-    SLOT_TABLE.store(slots.as_ptr().cast_mut(), Ordering::Release);
-}
-
-/// The slot table; empty before `set_slot_table`.
-pub fn slots() -> &'static [Slot] {
-    let table = SLOT_TABLE.load(Ordering::Acquire);
-    if table.is_null() {
-        return &[];
-    }
-    // SAFETY: `set_slot_table` received a `'static` reference to an array of this length.
-    unsafe { core::slice::from_raw_parts(table, SLOTS) }
-}
-
-/// The slots that were ever used, slot 0 included: the range of a search.
-pub fn used_slots() -> &'static [Slot] {
-    slots().get(..USED_SLOTS.load(Ordering::Acquire)).unwrap_or(&[])
-}
-
-/// Includes slot `index` in [`used_slots`], before its first use.
-pub fn mark_slot_used(index: usize) {
-    USED_SLOTS.fetch_max(index + 1, Ordering::AcqRel);
-}
-
-/// The value of a timer's signal for a slot: its address with the generation in the low bits.
-pub fn signal_value(index: usize, generation: u32) -> usize {
-    SLOT_TABLE.load(Ordering::Acquire) as usize + index * size_of::<Slot>() + (generation & GENERATION_MASK) as usize
-}
 
 /// Accepts samples (`Some`) or rejects them. A handler that already loaded the session may still submit one sample;
 /// its time is before the end of the run.
@@ -115,17 +76,6 @@ fn timer_batch(period_ns: u64, tick_ns: u64) -> u32 {
     match period_ns / 2 >= tick_ns {
         true => (MAX_TIMER_BATCH_NS / period_ns).clamp(1, MAX_TIMER_BATCH) as u32,
         false => 1,
-    }
-}
-
-/// Maps a perf descriptor to its slot, or to none (0). False for a descriptor above the limit.
-pub fn set_slot_of_descriptor(descriptor: u32, index: usize) -> bool {
-    match SLOT_OF_DESCRIPTOR.get(descriptor as usize) {
-        Some(entry) => {
-            entry.store(index as u16, Ordering::Release);
-            true
-        }
-        None => false,
     }
 }
 
@@ -239,20 +189,14 @@ unsafe extern "C" fn on_clock(signal: libc::c_int, info: *mut libc::siginfo_t, u
 
 fn classify(info: &SignalInfo) -> SignalSource {
     if info.code == libc::SI_TIMER || (info.signal == libc::SIGTRAP && info.code == TRAP_PERF) {
-        let table = SLOT_TABLE.load(Ordering::Acquire) as usize;
-        let offset = info.second.wrapping_sub(table);
-        if table == 0 || offset >= SLOTS * size_of::<Slot>() {
-            return SignalSource::Foreign;
-        }
-        let generation = (offset % size_of::<Slot>()) as u32;
-        return match offset / size_of::<Slot>() {
-            0 => SignalSource::ScanTimer,
-            index => SignalSource::Slot { index, generation },
+        return match slot_of_value(info.second) {
+            None => SignalSource::Foreign,
+            Some((0, _)) => SignalSource::ScanTimer,
+            Some((index, generation)) => SignalSource::Slot { index, generation },
         };
     }
     if info.signal != libc::SIGTRAP && (POLL_IN..=POLL_HUP).contains(&info.code) {
-        let descriptor = info.second as u32 as usize;
-        let index = SLOT_OF_DESCRIPTOR.get(descriptor).map_or(0, |entry| entry.load(Ordering::Acquire)) as usize;
+        let index = slot_of_descriptor(info.second as u32);
         return match slots().get(index) {
             Some(slot) if index != 0 && slot.thread_id() == thread_id() => {
                 SignalSource::Slot { index, generation: slot.generation() }

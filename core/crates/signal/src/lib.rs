@@ -30,6 +30,7 @@ mod ring_tests;
 mod sample;
 pub mod signal_claim;
 mod slot;
+pub mod slot_table;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;
 pub mod walk_fault;

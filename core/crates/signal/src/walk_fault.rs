@@ -3,7 +3,7 @@
 //! nothing is recorded. Safe in handlers.
 
 use crate::forward::thread_id;
-use crate::handler;
+use crate::slot_table::used_slots;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 static FILE: AtomicI32 = AtomicI32::new(-1);
@@ -72,7 +72,7 @@ pub(crate) fn report_fault() {
 }
 
 fn is_walking(thread_id: u32) -> bool {
-    let in_handler = || handler::used_slots().iter().any(|slot| slot.is_entered_by(thread_id));
+    let in_handler = || used_slots().iter().any(|slot| slot.is_entered_by(thread_id));
     WALKING_THREAD.load(Ordering::Relaxed) == thread_id || in_handler()
 }
 

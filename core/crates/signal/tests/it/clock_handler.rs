@@ -4,8 +4,8 @@
 use crate::no_allocation::calls_in_handler;
 use crate::{host_installs, one_at_a_time, status_of_child};
 use spanprof_signal::{
-    counters, guarded, handler, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawStack, Slot,
-    SlotInit,
+    counters, guarded, handler, slot_table, Captured, Context, DropReason, HandlerContext, Inbox, RawFrame, RawStack,
+    Slot, SlotInit,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ unsafe fn capture_torn_frames(_: &HandlerContext, stack: &mut RawStack<'_>) -> C
 /// Unblocks the signal inside the handler and queues it again.
 unsafe fn capture_with_nested_signal(_: &HandlerContext, stack: &mut RawStack<'_>) -> Captured {
     mask(libc::SIG_UNBLOCK, libc::SIGPROF);
-    queue(thread_id(), timer_siginfo(handler::signal_value(1, handler::slots()[1].generation())));
+    queue(thread_id(), timer_siginfo(slot_table::signal_value(1, slot_table::slots()[1].generation())));
     stack.push(FRAME);
     Captured::Walked
 }
@@ -83,35 +83,35 @@ struct HandlerFixture {
 
 impl HandlerFixture {
     fn new(capture: spanprof_signal::CaptureFn) -> Self {
-        if handler::slots().is_empty() {
+        if slot_table::slots().is_empty() {
             // SAFETY: all-zero slots are free slots; the memory is never freed.
-            let table: &'static [Slot; handler::SLOTS] = unsafe {
-                let layout = std::alloc::Layout::new::<[Slot; handler::SLOTS]>();
+            let table: &'static [Slot; slot_table::SLOTS] = unsafe {
+                let layout = std::alloc::Layout::new::<[Slot; slot_table::SLOTS]>();
                 &*std::alloc::alloc_zeroed(layout).cast()
             };
-            handler::set_slot_table(table);
+            slot_table::set_slot_table(table);
         }
         const DEPTH: usize = 64;
-        let scratch = Box::leak(vec![RawFrame::default(); handler::SLOTS * DEPTH].into_boxed_slice()).as_mut_ptr();
+        let scratch = Box::leak(vec![RawFrame::default(); slot_table::SLOTS * DEPTH].into_boxed_slice()).as_mut_ptr();
         let session = handler::SamplingSession { capture, inbox: inbox(), scratch, depth: DEPTH };
         handler::set_session(Some(Box::leak(Box::new(session))));
         assert!(guarded::install() && handler::install(libc::SIGPROF));
         inbox().ring().drain(inbox().ring().head(), &mut |_, _| {});
-        handler::mark_slot_used(1);
+        slot_table::mark_slot_used(1);
         let init = SlotInit { thread_id: thread_id(), accounted_cpu_ns: 0, first_of_thread: true, seed: 3 };
-        let generation = handler::slots()[1].open(&init);
+        let generation = slot_table::slots()[1].open(&init);
         Self { generation }
     }
 
     fn tick(&self) {
-        queue(thread_id(), timer_siginfo(handler::signal_value(1, self.generation)));
+        queue(thread_id(), timer_siginfo(slot_table::signal_value(1, self.generation)));
     }
 }
 
 impl Drop for HandlerFixture {
     fn drop(&mut self) {
-        handler::slots()[1].close();
-        handler::slots()[1].free();
+        slot_table::slots()[1].close();
+        slot_table::slots()[1].free();
         handler::set_session(None);
     }
 }
@@ -141,7 +141,7 @@ fn a_tick_submits_one_sample_with_frames_context_and_the_cpu_time_since_the_last
         assert!(values[0] > 0 && values[1] >= 1);
     }
     let reported: u64 = samples.iter().map(|sample| sample.3[0]).sum();
-    assert_eq!(reported, handler::slots()[1].accounted_cpu_ns(), "since the slot was opened");
+    assert_eq!(reported, slot_table::slots()[1].accounted_cpu_ns(), "since the slot was opened");
     assert_eq!(counters::sampled_cpu_ns() - before, reported);
 }
 
@@ -213,9 +213,9 @@ fn a_nested_signal_is_counted_and_submits_no_sample() {
 fn a_signal_of_a_closed_slot_is_counted_and_submits_no_sample() {
     let _turn = one_at_a_time();
     let fixture = HandlerFixture::new(capture_twenty);
-    let value = handler::signal_value(1, fixture.generation);
+    let value = slot_table::signal_value(1, fixture.generation);
     let before = counters::by_reason(DropReason::Disabled);
-    handler::slots()[1].close();
+    slot_table::slots()[1].close();
     queue(thread_id(), timer_siginfo(value));
     drop(fixture);
     let next = HandlerFixture::new(capture_twenty);
@@ -230,7 +230,7 @@ fn a_signal_of_a_closed_slot_is_counted_and_submits_no_sample() {
 fn the_scan_timers_signal_wakes_the_drain_thread_and_submits_no_sample() {
     let _turn = one_at_a_time();
     let _rig = HandlerFixture::new(capture_twenty);
-    queue(thread_id(), timer_siginfo(handler::signal_value(0, 0)));
+    queue(thread_id(), timer_siginfo(slot_table::signal_value(0, 0)));
     assert_eq!(inbox().wait(Some(0)), spanprof_signal::WakeReason::ScanDue);
     assert!(samples().is_empty());
 }
@@ -262,7 +262,9 @@ fn a_host_handler_receives_all_its_signals_and_errno_is_preserved() {
         }
         assert_eq!(HOST_GOT.load(Ordering::Relaxed), 1_000);
         // A timer of the host, with values outside the slot table, unmapped, and adjacent to it.
-        for value in [0, 8, usize::MAX, handler::signal_value(0, 0) - 1, handler::signal_value(handler::SLOTS, 0)] {
+        for value in
+            [0, 8, usize::MAX, slot_table::signal_value(0, 0) - 1, slot_table::signal_value(slot_table::SLOTS, 0)]
+        {
             queue(thread_id(), timer_siginfo(value));
         }
         assert_eq!(HOST_GOT.load(Ordering::Relaxed), 1_000 + 5 * 1_001);
@@ -324,7 +326,7 @@ fn the_handler_never_allocates_wherever_it_interrupts_an_allocating_thread() {
     let mut read = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let siginfo = timer_siginfo(handler::signal_value(1, fixture.generation));
+            let siginfo = timer_siginfo(slot_table::signal_value(1, fixture.generation));
             let mut seen = 0;
             while running.load(Ordering::Relaxed) {
                 // At most one signal per turn: more would fill the ring and starve the thread.

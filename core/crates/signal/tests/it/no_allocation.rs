@@ -16,7 +16,7 @@ pub fn calls_in_handler() -> u64 {
 fn count_if_in_handler() {
     // SAFETY: no arguments, no failure.
     let me = unsafe { libc::syscall(libc::SYS_gettid) as u32 };
-    if spanprof_signal::handler::slots().iter().take(4).any(|slot| slot.thread_id() == me && !slot.is_quiescent()) {
+    if spanprof_signal::slot_table::slots().iter().take(4).any(|slot| slot.thread_id() == me && !slot.is_quiescent()) {
         CALLS_IN_HANDLER.fetch_add(1, Ordering::Relaxed);
     }
 }
