@@ -7,10 +7,9 @@ pub mod python;
 
 use std::path::{Path, PathBuf};
 
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
-use crate::verbs::Verb;
+use crate::verbs::live::LiveArguments;
 
 /// Every language, in the order of the tests.
 pub const ALL: [&dyn Toolchain; 3] = [&python::PythonToolchain, &node::NodeToolchain, &java::JavaToolchain];
@@ -30,9 +29,6 @@ pub trait Toolchain: Sync {
     /// Lists the installed runtimes of the tests; fails with a hint when there is none. `None`: the tests print their list,
     /// after they have installed more versions.
     fn installed_runtimes(&self) -> StepResult<Option<String>>;
-
-    /// The verb that builds the release package into `target/dist`, audits it and runs it once.
-    fn package_verb(&self) -> &'static Verb;
 
     /// Crates with the native libraries of the package; none where the package's build tool runs cargo.
     fn crates(&self) -> &'static [&'static str];
@@ -63,7 +59,7 @@ pub trait Toolchain: Sync {
     fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>>;
 
     /// Runs the live suite.
-    fn live(&self, given: &Arguments) -> StepResult;
+    fn live(&self, given: &LiveArguments) -> StepResult;
 }
 
 /// A program on PATH.

@@ -4,40 +4,47 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{live, Verb};
-use crate::arguments::{Arguments, OptionSpec};
+use super::{live, RuntimeArguments};
 use crate::languages::{self, BenchRunner, Benchmark};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
-pub const VERB: Verb = Verb {
-    name: "bench",
-    usage: "bench [NAME…] [--short]",
-    about: "paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md\n\n\
-        engine      the engine's calls alone, in Rust\n\
-        accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads\n\
-        overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz\n\
-        tags        nanoseconds to enter and leave tag_wrapper\n\
-        footprint   start time, resident memory, size of the wheel\n\n\
-        Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all six, a quarter of an hour:\n\
-        node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26\n\
-        node-cost      CPU of the same work with and without, in pairs; our own CPU per sample\n\
-        node-pauses    pauses of JavaScript at start and at a window's end; installed size\n\
-        node-accuracy  shares and totals of a mix; shares of inlined functions\n\
-        node-lag       blocks of the event loop of 20 to 110 ms\n\
-        node-labels    cost of labels in a program that awaits\n\n\
-        Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:\n\
-        java-handler   cost of a sample to its thread, beside async-profiler's walk; our own CPU\n\
-        java-cost      CPU of the same work with and without, in pairs\n\
-        java-accuracy  shares and totals of a mix, of native code, of inlined methods\n\
-        java-labels    cost of labels, and the labeled samples, on platform and virtual threads\n\
-        java-wall      the wall-clock profile of 50 threads; CPU of sampling 500\n\
-        java-start     starts, stops, pauses, memory, samples lost at a stop\n\n\
-        --short: a few seconds each, as a test; results of short runs are not written.\n\
-        --python 3.11, --node 20, --java 17,25: runtimes. The other profilers are installed in separate environments.",
-    options: &[OptionSpec::Switch("short"), OptionSpec::Value("python"), OptionSpec::Value("node"), OptionSpec::Value("java")],
-    run,
-};
+/// paired benchmarks beside other profilers, written to xtask/bench/RESULTS.md
+///
+/// engine      the engine's calls alone, in Rust
+/// accuracy    shares and totals of a 50/30/20 mix against thread CPU clocks: four rates, two depths, 1 and 16 threads
+/// overhead    CPU of the same work with and without: spanprof, pyroscope-io, ddtrace, py-spy; 100 and 1000 Hz
+/// tags        nanoseconds to enter and leave tag_wrapper
+/// footprint   start time, resident memory, size of the wheel
+///
+/// Node.js, beside @datadog/pprof, @pyroscope/nodejs and the inspector; `node` is all six, a quarter of an hour:
+/// node-start     cost of a start and of each worker thread, on Node.js 20, 24 and 26
+/// node-cost      CPU of the same work with and without, in pairs; our own CPU per sample
+/// node-pauses    pauses of JavaScript at start and at a window's end; installed size
+/// node-accuracy  shares and totals of a mix; shares of inlined functions
+/// node-lag       blocks of the event loop of 20 to 110 ms
+/// node-labels    cost of labels in a program that awaits
+///
+/// Java, beside async-profiler, the Pyroscope agent and the flight recorder; `java` is all of them:
+/// java-handler   cost of a sample to its thread, beside async-profiler's walk; our own CPU
+/// java-cost      CPU of the same work with and without, in pairs
+/// java-accuracy  shares and totals of a mix, of native code, of inlined methods
+/// java-labels    cost of labels, and the labeled samples, on platform and virtual threads
+/// java-wall      the wall-clock profile of 50 threads; CPU of sampling 500
+/// java-start     starts, stops, pauses, memory, samples lost at a stop
+///
+/// The other profilers are installed in separate environments.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct BenchArguments {
+    /// benchmarks or languages, all by default
+    names: Vec<String>,
+    /// a few seconds each, as a test; the results are not written
+    #[arg(long)]
+    short: bool,
+    #[command(flatten)]
+    runtimes: RuntimeArguments,
+}
 
 /// The benchmark without a language.
 const ENGINE: Benchmark = Benchmark { name: "engine", heading: "Rust: calls of the engine" };
@@ -65,7 +72,7 @@ impl ListedBenchmark {
     }
 }
 
-fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &BenchArguments) -> StepResult {
     let (names, all) = (&given.names, ListedBenchmark::all());
     let is_chosen = |bench: &&ListedBenchmark| names.is_empty() || names.iter().any(|name| bench.matches(name));
     let chosen: Vec<&ListedBenchmark> = all.iter().filter(is_chosen).collect();
@@ -81,12 +88,12 @@ fn run(given: &Arguments) -> StepResult {
     for language in languages::ALL {
         let name = language.name();
         if chosen.iter().any(|bench| bench.language == Some(name)) {
-            runners.push((name, language.prepare_benchmarks(given.text(name))?));
+            runners.push((name, language.prepare_benchmarks(given.runtimes.of(name))?));
         }
     }
     let reads_profiles = runners.iter().any(|(_, runner)| runner.needs_command());
     let command = if reads_profiles { live::command_line()? } else { PathBuf::new() };
-    let short = given.has("short");
+    let short = given.short;
     for ListedBenchmark { language, benchmark } in chosen {
         let runner = runners.iter().find(|(name, _)| Some(*name) == *language);
         let (tables, runtime) = match runner {

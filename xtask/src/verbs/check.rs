@@ -2,33 +2,33 @@
 
 use std::process::Command;
 
-use super::{fuzz, tidy, Verb};
-use crate::arguments::{Arguments, OptionSpec};
+use super::{fuzz, tidy};
 use crate::languages::python;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-pub const VERB: Verb = Verb {
-    name: "check",
-    usage: "check [--deep]",
-    about: "formatting, lints, tidy and the unit tests of the pure crates\n\n\
-        --deep adds: licenses and sources of the dependencies (cargo-deny), loom with four preemptions, Miri\n\
-        on the pure crates, ten minutes of fuzzing per decoder.\n\
-        Miri and fuzzing need a nightly toolchain; where it is missing the command that installs it is printed.",
-    options: &[OptionSpec::Switch("deep")],
-    run,
-};
+/// formatting, lints, tidy and the unit tests of the pure crates
+///
+/// Miri and fuzzing need a nightly toolchain; where it is missing the command that installs it is printed.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct DeepCheckArguments {
+    /// adds licenses and sources of the dependencies (cargo-deny), loom with four preemptions, Miri on the pure crates,
+    /// ten minutes of fuzzing per decoder
+    #[arg(long)]
+    deep: bool,
+}
 
 /// Crates that need only a Rust compiler.
 pub const PURE: [&str; 5] = ["spanprof-signal", "spanprof-profile", "spanprof-read", "spanprof-export", "xtask"];
 
-fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &DeepCheckArguments) -> StepResult {
     format()?;
     clippy()?;
     tidy::run()?;
     let packages = PURE.iter().flat_map(|name| ["-p", name]);
     ProcessStep::cargo("unit tests of the pure crates").args(["test", "--quiet"]).args(packages).run()?;
-    if given.has("deep") {
+    if given.deep {
         deep()?;
     }
     println!("check: passed");

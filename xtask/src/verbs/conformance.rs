@@ -1,22 +1,21 @@
 //! `cargo xtask conformance`: runs the cases of core/conformance through every language's runner.
 
-use super::Verb;
-use crate::arguments::Arguments;
 use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-pub const VERB: Verb = Verb {
-    name: "conformance",
-    usage: "conformance [rust|python|node|java]",
-    about: "the same cases through every language's runner\n\n\
-        Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and the\n\
-        expected profiles. Without a name, every language runs.",
-    options: &[],
-    run,
-};
+/// the same cases through every language's runner
+///
+/// Cases are YAML files in core/conformance/cases: configuration, scripted stacks and labels, and the
+/// expected profiles. Without a name, every language runs.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct ConformanceArguments {
+    /// rust, python, node or java
+    names: Vec<String>,
+}
 
-fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &ConformanceArguments) -> StepResult {
     let all: Vec<&str> = std::iter::once("rust").chain(languages::ALL.iter().map(|language| language.name())).collect();
     let names = if given.names.is_empty() { all.clone() } else { given.names.iter().map(String::as_str).collect() };
     let mut tally = Tally::default();

@@ -4,25 +4,24 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Verb;
-use crate::arguments::{Arguments, OptionSpec};
 use crate::languages::{self, python, FirstProgram};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
-pub const VERB: Verb = Verb {
-    name: "docs",
-    usage: "docs [--check]",
-    about: "generated reference pages, rustdoc, and the documents' code blocks executed\n\n\
-        docs/configuration.md and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance. Blocks marked ```python in README.md and\n\
-        docs/*.md run against the wheel; relative links must have a target. --check: fails when a generated page differs,\n\
-        and writes nothing.",
-    options: &[OptionSpec::Switch("check")],
-    run,
-};
+/// generated reference pages, rustdoc, and the documents' code blocks executed
+///
+/// docs/configuration.md and docs/statistics.md come from the tables in core, docs/surface.md from core/conformance.
+/// Python blocks of README.md and docs/*.md run against the wheel; relative links must have a target.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct DocsArguments {
+    /// fails when a generated page differs, and writes nothing
+    #[arg(long)]
+    check: bool,
+}
 
-fn run(given: &Arguments) -> StepResult {
-    generated(given.has("check"))?;
+pub fn run(given: &DocsArguments) -> StepResult {
+    generated(given.check)?;
     links()?;
     rustdoc()?;
     blocks()

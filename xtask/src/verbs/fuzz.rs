@@ -1,26 +1,29 @@
 //! `cargo xtask fuzz`: runs the fuzz targets of core/fuzz, which need nightly and cargo-fuzz.
 
-use super::{check, Verb};
-use crate::arguments::{Arguments, OptionSpec};
+use super::check;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 
-pub const VERB: Verb = Verb {
-    name: "fuzz",
-    usage: "fuzz [TARGET…] [--seconds N]",
-    about: "fuzzes each decoder (default 60 s per target)\n\n\
-        Targets are in core/fuzz/fuzz_targets. An input that panics, takes over 1 s or over 256 MB ends the run and is\n\
-        kept under core/fuzz/artifacts. Needs a nightly toolchain and cargo-fuzz.",
-    options: &[OptionSpec::Value("seconds")],
-    run,
-};
+/// fuzzes each decoder
+///
+/// Targets are in core/fuzz/fuzz_targets. An input that panics, takes over 1 s or over 256 MB ends the run and is
+/// kept under core/fuzz/artifacts. Needs a nightly toolchain and cargo-fuzz.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct FuzzArguments {
+    /// targets, all by default
+    #[arg(value_name = "TARGET")]
+    names: Vec<String>,
+    /// seconds per target
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
 
-fn run(given: &Arguments) -> StepResult {
-    let seconds = given.number("seconds")?.unwrap_or(60);
+pub fn run(given: &FuzzArguments) -> StepResult {
     if given.names.is_empty() {
-        return every_target(seconds);
+        return every_target(given.seconds);
     }
     require_tools()?;
-    given.names.iter().try_for_each(|target| one(target, seconds))
+    given.names.iter().try_for_each(|target| one(target, given.seconds))
 }
 
 /// Runs every target for so many seconds.

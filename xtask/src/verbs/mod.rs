@@ -10,62 +10,123 @@ pub mod live;
 mod test;
 mod tidy;
 
-use crate::arguments::{Arguments, OptionSpec};
-use crate::languages;
+use clap::{Args, Parser, Subcommand};
+
+use crate::languages::{java, node, python};
 use crate::step::StepResult;
 
-/// One verb.
-pub struct Verb {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// Usage line.
-    pub usage: &'static str,
-    /// Help: the first line is its entry in the list.
-    pub about: &'static str,
-    /// Accepted options.
-    pub options: &'static [OptionSpec],
-    /// Runs it.
-    pub run: fn(&Arguments) -> StepResult,
+// Not a doc comment: clap would print it.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "builds, tests and demonstrates spanprof", disable_help_subcommand = true)]
+pub struct XtaskCommand {
+    #[command(subcommand)]
+    pub verb: Verb,
 }
 
-/// Verbs before and after those that build a package, in the order of the help.
-const BEFORE_PACKAGES: &[Verb] =
-    &[demo::VERB, test::VERB, check::VERB, live::VERB, conformance::VERB, bench::VERB, tidy::VERB];
-const AFTER_PACKAGES: &[Verb] = &[docs::VERB, fuzz::VERB];
+/// A verb with its arguments, in the order of the help.
+#[derive(Subcommand)]
+pub enum Verb {
+    Demo(demo::DemoArguments),
+    Test(test::TestArguments),
+    Check(check::DeepCheckArguments),
+    Live(live::LiveArguments),
+    Conformance(conformance::ConformanceArguments),
+    Bench(bench::BenchArguments),
+    Tidy(tidy::TidyArguments),
+    /// builds the release wheel into target/dist, audits it and runs it once
+    ///
+    /// One abi3 wheel for CPython 3.9 and later. Linked by zig against glibc 2.17, audited symbol by symbol, then
+    /// installed and run in a clean environment of the oldest and the newest installed Python. In addition a
+    /// py3-none-any wheel without native code, for platforms without a native wheel.
+    #[command(verbatim_doc_comment)]
+    Wheel,
+    /// builds the npm package into target/dist, audits it and runs it once
+    ///
+    /// One native module for every Node.js from 18 on, linked by zig against glibc 2.28 and audited symbol by symbol; then
+    /// packed, installed into a clean directory without scripts, and run on the Node.js on PATH, an older and a newer one.
+    #[command(verbatim_doc_comment)]
+    Addon,
+    /// builds the JAR into target/dist, audits it and runs it once
+    ///
+    /// One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17
+    /// and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a Maven repository requires;
+    /// then run from a clean directory on every installed JDK, as a library and as an agent, and as an agent of a program on Java 11,
+    /// which must run on without a profile.
+    #[command(verbatim_doc_comment)]
+    Jar,
+    Docs(docs::DocsArguments),
+    Fuzz(fuzz::FuzzArguments),
+}
 
-/// Every verb, in the order of the help.
-pub fn all() -> impl Iterator<Item = &'static Verb> {
-    let packages = languages::ALL.iter().map(|language| language.package_verb());
-    BEFORE_PACKAGES.iter().chain(packages).chain(AFTER_PACKAGES)
+impl Verb {
+    /// Runs it.
+    pub fn run(&self) -> StepResult {
+        match self {
+            Self::Demo(given) => demo::run(given),
+            Self::Test(given) => test::run(given),
+            Self::Check(given) => check::run(given),
+            Self::Live(given) => live::run(given),
+            Self::Conformance(given) => conformance::run(given),
+            Self::Bench(given) => bench::run(given),
+            Self::Tidy(given) => tidy::execute(given),
+            Self::Wheel => python::package::run(),
+            Self::Addon => node::package::run(),
+            Self::Jar => java::package::run(),
+            Self::Docs(given) => docs::run(given),
+            Self::Fuzz(given) => fuzz::run(given),
+        }
+    }
+}
+
+/// Versions of the runtimes that a verb runs on; the installed ones by default.
+#[derive(Debug, Args)]
+pub struct RuntimeArguments {
+    /// versions of CPython, as 3.9,3.13
+    #[arg(long, value_name = "VERSION,…")]
+    pub python: Option<String>,
+    /// versions of Node.js, as 18,24
+    #[arg(long, value_name = "VERSION,…")]
+    pub node: Option<String>,
+    /// versions of Java, as 17,25
+    #[arg(long, value_name = "VERSION,…")]
+    pub java: Option<String>,
+}
+
+impl RuntimeArguments {
+    /// Those of the language with this name on the command line.
+    pub fn of(&self, language: &str) -> Option<&str> {
+        let languages = [("python", &self.python), ("node", &self.node), ("java", &self.java)];
+        languages.iter().find(|(name, _)| *name == language).and_then(|(_, versions)| versions.as_deref())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::languages;
 
     #[test]
     fn every_verb_has_a_summary_of_one_line() {
-        for verb in all() {
-            assert!(verb.usage.starts_with(verb.name), "{}", verb.name);
-            let first = verb.about.lines().next().unwrap_or_default();
-            assert!((10..=100).contains(&first.len()), "{}: {first}", verb.name);
+        let command = XtaskCommand::command();
+        command.clone().debug_assert();
+        for verb in command.get_subcommands() {
+            let about = verb.get_about().unwrap_or_default().to_string();
+            assert!((10..=100).contains(&about.len()) && !about.contains('\n'), "{}: {about}", verb.get_name());
         }
     }
 
     #[test]
     fn the_help_and_the_options_name_every_language() {
+        let mut command = XtaskCommand::command();
+        let mut help = |verb: &str| command.find_subcommand_mut(verb).unwrap().render_long_help().to_string();
         for language in languages::ALL {
-            for verb in [bench::VERB, live::VERB] {
-                assert!(verb.about.contains(&format!("--{}", language.name())), "{}: {}", verb.name, language.name());
-                assert!(
-                    verb.options.iter().any(|option| option.name() == language.name()),
-                    "{}: {}",
-                    verb.name,
-                    language.name()
-                );
+            for verb in ["bench", "live"] {
+                assert!(help(verb).contains(&format!("--{} ", language.name())), "{verb}: {}", language.name());
             }
-            assert!(conformance::VERB.usage.contains(language.name()), "{}", language.name());
-            assert!(test::VERB.about.contains(language.title()), "{}", language.title());
+            assert!(help("conformance").contains(language.name()), "{}", language.name());
+            assert!(help("test").contains(language.title()), "{}", language.title());
         }
     }
 }

@@ -3,26 +3,26 @@
 
 use std::process::Command;
 
-use super::{check, demo, docs, tidy, Verb};
-use crate::arguments::{Arguments, OptionSpec};
+use super::{check, demo, docs, tidy};
 use crate::deadline::at_most;
 use crate::languages::{self, python, Packages, Tool};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 
-pub const VERB: Verb = Verb {
-    name: "test",
-    usage: "test [--seconds N]",
-    about: "checks of CI: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores\n\n\
-        The documents' Python blocks run too. --seconds N: length of the demo at its end (default 15). Python tests run on\n\
-        the oldest and the newest CPython found, Java tests on every JDK from 17 on. Ends with one line: N passed, N failed.",
-    options: &[OptionSpec::Value("seconds")],
-    run,
-};
+/// checks of CI: lints, tidy, tests in Rust, Python, Node.js and Java, the demo; 40 minutes on 2 cores
+///
+/// The documents' Python blocks run too. Python tests run on the oldest and the newest CPython found, Java tests on every
+/// JDK from 17 on. Ends with one line: N passed, N failed.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct TestArguments {
+    /// length of the demo at its end, in seconds
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+}
 
-fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &TestArguments) -> StepResult {
     at_most(0);
-    let seconds = given.number("seconds")?.unwrap_or(15);
     toolchain()?;
     let mut tally = Tally::default();
     let mut step = |work: &mut dyn FnMut(&mut Tally) -> StepResult| {
@@ -44,7 +44,7 @@ fn run(given: &Arguments) -> StepResult {
         step(&mut |_| language.document_blocks());
     }
     step(&mut |_| docs::first_results());
-    step(&mut |_| demo::show(&demo::DEFAULT, Some(seconds), &demo::Ports::free()?, Packages::ForTests));
+    step(&mut |_| demo::show(&demo::DEFAULT, Some(given.seconds), &demo::Ports::free()?, Packages::ForTests));
     println!("{tally}");
     match tally.failed {
         0 => Ok(()),

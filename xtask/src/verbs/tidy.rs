@@ -1,35 +1,39 @@
 //! `cargo xtask tidy`: applies the rules of `crate::tidy` to the work tree and its commits.
 
-use super::Verb;
-use crate::arguments::{Arguments, OptionSpec};
 use crate::step::{StepFailure, StepResult};
 use crate::tidy::{TidyReport, WorkTree};
 
-pub const VERB: Verb = Verb {
-    name: "tidy",
-    usage: "tidy [--places TERM] [--sentences] [--lower]",
-    about: "checks the rules that a machine can check\n\n\
-        `unsafe` only in its places and each with SAFETY; files of at most 500 lines with a header; no empty names, no\n\
-        unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory\n\
-        in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words, repeated type\n\
-        names and import cycles within the lists of xtask/src/tidy/counts; commits as `area: summary` of 72 characters\n\
-        with a body.\n\
-        --places TERM: lists each use of a banned word or type name. --sentences: lists the sentences above 30 words in the\n\
-        documents. --lower: writes the counts that fell and the cycles that shrank.",
-    options: &[OptionSpec::Value("places"), OptionSpec::Switch("sentences"), OptionSpec::Switch("lower")],
-    run: execute,
-};
+/// checks the rules that a machine can check
+///
+/// `unsafe` only in its places and each with SAFETY; files of at most 500 lines with a header; no empty names, no
+/// unfinished work, no disabled test; dependencies among the crates; a reason beside each dependency; every directory
+/// in ARCHITECTURE.md's code map; no language named in the core; no path of a machine; banned words, repeated type
+/// names and import cycles within the lists of xtask/src/tidy/counts; commits as `area: summary` of 72 characters
+/// with a body.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct TidyArguments {
+    /// lists each use of a banned word or type name
+    #[arg(long, value_name = "TERM")]
+    places: Option<String>,
+    /// lists the sentences above 30 words in the documents
+    #[arg(long)]
+    sentences: bool,
+    /// writes the counts that fell and the cycles that shrank
+    #[arg(long)]
+    lower: bool,
+}
 
-fn execute(given: &Arguments) -> StepResult {
-    if let Some(term) = given.text("places") {
+pub fn execute(given: &TidyArguments) -> StepResult {
+    if let Some(term) = &given.places {
         WorkTree::read()?.places(term).into_iter().for_each(|(path, line)| println!("{path}:{line}"));
         return Ok(());
     }
-    if given.has("lower") {
+    if given.lower {
         WorkTree::read()?.lower_counts()?;
     }
     let report = WorkTree::read()?.check()?;
-    if given.has("sentences") {
+    if given.sentences {
         for sentence in &report.long_sentences {
             println!("{}:{}: {} words: {} …", sentence.path, sentence.line, sentence.words, sentence.start);
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, Jdk};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// Collectors by the name of their VM option.
@@ -22,11 +22,11 @@ const VIRTUAL_THREADS: u32 = 21;
 /// A program of xtask/live/java, its arguments, and its collectors.
 type JavaCell = (&'static str, Vec<String>, &'static [&'static str]);
 
-pub fn run(given: &Arguments) -> StepResult {
-    let seconds = given.number("seconds")?.unwrap_or(60);
+pub fn run(given: &LiveArguments) -> StepResult {
+    let seconds = given.seconds.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in runtimes::chosen(given.text("java"))? {
+    for java in runtimes::chosen(given.runtimes.java.as_deref())? {
         for (program, words, collectors) in cells(&java, seconds) {
             for collector in collectors {
                 let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);

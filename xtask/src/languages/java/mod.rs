@@ -10,10 +10,9 @@ mod suite;
 use std::path::{Path, PathBuf};
 
 use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
-use crate::verbs::Verb;
+use crate::verbs::live::LiveArguments;
 
 /// Java.
 pub struct JavaToolchain;
@@ -34,10 +33,6 @@ impl Toolchain for JavaToolchain {
     fn installed_runtimes(&self) -> StepResult<Option<String>> {
         let found: Vec<_> = runtimes::all()?.iter().map(|java| java.version.to_string()).collect();
         Ok(Some(format!("JDK {}", found.join(" and "))))
-    }
-
-    fn package_verb(&self) -> &'static Verb {
-        &package::VERB
     }
 
     fn crates(&self) -> &'static [&'static str] {
@@ -74,8 +69,8 @@ impl Toolchain for JavaToolchain {
         Ok(Box::new(bench::JavaBench::prepare(list)?))
     }
 
-    fn live(&self, given: &Arguments) -> StepResult {
-        match given.has("record") {
+    fn live(&self, given: &LiveArguments) -> StepResult {
+        match given.record {
             true => record::run(given),
             false => live::run(given),
         }

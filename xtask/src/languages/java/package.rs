@@ -10,20 +10,7 @@ use lz4::{BlockSize, ContentChecksum, EncoderBuilder};
 use super::runtimes::{self, Jdk};
 use crate::artifact::{self, copy, Glibc};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::Verb;
 use crate::{scratch, workspace};
-
-pub const VERB: Verb = Verb {
-    name: "jar",
-    usage: "jar",
-    about: "builds the JAR into target/dist, audits it and runs it once\n\n\
-        One JAR for Java 17 and later with one library and the small one that unpacks it, linked by zig against glibc 2.17\n\
-        and audited symbol by symbol, and beside it its sources, its documentation and its POM, as a Maven repository requires;\n\
-        then run from a clean directory on every installed JDK, as a library and as an agent, and as an agent of a program on Java 11,\n\
-        which must run on without a profile.",
-    options: &[],
-    run: |_| run(),
-};
 
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
@@ -37,7 +24,8 @@ const POM: &str = "spanprof-0.1.0.pom";
 const BEST: u32 = 12;
 const FASTEST: u32 = 1;
 
-fn run() -> StepResult {
+/// Builds the release package into `target/dist`, audits it and runs it once.
+pub fn run() -> StepResult {
     let libraries = Libraries::for_release()?;
     for library in [&libraries.whole, &libraries.opener] {
         artifact::audit("JAR", library, GLIBC)?;

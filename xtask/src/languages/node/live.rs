@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, NodeJs};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::live::LiveArguments;
 use crate::workspace;
 
 /// Web servers under load.
@@ -39,8 +39,8 @@ const fn cell(program: &'static str, kind: &'static str, size: u64) -> NodeCell 
     NodeCell { program, kind, size, flag: "" }
 }
 
-pub fn run(given: &Arguments) -> StepResult {
-    let seconds = given.number("seconds")?.unwrap_or(60);
+pub fn run(given: &LiveArguments) -> StepResult {
+    let seconds = given.seconds.unwrap_or(60);
     let modules = installed()?;
     let brief = seconds.min(15);
     let cells = [
@@ -54,7 +54,7 @@ pub fn run(given: &Arguments) -> StepResult {
         cell("idle", "", brief),
     ];
     let mut failed = Vec::new();
-    for node in runtimes::chosen(given.text("node"))? {
+    for node in runtimes::chosen(given.runtimes.node.as_deref())? {
         let with_flag = NodeCell { flag: CONTEXT_FRAME_FLAG, ..cell("labels", "chains", brief) };
         let with_flag = (node.major() == CONTEXT_FRAME_MAJOR).then_some(with_flag);
         for cell in cells.into_iter().chain(with_flag) {

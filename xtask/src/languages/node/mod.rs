@@ -10,10 +10,9 @@ mod suite;
 use std::path::{Path, PathBuf};
 
 use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
-use crate::verbs::Verb;
+use crate::verbs::live::LiveArguments;
 
 /// Node.js.
 pub struct NodeToolchain;
@@ -38,10 +37,6 @@ impl Toolchain for NodeToolchain {
     fn installed_runtimes(&self) -> StepResult<Option<String>> {
         runtimes::preferred()?;
         Ok(None)
-    }
-
-    fn package_verb(&self) -> &'static Verb {
-        &package::VERB
     }
 
     fn crates(&self) -> &'static [&'static str] {
@@ -80,8 +75,8 @@ impl Toolchain for NodeToolchain {
         Ok(Box::new(bench::NodeBench::prepare(list)?))
     }
 
-    fn live(&self, given: &Arguments) -> StepResult {
-        match given.has("record") {
+    fn live(&self, given: &LiveArguments) -> StepResult {
+        match given.record {
             true => record::run(given),
             false => live::run(given),
         }

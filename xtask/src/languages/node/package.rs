@@ -7,18 +7,7 @@ use std::time::Duration;
 use super::runtimes::{self, NodeJs};
 use crate::artifact::{self, copy, Glibc};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::Verb;
 use crate::{scratch, workspace};
-
-pub const VERB: Verb = Verb {
-    name: "addon",
-    usage: "addon",
-    about: "builds the npm package into target/dist, audits it and runs it once\n\n\
-        One native module for every Node.js from 18 on, linked by zig against glibc 2.28 and audited symbol by symbol; then\n\
-        packed, installed into a clean directory without scripts, and run on the Node.js on PATH, an older and a newer one.",
-    options: &[],
-    run: |_| run(),
-};
 
 /// Oldest supported glibc: that of Node.js 18.
 const GLIBC: Glibc = Glibc(2, 28);
@@ -27,7 +16,8 @@ const PREBUILD: &str = "prebuilds/linux-x64/spanprof.node";
 /// Directory of the files to pack, below the target directory.
 const STAGED: &str = "addon-package";
 
-fn run() -> StepResult {
+/// Builds the release package into `target/dist`, audits it and runs it once.
+pub fn run() -> StepResult {
     let package = release_package()?;
     artifact::sizes("npm package", &package, &artifact::files_below(&workspace::target().join(STAGED)))?;
     first_run(&runtimes::all()?, &package)?;

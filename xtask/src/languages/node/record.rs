@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, NodeJs};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// The program ends by itself after 60 s.
@@ -23,11 +23,11 @@ struct ShapeFlags {
 static SHAPES: [ShapeFlags; 1] = [ShapeFlags { name: "interpreted", flags: &["--no-opt", "--no-sparkplug"] }];
 
 /// Records every shape, or that of `--shape NAME`, on each chosen Node.js.
-pub fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &LiveArguments) -> StepResult {
     let modules = runtimes::install(&package::pack_for_recording()?, &[], "live-node-record")?;
     let mut failed = Vec::new();
-    for node in runtimes::chosen(given.text("node"))? {
-        let is_chosen = |shape: &&ShapeFlags| given.text("shape").is_none_or(|name| name == shape.name);
+    for node in runtimes::chosen(given.runtimes.node.as_deref())? {
+        let is_chosen = |shape: &&ShapeFlags| given.shape.as_deref().is_none_or(|name| name == shape.name);
         for shape in SHAPES.iter().filter(is_chosen) {
             if let Err(failure) = record(&node, shape, &modules) {
                 eprintln!("{failure}");

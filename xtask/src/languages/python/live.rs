@@ -6,18 +6,18 @@ use std::path::Path;
 use super::debian::Debian;
 use super::runtimes::{self, Python};
 use super::{package, Venv};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::live::LiveArguments;
 
 const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
 
 /// Programs of xtask/live/python and their sizes, for each interpreter and clock.
 struct PythonCells(Vec<(&'static str, u64)>);
 
-pub fn run(given: &Arguments) -> StepResult {
-    let seconds = given.number("seconds")?.unwrap_or(60);
-    let forks = given.number("forks")?.unwrap_or(1000);
-    let cycles = given.number("cycles")?.unwrap_or(1000);
+pub fn run(given: &LiveArguments) -> StepResult {
+    let seconds = given.seconds.unwrap_or(60);
+    let forks = given.forks;
+    let cycles = given.cycles;
     let cells = PythonCells(vec![
         ("stress", seconds),
         ("names", seconds.min(20)),
@@ -25,11 +25,11 @@ pub fn run(given: &Arguments) -> StepResult {
         ("cycles", cycles),
         ("stray_signals", 10),
     ]);
-    let clocks: Vec<&str> = given.text("clock").map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
+    let clocks: Vec<&str> = given.clock.as_deref().map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
     // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
     let wheel = package::build_for_tests()?;
     let mut failed = Vec::new();
-    let (installed, missing) = runtimes::chosen_or_missing(given.text("python"))?;
+    let (installed, missing) = runtimes::chosen_or_missing(given.runtimes.python.as_deref())?;
     for python in installed {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
@@ -39,7 +39,7 @@ pub fn run(given: &Arguments) -> StepResult {
         };
         cells.run(&python.full(), &clocks, step, &mut failed);
     }
-    if given.text("python").is_none() || !missing.is_empty() {
+    if given.runtimes.python.as_deref().is_none() || !missing.is_empty() {
         let debian = Debian::with_wheel(&wheel, &missing)?;
         for version in debian.versions() {
             cells.run(version, &clocks, |name, program| debian.step(name, version, program), &mut failed);

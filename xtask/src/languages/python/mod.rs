@@ -15,10 +15,9 @@ use std::path::PathBuf;
 pub use venv::Venv;
 
 use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
-use crate::arguments::Arguments;
 use crate::step::StepResult;
 use crate::tally::Tally;
-use crate::verbs::Verb;
+use crate::verbs::live::LiveArguments;
 
 /// Python.
 pub struct PythonToolchain;
@@ -39,10 +38,6 @@ impl Toolchain for PythonToolchain {
     fn installed_runtimes(&self) -> StepResult<Option<String>> {
         let found: Vec<_> = runtimes::oldest_and_newest()?.iter().map(runtimes::Python::full).collect();
         Ok(Some(format!("CPython {}", found.join(" and "))))
-    }
-
-    fn package_verb(&self) -> &'static Verb {
-        &package::VERB
     }
 
     fn crates(&self) -> &'static [&'static str] {
@@ -76,8 +71,8 @@ impl Toolchain for PythonToolchain {
         Ok(Box::new(bench::PythonBench::prepare(list)?))
     }
 
-    fn live(&self, given: &Arguments) -> StepResult {
-        match given.has("record") {
+    fn live(&self, given: &LiveArguments) -> StepResult {
+        match given.record {
             true => record::run(given),
             false => live::run(given),
         }

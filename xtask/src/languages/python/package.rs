@@ -7,26 +7,15 @@ use super::runtimes::{self, Python};
 use super::Venv;
 use crate::artifact::{self, Glibc, ZIG};
 use crate::step::{ProcessStep, StepFailure, StepResult};
-use crate::verbs::Verb;
 use crate::{scratch, workspace};
-
-pub const VERB: Verb = Verb {
-    name: "wheel",
-    usage: "wheel",
-    about: "builds the release wheel into target/dist, audits it and runs it once\n\n\
-        One abi3 wheel for CPython 3.9 and later. Linked by zig against glibc 2.17, audited symbol by symbol, then\n\
-        installed and run in a clean environment of the oldest and the newest installed Python. In addition a\n\
-        py3-none-any wheel without native code, for platforms without a native wheel.",
-    options: &[],
-    run: |_| run(),
-};
 
 /// Pinned for reproducible builds.
 const MATURIN: &str = "maturin==1.16.0";
 /// Oldest supported glibc.
 const GLIBC: Glibc = Glibc(2, 17);
 
-fn run() -> StepResult {
+/// Builds the release package into `target/dist`, audits it and runs it once.
+pub fn run() -> StepResult {
     let wheel = release()?;
     let files = artifact::files_below(&unpack(&wheel)?);
     artifact::audit("wheel", only_library(&files)?, GLIBC)?;

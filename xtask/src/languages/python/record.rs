@@ -4,8 +4,8 @@
 use super::debian::Debian;
 use super::runtimes;
 use super::{package, Venv};
-use crate::arguments::Arguments;
 use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
 /// The shapes of xtask/live/python/record_stacks.py, and the minor versions that have them.
@@ -21,9 +21,9 @@ const SHAPES: [(&str, std::ops::RangeInclusive<u32>); 7] = [
 ];
 
 /// Replaces the recorded stacks of the chosen interpreters.
-pub fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &LiveArguments) -> StepResult {
     let wheel = package::build_for_recording()?;
-    let (installed, missing) = runtimes::chosen_or_missing(given.text("python"))?;
+    let (installed, missing) = runtimes::chosen_or_missing(given.runtimes.python.as_deref())?;
     for python in installed {
         let venv = Venv::with("record", &python, &[])?;
         venv.install_wheel(&wheel)?;
@@ -33,7 +33,7 @@ pub fn run(given: &Arguments) -> StepResult {
                 .arg(shape)
         })?;
     }
-    if given.text("python").is_none() || !missing.is_empty() {
+    if given.runtimes.python.as_deref().is_none() || !missing.is_empty() {
         let debian = Debian::with_wheel(&wheel, &missing)?;
         for version in debian.versions() {
             record(version, |shape| debian.step(&format!("record {shape}"), version, "record_stacks.py").arg(shape))?;

@@ -11,31 +11,34 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::Verb;
-use crate::arguments::OptionSpec;
 use crate::languages::Packages;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, progress, scratch, workspace};
 
-pub const VERB: Verb = Verb {
-    name: "demo",
-    usage: "demo [--service NAME,…] [--seconds N]",
-    about: "real web services under load, their profiles linked to spans, shown on one page\n\n\
-        Builds the command line and the packages, optimized (output: target/demo-build.log), starts `spanprof\n\
-        serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace\n\
-        context, and prints for each its own top functions, the share of samples linked to spans, the profile of one slow\n\
-        request and the profiler's own cost; then the page's address.\n\
-        --service: fastapi, express, fastify, spring; without it one of each language with installed tools.\n\
-        --seconds N: ends after N seconds of load, with a non-zero status if any of these is missing. Default: until Ctrl-C.",
-    options: &[OptionSpec::Value("seconds"), OptionSpec::Value("service")],
-    run: |given| {
-        let examples = given.text("service").map(Example::named).transpose()?.unwrap_or_else(Example::available);
-        show(&examples, given.number("seconds")?, &Ports::usual()?, Packages::Optimized)
-    },
-};
+/// real web services under load, their profiles linked to spans, shown on one page
+///
+/// Builds the command line and the packages, optimized (output: target/demo-build.log), starts `spanprof
+/// serve` (ports 4317 and 4318 where free) and services of examples/ under the OpenTelemetry SDK, drives load with trace
+/// context, and prints for each its own top functions, the share of samples linked to spans, the profile of one slow
+/// request and the profiler's own cost; then the page's address.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct DemoArguments {
+    /// fastapi, express, fastify, spring; without it one of each language with installed tools
+    #[arg(long, value_name = "NAME,…")]
+    service: Option<String>,
+    /// ends after N seconds of load, with a non-zero status if any of these is missing; until Ctrl-C by default
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+}
 
 use load::SlowRequest;
 pub use services::{Example, DEFAULT};
+
+pub fn run(given: &DemoArguments) -> StepResult {
+    let examples = given.service.as_deref().map(Example::named).transpose()?.unwrap_or_else(Example::available);
+    show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized)
+}
 
 /// Load before the first query without `--seconds`.
 const DEFAULT_LOAD_SECONDS: u64 = 6;

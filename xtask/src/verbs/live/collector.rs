@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{free_port, go_program, run_spanprof_live};
-use crate::arguments::Arguments;
+use super::{free_port, go_program, run_spanprof_live, LiveArguments};
 use crate::languages::{java, node, python};
 use crate::scratch;
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
@@ -17,7 +16,7 @@ pub(super) const GATE: &str = "--feature-gates=service.profilesSupport";
 const WITHOUT_GATE: &str =
     "profiling signal support is at alpha level, gated under the \"service.profilesSupport\" feature gate";
 
-pub fn run(_: &Arguments) -> StepResult {
+pub fn run(_: &LiveArguments) -> StepResult {
     let collector = built()?;
     let directory = scratch::empty("live-collector")?;
     example(&collector)?;

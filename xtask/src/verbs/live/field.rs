@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::arguments::Arguments;
+use super::LiveArguments;
 use crate::languages::python::debian;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
@@ -136,9 +136,9 @@ struct CellReport {
     has_failed: bool,
 }
 
-pub fn run(given: &Arguments) -> StepResult {
-    let chosen = chosen(given.text("cell"))?;
-    let mut preparation = Preparation { is_release: given.has("release"), prepared: Vec::new(), modules: None };
+pub fn run(given: &LiveArguments) -> StepResult {
+    let chosen = chosen(given.cell.as_deref())?;
+    let mut preparation = Preparation { is_release: given.release, prepared: Vec::new(), modules: None };
     let python = preparation.python()?;
     for cell in &chosen {
         preparation.prepare(cell.needs);

@@ -12,56 +12,63 @@ mod system_calls;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::Verb;
-use crate::arguments::{Arguments, OptionSpec};
+use super::RuntimeArguments;
 use crate::languages;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::workspace;
 
-pub const VERB: Verb = Verb {
-    name: "live",
-    usage: "live [NAME…] [--seconds N]",
-    about: "suites against real programs, services and frameworks\n\n\
-        collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared\n\
-        pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector\n\
-        pprof      files read back by google/pprof, built from its Go module\n\
-        serve      the page of `spanprof serve` in headless Chromium\n\
-        outage     receivers that refuse, discard, never respond, reset: the service must be unaffected\n\
-        python     stress per CPython and per clock; --seconds per cell (60), --python 3.9,3.13, --clock thread_timer,perf;\n\
-                   3.14 and 3.15 from Debian's packages, as root on Debian; --record: instead, records the stacks that
-                   the tests of the walk replay\n\
-        node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26 from npm;\n\
-                   --seconds of stress each (60), --node 18,24\n\
-                   --record: records stacks for the tests of the walk instead; --shape NAME\n\
-        java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI;\n\
-                   --seconds of stress each (60), --java 17,25\n\
-                   --record: records stacks for the tests of the stack walker instead; --shape NAME\n\
-        field      frameworks and programs of production, each compared with a run without spanprof; --cell NAME,…;\n\
-                   --release: the packages in target/dist, as `wheel`, `addon` and `jar` built them\n\
-        system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace\n\n\
-        Without a name, all of them. --forks, --cycles: sizes of the process suites of `python` (1000 each).",
-    options: &[
-        OptionSpec::Value("seconds"),
-        OptionSpec::Value("python"),
-        OptionSpec::Value("node"),
-        OptionSpec::Value("java"),
-        OptionSpec::Value("shape"),
-        OptionSpec::Value("clock"),
-        OptionSpec::Value("forks"),
-        OptionSpec::Value("cycles"),
-        OptionSpec::Value("cell"),
-        OptionSpec::Switch("release"),
-        OptionSpec::Switch("record"),
-    ],
-    run,
-};
+/// suites against real programs, services and frameworks
+///
+/// collector  the OpenTelemetry Collector, built from its Go modules: every transport, read back and compared
+/// pyroscope  Pyroscope 1.21, built from its Go module: series, labels, spans and totals, directly and through the Collector
+/// pprof      files read back by google/pprof, built from its Go module
+/// serve      the page of `spanprof serve` in headless Chromium
+/// outage     receivers that refuse, discard, never respond, reset: the service must be unaffected
+/// python     stress per CPython and per clock; 3.14 and 3.15 from Debian's packages, as root on Debian
+/// node       stress, ends, labels under load, Node's own profilers at the same time, idle processes, on Node.js 18 to 26
+///            from npm
+/// java       stress with each collector, labels, shares, ends, idle processes, on every installed JDK and 21 from PyPI
+/// field      frameworks and programs of production, each compared with a run without spanprof
+/// system-calls  traces of programs with and without spanprof, compared with SECURITY.md; needs strace
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct LiveArguments {
+    /// suites, all by default
+    names: Vec<String>,
+    /// seconds of stress per cell of `python`, `node` and `java` (60), of load of `outage` (30)
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    #[command(flatten)]
+    pub runtimes: RuntimeArguments,
+    /// clocks of `python`: thread_timer, perf
+    #[arg(long, value_name = "NAME,…")]
+    pub clock: Option<String>,
+    /// forked processes of `python`
+    #[arg(long, default_value_t = 1000)]
+    pub forks: u64,
+    /// restarts of `python`
+    #[arg(long, default_value_t = 1000)]
+    pub cycles: u64,
+    /// `python`, `node` and `java`: records the stacks that the tests of the walk replay instead
+    #[arg(long)]
+    pub record: bool,
+    /// the one shape to record of `node` and `java`
+    #[arg(long, value_name = "NAME")]
+    pub shape: Option<String>,
+    /// cells of `field`
+    #[arg(long, value_name = "NAME,…")]
+    pub cell: Option<String>,
+    /// `field`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
+    #[arg(long)]
+    pub release: bool,
+}
 
 /// A suite: its name and its function.
-type Suite = (&'static str, Box<dyn Fn(&Arguments) -> StepResult>);
+type Suite = (&'static str, Box<dyn Fn(&LiveArguments) -> StepResult>);
 
 /// Every suite, in the order of a run without names.
 fn suites() -> Vec<Suite> {
-    fn suite(name: &'static str, run: fn(&Arguments) -> StepResult) -> Suite {
+    fn suite(name: &'static str, run: fn(&LiveArguments) -> StepResult) -> Suite {
         (name, Box::new(run))
     }
     let mut suites = vec![
@@ -78,7 +85,7 @@ fn suites() -> Vec<Suite> {
     suites
 }
 
-fn run(given: &Arguments) -> StepResult {
+pub fn run(given: &LiveArguments) -> StepResult {
     let suites = suites();
     let chosen: Vec<&Suite> = if given.names.is_empty() {
         suites.iter().collect()

@@ -1,14 +1,14 @@
 //! A service whose receiver refuses, discards, never responds or resets: latency and memory must stay constant, counters must
 //! show the losses, and delivery must resume when a receiver is available.
 
-use crate::arguments::Arguments;
+use super::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::verbs::demo;
 
-pub fn run(given: &Arguments) -> StepResult {
-    let seconds = given.number("seconds")?.unwrap_or(30);
+pub fn run(given: &LiveArguments) -> StepResult {
+    let seconds = given.seconds.unwrap_or(30);
     let directory = scratch::empty("live-outage")?;
     let python = python::runtimes::preferred()?;
     let venv = python::Venv::with("live", &python, &[])?;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::go_program;
-use crate::arguments::Arguments;
+use super::{go_program, LiveArguments};
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -12,7 +11,7 @@ use crate::step::{ProcessStep, StepFailure, StepResult};
 /// The module's version, from xtask/live/pprof/go.mod.
 const VERSION: &str = "v0.0.0-20260906184651";
 
-pub fn run(_: &Arguments) -> StepResult {
+pub fn run(_: &LiveArguments) -> StepResult {
     ProcessStep::cargo("google/pprof reads random files back")
         .args(["test", "--quiet", "-p", "spanprof-read", "--features", "readback", "--test", "live_readback"])
         .install_hint("install Go 1.26 or later: https://go.dev/dl")

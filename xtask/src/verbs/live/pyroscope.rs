@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{collector, free_port, go_program};
-use crate::arguments::Arguments;
+use super::{collector, free_port, go_program, LiveArguments};
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{ProcessStep, Running, StepFailure, StepResult};
@@ -48,7 +47,7 @@ struct PyroscopeSetup {
     rust: PathBuf,
 }
 
-pub fn run(_: &Arguments) -> StepResult {
+pub fn run(_: &LiveArguments) -> StepResult {
     let server = go_program("pyroscope", "github.com/grafana/pyroscope/cmd/pyroscope", VERSION)?;
     let collector = collector::built()?;
     let setup = PyroscopeSetup::prepare()?;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::arguments::Arguments;
+use super::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -22,7 +22,7 @@ const VIEWS: [(&str, bool, bool); 6] = [
 ];
 const FUNCTIONS: [&str; 2] = ["burn_with_span", "burn_alone"];
 
-pub fn run(_: &Arguments) -> StepResult {
+pub fn run(_: &LiveArguments) -> StepResult {
     let browser = browser()?;
     let directory = scratch::empty("live-serve")?;
     let python = python::runtimes::preferred()?;

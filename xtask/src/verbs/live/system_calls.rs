@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::arguments::Arguments;
+use super::LiveArguments;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
 use crate::step::{ProcessStep, StepFailure, StepResult};
@@ -56,7 +56,7 @@ struct DocumentedCalls {
     ordinary: BTreeSet<String>,
 }
 
-pub fn run(_: &Arguments) -> StepResult {
+pub fn run(_: &LiveArguments) -> StepResult {
     let listed = DocumentedCalls::read(&scratch::read(&workspace::root().join("SECURITY.md"))?)?;
     let directory = scratch::empty("live-system-calls")?;
     let ports = demo::Ports::free()?;
