@@ -1,6 +1,7 @@
 //! One step of a verb: a child process with streamed output; a failure names the step. Called by every verb. No step is
 //! retried.
 
+use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -42,6 +43,14 @@ impl fmt::Display for StepFailure {
             Some(hint) => write!(out, "\n  hint: {hint}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Fails with the names of the parts of `step` that failed, where each error was already printed.
+pub fn all_passed(step: &str, failed: &[impl Borrow<str>]) -> StepResult {
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(StepFailure::new(step, format!("failed: {}", failed.join("; ")))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, Jdk};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
@@ -37,10 +37,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live java", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live java", &failed)
 }
 
 fn cells(java: &Jdk, seconds: u64) -> Vec<JavaCell> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::runtimes::{self, Jdk};
 use super::{live, package};
 use crate::artifact::copy;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::verbs::live::LiveArguments;
 use crate::{scratch, workspace};
 
@@ -82,10 +82,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live java --record", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live java --record", &failed)
 }
 
 fn record(java: &Jdk, shape: &ShapeProgram, class_path: &str) -> StepResult {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::package;
 use super::runtimes::{self, NodeJs};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::live::LiveArguments;
 use crate::workspace;
 
@@ -65,10 +65,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live node", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live node", &failed)
 }
 
 /// Installs the package in the profile of the tests, and the servers, into a separate directory.

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::debian::Debian;
 use super::runtimes::{self, Python};
 use super::{package, Venv};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::live::LiveArguments;
 
 const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
@@ -45,10 +45,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             cells.run(version, &clocks, |name, program| debian.step(name, version, program), &mut failed);
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live python", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live python", &failed)
 }
 
 impl PythonCells {

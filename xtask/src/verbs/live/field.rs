@@ -9,7 +9,7 @@ use super::LiveArguments;
 use crate::languages::python::debian;
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::{scratch, workspace};
 
 /// Prefix of the line with which a program reports its row.
@@ -147,10 +147,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         chosen.into_iter().map(|cell| cell.run(&python, preparation.variables(cell.needs))).collect();
     println!("\n{}", table(&rows));
     let failed: Vec<_> = rows.iter().filter(|row| row.has_failed).map(|row| row.name).collect();
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live field", format!("failed: {}", failed.join(", ")))),
-    }
+    all_passed("live field", &failed)
 }
 
 /// The cells of `--cell NAME,…`; a name also selects the cells that continue it after a hyphen. All without it.

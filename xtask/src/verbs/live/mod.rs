@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::RuntimeArguments;
 use crate::languages;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepFailure, StepResult};
 use crate::workspace;
 
 /// suites against real programs, services and frameworks
@@ -106,10 +106,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live suites", format!("failed: {}", failed.join(", ")))),
-    }
+    all_passed("live suites", &failed)
 }
 
 fn find<'a>(suites: &'a [Suite], name: &str) -> StepResult<&'a Suite> {

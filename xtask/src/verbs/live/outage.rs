@@ -4,7 +4,7 @@
 use super::LiveArguments;
 use crate::languages::python;
 use crate::scratch;
-use crate::step::{ProcessStep, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::demo;
 
 pub fn run(given: &LiveArguments) -> StepResult {
@@ -28,8 +28,5 @@ pub fn run(given: &LiveArguments) -> StepResult {
             failed.push(mode);
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("outage", format!("failed: {}", failed.join(", ")))),
-    }
+    all_passed("outage", &failed)
 }

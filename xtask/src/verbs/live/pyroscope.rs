@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{collector, free_port, go_program, LiveArguments};
 use crate::languages::python::{self, Venv};
 use crate::languages::{java, node};
-use crate::step::{ProcessStep, Running, StepFailure, StepResult};
+use crate::step::{all_passed, ProcessStep, Running, StepFailure, StepResult};
 use crate::{http, scratch, workspace};
 
 /// Newest version with a Go module that builds; like 1.20 to 2.0, it stores trace ids as labels.
@@ -77,10 +77,7 @@ pub fn run(_: &LiveArguments) -> StepResult {
         setup.cell("python", shared, "span", &[("INSTANCE_ATTRIBUTES", "false")]),
     );
     record("label_names".to_owned(), setup.label_names());
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(StepFailure::new("live pyroscope", format!("failed: {}", failed.join("; ")))),
-    }
+    all_passed("live pyroscope", &failed)
 }
 
 impl PyroscopeSetup {
