@@ -102,103 +102,65 @@ counters! {
     forks = "process.fork_restarts", "forks";
 }
 
+macro_rules! stats {
+    ($($name:literal $unit:literal $($doc:literal)+;)+) => {
+        &[$(StatDoc { name: $name, unit: $unit, doc: concat!($($doc),+) },)+]
+    };
+}
+
 /// Values of `stats()` that do not come from the engine's own counters.
-pub const OTHER_STATS: &[StatDoc] = &[
-    StatDoc {
-        name: "state",
-        unit: "",
-        doc: "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.",
-    },
-    StatDoc { name: "clock.name", unit: "", doc: "The clock in use." },
-    StatDoc { name: "clock.reason", unit: "", doc: "Reason for the choice of this clock." },
-    StatDoc {
-        name: "clock.kernel_tick_hz",
-        unit: "Hz",
-        doc: "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.",
-    },
-    StatDoc {
-        name: "clock.signal",
-        unit: "",
-        doc: "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.",
-    },
-    StatDoc {
-        name: "clock.handler_ns",
-        unit: "ns",
-        doc: "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of it.",
-    },
-    StatDoc { name: "clock.walk_ns", unit: "ns", doc: "The part of `clock.handler_ns` spent in stack walks." },
-    StatDoc {
-        name: "clock.delivery_ns",
-        unit: "ns",
-        doc: "Time of the kernel's signal delivery, from the overflow of a perf event to the handler. The interrupt's entry \
-              and the return from the handler are not part of it. 0 on other clocks.",
-    },
-    StatDoc { name: "clock.threads", unit: "threads", doc: "Threads with a clock." },
-    StatDoc { name: "clock.threads_refused", unit: "threads", doc: "Threads for which the system refused a clock." },
-    StatDoc { name: "clock.signals_forwarded", unit: "signals", doc: "Foreign signals forwarded to their handler." },
-    StatDoc { name: "clock.signals_stray", unit: "signals", doc: "Signals without a recipient, discarded." },
-    StatDoc { name: "clock.guarded_faults", unit: "faults", doc: "Guarded reads of unmapped memory." },
-    StatDoc { name: "clock.scans", unit: "scans", doc: "Scans of the process's threads." },
-    StatDoc { name: "clock.rearmed", unit: "clocks", doc: "Clocks rearmed because their signal was lost." },
-    StatDoc {
-        name: "dropped.<reason>",
-        unit: "samples",
-        doc: "Samples lost, or kept without frames, by drop reason.",
-    },
-    StatDoc {
-        name: "process.children_cut_off",
-        unit: "processes",
-        doc: "Profiled processes forked by this one, or by its children, that ended without delivering their last window.",
-    },
-    StatDoc { name: "cost.own_cpu_ns", unit: "ns", doc: "CPU time of the profiler's own threads." },
-    StatDoc { name: "cost.process_cpu_ns", unit: "ns", doc: "CPU time of the whole process since start." },
-    StatDoc {
-        name: "contexts.opened",
-        unit: "contexts",
-        doc: "Contexts with a span, since the start of the process.",
-    },
-    StatDoc {
-        name: "contexts.refused",
-        unit: "contexts",
-        doc: "Contexts opened without their span because open scopes pinned `max_contexts` rows; labels are kept.",
-    },
-    StatDoc { name: "labels.sets", unit: "label sets", doc: "Distinct label sets of the process." },
-    StatDoc { name: "labels.bytes", unit: "bytes", doc: "Memory of labels and label sets." },
-    StatDoc { name: "labels.values_truncated", unit: "values", doc: "Values truncated at `max_label_value_bytes`." },
-    StatDoc { name: "labels.values_replaced", unit: "values", doc: "Values replaced by `other` beyond a cap." },
-    StatDoc { name: "labels.dropped", unit: "labels", doc: "Labels dropped: too many keys, or an empty key." },
-    StatDoc { name: "export.<n>.kind", unit: "", doc: "`otlp_http`, `otlp_grpc` or `file`." },
-    StatDoc { name: "export.<n>.target", unit: "", doc: "Address without user and query, or directory." },
-    StatDoc { name: "export.<n>.enqueued", unit: "requests", doc: "Requests queued for the destination." },
-    StatDoc { name: "export.<n>.sent", unit: "requests", doc: "Requests accepted by the destination." },
-    StatDoc { name: "export.<n>.sent_samples", unit: "samples", doc: "Samples in sent requests." },
-    StatDoc { name: "export.<n>.sent_bytes", unit: "bytes", doc: "Bytes of sent requests before compression." },
-    StatDoc { name: "export.<n>.retries", unit: "attempts", doc: "Retries of failed requests." },
-    StatDoc { name: "export.<n>.splits", unit: "requests", doc: "Requests split because they were too large." },
-    StatDoc { name: "export.<n>.rejected_profiles", unit: "profiles", doc: "Profiles rejected by partial success." },
-    StatDoc { name: "export.<n>.dropped_<reason>", unit: "requests", doc: "Requests not delivered, by reason." },
-    StatDoc { name: "export.<n>.dropped_samples", unit: "samples", doc: "Samples not delivered." },
-    StatDoc { name: "export.<n>.queue_payloads", unit: "requests", doc: "Queued requests." },
-    StatDoc { name: "export.<n>.queue_bytes", unit: "bytes", doc: "Bytes of queued requests." },
-    StatDoc {
-        name: "export.<n>.last_error",
-        unit: "",
-        doc: "The last failure, without secrets; empty when there was none.",
-    },
-    StatDoc {
-        name: "export.<n>.last_warning",
-        unit: "",
-        doc: "The last message of a receiver that accepted a request completely; empty when there was none.",
-    },
-    StatDoc {
-        name: "runtime.<name>",
-        unit: "",
-        doc: "Counters and properties of the language runtime; see the page of the language.",
-    },
-    StatDoc { name: "config.<key>", unit: "", doc: "Effective value of each key; secrets are masked." },
-    StatDoc { name: "config.<key>.source", unit: "", doc: "Source of the value." },
-    StatDoc { name: "config.warnings", unit: "", doc: "Warnings of the loading of the configuration." },
-];
+pub const OTHER_STATS: &[StatDoc] = stats! {
+    "state" "" "running, stopped, disabled (and by what), failed, or safe_mode after a crash inside the profiler.";
+    "clock.name" "" "The clock in use.";
+    "clock.reason" "" "Reason for the choice of this clock.";
+    "clock.kernel_tick_hz" "Hz" "The kernel's tick rate: the maximum rate of stacks per CPU second with timers.";
+    "clock.signal" "" "Number of the clock's signal: SIGURG (23), or the runtime's fallback signal where SIGURG is in use.";
+    "clock.handler_ns" "ns" "CPU time spent inside the signal handler. The kernel's delivery of the signal is not part of "
+        "it.";
+    "clock.walk_ns" "ns" "The part of `clock.handler_ns` spent in stack walks.";
+    "clock.delivery_ns" "ns" "Time of the kernel's signal delivery, from the overflow of a perf event to the handler. The "
+        "interrupt's entry and the return from the handler are not part of it. 0 on other clocks.";
+    "clock.threads" "threads" "Threads with a clock.";
+    "clock.threads_refused" "threads" "Threads for which the system refused a clock.";
+    "clock.signals_forwarded" "signals" "Foreign signals forwarded to their handler.";
+    "clock.signals_stray" "signals" "Signals without a recipient, discarded.";
+    "clock.guarded_faults" "faults" "Guarded reads of unmapped memory.";
+    "clock.scans" "scans" "Scans of the process's threads.";
+    "clock.rearmed" "clocks" "Clocks rearmed because their signal was lost.";
+    "dropped.<reason>" "samples" "Samples lost, or kept without frames, by drop reason.";
+    "process.children_cut_off" "processes" "Profiled processes forked by this one, or by its children, that ended without "
+        "delivering their last window.";
+    "cost.own_cpu_ns" "ns" "CPU time of the profiler's own threads.";
+    "cost.process_cpu_ns" "ns" "CPU time of the whole process since start.";
+    "contexts.opened" "contexts" "Contexts with a span, since the start of the process.";
+    "contexts.refused" "contexts" "Contexts opened without their span because open scopes pinned `max_contexts` rows; "
+        "labels are kept.";
+    "labels.sets" "label sets" "Distinct label sets of the process.";
+    "labels.bytes" "bytes" "Memory of labels and label sets.";
+    "labels.values_truncated" "values" "Values truncated at `max_label_value_bytes`.";
+    "labels.values_replaced" "values" "Values replaced by `other` beyond a cap.";
+    "labels.dropped" "labels" "Labels dropped: too many keys, or an empty key.";
+    "export.<n>.kind" "" "`otlp_http`, `otlp_grpc` or `file`.";
+    "export.<n>.target" "" "Address without user and query, or directory.";
+    "export.<n>.enqueued" "requests" "Requests queued for the destination.";
+    "export.<n>.sent" "requests" "Requests accepted by the destination.";
+    "export.<n>.sent_samples" "samples" "Samples in sent requests.";
+    "export.<n>.sent_bytes" "bytes" "Bytes of sent requests before compression.";
+    "export.<n>.retries" "attempts" "Retries of failed requests.";
+    "export.<n>.splits" "requests" "Requests split because they were too large.";
+    "export.<n>.rejected_profiles" "profiles" "Profiles rejected by partial success.";
+    "export.<n>.dropped_<reason>" "requests" "Requests not delivered, by reason.";
+    "export.<n>.dropped_samples" "samples" "Samples not delivered.";
+    "export.<n>.queue_payloads" "requests" "Queued requests.";
+    "export.<n>.queue_bytes" "bytes" "Bytes of queued requests.";
+    "export.<n>.last_error" "" "The last failure, without secrets; empty when there was none.";
+    "export.<n>.last_warning" "" "The last message of a receiver that accepted a request completely; empty when there was "
+        "none.";
+    "runtime.<name>" "" "Counters and properties of the language runtime; see the page of the language.";
+    "config.<key>" "" "Effective value of each key; secrets are masked.";
+    "config.<key>.source" "" "Source of the value.";
+    "config.warnings" "" "Warnings of the loading of the configuration.";
+};
 
 /// One value of `stats()`.
 #[derive(Clone, Debug, PartialEq)]

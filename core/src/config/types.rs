@@ -11,9 +11,6 @@ macro_rules! choices {
         pub enum $name { $($(#[doc = $variant_doc])+ $variant,)+ }
 
         impl $name {
-            /// The texts of all choices.
-            pub const TEXTS: &'static [&'static str] = &[$($text,)+];
-
             /// The text of the choice in a configuration.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
