@@ -1,8 +1,7 @@
 //! Accepts and serves connections: HTTP/1.1 and HTTP/2 without TLS on either port, distinguished by their first bytes.
 //! Routes are in `route`. Invariant: at most `MAX_CONNECTIONS` at once; silent, stalled and idle connections are closed.
 
-use std::future::Future;
-use std::pin::{pin, Pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{watch, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout, Instant};
@@ -93,12 +93,15 @@ pub(crate) async fn accept(listener: TcpListener, state: Arc<ServerState>, mut s
     }
 }
 
-async fn serve(stream: TcpStream, state: Arc<ServerState>, slot: OwnedSemaphorePermit, stop: watch::Receiver<bool>) {
-    let accepted = Instant::now();
-    let silent = state.connection_slots.deadline_passed(accepted, HEAD_DEADLINE_WHEN_FULL, HEAD_DEADLINE);
-    let First::Left(Some(is_http2)) = first(is_http2_preface(&stream), silent).await else { return };
+/// Serves a connection until it ends, idles too long, or the server stops.
+async fn serve(
+    stream: TcpStream,
+    state: Arc<ServerState>,
+    slot: OwnedSemaphorePermit,
+    mut stop: watch::Receiver<bool>,
+) {
     let activity = Arc::new(Activity {
-        started: accepted,
+        started: Instant::now(),
         requests: AtomicU64::new(0),
         in_flight: AtomicUsize::new(0),
         last_millis: AtomicU64::new(0),
@@ -113,95 +116,44 @@ async fn serve(stream: TcpStream, state: Arc<ServerState>, slot: OwnedSemaphoreP
             Ok::<_, std::convert::Infallible>(reply)
         }
     });
-    let io = TokioIo::new(stream);
-    if is_http2 {
-        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(Some(Duration::from_secs(20)))
-            .keep_alive_timeout(Duration::from_secs(10))
-            .max_concurrent_streams(16)
-            .max_header_list_size(64 << 10)
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(2 << 20)
-            .serve_connection(io, service);
-        drive(
-            pin!(connection),
-            |connection| connection.graceful_shutdown(),
-            &activity,
-            &watched.connection_slots,
-            stop,
-        )
-        .await;
-    } else {
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_DEADLINE)
-            .max_buf_size(64 << 10)
-            .serve_connection(io, service);
-        drive(
-            pin!(connection),
-            |connection| connection.graceful_shutdown(),
-            &activity,
-            &watched.connection_slots,
-            stop,
-        )
-        .await;
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE).max_buf_size(64 << 10);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Some(Duration::from_secs(20)))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .max_concurrent_streams(16)
+        .max_header_list_size(64 << 10)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(2 << 20);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let idled = idled(&activity, &watched.connection_slots);
+    let must_finish = match first(connection.as_mut(), first(idled, stop.wait_for(|stop| *stop))).await {
+        First::Left(_) => false,
+        First::Right(First::Left(())) => activity.requests.load(Ordering::Relaxed) > 0,
+        First::Right(First::Right(_)) => true,
+    };
+    if must_finish {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(CLOSE_DEADLINE, connection).await;
     }
     drop(slot);
 }
 
-/// Polls a connection until it ends, idles too long, or the server stops.
-async fn drive<C: Future>(
-    mut connection: Pin<&mut C>,
-    close: impl Fn(Pin<&mut C>),
-    activity: &Activity,
-    slots: &ConnectionSlots,
-    mut stop: watch::Receiver<bool>,
-) {
-    let idled = async {
-        loop {
-            sleep(IDLE_CHECK_INTERVAL).await;
-            let Some(idle) = activity.idle_for() else { continue };
-            let allowed = match (activity.requests.load(Ordering::Relaxed) == 0, slots.are_full()) {
-                (true, true) => HEAD_DEADLINE_WHEN_FULL,
-                (true, false) => HEAD_DEADLINE,
-                (false, true) => IDLE_DEADLINE_WHEN_FULL,
-                (false, false) => IDLE_DEADLINE,
-            };
-            if idle > allowed {
-                return;
-            }
-        }
-    };
-    let stopped = async {
-        let _ = stop.wait_for(|stop| *stop).await;
-    };
-    match first(connection.as_mut(), first(idled, stopped)).await {
-        First::Left(_) => return,
-        // Without any request: nothing to finish.
-        First::Right(First::Left(())) if activity.requests.load(Ordering::Relaxed) == 0 => return,
-        First::Right(_) => {}
-    }
-    close(connection.as_mut());
-    let _ = timeout(CLOSE_DEADLINE, connection).await;
-}
-
-/// Whether the first bytes are HTTP/2's preface `PRI * HTTP/2.0`; no HTTP/1 method begins with `PRI`. `None` when the peer closed.
-async fn is_http2_preface(stream: &TcpStream) -> Option<bool> {
-    const PREFACE: &[u8] = b"PRI";
-    let mut start = [0u8; 3];
+/// Resolves when the connection has been without a request for too long.
+async fn idled(activity: &Activity, slots: &ConnectionSlots) {
     loop {
-        let read = stream.peek(&mut start).await.ok()?;
-        if read == 0 {
-            return None;
+        sleep(IDLE_CHECK_INTERVAL).await;
+        let Some(idle) = activity.idle_for() else { continue };
+        let allowed = match (activity.requests.load(Ordering::Relaxed) == 0, slots.are_full()) {
+            (true, true) => HEAD_DEADLINE_WHEN_FULL,
+            (true, false) => HEAD_DEADLINE,
+            (false, true) => IDLE_DEADLINE_WHEN_FULL,
+            (false, false) => IDLE_DEADLINE,
+        };
+        if idle > allowed {
+            return;
         }
-        if start[..read] != PREFACE[..read] {
-            return Some(false);
-        }
-        if read == PREFACE.len() {
-            return Some(true);
-        }
-        // `peek` returns at once while unread bytes exist.
-        sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,11 +1,10 @@
 //! Responses of the server: one buffer, and trailers for gRPC. Called by every route.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use percent_encoding::{utf8_percent_encode, AsciiSet, CONTROLS};
@@ -17,40 +16,11 @@ pub(crate) const LEFT_OUT_HEADER: &str = "x-spanprof-windows-left-out";
 const GRPC_ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// A complete body, then trailers if any.
-#[derive(Debug, Default)]
-pub(crate) struct ReplyBody {
-    data: Option<Bytes>,
-    trailers: Option<HeaderMap>,
-}
-
-pub(crate) type Reply = Response<ReplyBody>;
-
-impl Body for ReplyBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let body = self.get_mut();
-        Poll::Ready(if let Some(data) = body.data.take() {
-            Some(Ok(Frame::data(data)))
-        } else {
-            body.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)))
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_none() && self.trailers.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
-    }
-}
+pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// An HTTP response with a body.
 pub(crate) fn body(status: StatusCode, content_type: &'static str, data: impl Into<Bytes>) -> Reply {
-    let data = data.into();
-    let mut reply = Response::new(ReplyBody { data: (!data.is_empty()).then_some(data), trailers: None });
+    let mut reply = Response::new(Full::new(data.into()).boxed_unsync());
     *reply.status_mut() = status;
     set(&mut reply, hyper::header::CONTENT_TYPE, content_type);
     set(&mut reply, hyper::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -69,7 +39,7 @@ pub(crate) fn set(reply: &mut Reply, name: HeaderName, value: &'static str) {
 
 /// Drops the body, for HEAD requests.
 pub(crate) fn without_body(mut reply: Reply) -> Reply {
-    *reply.body_mut() = ReplyBody::default();
+    *reply.body_mut() = UnsyncBoxBody::default();
     reply
 }
 
@@ -81,14 +51,15 @@ pub(crate) fn grpc_message(message: &[u8]) -> Reply {
     framed.extend_from_slice(message);
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    let mut reply = Response::new(ReplyBody { data: Some(framed.into()), trailers: Some(trailers) });
+    let body = Full::new(Bytes::from(framed)).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let mut reply = Response::new(body.boxed_unsync());
     set(&mut reply, hyper::header::CONTENT_TYPE, "application/grpc");
     reply
 }
 
 /// A gRPC error: headers only, as the protocol allows when there is no message.
 pub(crate) fn grpc_error(code: u32, message: &str) -> Reply {
-    let mut reply = Response::new(ReplyBody::default());
+    let mut reply = Response::new(UnsyncBoxBody::default());
     set(&mut reply, hyper::header::CONTENT_TYPE, "application/grpc");
     set(&mut reply, HeaderName::from_static("grpc-accept-encoding"), "gzip,identity");
     reply.headers_mut().insert("grpc-status", HeaderValue::from(code));
@@ -100,6 +71,8 @@ pub(crate) fn grpc_error(code: u32, message: &str) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use hyper::body::Body;
+
     use super::*;
 
     #[test]
