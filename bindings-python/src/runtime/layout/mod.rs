@@ -1,6 +1,6 @@
-//! Offsets in bytes of the CPython structures that the walk reads: one file per version. Taken from each version's headers.
-//! 3.13 and later also publish most of them at run time, which the start compares (`interpreter`). Read by the walk, the
-//! resolver and the self-check.
+//! Offsets in bytes of the CPython structures that the walk reads: one file per version, with its differences from the version
+//! before; 3.9, 3.11 and 3.12 are complete. Taken from each version's headers. 3.13 and later also publish most of them at
+//! run time, which the start compares (`interpreter`). Read by the walk, the resolver and the self-check.
 //!
 //! # Changes in CPython
 //! | version | change | handled in |

@@ -4,19 +4,7 @@ use super::*;
 
 pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 10),
-    thread: ThreadLayout { context: 240, id: ThreadId::Pthread(176) },
-    frames: FrameChain::Objects(FrameObjectLayout {
-        current: 24,
-        back: 24,
-        code: 32,
-        last_instruction: 96,
-        bytes_per_step: 2,
-    }),
-    code: CodeLayout { name: 112, file: 104, first_line: 40, line_table: 120, instructions: None },
-    text: TextLayout { ascii_bytes: 48, compact_bytes: 72 },
-    integer: IntegerForm::SignedSize,
+    frames: FrameChain::Objects(FrameObjectLayout { last_instruction: 96, bytes_per_step: 2, ..v3_9::FRAME }),
     line_table: LineTableFormat::Ranges,
-    short_reference_count: false,
-    has_code_watchers: false,
-    published: &[],
+    ..v3_9::LAYOUT
 };

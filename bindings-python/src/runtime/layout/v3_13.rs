@@ -2,31 +2,17 @@
 
 use super::*;
 
+pub const FRAME: InterpreterFrameLayout =
+    InterpreterFrameLayout { current: CurrentFrame::InThread(72), ..v3_12::FRAME };
+
 pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 13),
     thread: ThreadLayout { context: 208, id: ThreadId::Kernel(160) },
-    frames: FrameChain::Interpreter(InterpreterFrameLayout {
-        current: CurrentFrame::InThread(72),
-        code: 0,
-        previous: 8,
-        instruction: 56,
-        owner: 70,
-        first_entry_owner: 3,
-        data_stack_top: 240,
-        size: FrameSize::Words(76),
-    }),
+    frames: FrameChain::Interpreter(FRAME),
     code: CodeLayout {
-        name: 128,
-        file: 112,
-        first_line: 68,
-        line_table: 136,
         instructions: Some(InstructionsLayout { first: 200, first_traceable: 184 }),
+        ..v3_12::LAYOUT.code
     },
-    text: TextLayout { ascii_bytes: 40, compact_bytes: 56 },
-    integer: IntegerForm::Tag,
-    line_table: LineTableFormat::Locations,
-    short_reference_count: false,
-    has_code_watchers: true,
     published: &[
         PublishedOffset { name: "free_threaded", at: 16, offset: 0 },
         PublishedOffset { name: "thread_state.next", at: 168, offset: 8 },
@@ -50,4 +36,5 @@ pub const LAYOUT: InterpreterLayout = InterpreterLayout {
         PublishedOffset { name: "unicode_object.length", at: 552, offset: 16 },
         PublishedOffset { name: "unicode_object.asciiobject_size", at: 560, offset: 40 },
     ],
+    ..v3_12::LAYOUT
 };

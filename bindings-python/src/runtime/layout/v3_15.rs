@@ -2,31 +2,12 @@
 
 use super::*;
 
+pub const FRAME: InterpreterFrameLayout = InterpreterFrameLayout { data_stack_top: 264, ..v3_14::FRAME };
+
 pub const LAYOUT: InterpreterLayout = InterpreterLayout {
     version: (3, 15),
     thread: ThreadLayout { context: 232, id: ThreadId::Kernel(184) },
-    frames: FrameChain::Interpreter(InterpreterFrameLayout {
-        current: CurrentFrame::InThread(72),
-        code: 0,
-        previous: 8,
-        instruction: 56,
-        owner: 74,
-        first_entry_owner: 3,
-        data_stack_top: 264,
-        size: FrameSize::Words(76),
-    }),
-    code: CodeLayout {
-        name: 128,
-        file: 112,
-        first_line: 68,
-        line_table: 136,
-        instructions: Some(InstructionsLayout { first: 208, first_traceable: 192 }),
-    },
-    text: TextLayout { ascii_bytes: 40, compact_bytes: 56 },
-    integer: IntegerForm::Tag,
-    line_table: LineTableFormat::Locations,
-    short_reference_count: true,
-    has_code_watchers: true,
+    frames: FrameChain::Interpreter(FRAME),
     published: &[
         PublishedOffset { name: "free_threaded", at: 16, offset: 0 },
         PublishedOffset { name: "thread_state.next", at: 192, offset: 8 },
@@ -50,4 +31,5 @@ pub const LAYOUT: InterpreterLayout = InterpreterLayout {
         PublishedOffset { name: "unicode_object.length", at: 728, offset: 16 },
         PublishedOffset { name: "unicode_object.asciiobject_size", at: 736, offset: 40 },
     ],
+    ..v3_14::LAYOUT
 };
