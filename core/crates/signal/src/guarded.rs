@@ -10,24 +10,26 @@
 use crate::forward::{current_action, signal_bits, Forwarded, HandlerChain};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+macro_rules! guarded_code {
+    ($($line:literal,)+) => {
+        core::arch::global_asm!(
+            ".pushsection .text.spanprof_guarded,\"ax\",@progbits",
+            ".balign 16",
+            ".irp name, begin, end, failed, read_u64, copy_80, copy",
+            ".hidden spanprof_guarded_\\name",
+            ".globl spanprof_guarded_\\name",
+            ".endr",
+            ".cfi_startproc",
+            "spanprof_guarded_begin:",
+            $($line,)+
+            ".cfi_endproc",
+            ".popsection",
+        );
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(
-    ".pushsection .text.spanprof_guarded,\"ax\",@progbits",
-    ".balign 16",
-    ".hidden spanprof_guarded_begin",
-    ".hidden spanprof_guarded_end",
-    ".hidden spanprof_guarded_failed",
-    ".hidden spanprof_guarded_read_u64",
-    ".hidden spanprof_guarded_copy_80",
-    ".hidden spanprof_guarded_copy",
-    ".globl spanprof_guarded_begin",
-    ".globl spanprof_guarded_end",
-    ".globl spanprof_guarded_failed",
-    ".globl spanprof_guarded_read_u64",
-    ".globl spanprof_guarded_copy_80",
-    ".globl spanprof_guarded_copy",
-    ".cfi_startproc",
-    "spanprof_guarded_begin:",
+guarded_code! {
     "spanprof_guarded_read_u64:", // rdi = source; rax = value, rdx = 0
     "mov rax, [rdi]",
     "xor edx, edx",
@@ -59,28 +61,10 @@ core::arch::global_asm!(
     "xor eax, eax",
     "mov edx, 1",
     "ret",
-    ".cfi_endproc",
-    ".popsection",
-);
+}
 
 #[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(
-    ".pushsection .text.spanprof_guarded,\"ax\",@progbits",
-    ".balign 16",
-    ".hidden spanprof_guarded_begin",
-    ".hidden spanprof_guarded_end",
-    ".hidden spanprof_guarded_failed",
-    ".hidden spanprof_guarded_read_u64",
-    ".hidden spanprof_guarded_copy_80",
-    ".hidden spanprof_guarded_copy",
-    ".globl spanprof_guarded_begin",
-    ".globl spanprof_guarded_end",
-    ".globl spanprof_guarded_failed",
-    ".globl spanprof_guarded_read_u64",
-    ".globl spanprof_guarded_copy_80",
-    ".globl spanprof_guarded_copy",
-    ".cfi_startproc",
-    "spanprof_guarded_begin:",
+guarded_code! {
     "spanprof_guarded_read_u64:", // x0 = source; x0 = value, x1 = 0
     "ldr x0, [x0]",
     "mov x1, #0",
@@ -122,9 +106,7 @@ core::arch::global_asm!(
     "mov x0, #0",
     "mov x1, #1",
     "ret",
-    ".cfi_endproc",
-    ".popsection",
-);
+}
 
 /// The result in two registers: the value, and whether the read failed.
 #[repr(C)]
