@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 use crate::verbs::live::LiveArguments;
+use crate::verbs::RuntimeArguments;
 
 /// Every language, in the order of the tests.
 pub const ALL: [&dyn Toolchain; 3] = [&python::PythonToolchain, &node::NodeToolchain, &java::JavaToolchain];
@@ -55,8 +56,8 @@ pub trait Toolchain: Sync {
     /// Benchmarks beside other profilers.
     fn benchmarks(&self) -> &'static [Benchmark];
 
-    /// Builds the release package and installs the other profilers; for the runtimes of `list`, or the default ones.
-    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>>;
+    /// Builds the release package and installs the other profilers; for the runtimes in `given`, or the default ones.
+    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>>;
 
     /// Runs the live suite.
     fn live(&self, given: &LiveArguments) -> StepResult;

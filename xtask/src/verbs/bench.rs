@@ -88,7 +88,7 @@ pub fn run(given: &BenchArguments) -> StepResult {
     for language in languages::ALL {
         let name = language.name();
         if chosen.iter().any(|bench| bench.language == Some(name)) {
-            runners.push((name, language.prepare_benchmarks(given.runtimes.of(name))?));
+            runners.push((name, language.prepare_benchmarks(&given.runtimes)?));
         }
     }
     let reads_profiles = runners.iter().any(|(_, runner)| runner.needs_command());

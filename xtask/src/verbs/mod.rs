@@ -82,22 +82,14 @@ impl Verb {
 #[derive(Debug, Args)]
 pub struct RuntimeArguments {
     /// versions of CPython, as 3.9,3.13
-    #[arg(long, value_name = "VERSION,…")]
-    pub python: Option<String>,
-    /// versions of Node.js, as 18,24
-    #[arg(long, value_name = "VERSION,…")]
-    pub node: Option<String>,
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub python: Vec<String>,
+    /// majors of Node.js, as 18,24
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub node: Vec<u32>,
     /// versions of Java, as 17,25
-    #[arg(long, value_name = "VERSION,…")]
-    pub java: Option<String>,
-}
-
-impl RuntimeArguments {
-    /// Those of the language with this name on the command line.
-    pub fn of(&self, language: &str) -> Option<&str> {
-        let languages = [("python", &self.python), ("node", &self.node), ("java", &self.java)];
-        languages.iter().find(|(name, _)| *name == language).and_then(|(_, versions)| versions.as_deref())
-    }
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    pub java: Vec<u32>,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const PEERS: [(&str, &str); 2] =
 /// Maven's goal to fetch a JAR.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy";
 /// Default of `--java`.
-const JDKS: &str = "17,25";
+const JDKS: [u32; 2] = [17, 25];
 
 /// Built and fetched inputs of the benchmarks.
 pub struct JavaBench {
@@ -37,8 +37,8 @@ pub struct JavaBench {
 
 impl JavaBench {
     /// Builds the JAR, fetches the other profilers and compiles the programs; for the JDKs of `--java`.
-    pub fn prepare(list: Option<&str>) -> StepResult<Self> {
-        let jdks = runtimes::chosen(Some(list.unwrap_or(JDKS)))?;
+    pub fn prepare(versions: &[u32]) -> StepResult<Self> {
+        let jdks = runtimes::chosen(if versions.is_empty() { &JDKS } else { versions })?;
         let mut jars = vec![("spanprof", package::release_jar()?)];
         for (name, coordinates) in PEERS {
             jars.push((name, peer(coordinates)?));

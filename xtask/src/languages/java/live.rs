@@ -26,7 +26,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
     let seconds = given.seconds.unwrap_or(60);
     let classes = compiled()?;
     let mut failed = Vec::new();
-    for java in runtimes::chosen(given.runtimes.java.as_deref())? {
+    for java in runtimes::chosen(&given.runtimes.java)? {
         for (program, words, collectors) in cells(&java, seconds) {
             for collector in collectors {
                 let name = format!("{program} {} on Java {} with {collector}", words.join(" "), java.version);

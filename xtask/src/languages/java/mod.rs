@@ -13,6 +13,7 @@ use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
 use crate::step::{ProcessStep, StepResult};
 use crate::tally::Tally;
 use crate::verbs::live::LiveArguments;
+use crate::verbs::RuntimeArguments;
 
 /// Java.
 pub struct JavaToolchain;
@@ -65,8 +66,8 @@ impl Toolchain for JavaToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::JavaBench::prepare(list)?))
+    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::JavaBench::prepare(&given.java)?))
     }
 
     fn live(&self, given: &LiveArguments) -> StepResult {

@@ -73,7 +73,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         .run()?;
     let class_path = format!("{}:{}", beside.display(), directory.display());
     let mut failed = Vec::new();
-    for java in runtimes::chosen(given.runtimes.java.as_deref())? {
+    for java in runtimes::chosen(&given.runtimes.java)? {
         let is_chosen = |shape: &&ShapeProgram| given.shape.as_deref().is_none_or(|name| name == shape.name);
         for shape in PROGRAMS.iter().filter(is_chosen).filter(|shape| shape.since <= java.version) {
             if let Err(failure) = record(&java, shape, &class_path) {

@@ -72,26 +72,19 @@ fn version(release: &str) -> Option<&str> {
     Some(line.trim_matches('"'))
 }
 
-/// The installed JDKs and the one from PyPI, or those of `--java 17,25`.
-pub fn chosen(list: Option<&str>) -> StepResult<Vec<Jdk>> {
-    let selected: Option<Vec<u32>> = list.map(versions).transpose()?;
-    let is_selected = |version: u32| selected.as_ref().is_none_or(|selected| selected.contains(&version));
+/// The installed JDKs and the one from PyPI; of these, `versions` if there are any.
+pub fn chosen(versions: &[u32]) -> StepResult<Vec<Jdk>> {
+    let is_selected = |version: &u32| versions.is_empty() || versions.contains(version);
     let mut found = all()?;
-    if is_selected(FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
+    if is_selected(&FROM_PYPI.0) && found.iter().all(|java| java.version != FROM_PYPI.0) {
         found.push(from_pypi("jdk", FROM_PYPI)?);
     }
-    found.retain(|java| is_selected(java.version));
+    found.retain(|java| is_selected(&java.version));
     found.sort_by_key(|java| java.version);
-    let missing = selected.iter().flatten().find(|version| found.iter().all(|java| java.version != **version));
-    match missing {
+    match versions.iter().find(|version| found.iter().all(|java| java.version != **version)) {
         Some(version) => Err(StepFailure::new("find Java", format!("JDK {version} is not installed"))),
         None => Ok(found),
     }
-}
-
-fn versions(text: &str) -> StepResult<Vec<u32>> {
-    let wrong = || StepFailure::new("arguments", format!("--java: expected versions such as 17,25, got `{text}`"));
-    text.split(',').map(|word| word.trim().parse().map_err(|_| wrong())).collect()
 }
 
 /// A Java older than the oldest supported one; it has no compiler.
@@ -126,11 +119,5 @@ mod tests {
             assert_eq!(feature(&format!("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"{text}\"\n")), Some(version));
         }
         assert_eq!(feature("IMPLEMENTOR=\"x\""), None);
-    }
-
-    #[test]
-    fn versions_are_separated_by_commas() {
-        assert_eq!(versions("17, 25").unwrap(), [17, 25]);
-        assert!(versions("new").unwrap_err().to_string().contains("`new`"));
     }
 }

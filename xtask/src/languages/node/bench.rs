@@ -22,7 +22,7 @@ pub const ALL: &[Benchmark] = &[
 /// Pinned for reproducible figures.
 const PEERS: [&str; 2] = ["@datadog/pprof@5.20.0", "@pyroscope/nodejs@0.6.4"];
 /// Measured in addition: AsyncContextFrame carries labels, and V8 reserves four times the memory for machine code.
-const NEWER: &str = "24,26";
+const NEWER: [u32; 2] = [24, 26];
 
 /// Installed inputs of the benchmarks.
 pub struct NodeBench {
@@ -34,12 +34,12 @@ pub struct NodeBench {
 
 impl NodeBench {
     /// Builds the package and installs it with the other profilers; for the Node.js of `--node`, or the one on PATH.
-    pub fn prepare(list: Option<&str>) -> StepResult<Self> {
-        let node = match list {
-            Some(_) => runtimes::chosen(list)?.remove(0),
-            None => runtimes::preferred()?,
+    pub fn prepare(majors: &[u32]) -> StepResult<Self> {
+        let node = match majors {
+            [] => runtimes::preferred()?,
+            _ => runtimes::chosen(majors)?.remove(0),
         };
-        let newer = runtimes::chosen(Some(NEWER))?;
+        let newer = runtimes::chosen(&NEWER)?;
         let package = package::release_package()?;
         let modules = runtimes::install(&package, &PEERS, "bench-node")?;
         Ok(Self { node, newer, package, modules })

@@ -54,7 +54,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
         cell("idle", "", brief),
     ];
     let mut failed = Vec::new();
-    for node in runtimes::chosen(given.runtimes.node.as_deref())? {
+    for node in runtimes::chosen(&given.runtimes.node)? {
         let with_flag = NodeCell { flag: CONTEXT_FRAME_FLAG, ..cell("labels", "chains", brief) };
         let with_flag = (node.major() == CONTEXT_FRAME_MAJOR).then_some(with_flag);
         for cell in cells.into_iter().chain(with_flag) {

@@ -13,6 +13,7 @@ use super::{BenchRunner, Benchmark, FirstProgram, Packages, Tool, Toolchain};
 use crate::step::{ProcessStep, StepFailure, StepResult};
 use crate::tally::Tally;
 use crate::verbs::live::LiveArguments;
+use crate::verbs::RuntimeArguments;
 
 /// Node.js.
 pub struct NodeToolchain;
@@ -71,8 +72,8 @@ impl Toolchain for NodeToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::NodeBench::prepare(list)?))
+    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::NodeBench::prepare(&given.node)?))
     }
 
     fn live(&self, given: &LiveArguments) -> StepResult {

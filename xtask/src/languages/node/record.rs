@@ -26,7 +26,7 @@ static SHAPES: [ShapeFlags; 1] = [ShapeFlags { name: "interpreted", flags: &["--
 pub fn run(given: &LiveArguments) -> StepResult {
     let modules = runtimes::install(&package::pack_for_recording()?, &[], "live-node-record")?;
     let mut failed = Vec::new();
-    for node in runtimes::chosen(given.runtimes.node.as_deref())? {
+    for node in runtimes::chosen(&given.runtimes.node)? {
         let is_chosen = |shape: &&ShapeFlags| given.shape.as_deref().is_none_or(|name| name == shape.name);
         for shape in SHAPES.iter().filter(is_chosen) {
             if let Err(failure) = record(&node, shape, &modules) {

@@ -64,21 +64,11 @@ pub fn all() -> StepResult<Vec<NodeJs>> {
     Ok(found)
 }
 
-/// The majors of `--node 18,24`, or every one.
-pub fn chosen(list: Option<&str>) -> StepResult<Vec<NodeJs>> {
-    let majors = match list {
-        None => EVERY_MAJOR.to_vec(),
-        Some(text) => text
-            .split(',')
-            .map(|word| {
-                word.trim().parse().map_err(|_| {
-                    StepFailure::new("arguments", format!("--node: expected majors such as 18,24, got `{text}`"))
-                })
-            })
-            .collect::<StepResult<_>>()?,
-    };
+/// These majors, or every one if there are none.
+pub fn chosen(majors: &[u32]) -> StepResult<Vec<NodeJs>> {
+    let majors = if majors.is_empty() { &EVERY_MAJOR } else { majors };
     let own = preferred()?;
-    majors.into_iter().map(|major| if own.major() == major { Ok(own.clone()) } else { from_npm(major) }).collect()
+    majors.iter().map(|&major| if own.major() == major { Ok(own.clone()) } else { from_npm(major) }).collect()
 }
 
 fn from_npm(major: u32) -> StepResult<NodeJs> {

@@ -31,10 +31,10 @@ pub struct PythonBench {
 
 impl PythonBench {
     /// Builds the wheel; for the interpreter of `--python`, or the preferred one.
-    pub fn prepare(list: Option<&str>) -> StepResult<Self> {
-        let python = match list {
-            Some(_) => runtimes::chosen(list)?.remove(0),
-            None => runtimes::preferred()?,
+    pub fn prepare(versions: &[String]) -> StepResult<Self> {
+        let python = match versions {
+            [] => runtimes::preferred()?,
+            _ => runtimes::chosen(versions)?.remove(0),
         };
         Ok(Self { python, wheel: package::release()? })
     }

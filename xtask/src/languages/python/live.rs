@@ -9,8 +9,6 @@ use super::{package, Venv};
 use crate::step::{all_passed, ProcessStep, StepResult};
 use crate::verbs::live::LiveArguments;
 
-const CLOCKS: [&str; 2] = ["thread_timer", "perf"];
-
 /// Programs of xtask/live/python and their sizes, for each interpreter and clock.
 struct PythonCells(Vec<(&'static str, u64)>);
 
@@ -25,11 +23,10 @@ pub fn run(given: &LiveArguments) -> StepResult {
         ("cycles", cycles),
         ("stray_signals", 10),
     ]);
-    let clocks: Vec<&str> = given.clock.as_deref().map_or(CLOCKS.to_vec(), |text| text.split(',').collect());
     // The wheel in the profile of the tests: the same code as the release, unoptimized (docs/decisions/0015).
     let wheel = package::build_for_tests()?;
     let mut failed = Vec::new();
-    let (installed, missing) = runtimes::chosen_or_missing(given.runtimes.python.as_deref())?;
+    let (installed, missing) = runtimes::chosen_or_missing(&given.runtimes.python)?;
     for python in installed {
         let interpreter = environment(&python, &wheel)?;
         let step = |name: &str, program: &str| {
@@ -37,23 +34,29 @@ pub fn run(given: &LiveArguments) -> StepResult {
                 .arg(format!("xtask/live/python/{program}"))
                 .env("PYTHONFAULTHANDLER", "1")
         };
-        cells.run(&python.full(), &clocks, step, &mut failed);
+        cells.run(&python.full(), &given.clock, step, &mut failed);
     }
-    if given.runtimes.python.as_deref().is_none() || !missing.is_empty() {
+    if given.runtimes.python.is_empty() || !missing.is_empty() {
         let debian = Debian::with_wheel(&wheel, &missing)?;
         for version in debian.versions() {
-            cells.run(version, &clocks, |name, program| debian.step(name, version, program), &mut failed);
+            cells.run(version, &given.clock, |name, program| debian.step(name, version, program), &mut failed);
         }
     }
     all_passed("live python", &failed)
 }
 
 impl PythonCells {
-    fn run(&self, version: &str, clocks: &[&str], step: impl Fn(&str, &str) -> ProcessStep, failed: &mut Vec<String>) {
+    fn run(
+        &self,
+        version: &str,
+        clocks: &[String],
+        step: impl Fn(&str, &str) -> ProcessStep,
+        failed: &mut Vec<String>,
+    ) {
         for clock in clocks {
             for (cell, size) in &self.0 {
                 let name = format!("{cell} on Python {version} by {clock}");
-                let outcome = step(&name, &format!("{cell}.py")).args([*clock, &size.to_string()]).run();
+                let outcome = step(&name, &format!("{cell}.py")).args([clock, &size.to_string()]).run();
                 if let Err(failure) = outcome {
                     eprintln!("{failure}");
                     failed.push(name);

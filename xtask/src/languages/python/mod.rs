@@ -18,6 +18,7 @@ use super::{BenchRunner, Benchmark, Packages, Tool, Toolchain};
 use crate::step::StepResult;
 use crate::tally::Tally;
 use crate::verbs::live::LiveArguments;
+use crate::verbs::RuntimeArguments;
 
 /// Python.
 pub struct PythonToolchain;
@@ -67,8 +68,8 @@ impl Toolchain for PythonToolchain {
         bench::ALL
     }
 
-    fn prepare_benchmarks(&self, list: Option<&str>) -> StepResult<Box<dyn BenchRunner>> {
-        Ok(Box::new(bench::PythonBench::prepare(list)?))
+    fn prepare_benchmarks(&self, given: &RuntimeArguments) -> StepResult<Box<dyn BenchRunner>> {
+        Ok(Box::new(bench::PythonBench::prepare(&given.python)?))
     }
 
     fn live(&self, given: &LiveArguments) -> StepResult {

@@ -62,9 +62,9 @@ pub fn preferred() -> StepResult<Python> {
     chosen.cloned().ok_or_else(|| StepFailure::new("find Python", "none"))
 }
 
-/// The interpreters of `--python 3.9,3.12`, or all.
-pub fn chosen(list: Option<&str>) -> StepResult<Vec<Python>> {
-    let (found, missing) = chosen_or_missing(list)?;
+/// The interpreters of these versions, as `3.9`, or all if there are none.
+pub fn chosen(versions: &[String]) -> StepResult<Vec<Python>> {
+    let (found, missing) = chosen_or_missing(versions)?;
     match missing.first() {
         None => Ok(found),
         Some(minor) => {
@@ -78,13 +78,12 @@ pub fn chosen(list: Option<&str>) -> StepResult<Vec<Python>> {
 }
 
 /// As [`chosen`], with the versions that are not installed.
-pub fn chosen_or_missing(list: Option<&str>) -> StepResult<(Vec<Python>, Vec<String>)> {
-    let found = all()?;
-    let Some(list) = list else { return Ok((found, Vec::new())) };
-    let is_installed = |minor: &&str| found.iter().any(|python| python.minor() == *minor);
-    let (installed, missing): (Vec<_>, Vec<_>) = list.split(',').map(str::trim).partition(is_installed);
-    let chosen = found.iter().filter(|python| installed.contains(&python.minor().as_str())).cloned().collect();
-    Ok((chosen, missing.into_iter().map(str::to_owned).collect()))
+pub fn chosen_or_missing(versions: &[String]) -> StepResult<(Vec<Python>, Vec<String>)> {
+    let mut found = all()?;
+    found.retain(|python| versions.is_empty() || versions.contains(&python.minor()));
+    let missing = versions.iter().filter(|minor| found.iter().all(|python| python.minor() != **minor));
+    let missing = missing.cloned().collect();
+    Ok((found, missing))
 }
 
 fn candidates() -> Vec<PathBuf> {

@@ -24,9 +24,9 @@ use crate::{http, progress, scratch, workspace};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct DemoArguments {
-    /// fastapi, express, fastify, spring; without it one of each language with installed tools
-    #[arg(long, value_name = "NAME,…")]
-    service: Option<String>,
+    /// without it one of each language with installed tools
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    service: Vec<Example>,
     /// ends after N seconds of load, with a non-zero status if any of these is missing; until Ctrl-C by default
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -36,7 +36,7 @@ use load::SlowRequest;
 pub use services::{Example, DEFAULT};
 
 pub fn run(given: &DemoArguments) -> StepResult {
-    let examples = given.service.as_deref().map(Example::named).transpose()?.unwrap_or_else(Example::available);
+    let examples = if given.service.is_empty() { Example::available() } else { given.service.clone() };
     show(&examples, given.seconds, &Ports::usual()?, Packages::Optimized)
 }
 

@@ -4,6 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
+use clap::ValueEnum;
+
 use super::prepared::Prepared;
 use super::DemoServer;
 use crate::languages::java::{self, JavaToolchain};
@@ -15,7 +18,8 @@ use crate::verbs::live;
 use crate::{http, workspace};
 
 /// One of the services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
 pub enum Example {
     FastApi,
     Express,
@@ -55,29 +59,10 @@ pub struct ServiceProgram {
     inside: PathBuf,
 }
 
-/// Every service, by its name.
-const ALL: [(&str, Example); 4] = [
-    ("fastapi", Example::FastApi),
-    ("express", Example::Express),
-    ("fastify", Example::Fastify),
-    ("spring", Example::Spring),
-];
 /// One of each language: the default of the demo.
 pub const DEFAULT: [Example; 3] = [Example::FastApi, Example::Express, Example::Spring];
 
 impl Example {
-    /// The services of a list such as `fastapi,spring`.
-    pub fn named(names: &str) -> StepResult<Vec<Self>> {
-        names.split(',').map(|name| Self::one(name.trim())).collect()
-    }
-
-    fn one(name: &str) -> StepResult<Self> {
-        ALL.iter().find(|(other, _)| *other == name).map(|(_, example)| *example).ok_or_else(|| {
-            let all: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
-            StepFailure::new("--service", format!("unknown service `{name}`; the services are: {}", all.join(", ")))
-        })
-    }
-
     /// One of each language with installed tools; prints the missing tools of the others.
     pub fn available() -> Vec<Self> {
         let has_tools = |example: &Self| match example.tools() {
@@ -104,8 +89,8 @@ impl Example {
 
     /// `service.name` of the service.
     pub fn service_name(self) -> String {
-        let name = ALL.iter().find(|(_, example)| *example == self).map_or("", |(name, _)| *name);
-        format!("checkout-{name}")
+        let value = self.to_possible_value();
+        format!("checkout-{}", value.as_ref().map_or("", PossibleValue::get_name))
     }
 
     fn directory(self) -> PathBuf {
@@ -239,17 +224,5 @@ impl ServiceProgram {
             http::get(port, "/health").ok().filter(|(status, _)| *status == 200)
         })?;
         Ok((service, port))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_service_lists_the_known_ones() {
-        let message = Example::named("fastapi,rails").unwrap_err().to_string();
-        assert!(message.contains("`rails`") && message.contains("express"), "{message}");
-        assert_eq!(Example::named("spring, fastapi").unwrap(), [Example::Spring, Example::FastApi]);
     }
 }

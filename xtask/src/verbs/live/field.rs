@@ -31,7 +31,7 @@ struct FieldCell {
 enum Requirement {
     Nothing,
     /// `FIELD_NODE` is a Node.js of this major; `NODE_PATH` has the package and the frameworks.
-    Node(&'static str),
+    Node(u32),
     /// `FIELD_JAVA` is a Java, `FIELD_OLD_JAVA` an unsupported one; see [`Preparation::java`] for their class paths.
     Java,
     /// `FIELD_REDIS` is a Redis; `FIELD_REDIS_LIBRARIES` has its libraries unless they are installed.
@@ -42,7 +42,7 @@ const fn cell(name: &'static str, program: &'static str, words: &'static [&'stat
     FieldCell { name, program, words, limit: LIMIT, needs: Requirement::Nothing }
 }
 
-const fn on_node(major: &'static str, cell: FieldCell) -> FieldCell {
+const fn on_node(major: u32, cell: FieldCell) -> FieldCell {
     FieldCell { needs: Requirement::Node(major), ..cell }
 }
 
@@ -60,7 +60,7 @@ const fn long(cell: FieldCell) -> FieldCell {
 }
 
 /// Major of the Node.js of cells that run on one; `process.execve` came with 23.11.
-const NODE: &str = "24";
+const NODE: u32 = 24;
 
 const CELLS: &[FieldCell] = &[
     cell("celery-prefork", "celery_pools.py", &["prefork", "main"]),
@@ -103,18 +103,18 @@ const CELLS: &[FieldCell] = &[
     cell("fork-pid1", "workers.py", &["pid1"]),
     cell("go-before", "go_beside.py", &["before"]),
     cell("go-after", "go_beside.py", &["after"]),
-    on_node("20", cell("node-cluster-20", "node_processes.py", &["cluster", "3"])),
-    on_node("24", cell("node-cluster-24", "node_processes.py", &["cluster", "3"])),
-    on_node("26", cell("node-cluster-26", "node_processes.py", &["cluster", "3"])),
-    on_node("20", cell("node-fork-20", "node_processes.py", &["fork", "3"])),
-    on_node("24", cell("node-fork-24", "node_processes.py", &["fork", "3"])),
-    on_node("26", cell("node-fork-26", "node_processes.py", &["fork", "3"])),
-    long(on_node("20", cell("node-workers-20", "node_workers.py", &["300"]))),
-    long(on_node("24", cell("node-workers-24", "node_workers.py", &["300"]))),
-    long(on_node("26", cell("node-workers-26", "node_workers.py", &["300"]))),
-    on_node("20", cell("node-permission-20", "node_permission.py", &[])),
-    on_node("24", cell("node-permission-24", "node_permission.py", &[])),
-    on_node("26", cell("node-permission-26", "node_permission.py", &[])),
+    on_node(20, cell("node-cluster-20", "node_processes.py", &["cluster", "3"])),
+    on_node(24, cell("node-cluster-24", "node_processes.py", &["cluster", "3"])),
+    on_node(26, cell("node-cluster-26", "node_processes.py", &["cluster", "3"])),
+    on_node(20, cell("node-fork-20", "node_processes.py", &["fork", "3"])),
+    on_node(24, cell("node-fork-24", "node_processes.py", &["fork", "3"])),
+    on_node(26, cell("node-fork-26", "node_processes.py", &["fork", "3"])),
+    long(on_node(20, cell("node-workers-20", "node_workers.py", &["300"]))),
+    long(on_node(24, cell("node-workers-24", "node_workers.py", &["300"]))),
+    long(on_node(26, cell("node-workers-26", "node_workers.py", &["300"]))),
+    on_node(20, cell("node-permission-20", "node_permission.py", &[])),
+    on_node(24, cell("node-permission-24", "node_permission.py", &[])),
+    on_node(26, cell("node-permission-26", "node_permission.py", &[])),
     on_node(NODE, cell("node-bundle-esbuild", "node_bundle.py", &["esbuild"])),
     on_node(NODE, cell("node-bundle-webpack", "node_bundle.py", &["webpack"])),
     on_node(NODE, cell("node-nest", "web_servers.py", &["nest"])),
@@ -137,7 +137,7 @@ struct CellReport {
 }
 
 pub fn run(given: &LiveArguments) -> StepResult {
-    let chosen = chosen(given.cell.as_deref())?;
+    let chosen = chosen(&given.cell)?;
     let mut preparation = Preparation { is_release: given.release, prepared: Vec::new(), modules: None };
     let python = preparation.python()?;
     for cell in &chosen {
@@ -150,10 +150,8 @@ pub fn run(given: &LiveArguments) -> StepResult {
     all_passed("live field", &failed)
 }
 
-/// The cells of `--cell NAME,…`; a name also selects the cells that continue it after a hyphen. All without it.
-fn chosen(list: Option<&str>) -> StepResult<Vec<&'static FieldCell>> {
-    let Some(list) = list else { return Ok(CELLS.iter().collect()) };
-    let names: Vec<&str> = list.split(',').map(str::trim).collect();
+/// The cells of `--cell`; a name also selects the cells that continue it after a hyphen. All without a name.
+fn chosen(names: &[String]) -> StepResult<Vec<&'static FieldCell>> {
     let is_selected = |cell: &FieldCell, name: &str| {
         cell.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
@@ -164,7 +162,8 @@ fn chosen(list: Option<&str>) -> StepResult<Vec<&'static FieldCell>> {
             format!("unknown cell `{unknown}`; the cells are: {}", all.join(", ")),
         ));
     }
-    Ok(CELLS.iter().filter(|cell| names.iter().any(|name| is_selected(cell, name))).collect())
+    let is_chosen = |cell: &&FieldCell| names.is_empty() || names.iter().any(|name| is_selected(cell, name));
+    Ok(CELLS.iter().filter(is_chosen).collect())
 }
 
 /// Has only a source distribution, which some machines cannot build.
@@ -237,7 +236,7 @@ impl Preparation {
     }
 
     /// Node.js with the package, the bundlers and the frameworks.
-    fn node(&mut self, major: &str) -> StepResult<Vec<Variable>> {
+    fn node(&mut self, major: u32) -> StepResult<Vec<Variable>> {
         let modules = match &self.modules {
             Some(modules) => modules.clone(),
             None => {
@@ -250,7 +249,7 @@ impl Preparation {
                 self.modules.insert(node::runtimes::install(&package, &NODE_PACKAGES, "live-field-node")?).clone()
             }
         };
-        let chosen = node::runtimes::chosen(Some(major))?.swap_remove(0);
+        let chosen = node::runtimes::chosen(&[major])?.swap_remove(0);
         Ok(vec![("FIELD_NODE", chosen.program.into()), ("NODE_PATH", modules.into())])
     }
 
@@ -350,15 +349,16 @@ fn table(rows: &[CellReport]) -> String {
 mod tests {
     use super::*;
 
-    fn names(list: &str) -> Vec<&'static str> {
-        chosen(Some(list)).unwrap().iter().map(|cell| cell.name).collect()
+    fn names(list: &[&str]) -> StepResult<Vec<&'static str>> {
+        let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
+        Ok(chosen(&list)?.iter().map(|cell| cell.name).collect())
     }
 
     #[test]
     fn a_name_selects_its_cell_and_the_cells_that_continue_it() {
-        assert_eq!(names("celery-prefork"), ["celery-prefork", "celery-prefork-worker-init"]);
-        assert_eq!(names("celery-gevent, celery-threads"), ["celery-threads", "celery-gevent"]);
-        assert!(chosen(Some("celery-pre")).is_err_and(|failure| failure.to_string().contains("celery-prefork")));
+        assert_eq!(names(&["celery-prefork"]).unwrap(), ["celery-prefork", "celery-prefork-worker-init"]);
+        assert_eq!(names(&["celery-gevent", "celery-threads"]).unwrap(), ["celery-threads", "celery-gevent"]);
+        assert!(names(&["celery-pre"]).is_err_and(|failure| failure.to_string().contains("celery-prefork")));
     }
 
     #[test]

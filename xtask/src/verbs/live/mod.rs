@@ -40,9 +40,9 @@ pub struct LiveArguments {
     pub seconds: Option<u64>,
     #[command(flatten)]
     pub runtimes: RuntimeArguments,
-    /// clocks of `python`: thread_timer, perf
-    #[arg(long, value_name = "NAME,…")]
-    pub clock: Option<String>,
+    /// clocks of `python`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "thread_timer,perf")]
+    pub clock: Vec<String>,
     /// forked processes of `python`
     #[arg(long, default_value_t = 1000)]
     pub forks: u64,
@@ -56,8 +56,8 @@ pub struct LiveArguments {
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
     /// cells of `field`
-    #[arg(long, value_name = "NAME,…")]
-    pub cell: Option<String>,
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub cell: Vec<String>,
     /// `field`: the packages in target/dist, as `wheel`, `addon` and `jar` built them
     #[arg(long)]
     pub release: bool,
