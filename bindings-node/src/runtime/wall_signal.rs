@@ -131,6 +131,7 @@ impl Exchange {
         self.is_idle.store(true, Ordering::Relaxed);
         self.cpu_ns.store(0, Ordering::Relaxed);
         self.requested_thread.store(0, Ordering::Relaxed);
+        self.discarded.store(0, Ordering::Relaxed);
     }
 }
 
@@ -403,6 +404,20 @@ mod tests {
         let moved = [1, 1, 1].map(captured_in);
         assert_eq!(moved, [GONE, GONE, Captured::Dropped(DropReason::MovedDuringWalk)]);
         assert_eq!(captured_in(0), Captured::Walked);
+        thread.release();
+    }
+
+    #[test]
+    fn discarded_walks_of_the_entrys_previous_thread_do_not_count_for_the_next() {
+        let (thread, exchange, capture) = entry(u32::MAX - 4);
+        let moved = || {
+            issue(exchange, u32::MAX - 4);
+            respond(exchange, u32::MAX - 4, true, thread.address_epoch.load(Ordering::Relaxed) + 1);
+            capture()
+        };
+        assert_eq!([moved(), moved()], [GONE, GONE]);
+        exchange.reset();
+        assert_eq!([moved(), moved()], [GONE, GONE]);
         thread.release();
     }
 
