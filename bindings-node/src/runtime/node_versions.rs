@@ -39,7 +39,7 @@ const fn version(
 
 /// The measured versions, oldest first. Offsets in the isolate are found by search and not listed.
 pub const MEASURED: [NodeVersion; 5] = [
-    version(18, "10.2", LabelAccess::SetByHook, (true, true), false),
+    version(18, "10.2", LabelAccess::SetByHook, (false, false), false),
     version(20, "11.3", LabelAccess::SetByHook, (true, false), false),
     version(22, "12.4", LabelAccess::ReadByHandlerWithFlag, (true, true), true),
     version(24, "13.6", LabelAccess::ReadByHandler, (true, true), true),
