@@ -13,6 +13,7 @@ use super::js_thread_signal::{self, EmbeddedBuiltins, JsThread};
 use super::record_signal::{self, RECORDER};
 use super::recorded_shape::{LeafCode, V8StackShape};
 use super::replay::{self, RecordedV8Walk};
+use super::walk_signal::frameless_return_offset;
 use super::{synthetic_frame, NodeRuntime};
 
 /// A recorded walk.
@@ -53,6 +54,11 @@ pub fn take_recording(env: &Env, shape: String) -> Result<Option<Recording>> {
     stack.tables.insert(replay::ACTIVITY.to_owned(), activity.unwrap_or(0) as u64);
     add_ranges(&mut stack, thread()?)?;
     let leaf = raw_frames.first().and_then(|leaf| leaf_code(&map, *leaf, position));
+    let pc = stack.registers.get("pc").map_or(0, |pc| *pc as usize);
+    let leaf = match frameless_return_offset(&stack.memory(), pc) {
+        Some(_) if leaf == Some(LeafCode::Optimized) => Some(LeafCode::Frameless),
+        _ => leaf,
+    };
     let is_as_requested = RecordedV8Walk::of(&stack).map_err(failed)?.walk(&stack.memory()).frames == raw_frames
         && (shape.leaf.is_none() || shape.leaf == leaf)
         && shape.is_named(stack.frames.iter().map(|frame| frame.name.as_str()));

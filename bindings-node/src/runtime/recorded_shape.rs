@@ -7,6 +7,8 @@ pub enum LeafCode {
     Bytecode,
     Baseline,
     Optimized,
+    /// Optimized code at its first instructions or its return, where it has no frame.
+    Frameless,
     Builtin,
     Native,
 }
@@ -23,11 +25,21 @@ pub struct V8StackShape {
 }
 
 /// Every shape.
-pub static SHAPES: [V8StackShape; 1] = [V8StackShape {
-    name: "interpreted",
-    leaf: Some(LeafCode::Bytecode),
-    functions: &["interpreted", "interpretedCaller"],
-}];
+pub static SHAPES: [V8StackShape; 9] = [
+    shape("interpreted", Some(LeafCode::Bytecode), &["interpreted", "interpretedCaller"]),
+    shape("baseline", Some(LeafCode::Baseline), &["baseline", "baselineCaller"]),
+    shape("optimized", Some(LeafCode::Optimized), &["optimized", "optimizedCaller"]),
+    shape("frameless", Some(LeafCode::Frameless), &["frameless", "framelessCaller"]),
+    shape("builtin", Some(LeafCode::Builtin), &["*", "builtin", "builtinCaller"]),
+    shape("async", None, &["asyncLeaf", "AsyncFunctionAwaitResolveClosure", "RunMicrotasks"]),
+    shape("generator", None, &["generator", "GeneratorPrototypeNext", "generatorCaller"]),
+    shape("native", Some(LeafCode::Native), &["*", "native", "nativeCaller"]),
+    shape("collecting", Some(LeafCode::Native), &["*", "(garbage collector)", "collecting", "collectingCaller"]),
+];
+
+const fn shape(name: &'static str, leaf: Option<LeafCode>, functions: &'static [&'static str]) -> V8StackShape {
+    V8StackShape { name, leaf, functions }
+}
 
 impl V8StackShape {
     pub fn named(name: &str) -> Option<&'static Self> {
@@ -50,7 +62,7 @@ mod tests {
     #[test]
     fn a_stack_has_the_functions_in_their_order_below_its_leaf() {
         let functions = &["*", "one", "two"];
-        let shape = V8StackShape { name: "", leaf: None, functions };
+        let shape = shape("", None, functions);
         assert!(shape.is_named(["leaf", "one", "other", "two", "rest"]));
         for wrong in [&["one", "two"][..], &["leaf", "two", "one"], &["leaf", "one"], &[]] {
             assert!(!shape.is_named(wrong.iter().copied()), "{wrong:?}");

@@ -58,7 +58,7 @@ pub struct RecordedV8Walk {
     stack_high: usize,
     bytecode_array: isize,
     bytecode_offset: isize,
-    bytecode_map: u64,
+    pub bytecode_map: u64,
     continuation_slot: usize,
     storage: usize,
 }

@@ -13,7 +13,7 @@ use spanprof_signal::{Memory, RawFrame, RawStack};
 use super::js_thread_signal::{contains, BuiltinRanges};
 
 /// Maximum number of frame pointers followed.
-const MAX_FRAME_POINTERS: usize = 4096;
+pub const MAX_FRAME_POINTERS: usize = 4096;
 /// Maximum distance between two frame pointers.
 const MAX_FRAME_BYTES: usize = 4 << 20;
 pub const PAGE: usize = 4095;
@@ -246,7 +246,7 @@ pub fn code_frame(address: usize) -> RawFrame {
 /// Offset of the return address from the stack pointer when the code at `pc` has no frame: at its first instructions
 /// (`push rbp; mov rbp, rsp`) or at its `ret`.
 #[cfg(target_arch = "x86_64")]
-fn frameless_return_offset(memory: &impl Memory, pc: usize) -> Option<usize> {
+pub fn frameless_return_offset(memory: &impl Memory, pc: usize) -> Option<usize> {
     let bytes = memory.word(pc.checked_sub(1)?)?.to_le_bytes();
     match bytes {
         [_, 0x55, 0x48, 0x89, 0xe5, ..] | [_, 0x55, 0x48, 0x8b, 0xec, ..] | [_, 0xc3, ..] | [_, 0xc2, ..] => Some(0),
@@ -257,7 +257,7 @@ fn frameless_return_offset(memory: &impl Memory, pc: usize) -> Option<usize> {
 
 /// On this architecture the return address is in the link register, which is not read.
 #[cfg(target_arch = "aarch64")]
-fn frameless_return_offset(_memory: &impl Memory, _pc: usize) -> Option<usize> {
+pub fn frameless_return_offset(_memory: &impl Memory, _pc: usize) -> Option<usize> {
     None
 }
 

@@ -20,7 +20,26 @@ struct ShapeFlags {
 }
 
 /// Every shape of `SHAPES` in bindings-node/src/runtime/recorded_shape.rs.
-static SHAPES: [ShapeFlags; 1] = [ShapeFlags { name: "interpreted", flags: &["--no-opt", "--no-sparkplug"] }];
+static SHAPES: [ShapeFlags; 9] = [
+    shape("interpreted", &["--no-opt", NO_MAGLEV, "--no-sparkplug"]),
+    shape("baseline", &["--no-opt", NO_MAGLEV, "--always-sparkplug"]),
+    shape("optimized", &[]),
+    // The callee must not be inlined.
+    shape("frameless", &["--no-turbo-inlining", NO_MAGLEV]),
+    shape("builtin", &[]),
+    shape("async", &[]),
+    shape("generator", &[]),
+    shape("native", &[]),
+    shape("collecting", &["--expose-gc"]),
+];
+
+const NO_MAGLEV: &str = "--no-maglev";
+/// First major with that flag.
+const MAGLEV_MAJOR: u32 = 20;
+
+const fn shape(name: &'static str, flags: &'static [&'static str]) -> ShapeFlags {
+    ShapeFlags { name, flags }
+}
 
 /// Records every shape, or that of `--shape NAME`, on each chosen Node.js.
 pub fn run(given: &LiveArguments) -> StepResult {
@@ -44,7 +63,7 @@ pub fn run(given: &LiveArguments) -> StepResult {
 fn record(node: &NodeJs, shape: &ShapeFlags, modules: &Path) -> StepResult {
     let name = format!("record {} on Node.js {}", shape.name, node.version);
     let fixture = ProcessStep::new(&name, &node.program)
-        .args(shape.flags)
+        .args(shape.flags.iter().filter(|flag| **flag != NO_MAGLEV || node.major() >= MAGLEV_MAJOR))
         .arg(workspace::root().join("xtask/live/node/record_stacks.js"))
         .arg(shape.name)
         .env("NODE_PATH", modules)
