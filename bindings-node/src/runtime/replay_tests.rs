@@ -108,7 +108,7 @@ fn one_unreadable_word_leaves_frames_out_but_adds_none() {
 
 #[test]
 fn a_chain_that_leads_back_to_itself_or_the_leaf_ends_within_the_bounds() {
-    for (_, stack) in RECORDED.iter() {
+    for (path, stack) in RECORDED.iter() {
         let recorded = RecordedV8Walk::of(stack).unwrap();
         let mut fp = recorded.registers.fp;
         let memory = stack.memory();
@@ -116,10 +116,28 @@ fn a_chain_that_leads_back_to_itself_or_the_leaf_ends_within_the_bounds() {
             for caller in [fp, recorded.registers.fp] {
                 let mut memory = memory.clone();
                 memory.set(fp as u64, caller as u64);
-                check(&recorded, &memory, MAX_FRAMES).unwrap();
+                let frames = check(&recorded, &memory, MAX_FRAMES).unwrap();
+                assert!(stack.raw_frames().starts_with(&frames), "{}: {frames:x?}", path.display());
             }
             fp = next;
         }
+    }
+}
+
+#[test]
+fn code_without_a_frame_that_the_interpreter_called_adds_no_frame_of_the_interpreter() {
+    const RETURN: usize = 0xc300;
+    for (path, stack) in RECORDED.iter().filter(|(_, stack)| stack.shape == "interpreted") {
+        let mut recorded = RecordedV8Walk::of(stack).unwrap();
+        // In the first walk of a process.
+        recorded.bytecode_map = 0;
+        let ((low, high), (handler, _)) = (recorded.builtin_ranges.interpreter[0], recorded.builtin_ranges.hidden[0]);
+        recorded.registers.pc = handler;
+        let mut memory = stack.memory();
+        memory.set(handler as u64 - 1, RETURN as u64);
+        memory.set(recorded.registers.sp as u64, (low + high) as u64 / 2);
+        let frames = check(&recorded, &memory, MAX_FRAMES).unwrap();
+        assert!(stack.raw_frames().ends_with(&frames) && !frames.is_empty(), "{}: {frames:x?}", path.display());
     }
 }
 

@@ -146,12 +146,9 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
         } else if !stack.push(RawFrame::native(pc as u64)) {
             return false;
         }
+        let mut is_frame = self.is_frame(fp, low);
         for _ in 0..MAX_FRAME_POINTERS {
-            if fp < low
-                || fp % 8 != 0
-                || fp.saturating_add(16) > self.tables.stack_high
-                || fp.wrapping_sub(low) > MAX_FRAME_BYTES
-            {
+            if !is_frame {
                 break;
             }
             let (Some(next), Some(return_to)) = (self.word(fp), self.word(fp.wrapping_add(8))) else { break };
@@ -160,11 +157,12 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             }
             // No arithmetic may overflow: a broken chain yields any word.
             (low, fp, pc) = (fp.wrapping_add(16), next, self.canonical(return_to));
+            is_frame = self.is_frame(fp, low);
             let pushed = if self.is_interpreter(pc) {
                 // The frame that returns into the interpreter is a bytecode handler's; the frame above it is the function's.
                 let learns = !std::mem::replace(&mut learned, true);
                 self.enter_v8(&mut reached, registers, stack)
-                    && self.bytecode_address(fp, learns).is_none_or(|at| stack.push(code_frame(at)))
+                    && (!is_frame || self.bytecode_address(fp, learns).is_none_or(|at| stack.push(code_frame(at))))
             } else if self.is_v8(pc) {
                 let hidden = self.is_hidden_builtin(pc);
                 self.enter_v8(&mut reached, registers, stack) && (hidden || stack.push(code_frame(pc.wrapping_sub(1))))
@@ -176,6 +174,15 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             }
         }
         reached
+    }
+
+    /// Whether a frame can be at `fp`, above the stack pointer or the frame that ends at `low`.
+    #[inline(always)]
+    fn is_frame(&self, fp: usize, low: usize) -> bool {
+        fp >= low
+            && fp.is_multiple_of(8)
+            && fp.saturating_add(16) <= self.tables.stack_high
+            && fp.wrapping_sub(low) <= MAX_FRAME_BYTES
     }
 
     /// At the first frame of V8 below native ones: pushes V8's activity between them.
@@ -203,7 +210,7 @@ impl<'a, M: Memory, T: WalkedThread> FramePointerWalk<'a, M, T> {
             .and_then(|offset| self.word(sp.wrapping_add(offset)))
             .map(|caller| self.canonical(caller));
         match caller {
-            Some(caller) if !self.is_v8(caller) || self.is_hidden_builtin(caller) => true,
+            Some(caller) if !self.is_v8(caller) || self.is_hidden(caller) => true,
             Some(caller) => stack.push(code_frame(caller.wrapping_sub(1))),
             None => true,
         }
