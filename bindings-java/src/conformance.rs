@@ -1,12 +1,10 @@
 //! Native methods of the Java conformance runner. Configuration and scopes go through the package's API, the rest of a case
 //! through the core. Compiled only with the feature `testing`; called by the test program `Cases`.
 
-use std::collections::BTreeMap;
-
 use jni::objects::{JByteArray, JClass, JLongArray, JObject};
 use jni::{jni_sig, jni_str, Env, EnvUnowned};
 use spanprof::config::from_json;
-use spanprof::conformance::{run_in, Case, Language};
+use spanprof::conformance::{run_in, Case, Language, SampleStep, ScopeLabels};
 use spanprof::context::open_context;
 use spanprof::ConfigValue;
 
@@ -20,17 +18,25 @@ struct JavaLanguage<'a, 'e, 'r> {
 }
 
 impl JavaLanguage<'_, '_, '_> {
-    /// The context inside nested scopes; each scope is passed as its number of labels, then keys and values.
-    fn words(&mut self, scopes: &[BTreeMap<String, String>]) -> jni::errors::Result<Words> {
-        let texts = scopes.iter().flat_map(|scope| {
-            let labels = scope.iter().flat_map(|(key, value)| [key.clone(), value.clone()]);
-            std::iter::once(scope.len().to_string()).chain(labels)
-        });
-        let packed = self.env.byte_array_from_slice(&pack(texts))?;
-        let inside = self.env.call_method(self.runner, jni_str!("inside"), jni_sig!("([B)[J"), &[(&packed).into()])?;
-        let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(inside.l()?)?;
+    /// The context of a sample; scopes are packed as the number of labels of each, then its keys and values.
+    fn words(&mut self, sample: &SampleStep) -> jni::errors::Result<Words> {
+        let scopes = self.env.byte_array_from_slice(&packed(&sample.scopes))?;
+        let bound_in = match &sample.bound_in {
+            None => JByteArray::null(),
+            Some(scopes) => self.env.byte_array_from_slice(&packed(scopes))?,
+        };
+        let arguments = [(&scopes).into(), sample.prepared.into(), (&bound_in).into(), sample.returned.into()];
+        let words = self.env.call_method(self.runner, jni_str!("contextOf"), jni_sig!("([BZ[BZ)[J"), &arguments)?;
+        let words: JLongArray<'_> = self.env.cast_local::<JLongArray>(words.l()?)?;
         read_words(self.env, &words)
     }
+}
+
+fn packed(scopes: &[ScopeLabels]) -> Vec<u8> {
+    pack(scopes.iter().flat_map(|scope| {
+        let labels = scope.iter().flat_map(|(key, value)| [key.clone(), value.clone()]);
+        std::iter::once(scope.len().to_string()).chain(labels)
+    }))
 }
 
 impl Language for JavaLanguage<'_, '_, '_> {
@@ -38,14 +44,14 @@ impl Language for JavaLanguage<'_, '_, '_> {
         std::mem::take(&mut self.config)
     }
 
-    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
+    fn context(&mut self, sample: &SampleStep) -> u64 {
         // No case uses this id, so a failed call fails the case.
-        self.words(scopes).map_or(u64::MAX, |words| open_context(row_of(&words)))
+        self.words(sample).map_or(u64::MAX, |words| open_context(row_of(&words)))
     }
 }
 
-/// Runs one case: its text, its `config` as the package passes it, and a runner whose `inside` opens scopes and returns the
-/// thread's context in them. Returns the case's name, or an empty string and the failure.
+/// Runs one case: its text, its `config` as the package passes it, and a runner whose `contextOf`
+/// returns the context of a sample. Returns the case's name, or an empty string and the failure.
 #[no_mangle]
 pub extern "system" fn Java_io_spanprof_Cases_runCase<'l>(
     env: EnvUnowned<'l>,

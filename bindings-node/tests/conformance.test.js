@@ -27,17 +27,24 @@ function options(value) {
   );
 }
 
-/** The context id inside scopes of `tagWrapper`, outermost first. */
-function contextInside([labels, ...inner]) {
-  if (labels === undefined) return scope.current();
-  return spanprof.tagWrapper(labels, () => contextInside(inner));
+/** The context id of a sample; `core/src/conformance/case.rs` describes the fields. */
+function contextOf({ scopes, prepared, boundIn, returned }) {
+  const inside = ([labels, ...inner], work) => (labels === undefined
+    ? work()
+    : spanprof.tagWrapper(prepared ? spanprof.prepareLabels(labels) : labels, () => inside(inner, work)));
+  const call = boundIn === null ? scope.current : inside(boundIn, () => spanprof.bind(scope.current));
+  const open = returned && boundIn === null ? scopes.slice(0, -1) : scopes;
+  return inside(open, () => {
+    const context = inside(scopes.slice(open.length), call);
+    return returned ? scope.current() : context;
+  });
 }
 
 for (const file of CASES) {
   test(`conformance case holds in Node.js: ${path.basename(file, '.yaml')}`, () => {
     const text = fs.readFileSync(path.join(SUITE, 'cases', file), 'utf8');
     const config = toJson(options(yaml.parse(text).config));
-    const name = native.runCase(text, config, (scopes) => contextInside(JSON.parse(scopes)));
+    const name = native.runCase(text, config, (sample) => contextOf(JSON.parse(sample)));
     assert.equal(`${name}.yaml`, file);
   });
 }

@@ -1,12 +1,10 @@
 //! Entry point of the conformance suite for Python: configuration and scopes go through the package's own API, the rest of a
 //! case through the core. Compiled with the feature `testing` only; called by `tests/test_conformance.py`.
 
-use std::collections::BTreeMap;
-
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spanprof::conformance::{run_in, Case, Language};
+use spanprof::conformance::{run_in, Case, Language, SampleStep};
 use spanprof::ConfigValue;
 
 use crate::convert;
@@ -21,14 +19,17 @@ impl Language for PythonLanguage<'_> {
         convert::config_from(&self.config)
     }
 
-    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
-        let id = self.context.call1((scopes.to_vec(),)).and_then(|id| id.extract::<u64>());
+    fn context(&mut self, sample: &SampleStep) -> u64 {
+        let (scopes, bound_in) = (sample.scopes.clone(), sample.bound_in.clone());
+        let id = self.context.call1((scopes, sample.prepared, bound_in, sample.returned));
+        let id = id.and_then(|id| id.extract::<u64>());
         // No case uses this id, so a failing callback fails the case.
         id.unwrap_or(u64::MAX)
     }
 }
 
-/// Runs one case: its text, its `config` as Python parsed it, and a callback that returns the context id inside scopes.
+/// Runs one case: its text, its `config` as Python parsed it, and a callback that returns the context id of a sample from its
+/// `scopes`, `prepared`, `bound_in` and `returned`.
 #[pyfunction]
 fn run_case(text: &str, config: Bound<'_, PyDict>, context: Bound<'_, PyAny>) -> PyResult<String> {
     run_in(text, &mut PythonLanguage { config, context }).map_err(PyAssertionError::new_err)

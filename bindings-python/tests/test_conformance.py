@@ -7,6 +7,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import typing
 
 import pytest
 import spanprof
@@ -17,11 +18,26 @@ SUITE = pathlib.Path(__file__).parents[2] / "core" / "conformance"
 CASES = sorted((SUITE / "cases").glob("*.yaml"))
 
 
-def context_inside(scopes: list[dict[str, str]]) -> int:
-    with contextlib.ExitStack() as stack:
-        for labels in scopes:
-            stack.enter_context(spanprof.tag_wrapper(labels))
-        return native.current()
+Scopes = typing.List[typing.Dict[str, str]]
+
+
+def context_of(scopes: Scopes, prepared: bool, bound_in: Scopes | None, returned: bool) -> int:
+    """The context id of a sample; ``core/src/conformance/case.rs`` describes the arguments."""
+
+    def inside(scopes: Scopes, work: typing.Callable) -> typing.Any:
+        with contextlib.ExitStack() as stack:
+            for labels in scopes:
+                stack.enter_context(spanprof.tag_wrapper(spanprof.Labels(labels) if prepared else labels))
+            return work()
+
+    call = native.current if bound_in is None else inside(bound_in, lambda: spanprof.bind(native.current))
+    open_scopes = scopes[:-1] if returned and bound_in is None else scopes
+
+    def sample() -> int:
+        context = inside(scopes[len(open_scopes) :], call)
+        return native.current() if returned else context
+
+    return inside(open_scopes, sample)
 
 
 def run_cases() -> dict[str, str]:
@@ -30,7 +46,7 @@ def run_cases() -> dict[str, str]:
     for path in CASES:
         text = path.read_text()
         try:
-            results[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_inside)
+            results[path.stem] = native._testing.run_case(text, yaml.safe_load(text).get("config", {}), context_of)
         except AssertionError as problem:
             results[path.stem] = str(problem)
     return results

@@ -43,6 +43,9 @@ pub struct CaseStep {
     pub close: Option<Close>,
 }
 
+/// The labels of one scope.
+pub type ScopeLabels = BTreeMap<String, String>;
+
 /// A sample.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +67,16 @@ pub struct SampleStep {
     pub stack: String,
     /// Scopes around the sample, outermost first: arguments of the language's `tag_wrapper`.
     #[serde(default)]
-    pub scopes: Vec<BTreeMap<String, String>>,
+    pub scopes: Vec<ScopeLabels>,
+    /// Whether every scope of this sample gets prepared labels in place of labels.
+    #[serde(default)]
+    pub prepared: bool,
+    /// The sample is taken in a function that is bound inside these scopes and called inside `scopes`. An empty list binds the
+    /// function outside all scopes.
+    pub bound_in: Option<Vec<ScopeLabels>>,
+    /// Takes the sample after the return of the bound function or, without one, of the innermost scope.
+    #[serde(default)]
+    pub returned: bool,
     /// Contexts with a span that are opened before the sample is drained.
     #[serde(default)]
     pub contexts_opened_meanwhile: u32,

@@ -5,8 +5,8 @@
 mod case;
 mod run;
 
-pub use case::{Case, CaseStep};
-pub use run::{run, run_in, value_from_yaml, Language};
+pub use case::{Case, CaseStep, SampleStep, ScopeLabels};
+pub use run::{run, run_in, value_from_yaml, Language, RustLanguage};
 
 use std::sync::Arc;
 

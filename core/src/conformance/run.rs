@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_norway::Value;
 
-use super::case::{Case, Close, Cycle, Expect, SampleStep};
+use super::case::{Case, Close, Cycle, Expect, SampleStep, ScopeLabels};
 use super::{ScriptedEngine, ScriptedSample, UNIX_OFFSET_NS};
 use crate::config::{Config, ConfigValue};
-use crate::context::{open_context, with_labels, ContextRow, Link};
+use crate::context::{open_context, ContextRow, Link};
 use crate::random::Sequence;
+use crate::sys::thread_context;
+use crate::tag::{bind, tag_wrapper, Labels};
 use spanprof_profile::encode::folded;
 use spanprof_profile::transform::tree;
 use spanprof_profile::{ProfilesData, Value as AttributeValue};
@@ -21,24 +23,50 @@ pub trait Language {
         case.config.iter().map(|(key, value)| (key.clone(), value_from_yaml(value))).collect()
     }
 
-    /// The context id inside `scopes` (outermost first) of the language's `tag_wrapper`.
-    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64;
+    /// The context id of a sample, through `tag_wrapper`, prepared labels and `bind` of the language: see the fields `scopes`,
+    /// `prepared`, `bound_in` and `returned` of [`SampleStep`].
+    fn context(&mut self, sample: &SampleStep) -> u64;
 }
 
-struct Rust;
+/// The Rust API.
+pub struct RustLanguage;
 
-impl Language for Rust {
-    fn context(&mut self, scopes: &[BTreeMap<String, String>]) -> u64 {
-        open_context(scopes.iter().fold(ContextRow::default(), |row, scope| {
-            let labels: Vec<_> = scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            with_labels(row, &labels)
-        }))
+impl Language for RustLanguage {
+    fn context(&mut self, sample: &SampleStep) -> u64 {
+        let current: fn() -> u64 = thread_context::current;
+        let call: Box<dyn FnOnce() -> u64> = match &sample.bound_in {
+            None => Box::new(current),
+            Some(scopes) => inside(scopes, sample.prepared, Box::new(|| Box::new(bind(current)))),
+        };
+        let ended = usize::from(sample.returned && sample.bound_in.is_none());
+        let (open, ended) = sample.scopes.split_at(sample.scopes.len().saturating_sub(ended));
+        let work = || {
+            let id = inside(ended, sample.prepared, call);
+            if sample.returned {
+                current()
+            } else {
+                id
+            }
+        };
+        inside(open, sample.prepared, Box::new(work))
+    }
+}
+
+/// Calls `work` inside scopes, outermost first.
+fn inside<R>(scopes: &[ScopeLabels], prepared: bool, work: Box<dyn FnOnce() -> R + '_>) -> R {
+    let Some((scope, inner)) = scopes.split_first() else { return work() };
+    let labels: Vec<_> = scope.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let work = || inside(inner, prepared, work);
+    if prepared {
+        tag_wrapper(Labels::new(&labels), work)
+    } else {
+        tag_wrapper(labels.as_slice(), work)
     }
 }
 
 /// Runs the case in `text`; the error contains the expected and the actual value.
 pub fn run(text: &str) -> Result<String, String> {
-    run_in(text, &mut Rust)
+    run_in(text, &mut RustLanguage)
 }
 
 /// Runs the case in `text` through another language's API.
@@ -121,7 +149,7 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         "off_cpu" => SampleKind::OffCpu,
         other => return Err(format!("no kind `{other}`")),
     };
-    let context = language.context(&step.scopes);
+    let context = language.context(step);
     for number in 0..step.contexts_opened_meanwhile {
         let link = Link { trace_id: [7; 16], span_id: u64::from(number + 1).to_be_bytes() };
         open_context(ContextRow { link, ..ContextRow::default() });

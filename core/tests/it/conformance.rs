@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use spanprof::conformance::{run_in, Language, RustLanguage, SampleStep};
+
 fn cases() -> Vec<PathBuf> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("conformance/cases");
     let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -33,4 +35,47 @@ fn conformance_a_failed_case_reports_the_expected_and_the_actual_value() {
     let problem = spanprof::conformance::run(text).unwrap_err();
     assert!(problem.contains("\"b 1\"") && problem.contains("\"a 1\""), "{problem}");
     assert!(spanprof::conformance::run("{name: x, law: y, stepz: []}").is_err());
+}
+
+/// The Rust API with one fault: the samples of a case get the context of a changed step.
+struct FaultyLanguage(fn(&mut SampleStep));
+
+impl Language for FaultyLanguage {
+    fn context(&mut self, sample: &SampleStep) -> u64 {
+        let mut changed = sample.clone();
+        (self.0)(&mut changed);
+        RustLanguage.context(&changed)
+    }
+}
+
+#[test]
+fn conformance_cases_of_scopes_and_bound_work_fail_in_a_faulty_language() {
+    let _serial = crate::profiler::one_at_a_time();
+    let binds_nothing: fn(&mut SampleStep) = |sample| sample.bound_in = None;
+    let adds_the_labels_of_the_caller: fn(&mut SampleStep) = |sample| {
+        sample.scopes.extend(sample.bound_in.take().unwrap_or_default());
+    };
+    let restores_nothing: fn(&mut SampleStep) = |sample| sample.returned = false;
+    // A prepared label set that replaces the labels around it.
+    let keeps_the_innermost: fn(&mut SampleStep) = |sample| {
+        let outer = sample.scopes.len().saturating_sub(1);
+        if sample.prepared {
+            sample.scopes.drain(..outer);
+        }
+    };
+    for (part, fault, at_least) in [
+        ("bound_work_", binds_nothing, 4),
+        ("bound_work_has", adds_the_labels_of_the_caller, 2),
+        ("bound_work_outside", adds_the_labels_of_the_caller, 1),
+        ("_restore", restores_nothing, 2),
+        ("prepared_labels_nest", restores_nothing, 1),
+        ("prepared_labels_", keeps_the_innermost, 3),
+    ] {
+        let cases: Vec<_> = cases().into_iter().filter(|path| path.to_string_lossy().contains(part)).collect();
+        assert!(cases.len() >= at_least, "only {} cases of {part}", cases.len());
+        for path in cases {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(run_in(&text, &mut FaultyLanguage(fault)).is_err(), "{} cannot fail", path.display());
+        }
+    }
 }

@@ -4,10 +4,13 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.yaml.snakeyaml.Yaml;
@@ -22,21 +25,42 @@ public final class Cases {
 
     /** Called by the library while a case runs. */
     private static final class Runner {
-        /** The thread's context inside scopes, outermost first: each is its number of labels, then keys and values. */
-        long[] inside(byte[] scopes) {
-            return inside(Packed.unpack(scopes), 0);
+        /** The context of a sample; {@code core/src/conformance/case.rs} describes the arguments. */
+        long[] contextOf(byte[] scopes, boolean prepared, byte[] boundIn, boolean returned) throws Exception {
+            List<Map<String, String>> around = scopesIn(scopes);
+            Callable<long[]> call = boundIn == null
+                    ? Scope::currentWords
+                    : inside(scopesIn(boundIn), prepared, () -> Spanprof.wrap((Callable<long[]>) Scope::currentWords));
+            int ended = returned && boundIn == null && !around.isEmpty() ? 1 : 0;
+            List<Map<String, String>> open = around.subList(0, around.size() - ended);
+            return inside(open, prepared, () -> {
+                long[] context = inside(around.subList(open.size(), around.size()), prepared, call);
+                return returned ? Scope.currentWords() : context;
+            });
         }
 
-        private long[] inside(List<String> flat, int at) {
-            if (at == flat.size()) {
-                return Scope.currentWords();
+        private static <T> T inside(List<Map<String, String>> scopes, boolean prepared, Callable<T> work) throws Exception {
+            if (scopes.isEmpty()) {
+                return work.call();
             }
-            int end = at + 1 + 2 * Integer.parseInt(flat.get(at));
-            Map<String, String> labels = new LinkedHashMap<>();
-            for (int i = at + 1; i < end; i += 2) {
-                labels.put(flat.get(i), flat.get(i + 1));
+            Spanprof.Work<T, Exception> inner = () -> inside(scopes.subList(1, scopes.size()), prepared, work);
+            return prepared
+                    ? Spanprof.tagWrapper(Labels.of(scopes.get(0)), inner)
+                    : Spanprof.tagWrapper(scopes.get(0), inner);
+        }
+
+        /** Scopes from their packed form: the number of labels of each, then its keys and values. */
+        private static List<Map<String, String>> scopesIn(byte[] packed) {
+            Iterator<String> texts = Packed.unpack(packed).iterator();
+            List<Map<String, String>> scopes = new ArrayList<>();
+            while (texts.hasNext()) {
+                Map<String, String> labels = new LinkedHashMap<>();
+                for (int left = Integer.parseInt(texts.next()); left > 0; left--) {
+                    labels.put(texts.next(), texts.next());
+                }
+                scopes.add(labels);
             }
-            return Spanprof.tagWrapper(labels, () -> inside(flat, end));
+            return scopes;
         }
     }
 
