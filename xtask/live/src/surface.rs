@@ -13,22 +13,28 @@ pub fn page() -> Result<String, String> {
         .to_owned();
     for concept in surface["concepts"].as_sequence().ok_or("no concepts")? {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let name = |language: &str| format!("`{}`", text(&concept["names"][language]));
-        let names = ["rust", "python", "node", "java"].map(name).join(" | ").replace("Profiler.", "Profiler::");
+        let name = |language: &str| code(language, &text(&concept["names"][language]));
+        let names = ["rust", "python", "node", "java"].map(name).join(" | ");
         let (meaning, difference) = (text(&concept["meaning"]), text(&concept["difference"]));
         page += &format!("| {} | {names} | {meaning} | {difference} |\n", text(&concept["concept"]));
     }
-    page += "\n## Additional names\n\nEvery other public name, with the reason why not every language has it.\n\n\
+    page += "\n## Additional names\n\nEvery other public name, with the reason why not every language has it. `Config::*` is every public name of `Config`.\n\n\
              | Rust | Python | Node.js | Java | reason |\n|---|---|---|---|---|\n";
     for group in surface["additional"].as_sequence().ok_or("no additional names")? {
         let names = |language: &str| {
             let names = group["names"][language].as_sequence().into_iter().flatten().filter_map(Value::as_str);
-            names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+            names.map(|name| code(language, name)).collect::<Vec<_>>().join(", ")
         };
         let names = ["rust", "python", "node", "java"].map(names).join(" | ");
         page += &format!("| {names} | {} |\n", group["reason"].as_str().unwrap_or_default());
     }
     Ok(page)
+}
+
+/// A name in the spelling of its language.
+fn code(language: &str, name: &str) -> String {
+    let separator = if language == "rust" { "::" } else { "." };
+    format!("`{}`", name.replace('.', separator))
 }
 
 #[cfg(test)]

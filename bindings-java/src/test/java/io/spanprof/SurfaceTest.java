@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.IOException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.nio.file.Files;
@@ -16,8 +15,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.yaml.snakeyaml.Yaml;
@@ -25,6 +26,8 @@ import org.yaml.snakeyaml.Yaml;
 /** Compares the package's public names with the list shared by all languages and with the core's keys. */
 class SurfaceTest {
     private static final Path SURFACE = Path.of("../core/conformance/surface.yaml");
+    /** Methods of the builder that set no key. */
+    private static final Set<String> BUILDERS_OWN = Set.of("set", "build");
 
     @BeforeAll
     static void load() {
@@ -37,24 +40,47 @@ class SurfaceTest {
                 .map(Method::getName).collect(Collectors.toCollection(TreeSet::new));
     }
 
-    private static Map<String, Object> surface() throws IOException {
-        return new Yaml().load(Files.readString(SURFACE));
+    /** The public classes of the package, by their name after {@code io.spanprof.}; {@code Outer.Inner} for a nested class. */
+    private static Map<String, Class<?>> publicClasses() throws Exception {
+        Path root = Path.of(Spanprof.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+        List<Path> files;
+        try (Stream<Path> tree = Files.walk(root.resolve("io/spanprof"))) {
+            files = tree.filter(file -> file.toString().endsWith(".class") && !file.endsWith("package-info.class")).toList();
+        }
+        Map<String, Class<?>> classes = new TreeMap<>();
+        for (Path file : files) {
+            String path = root.relativize(file).toString();
+            String name = path.substring(0, path.length() - ".class".length()).replace('/', '.');
+            Class<?> type = Class.forName(name, false, Spanprof.class.getClassLoader());
+            if (isPublic(type)) {
+                classes.put(type.getCanonicalName().substring("io.spanprof.".length()), type);
+            }
+        }
+        return classes;
     }
 
-    /** The names of a class in the shared list. */
-    private static Set<String> listed(String type) throws IOException {
-        return names(((Map<?, ?>) surface().get("java")).get(type));
+    private static boolean isPublic(Class<?> type) {
+        Class<?> outer = type.getDeclaringClass();
+        return Modifier.isPublic(type.getModifiers()) && !type.isAnonymousClass() && (outer == null || isPublic(outer));
     }
 
-    private static Set<String> names(Object list) {
-        return ((List<?>) list).stream().map(String::valueOf).collect(Collectors.toCollection(TreeSet::new));
-    }
-
+    /** Classes and their public methods in the shared list. The setters of the builder are the core's keys. */
     @Test
-    void publicMethodsMatchTheSharedList() throws IOException {
-        assertEquals(listed("Spanprof"), publicMethods(Spanprof.class));
-        assertEquals(listed("Scope"), publicMethods(Scope.class));
-        assertEquals(listed("Labels"), publicMethods(Labels.class));
+    void publicClassesAndMethodsMatchTheSharedList() throws Exception {
+        Map<String, Set<String>> found = new TreeMap<>();
+        for (Map.Entry<String, Class<?>> type : publicClasses().entrySet()) {
+            found.put(type.getKey(), publicMethods(type.getValue()));
+        }
+        found.put("SpanprofConfig.Builder", new TreeSet<>(BUILDERS_OWN));
+        Map<String, Set<String>> listed = new TreeMap<>();
+        Map<?, ?> java = (Map<?, ?>) ((Map<?, ?>) new Yaml().load(Files.readString(SURFACE))).get("java");
+        java.forEach((type, names) -> listed.put(String.valueOf(type),
+                ((List<?>) names).stream().map(String::valueOf).collect(Collectors.toCollection(TreeSet::new))));
+        assertEquals(text(listed), text(found));
+    }
+
+    private static String text(Map<String, Set<String>> names) {
+        return names.entrySet().stream().map(type -> "  " + type.getKey() + ": " + type.getValue() + "\n").collect(Collectors.joining());
     }
 
     @Test
@@ -66,7 +92,7 @@ class SurfaceTest {
         }
         assertFalse(keys.isEmpty());
         Set<String> methods = publicMethods(SpanprofConfig.Builder.class);
-        methods.removeAll(Set.of("set", "build"));
+        methods.removeAll(BUILDERS_OWN);
         for (String method : methods) {
             String key = method.replaceAll("([A-Z])", "_$1").toLowerCase(Locale.ROOT);
             assertTrue(keys.remove(key), () -> method + " is no key: " + keys);
