@@ -251,7 +251,8 @@ function getLabels() {
 
 /**
  * `fn`, bound to the current labels and span: every later call, and the asynchronous work that it starts, runs under them instead of
- * its caller's. Outside all scopes it is bound to no labels.
+ * its caller's. Outside all scopes it is bound to no labels. A generator function is bound for the call that creates the generator
+ * only, as with OpenTelemetry's `context.bind`: the body runs under the labels of the code that resumes it.
  * @template {(...args: any[]) => any} F
  * @param {F} fn
  * @returns {F}

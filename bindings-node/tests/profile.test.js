@@ -63,6 +63,21 @@ test('each sample of a thousand interleaved requests carries its own labels and 
   assert.ok(counts.without <= 0.005 * (counts.correct + counts.without), JSON.stringify(counts));
 });
 
+test('each sample of a bound function carries the labels of its binding, each sample of its caller those of the caller', (t) => {
+  const { samples } = profiled(t, 'bound.js', '1.5');
+  const endpointOf = { burnBound: '/bound', burnCaller: '/caller' };
+  const cpu = { burnBound: 0, burnCaller: 0, without: 0 };
+  for (const { stack, labels, values } of samples) {
+    const name = stack.map((frame) => frame.name).find((frame) => Object.hasOwn(endpointOf, frame));
+    if (name === undefined) continue;
+    if (labels.endpoint === undefined) cpu.without += values.cpu;
+    else if (labels.endpoint === endpointOf[name]) cpu[name] += values.cpu;
+    else assert.fail(`${name} has the labels of ${labels.endpoint}`);
+  }
+  assert.ok(cpu.burnBound > 5e8 && cpu.burnCaller > 2.5e8, JSON.stringify(cpu));
+  assert.ok(cpu.without <= 0.02 * (cpu.burnBound + cpu.burnCaller), JSON.stringify(cpu));
+});
+
 test('a block of the event loop is reported with its length, stack, labels and span', (t) => {
   const { output, folder } = profiled(t, 'blocks.js');
   const samples = pprof.readAll(folder, 'event_loop_lag');

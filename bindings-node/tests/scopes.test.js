@@ -108,6 +108,18 @@ test('a bound function that a timer or an event calls has the labels of its bind
   assert.deepEqual(tagWrapper({ a: 1 }, outside), {});
 });
 
+test('the body of a bound generator function has the labels of the code that resumes it', async () => {
+  const steps = tagWrapper({ a: 1 }, () => spanprof.bind(function* generate() { yield getLabels(); yield getLabels(); }));
+  const generator = tagWrapper({ b: 2 }, steps);
+  assert.deepEqual(tagWrapper({ c: 3 }, () => generator.next().value), { c: '3' });
+  assert.deepEqual(generator.next().value, {});
+  // To carry labels into the body, bind the function that resumes it.
+  const next = tagWrapper({ a: 1 }, () => spanprof.bind((it) => it.next().value));
+  assert.deepEqual(tagWrapper({ c: 3 }, () => next(steps())), { a: '1' });
+  const later = tagWrapper({ a: 1 }, () => spanprof.bind(async function* generate() { await null; yield getLabels(); }))();
+  assert.deepEqual(await tagWrapper({ c: 3 }, async () => (await later.next()).value), { c: '3' });
+});
+
 test('prepared labels give the context of labels given directly', () => {
   const inside = ([labels, ...inner]) => (labels === undefined ? current() : tagWrapper(labels, () => inside(inner)));
   const cases = [[{ a: 1 }], [{ a: 1, b: true }, { b: 'x' }], [new Map([['k', 'v']]), { a: 1 }], [{}]];

@@ -185,7 +185,8 @@ impl BoundContext {
 }
 
 /// Binds `work` to the labels and the span that are current now: it runs under them, on any thread, instead of those of its
-/// caller, which are restored afterwards. Outside all scopes it is bound to no labels.
+/// caller, which are restored afterwards. Outside all scopes it is bound to no labels. An iterator that `work` returns runs
+/// under the labels of the code that advances it; for a future use [`bind_future`].
 ///
 /// ```
 /// let price = spanprof::tag_wrapper([("route", "/cart")], || spanprof::bind(|| 1 + 1));

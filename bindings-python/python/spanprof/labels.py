@@ -28,8 +28,10 @@ def bind(function: _Function) -> _Function:
     """``function``, bound to the labels and the span that are current now.
 
     Each call runs under them, on any thread and any number of times, instead of the caller's, which are restored afterwards.
-    Bound outside all scopes, it runs without labels. A coroutine function is bound for the whole run of its coroutines. The body
-    of a generator runs under the labels of the code that iterates over it: decorate it with ``tag_wrapper`` instead.
+    Bound outside all scopes, it runs without labels. A coroutine function is bound for the whole run of its coroutines. A
+    generator function, also an asynchronous one, is bound for the call that creates the generator only, as with
+    ``contextvars.Context.run``: the body runs under the labels of the code that iterates over it. Bind that code, or decorate
+    the generator function with ``tag_wrapper``.
     """
     if native.variable is None:
         return function

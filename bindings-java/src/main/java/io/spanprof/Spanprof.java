@@ -198,7 +198,8 @@ public final class Spanprof {
 
     /**
      * Wraps work so that it runs with this thread's current context (labels and span link) on any thread. For single tasks
-     * that are handed to other threads.
+     * that are handed to other threads. A stream or an iterator that the work returns runs under the labels of the code that
+     * consumes it.
      */
     public static Runnable wrap(Runnable work) {
         if (InvalidArgument.isNull(work, "wrap()", "null is returned")) {

@@ -148,6 +148,12 @@ class ProfileTest {
     }
 
     @Test
+    void wrappedWorkHasTheLabelsOfTheScopeThatItWasWrappedIn() throws Exception {
+        Programs.run(Requests.class, List.of(), profiles.toString(), "platform", "40", "wrapped");
+        assertRedAndBlueLabels(ProfileFile.readAll(profiles));
+    }
+
+    @Test
     @EnabledForJreRange(min = JRE.JAVA_21, disabledReason = "there are no virtual threads before Java 21")
     void labelsFollowVirtualThreadsFromCarrierToCarrier() throws Exception {
         List<String> output = Programs.run(Requests.class, List.of(), profiles.toString(), "virtual", "40");

@@ -14,7 +14,7 @@ import java.util.concurrent.Future;
 
 /**
  * Requests of two kinds, each with a method of its own, on platform or virtual threads that yield. They open scopes
- * themselves, or inherit the labels of the submitting thread.
+ * themselves, inherit the labels of the submitting thread, or are wrapped there and called inside another scope.
  */
 public final class Requests {
     private Requests() {}
@@ -53,7 +53,8 @@ public final class Requests {
     }
 
     public static void main(String[] args) throws Exception {
-        boolean isInherited = args.length > 3;
+        String labeled = args.length > 3 ? args[3] : "own";
+        boolean isInherited = labeled.equals("inherited");
         Spanprof.start(SpanprofConfig.builder().serviceName("requests").sampleRate(1000).fileDirectory(args[0])
                 .inheritThreads(isInherited).build());
         ExecutorService executor = executor(args[1]);
@@ -68,9 +69,14 @@ public final class Requests {
                     threads.add(Thread.currentThread());
                     return handle(isRed);
                 };
-                results.add(isInherited
-                        ? Spanprof.tagWrapper(labels, () -> executor.submit(request))
-                        : executor.submit(() -> Spanprof.tagWrapper(labels, request::call)));
+                results.add(switch (labeled) {
+                    case "inherited" -> Spanprof.tagWrapper(labels, () -> executor.submit(request));
+                    case "wrapped" -> {
+                        Callable<Double> wrapped = Spanprof.tagWrapper(labels, () -> Spanprof.wrap(request));
+                        yield executor.submit(() -> Spanprof.tagWrapper(Map.of("kind", "of the caller"), wrapped::call));
+                    }
+                    default -> executor.submit(() -> Spanprof.tagWrapper(labels, request::call));
+                });
             }
             for (Future<Double> result : results) {
                 sum += result.get();
