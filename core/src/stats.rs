@@ -213,10 +213,10 @@ impl Stats {
     /// The reference of all statistics as a Markdown page.
     pub fn reference_markdown() -> String {
         let mut page = String::from(
-            "# Statistics\n\nThe values of `stats()`, in every language. Counters start at `start()`; those of labels, contexts and \
+            "# Statistics\n\nThe values of `stats()`, in every language. Counters start at 0 at `start()`. Counters of labels, contexts and \
              signals (`clock.handler_ns`, `clock.walk_ns`, `clock.delivery_ns`, `clock.signals_*`, `clock.guarded_faults`, `dropped.<reason>`) start with the process. \
-             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` are gauges, all others only \
-             grow. The values of the CPU clocks (`clock.*`, their losses) are 0 without CPU samples.\n\n\
+             `clock.threads`, `clock.threads_refused`, `stacks.unique` and `export.<n>.queue_*` are gauges; all other counters only \
+             grow. `clock.*` and the losses of CPU samples are 0 while no CPU samples are taken.\n\n\
              | name | unit | description |\n|---|---|---|\n",
         );
         for doc in COUNTERS.iter().chain(OTHER_STATS) {

@@ -5,13 +5,23 @@ use std::fmt::Write;
 
 /// Text below the table.
 const NOTES: &str = "
-As text, in a variable: `true` and `false` may be `1` and `0`, `yes` and `no`, `on` and `off`; bytes may end in `KiB` or
-`MiB`, seconds in `s` or `ms`; a map is `key=value,other=value`, percent-encoded where needed; `destinations` is YAML or
-JSON.
+## Text values
+In variables and in the options of agents, values are text:
+- `true` may be `1`, `yes` or `on`, and `false` may be `0`, `no` or `off`.
+- Bytes may end in `KiB` or `MiB`, seconds in `s` or `ms`.
+- A map is `key=value,other=value`, percent-encoded where needed.
+- `destinations` is YAML or JSON.
 
-Each entry of `destinations` has a `type`, `otlp` or `file`, and any of `endpoint`, `protocol`, `headers`, `compression`,
-`timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` (otlp), `directory` and `keep` (file), `link`,
-`instance_attributes` and `label_names`. Missing keys are taken from the table above, `directory` and `keep` from `file_directory` and `file_keep`:
+## Destinations
+Each entry of `destinations` has a `type` and any of the keys of that type:
+
+| `type` | keys |
+|---|---|
+| `otlp` | `endpoint`, `protocol`, `headers`, `compression`, `timeout`, `certificate`, `client_key`, `client_certificate`, `insecure` |
+| `file` | `directory`, `keep` |
+| both | `link`, `instance_attributes`, `label_names` |
+
+Missing keys are taken from the table above, `directory` and `keep` from `file_directory` and `file_keep`:
 
 ```yaml
 destinations:
@@ -25,11 +35,15 @@ destinations:
     keep: 20
 ```
 
-An invalid value in code is an error. In a variable or the file it is a warning, and the next lower layer or the default is used. An
-`endpoint` without a scheme is `http://`. It is `https://` for port 443, and with gRPC if headers or certificates are configured and
-`insecure` is not set. Port 4317 selects gRPC unless `protocol` is set.
+An `endpoint` without a scheme gets `https://` for port 443, else `http://`. With gRPC it also gets `https://` if headers or
+certificates are configured and `insecure` is not set. Port 4317 selects gRPC unless `protocol` is set.
 
-Kill switches: `SPANPROF_DISABLED=1`, `OTEL_SDK_DISABLED=true`. `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
+## Invalid values
+An invalid value in code is an error. In a variable or the file it is a warning. The value of the next source in the order of
+precedence is then used, or the default.
+
+## Kill switches
+`SPANPROF_DISABLED=1` and `OTEL_SDK_DISABLED=true` turn the profiler off. `OTEL_PROFILES_EXPORTER` is `otlp`, `file` or `none`.
 ";
 
 impl Config {
@@ -37,9 +51,9 @@ impl Config {
     pub fn reference_markdown() -> String {
         let defaults = Config::default().entries();
         let mut page = String::from(
-            "# Configuration\n\nThe same keys in code (in Node.js in camelCase), in `SPANPROF_*` variables \
-             and in the YAML file named by `config_file`. Order of precedence: code, `SPANPROF_*`, `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while \
-             running (`update`).\n\n| key | variable | type | default | bounds | description |\n|---|---|---|---|---|---|\n",
+            "# Configuration\n\nEach key can be set in code, in a `SPANPROF_*` variable and in the YAML file named by \
+             `config_file`. In code, Node.js and Java spell the keys in camelCase. Order of precedence: code, `SPANPROF_*`, \
+             `OTEL_*`, `PYROSCOPE_*`, file, default. Keys marked * can change while running (`update`).\n\n| key | variable | type | default | bounds | description |\n|---|---|---|---|---|---|\n",
         );
         for (key, (_, default, _)) in KEYS.iter().zip(&defaults) {
             let bounds = match key.bounds {
