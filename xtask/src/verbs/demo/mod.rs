@@ -123,7 +123,7 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
         println!("{} listens on 127.0.0.1:{port}", example.service_name());
         started.push((*example, running, port));
     }
-    println!("built and started in {} s", began.elapsed().as_secs());
+    println!("built and started in {} s; the load begins", began.elapsed().as_secs());
     let mut services = Vec::new();
     for (example, running, port) in started {
         services.push(LoadedService {
@@ -140,9 +140,9 @@ pub fn show(examples: &[Example], seconds: Option<u64>, ports: &Ports, packages:
         service.show(&command, &server)?;
     }
     check_page(&server)?;
-    println!("\npage: {}", server.page);
+    println!("\nflame graphs of all services: {}", server.page);
     if seconds.is_none() {
-        println!("load continues; Ctrl-C ends the demo");
+        println!("The load continues. Press Ctrl-C to end the demo.");
         wait_for_interrupt(services)?;
     }
     Ok(())
@@ -163,7 +163,7 @@ impl LoadedService {
         query.wait_for(&["--trace-id", &slow.trace_id])?;
         let stats = own_stats(self.port)?;
         query.own_functions()?;
-        query.print("top functions, libraries and runtime included", &["-n", "8"])?;
+        query.print("most expensive functions, with libraries and the runtime", &["-n", "8"])?;
         print_linked_share(self.example, &self.before, &stats)?;
         query.explain(&slow)?;
         print_own_cost(&stats)?;
@@ -197,13 +197,14 @@ fn print_own_cost(stats: &Value) -> StepResult {
         return Err(StepFailure::new("own cost", format!("stats() has no cost: {stats}")));
     }
     println!(
-        "\n── the profiler's own cost\n{:.1} ms of CPU (own threads and signal handler) of {:.1} s that the service used: {:.2} %\n\
-         {:.1} ms in which the kernel delivered samples: {:.2} %; clock: {}",
-        own / 1e6,
+        "\n── cost of the profiler, in CPU time of the service ({:.1} s)\n\
+         {:.2} % ({:.1} ms) in the profiler's threads and its signal handler\n\
+         {:.2} % ({:.1} ms) in the kernel, for the delivery of samples (clock: {})",
         process / 1e9,
         own / process * 100.0,
-        number("clock.delivery_ns") / 1e6,
+        own / 1e6,
         number("clock.delivery_ns") / process * 100.0,
+        number("clock.delivery_ns") / 1e6,
         stats["clock.name"].as_str().unwrap_or("unknown"),
     );
     Ok(())
@@ -215,6 +216,7 @@ fn print_linked_share(example: Example, before: &Value, stats: &Value) -> StepRe
     let (linked, all) = (since("samples.linked"), since("samples.cpu"));
     let share = linked / all.max(1.0);
     println!("\n── samples linked to spans: {:.1} % of {all}", share * 100.0);
+    println!("the others ran outside requests: compiler, garbage collector, event loop, start-up");
     if share < example.least_linked_share() {
         let message = format!("expected at least {:.0} %", example.least_linked_share() * 100.0);
         return Err(StepFailure::new("link to spans", message));
@@ -269,7 +271,7 @@ impl ProfileQuery {
     /// Functions of the service, callees included, so that time in libraries is attributed to their callers.
     fn own_functions(&self) -> StepResult {
         const SHOWN: usize = 6;
-        println!("\n── its own functions, callees included");
+        println!("\n── functions of the service, with the CPU time of their callees");
         let table = self.json(&["-n", "0"]).unwrap_or_default();
         let total = table["total"].as_f64().unwrap_or_default().max(1.0);
         let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
@@ -322,7 +324,7 @@ impl ProfileQuery {
             100.0 * report_ns / cpu_ns,
             (took_ns - cpu_ns).max(0.0) / 1e6
         );
-        self.print("its functions", &["-n", "5", "--trace-id", &slow.trace_id])
+        self.print("functions of this request", &["-n", "5", "--trace-id", &slow.trace_id])
     }
 
     fn print(&self, title: &str, words: &[&str]) -> StepResult {
