@@ -32,6 +32,7 @@ const workers = require('./workers.js');
  * @property {boolean | undefined} [wall]
  * @property {number | undefined} [wallRate] Hz
  * @property {number | undefined} [wallMaxThreads]
+ * @property {boolean | undefined} [gc]
  * @property {number | undefined} [uploadInterval] seconds
  * @property {number | undefined} [maxStackDepth]
  * @property {number | undefined} [maxStacks]

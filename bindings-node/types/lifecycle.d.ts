@@ -22,6 +22,7 @@ export type Options = {
      */
     wallRate?: number | undefined;
     wallMaxThreads?: number | undefined;
+    gc?: boolean | undefined;
     /**
      * seconds
      */

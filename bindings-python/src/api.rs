@@ -10,14 +10,14 @@ use pyo3::types::PyDict;
 use spanprof::binding::{self, ffi_guard, with_running};
 use spanprof::config::process_environment;
 use spanprof::runtime::Runtime;
-use spanprof::{Error, ErrorKind, Profiler, StatValue, Stats};
+use spanprof::{Error, ErrorKind, LogLevel, Profiler, StatValue, Stats};
 
 use crate::convert::{self, ffi_guard_or_raise, BINDING};
 use crate::ffi::pending_call;
 use crate::ffi::scope_calls;
 use crate::ffi::symbols::symbols;
 use crate::ffi::variable;
-use crate::runtime::PythonRuntime;
+use crate::runtime::{gc_pauses, PythonRuntime};
 
 /// Starts the profiler. True when samples are being taken afterwards; false when `enabled` or a kill switch disables it.
 #[pyfunction]
@@ -27,7 +27,9 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
         // The environment is read with the GIL held, so that no `os.environ` write runs meanwhile.
         let config = BINDING.load(&code, &process_environment(), || convert::program_name(py))?;
         let runtime = (!config.is_disabled()).then(|| python_runtime(py, config.signals)).transpose()?;
-        py.detach(|| binding::start(config, runtime))
+        let started = py.detach(|| binding::start(config, runtime));
+        apply_settings(py);
+        started
     })
 }
 
@@ -37,7 +39,11 @@ pub fn start(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
 #[pyo3(signature = (at_most=None))]
 pub fn stop(py: Python<'_>, at_most: Option<f64>) -> bool {
     let at_most = at_most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(Duration::MAX);
-    ffi_guard(false, || py.detach(|| binding::stop(at_most)))
+    ffi_guard(false, || {
+        let delivered = py.detach(|| binding::stop(at_most));
+        apply_settings(py);
+        delivered
+    })
 }
 
 /// Closes the open window and sends it; true when everything was delivered within `timeout` seconds.
@@ -52,7 +58,11 @@ pub fn flush(py: Python<'_>, timeout: Option<f64>) -> bool {
 #[pyfunction]
 pub fn update(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<bool> {
     let changes = convert::config_from(config);
-    ffi_guard_or_raise(py, || py.detach(|| binding::update(changes)))
+    ffi_guard_or_raise(py, || {
+        let updated = py.detach(|| binding::update(changes));
+        apply_settings(py);
+        updated
+    })
 }
 
 /// Statistics by dotted name; empty when the profiler does not run.
@@ -141,6 +151,14 @@ pub fn cli_main(py: Python<'_>, arguments: Vec<String>) -> i32 {
     // The command line has no log: the default hook prints panics.
     drop(std::panic::take_hook());
     ffi_guard(70, || py.detach(|| spanprof_cli::run(&arguments)))
+}
+
+/// Installs or removes what measures in the interpreter, as the running profiler requires it.
+fn apply_settings(py: Python<'_>) {
+    let reports_gc = Profiler::running().is_some_and(|profiler| profiler.is_running() && profiler.config().gc);
+    if let Err(error) = gc_pauses::set_reported(py, reports_gc) {
+        binding::log(LogLevel::Warning, &format!("spanprof: pauses for garbage collection are not reported: {error}"));
+    }
 }
 
 fn python_runtime(py: Python<'_>, signals: bool) -> Result<Arc<dyn Runtime>, Error> {

@@ -56,6 +56,8 @@ impl LocationTable {
         let (mut is_cached, mut may_end) = (true, true);
         if let Some(reason) = raw.as_reason() {
             frames.push(reason_frame(reason));
+        } else if let Some(activity) = raw.as_synthetic() {
+            frames.push(Frame { function: activity.name().into(), ..Frame::default() });
         } else if let Some(pc) = raw.native_pc() {
             let (frame, is_of_program) = self.native_frame(pc);
             frames.push(frame);

@@ -31,12 +31,15 @@ pub(crate) fn uuid() -> String {
 pub(crate) struct Sequence(u64);
 
 impl Sequence {
+    /// Difference of the states of two consecutive numbers.
+    pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
+
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(Self::INCREMENT);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ mixed >> 31

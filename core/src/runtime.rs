@@ -13,7 +13,9 @@
 //! Samples enter the ring in two ways: *capture* (on a signal of a clock) and *submit* (by the runtime,
 //! [`crate::Profiler::submit`]). The drain treats both alike.
 
-use spanprof_signal::{CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack};
+use spanprof_signal::{
+    CaptureFn, CaptureOtherFn, Captured, DropReason, HandlerContext, RawFrame, RawStack, SampleKind,
+};
 
 pub use spanprof_profile::FrameType;
 
@@ -111,6 +113,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// Called before each tick.
     fn set_idle(&self, is_idle: bool) {
         let _ = is_idle;
+    }
+
+    /// Whether this runtime submits samples of `kind`. For kinds that are neither captured by a clock nor by the wall sampler.
+    fn submits(&self, kind: SampleKind) -> bool {
+        let _ = kind;
+        false
     }
 
     /// Appends the threads that run managed code now; called by the wall sampler without a lock.

@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
     wall: bool
     wall_rate: int | None
     wall_max_threads: int
+    gc: bool
     upload_interval: float
     max_stack_depth: int
     max_stacks: int

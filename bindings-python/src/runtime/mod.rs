@@ -25,6 +25,7 @@ mod data_stack;
 mod error;
 mod frame_signal;
 mod frame_word;
+pub mod gc_pauses;
 mod greenlet_switch_signal;
 mod interpreter;
 mod layout;
@@ -50,7 +51,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use spanprof::runtime::{EndedCode, Frame, Runtime, RuntimeThread};
 use spanprof::sys;
-use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame};
+use spanprof_signal::{CaptureFn, CaptureOtherFn, RawFrame, SampleKind};
 
 use code_lifetime::CodeEndHook;
 use interpreter::Interpreter;
@@ -157,6 +158,10 @@ impl Runtime for PythonRuntime {
 
     fn capture(&self) -> CaptureFn {
         capture_signal::capture
+    }
+
+    fn submits(&self, kind: SampleKind) -> bool {
+        kind == SampleKind::Gc
     }
 
     fn delays_termination(&self) -> bool {

@@ -2,12 +2,14 @@
 //! the scheduling of its log and its `Runtime`. Not here: anything that names a language.
 
 mod description;
+mod event_sampling;
 mod ffi_guard;
 mod lifecycle;
 mod log_queue;
 
 pub use crate::host_log::log;
 pub use description::{Binding, KeyCase};
+pub use event_sampling::{sample_event, SampledEvent};
 pub use ffi_guard::{count_failed_call, ffi_guard, ffi_guard_result, panics};
 pub use lifecycle::{config_keys, flush, is_running, setting, start, stop, update, with_running};
 pub use log_queue::{dropped_log_lines, install_log, LogQueue, PendingLines};

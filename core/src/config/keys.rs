@@ -292,6 +292,8 @@ config_keys! {
     /// Maximum number of threads walked per wall-clock tick; with more threads, a random subset represents all. Where the runtime
     /// supports it, a tick walks a quarter of those that did not move since the last one.
     wall_max_threads: u32 = 64, "threads", between(1.0, 10_000.0), true;
+    /// Whether to report pauses for garbage collection, where the runtime supports it.
+    gc: bool = true, "", None, true;
     /// Duration of a window, whose profile is sent at its end.
     upload_interval: Duration = Duration::from_secs(10), "s", between(0.1, 3600.0), true;
     /// Maximum number of frames in a stack; deeper stacks are truncated at the root and marked.

@@ -147,6 +147,7 @@ fn add_samples(engine: &mut ScriptedEngine, step: &SampleStep, language: &mut dy
         "lock" => SampleKind::Lock,
         "event_loop" => SampleKind::EventLoop,
         "off_cpu" => SampleKind::OffCpu,
+        "gc" => SampleKind::Gc,
         other => return Err(format!("no kind `{other}`")),
     };
     let context = language.context(step);

@@ -21,6 +21,7 @@ use crate::stats::Counters;
 use crate::sys::{self, ClockChoice, ClockSettings, Clocks, Inbox};
 use crate::{context, labels};
 use crate::{Error, ErrorKind};
+use spanprof_signal::SampleKind;
 
 /// Size of the ring: thousands of samples at the default depth, and a small part of the memory budget.
 const RING_BYTES: usize = 1 << 20;
@@ -51,6 +52,7 @@ impl Session {
         let delivery = WindowDelivery::start(&mut config)?;
         let counters = Arc::new(Counters::default());
         counters.resource_attributes_dropped.add(resource.dropped);
+        warn_of_unsupported_kinds(&config, &*runtime);
         let mut started = start_clocks(&config, &*runtime);
         if let (Err(error), true) = (&started, config.is_from_environment("clock")) {
             let source = config.sources["clock"].clone();
@@ -248,6 +250,17 @@ fn start_clocks(config: &Config, runtime: &dyn Runtime) -> Result<Option<Clocks>
         fallback_signal: runtime.fallback_signal(),
     };
     Clocks::start(settings).map(Some).map_err(|error| Error::new(ErrorKind::NoClock, error.message, error.hint))
+}
+
+/// One warning for each kind of samples that was enabled explicitly and that this runtime does not submit.
+fn warn_of_unsupported_kinds(config: &Config, runtime: &dyn Runtime) {
+    let is_explicit = |key: &str| config.sources.get(key).is_some_and(|source| *source != ConfigSource::Default);
+    let warn_unless_submitted = |key: &str, is_enabled: bool, kind: SampleKind| {
+        if is_enabled && is_explicit(key) && !runtime.submits(kind) {
+            log(LogLevel::Warning, &format!("spanprof: {key} is on, but this runtime has no such samples"));
+        }
+    };
+    warn_unless_submitted("gc", config.gc, SampleKind::Gc);
 }
 
 /// Opens the file of the whole run. An unwritable file is a warning if its name comes from the environment, else an error.

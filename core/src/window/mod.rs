@@ -98,7 +98,8 @@ pub(crate) struct Window {
     samples: [u64; KINDS],
 }
 
-const KINDS: usize = 8;
+/// Codes of sample kinds begin at 1.
+const KINDS: usize = SampleKind::ALL.len() + 1;
 
 impl Window {
     pub fn new(settings: WindowSettings, now_ns: u64) -> Self {
@@ -158,7 +159,7 @@ impl Window {
                 counters.samples_wall.add(1);
                 [sample.values[0], 0]
             }
-            SampleKind::Alloc | SampleKind::Lock | SampleKind::EventLoop | SampleKind::OffCpu => {
+            SampleKind::Alloc | SampleKind::Lock | SampleKind::EventLoop | SampleKind::OffCpu | SampleKind::Gc => {
                 counters.samples_submitted.add(1);
                 sample.values
             }
@@ -216,7 +217,7 @@ impl Window {
     }
 
     fn add_to(&mut self, kind: SampleKind, key: SampleKey, values: [u64; 2], time_ns: u64) {
-        let code = kind as usize % KINDS;
+        let code = kind as usize;
         let keep = self.settings.keep_timestamps;
         self.timestamps[code] += usize::from(keep);
         self.samples[code] += 1;

@@ -162,7 +162,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
     let config = Config { cpu: false, ..without_destination() };
     let profiler = Profiler::start_with_runtime(config, runtime).unwrap();
     let windows_closed = || profiler.stats().counter("windows.closed");
-    for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu] {
+    for kind in [SampleKind::Alloc, SampleKind::Lock, SampleKind::EventLoop, SampleKind::OffCpu, SampleKind::Gc] {
         let frames = [RawFrame { code, at: 3 }];
         let sample = RawSample {
             kind,
@@ -177,7 +177,7 @@ fn submitted_samples_of_every_kind_reach_the_same_window() {
         assert!(profiler.submit(&sample).is_ok());
     }
     assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
-    assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 4));
+    assert_eq!((windows_closed(), profiler.stats().counter("samples.submitted")), (1, 5));
     assert!(profiler.flush_kind(SampleKind::Lock, TIMEOUT));
     assert_eq!(windows_closed(), 1, "no new sample of that kind");
     assert!(profiler.flush(TIMEOUT));

@@ -55,6 +55,18 @@ fn a_program_without_destinations_reports_its_samples_as_information() {
 }
 
 #[test]
+fn a_kind_that_the_runtime_lacks_is_a_warning_only_if_it_was_asked_for() {
+    let _serial = one_at_a_time();
+    let warnings = |config: Config| {
+        let lines = lines_of(config, || {});
+        lines.into_iter().filter(|(level, _)| *level == LogLevel::Warning).map(|(_, line)| line).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(without_destination()), Vec::<String>::new(), "gc is on by default");
+    let in_code = Config::builder().service_name("test").gc(true).destinations(Vec::new()).load().unwrap();
+    assert_eq!(warnings(in_code), ["spanprof: gc is on, but this runtime has no such samples"]);
+}
+
+#[test]
 fn output_is_one_file_of_the_whole_run_without_a_receiver() {
     let _serial = one_at_a_time();
     let directory = std::env::temp_dir().join(format!("spanprof-outcome-{}", std::process::id()));

@@ -33,6 +33,7 @@ mod slot;
 pub mod slot_table;
 #[cfg(all(test, not(loom)))]
 mod slot_tests;
+mod synthetic_frame;
 pub mod walk_fault;
 pub mod wall_request;
 
@@ -45,3 +46,4 @@ pub use memory::{Memory, ProcessMemory};
 pub use ring::Ring;
 pub use sample::{RawFrame, RawSample, SampleFlags, SampleKind};
 pub use slot::{EnterOutcome, Slot, SlotInit, Ticker, MAX_PERIODS_AHEAD};
+pub use synthetic_frame::SyntheticFrame;

@@ -1,7 +1,7 @@
-//! The raw sample that a handler or a runtime submits to the ring. It serves CPU, wall, allocation, lock and
-//! event-loop samples of every language. Not the aggregated `Sample` of a profile.
+//! The raw sample that a handler or a runtime submits to the ring. It serves samples of
+//! every kind of every language. Not the aggregated `Sample` of a profile.
 
-use crate::{Context, DropReason};
+use crate::{Context, DropReason, SyntheticFrame};
 
 /// The source of a raw sample, and the meaning of its two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,25 +21,22 @@ pub enum SampleKind {
     EventLoop = 6,
     /// `values[0]` = nanoseconds blocked.
     OffCpu = 7,
+    /// `values[0]` = nanoseconds of a pause for garbage collection.
+    Gc = 8,
 }
 
 impl SampleKind {
+    /// Every kind; the code of each is its position plus one.
+    pub const ALL: [Self; 8] =
+        [Self::Cpu, Self::Wall, Self::Alloc, Self::Free, Self::Lock, Self::EventLoop, Self::OffCpu, Self::Gc];
+
     /// The kind of a code read from the ring; `None` for an unknown code.
-    pub const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            1 => Self::Cpu,
-            2 => Self::Wall,
-            3 => Self::Alloc,
-            4 => Self::Free,
-            5 => Self::Lock,
-            6 => Self::EventLoop,
-            7 => Self::OffCpu,
-            _ => return None,
-        })
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 }
 
-/// One unresolved frame: two words that only its runtime can decode, or one of the core's own two kinds.
+/// One unresolved frame: two words that only its runtime can decode, or one of the core's own three kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct RawFrame {
@@ -54,6 +51,7 @@ impl RawFrame {
     pub const FIRST_RUNTIME_CODE: u64 = 4096;
     const NATIVE: u64 = 1;
     const REASON: u64 = 2;
+    const SYNTHETIC: u64 = 3;
 
     /// A native frame: the core symbolizes `pc`.
     pub const fn native(pc: u64) -> Self {
@@ -63,6 +61,11 @@ impl RawFrame {
     /// A reason frame: the reason for which frames are missing. It keeps the sample's weight visible.
     pub const fn reason(reason: DropReason) -> Self {
         Self { code: Self::REASON, at: reason as u64 }
+    }
+
+    /// A frame that names an activity of the runtime.
+    pub const fn synthetic(frame: SyntheticFrame) -> Self {
+        Self { code: Self::SYNTHETIC, at: frame as u64 }
     }
 
     /// The program counter, if this is a native frame.
@@ -81,6 +84,11 @@ impl RawFrame {
         } else {
             None
         }
+    }
+
+    /// The activity, if this is a synthetic frame.
+    pub fn as_synthetic(self) -> Option<SyntheticFrame> {
+        (self.code == Self::SYNTHETIC).then(|| SyntheticFrame::from_code(self.at)).flatten()
     }
 }
 

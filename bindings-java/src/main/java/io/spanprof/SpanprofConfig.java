@@ -111,6 +111,10 @@ public final class SpanprofConfig {
             return set("wallMaxThreads", threads);
         }
 
+        public Builder gc(boolean value) {
+            return set("gc", value);
+        }
+
         public Builder uploadInterval(Duration value) {
             return set("uploadInterval", value);
         }
