@@ -55,7 +55,7 @@ fn a_program_without_destinations_reports_its_samples_as_information() {
 }
 
 #[test]
-fn a_kind_that_the_runtime_lacks_is_a_warning_only_if_it_was_asked_for() {
+fn a_kind_that_the_runtime_lacks_is_a_warning_only_if_it_was_requested() {
     let _serial = one_at_a_time();
     let warnings = |config: Config| {
         let lines = lines_of(config, || {});
